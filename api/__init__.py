@@ -1,0 +1,1 @@
+"""HTTP, CLI, store, configuration: where everything meets."""

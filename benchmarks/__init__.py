@@ -1,0 +1,1 @@
+"""Measurements: latency, replays, figures. Run from a checkout."""

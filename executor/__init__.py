@@ -1,0 +1,1 @@
+"""Plan -> processes; measured metrics; simulated execution. Needs the extra `stowplan[executor]`."""

@@ -1,0 +1,1 @@
+"""Problems: workload and plan types, performance models, formulations, heuristics, checks."""

@@ -1,0 +1,1 @@
+"""Which job gets how many GPUs of which type."""

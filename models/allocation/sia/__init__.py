@@ -1,0 +1,1 @@
+"""Sia: goodput-optimal allocation of GPU type and count to jobs (SOSP'23)."""

@@ -1,0 +1,39 @@
+"""What a user may tune in Sia."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from stowplan.errors import InputError
+
+
+class SiaObjective(StrEnum):
+    """`goodput`: Eq. 4. `given_costs`: the values of goodput tables are costs to minimise, taken as they are."""
+
+    GOODPUT = "goodput"
+    GIVEN_COSTS = "given_costs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiaParameters:
+    """Parameters of Sia section 3.4, with the paper's defaults.
+
+    fairness_power: p, not 0; negative minimises. queue_penalty: lambda per job that gets nothing.
+    double_at_most: a running job gets at most twice its GPUs, a waiting one its minimum (section 3.1).
+
+    Raises
+    ------
+    InputError
+        When p is 0 or a value is not finite.
+    """
+
+    fairness_power: float = -0.5
+    queue_penalty: float = 1.1
+    double_at_most: bool = False
+    objective: SiaObjective = SiaObjective.GOODPUT
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.fairness_power) or self.fairness_power == 0:
+            raise InputError(f"fairness_power is {self.fairness_power}; must be finite and not 0")
+        if not math.isfinite(self.queue_penalty) or self.queue_penalty < 0:
+            raise InputError(f"queue_penalty is {self.queue_penalty}; must be finite and at least 0")

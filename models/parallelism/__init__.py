@@ -1,0 +1,1 @@
+"""Which 3D plan fits these GPUs."""

@@ -1,0 +1,1 @@
+"""Goodput, throughput and their calibration. Pure NumPy and SciPy, no solver."""

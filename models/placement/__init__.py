@@ -1,0 +1,1 @@
+"""Which nodes and GPUs a job sits on, in which rank order."""

@@ -1,0 +1,1 @@
+"""Arnold: placement of one pre-training job over minipods."""

@@ -1,0 +1,161 @@
+"""What planning takes and gives. Every plan in a `PlanOutcome` has passed the independent check."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from models.allocation.sia.parameters import SiaParameters
+from models.placement.arnold.parameters import ArnoldParameters
+from models.workload import NodeGpus, Snapshot
+from solver.options import SolveOptions
+from solver.result import Limit, SolveStatistics, TerminationReason
+from stowplan.errors import Issue
+
+
+Parameters = SiaParameters | ArnoldParameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """One planning task; the type of `parameters` chooses the policy."""
+
+    snapshot: Snapshot
+    parameters: Parameters
+    options: SolveOptions = field(default_factory=SolveOptions)
+
+
+class Change(StrEnum):
+    """What happens to a job against `current`.
+
+    started: waited, runs now. kept: same GPUs. moved: same type and count, other GPUs. rescaled: same type, other
+    count. retyped: other GPU type.
+    """
+
+    STARTED = "started"
+    KEPT = "kept"
+    MOVED = "moved"
+    RESCALED = "rescaled"
+    RETYPED = "retyped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAllocation:
+    """What one job gets. `gpus` are concrete, ordered by node id (rank order for a pre-training job).
+
+    `batch_size` = replicas x local_batch_size x (accumulation_steps + 1); None where the performance kind
+    knows no batch. `expected_goodput` is in the unit of the job's performance (samples/s for fitted models).
+    """
+
+    job_id: str
+    gpu_type: str
+    num_gpus: int
+    gpus: tuple[NodeGpus, ...]
+    change: Change
+    batch_size: int | None = None
+    local_batch_size: int | None = None
+    accumulation_steps: int | None = None
+    expected_goodput: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnplacedJob:
+    """Why a job gets nothing.
+
+    `reason` is a stable code (`capacity`, `no_configuration`, `outcompeted`, ...). `counts` are the numbers behind
+    it (`{"free_gpus.a100": 3, "min_gpus": 8}`). `remedy` says what would make it fit. `preempted`: it runs now.
+    """
+
+    job_id: str
+    reason: str
+    detail: str
+    counts: Mapping[str, int]
+    remedy: str
+    preempted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreTerm:
+    """One summand of the objective; the terms of a plan add up to its objective."""
+
+    term: str
+    job_id: str | None
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadPair:
+    """The largest spread of the DP groups (columns) and of the PP groups (rows) over minipods."""
+
+    dp: int
+    pp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PretrainingPlacement:
+    """Arnold's answer for one job: the communication matrix with a node in every cell (paper section 5.1).
+
+    `cells[row][column]` is a node id, `minipods[row][column]` its minipod (path joined by `/`); a row is a PP
+    group, a column a DP group. `hosts` is the rank order: stage-major, GPUs of host k hold ranks
+    k x GPUs per node onwards. `minipod_spread` counts minipods (Eq. 4), `distance` is Eq. 3 (one minipod is 0).
+    `objective_eq4` and `objective_eq2` are the weighted sums in the two measures.
+    """
+
+    job_id: str
+    scheduling_unit: str
+    alpha: float
+    beta: float
+    affinity_source: str
+    cells: tuple[tuple[str, ...], ...]
+    minipods: tuple[tuple[str, ...], ...]
+    hosts: tuple[str, ...]
+    minipod_spread: SpreadPair
+    distance: SpreadPair
+    num_minipods_used: int
+    max_unit_spread: int
+    objective_eq4: float
+    objective_eq2: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A legal answer. Allocations and unplaced jobs together cover every job of the snapshot once."""
+
+    allocations: tuple[JobAllocation, ...]
+    unplaced: tuple[UnplacedJob, ...]
+    score: tuple[ScoreTerm, ...]
+    pretraining: PretrainingPlacement | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseTimes:
+    """Wall-clock seconds per phase, in the order they ran, and CPU seconds of the whole."""
+
+    wall_s: Mapping[str, float]
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOutcome:
+    """What planning ended with; `plan` is None exactly when the termination has no incumbent.
+
+    `conflicts` names constraints that exclude each other when infeasible. `warnings` travel with the answer.
+    `objective` and `bound` are in the policy's own sense (`sense`).
+    """
+
+    termination: TerminationReason
+    limit: Limit | None
+    sense: str
+    objective: float | None
+    bound: float | None
+    relative_gap: float | None
+    plan: Plan | None
+    conflicts: tuple[str, ...]
+    warnings: tuple[Issue, ...]
+    times: PhaseTimes
+    statistics: SolveStatistics
+    solver: str
+    solver_version: str
+
+    def __post_init__(self) -> None:
+        if (self.plan is not None) != self.termination.has_incumbent:
+            raise ValueError(f"{self.termination} with plan {self.plan is not None}")

@@ -1,0 +1,246 @@
+"""Jobs and the snapshot: what the cluster looks like at one moment. A `Snapshot` in hand is legal."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from models.performance.spec import Performance
+from stowplan.errors import Issue, Severity, raise_for_errors
+from topology.cluster import Cluster, Node, NodeState
+
+
+class Adaptivity(StrEnum):
+    """What a planner may change (Sia section 3.4).
+
+    elastic: GPU count, type and batch size; strong_scaling: count and type at a fixed batch size; rigid: type only.
+    """
+
+    ELASTIC = "elastic"
+    STRONG_SCALING = "strong_scaling"
+    RIGID = "rigid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGpus:
+    """GPU indices (0-based, ascending) on one node."""
+
+    node: str
+    gpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """GPUs that a job must get in this plan (Sia section 3.4, preemption and reservation)."""
+
+    gpu_type: str
+    num_gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallelism:
+    """Degrees of a 3D-parallel job: tensor, pipeline, data."""
+
+    tp: int
+    pp: int
+    dp: int
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of the whole job."""
+        return self.tp * self.pp * self.dp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transformer:
+    """The model of a pre-training job, in the notation of Arnold appendix C.
+
+    `num_experts` > 1 makes the feed-forward part of every layer a mixture of experts.
+    """
+
+    num_layers: int
+    hidden_size: int
+    vocabulary_size: int
+    sequence_length: int
+    global_batch: int
+    micro_batch: int
+    num_experts: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job of the snapshot.
+
+    `current` is where the job runs now (None: it waits). `gpu_types` restricts the GPU types (None: any).
+    `weight` multiplies the job's terms of the objective. `age_s`, `num_restarts`, `restart_cost_s` feed the
+    restart factor (Sia Eq. 3). A non-preemptible job that runs keeps its GPUs.
+    `performance` is what Sia needs, `parallelism` and `transformer` what Arnold needs.
+    """
+
+    id: str
+    min_gpus: int = 1
+    max_gpus: int | None = None
+    adaptivity: Adaptivity = Adaptivity.ELASTIC
+    gpu_types: tuple[str, ...] | None = None
+    preemptible: bool = True
+    reservation: Reservation | None = None
+    weight: float = 1.0
+    current: tuple[NodeGpus, ...] | None = None
+    age_s: float = 0.0
+    num_restarts: int = 0
+    restart_cost_s: float = 0.0
+    performance: Performance | None = None
+    parallelism: Parallelism | None = None
+    transformer: Transformer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A cluster and its jobs at one moment.
+
+    Raises
+    ------
+    InputError
+        With one issue per fault, pointers relative to the snapshot (`/jobs/2/max_gpus`).
+    """
+
+    cluster: Cluster
+    jobs: tuple[Job, ...]
+
+    def __post_init__(self) -> None:
+        raise_for_errors(snapshot_issues(self.cluster, self.jobs), "snapshot")
+
+
+def snapshot_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
+    """Every fault (and warning) of the jobs on this cluster, whatever policy will plan them."""
+    issues = [issue for k, job in enumerate(jobs) for issue in _job_issues(f"/jobs/{k}", job, cluster)]
+    counts = Counter(job.id for job in jobs)
+    issues += [
+        Issue(
+            code="duplicate_id",
+            pointer=f"/jobs/{k}/id",
+            detail=f"{job.id!r} occurs {counts[job.id]} times; job ids must be unique",
+        )
+        for k, job in enumerate(jobs)
+        if counts[job.id] > 1
+    ]
+    issues += _current_issues(cluster, jobs)
+    return issues
+
+
+def _job_issues(pointer: str, job: Job, cluster: Cluster) -> Iterator[Issue]:
+    if job.min_gpus < 1:
+        yield Issue(code="not_positive", pointer=f"{pointer}/min_gpus", detail=f"is {job.min_gpus}; at least 1")
+    if job.max_gpus is not None and job.max_gpus < job.min_gpus:
+        yield Issue(
+            code="min_above_max",
+            pointer=f"{pointer}/max_gpus",
+            detail=f"job {job.id!r} has min_gpus {job.min_gpus} above max_gpus {job.max_gpus}",
+        )
+    if not (math.isfinite(job.weight) and job.weight > 0):
+        yield Issue(
+            code="not_positive", pointer=f"{pointer}/weight", detail=f"is {job.weight}; must be finite and above 0"
+        )
+    for field in ("age_s", "num_restarts", "restart_cost_s"):
+        value = getattr(job, field)
+        if not (math.isfinite(value) and value >= 0):
+            yield Issue(
+                code="negative", pointer=f"{pointer}/{field}", detail=f"is {value}; must be finite and at least 0"
+            )
+    yield from _type_issues(pointer, job, {kind.name for kind in cluster.gpu_types})
+    for part in ("parallelism", "transformer"):
+        value = getattr(job, part)
+        for field in value.__slots__ if value is not None else ():
+            if getattr(value, field) < 1:
+                yield Issue(
+                    code="not_positive",
+                    pointer=f"{pointer}/{part}/{field}",
+                    detail=f"is {getattr(value, field)}; must be at least 1",
+                )
+
+
+def _type_issues(pointer: str, job: Job, known: set[str]) -> Iterator[Issue]:
+    named = [(f"{pointer}/gpu_types/{k}", name) for k, name in enumerate(job.gpu_types or ())]
+    if job.reservation is not None:
+        named.append((f"{pointer}/reservation/gpu_type", job.reservation.gpu_type))
+        if job.reservation.num_gpus < 1:
+            yield Issue(
+                code="not_positive",
+                pointer=f"{pointer}/reservation/num_gpus",
+                detail=f"is {job.reservation.num_gpus}; must be at least 1",
+            )
+    for where, name in named:
+        if name not in known:
+            yield Issue(
+                code="unknown_gpu_type",
+                pointer=where,
+                detail=f"job {job.id!r} names GPU type {name!r}; the cluster knows {sorted(known)}",
+            )
+
+
+def _current_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
+    """Faults of the current placements: unknown nodes or GPUs, GPUs taken twice, mixed types, dead nodes."""
+    nodes = {node.id: node for node in cluster.nodes}
+    owner: dict[tuple[str, int], str] = {
+        (node.id, gpu): "work outside the snapshot" for node in cluster.nodes for gpu in node.gpus_in_use
+    }
+    issues: list[Issue] = []
+    for k, job in enumerate(jobs):
+        types: set[str] = set()
+        for slice_ in job.current or ():
+            pointer = f"/jobs/{k}/current/{slice_.node}"
+            node = nodes.get(slice_.node)
+            if node is None:
+                issues.append(
+                    Issue(
+                        code="unknown_node",
+                        pointer=pointer,
+                        detail=f"job {job.id!r} runs on node {slice_.node!r}, which the cluster does not have",
+                    )
+                )
+                continue
+            types.add(node.gpu_type)
+            issues += _slice_issues(pointer, job, node, slice_)
+            for gpu in slice_.gpus:
+                taken = owner.setdefault((node.id, gpu), f"job {job.id!r}")
+                if taken != f"job {job.id!r}":
+                    issues.append(
+                        Issue(
+                            code="gpu_taken_twice",
+                            pointer=pointer,
+                            detail=f"GPU {gpu} of node {node.id!r} is used by job {job.id!r} and by {taken}",
+                        )
+                    )
+        if len(types) > 1:
+            issues.append(
+                Issue(
+                    code="mixed_gpu_types",
+                    pointer=f"/jobs/{k}/current",
+                    detail=f"job {job.id!r} runs on GPU types {sorted(types)}; one job runs on one type",
+                )
+            )
+    return issues
+
+
+def _slice_issues(pointer: str, job: Job, node: Node, slice_: NodeGpus) -> Iterator[Issue]:
+    wrong = sorted({gpu for gpu in slice_.gpus if not 0 <= gpu < node.num_gpus})
+    if wrong:
+        yield Issue(
+            code="unknown_gpu",
+            pointer=pointer,
+            detail=f"job {job.id!r} runs on GPU {wrong} of node {node.id!r}, which has GPUs 0 to {node.num_gpus - 1}",
+        )
+    if not slice_.gpus or len(set(slice_.gpus)) != len(slice_.gpus):
+        yield Issue(
+            code="bad_gpu_list",
+            pointer=pointer,
+            detail=f"job {job.id!r} lists GPUs {list(slice_.gpus)} on node {node.id!r}; list each index once",
+        )
+    if node.state is NodeState.DOWN:
+        yield Issue(
+            code="runs_on_down_node",
+            pointer=pointer,
+            detail=f"job {job.id!r} is said to run on node {node.id!r}, which is down; it is planned as waiting there",
+            severity=Severity.WARNING,
+        )

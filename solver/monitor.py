@@ -1,0 +1,34 @@
+"""How a running solve talks to whoever waits for it: progress out, cancel in."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from solver.problem import Vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Progress:
+    """State of a running solve; None where nothing is known yet.
+
+    `elapsed_s` counts from the start of the solve. `incumbent` (n,) is given only when it is new.
+    """
+
+    elapsed_s: float
+    objective: float | None = None
+    bound: float | None = None
+    incumbent: Vector | None = None
+    num_nodes: int | None = None
+
+
+def _ignore(_: Progress) -> None:
+    """Drop progress that nobody watches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SolveMonitor:
+    """`on_progress` may be called from a solver thread; `canceled` set from any thread ends the solve early,
+    keeping the best incumbent."""
+
+    on_progress: Callable[[Progress], None] = _ignore
+    canceled: threading.Event = field(default_factory=threading.Event)

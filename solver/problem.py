@@ -1,0 +1,82 @@
+"""The matrix form: what every declared model is compiled to and every backend solves.
+
+min / max  objective @ x + offset
+s.t.       row_lower <= matrix @ x <= row_upper
+           lower <= x <= upper,   x_j integer where integrality_j
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+Vector = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+class Sense(StrEnum):
+    """Direction of optimisation."""
+
+    MINIMIZE = "minimize"
+    MAXIMIZE = "maximize"
+
+    @property
+    def sign(self) -> int:
+        """+1 when smaller is better, -1 when larger is."""
+        return 1 if self is Sense.MINIMIZE else -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MatrixProblem:
+    """A mixed-integer linear program of n columns and m rows.
+
+    objective, lower, upper: float64 (n,); integrality: bool (n,); row_lower, row_upper: float64 (m,);
+    matrix: CSC (m, n) without explicit zeros. Infinite bounds are +-inf. Names are unique or empty.
+
+    Raises
+    ------
+    ValueError
+        When shapes disagree or a coefficient is NaN: a bug of the compiler that built it.
+    """
+
+    name: str
+    sense: Sense
+    objective: Vector
+    matrix: "sparse.csc_array"
+    row_lower: Vector
+    row_upper: Vector
+    lower: Vector
+    upper: Vector
+    integrality: Mask
+    offset: float = 0.0
+    column_names: tuple[str, ...] = ()
+    row_names: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        m, n = self.matrix.shape
+        columns = (self.objective, self.lower, self.upper, self.integrality)
+        if any(a.shape != (n,) for a in columns) or any(a.shape != (m,) for a in (self.row_lower, self.row_upper)):
+            raise ValueError(f"{self.name}: shapes do not match the {m} x {n} matrix")
+        named = ((self.column_names, n), (self.row_names, m))
+        if any(names and len(names) != count for names, count in named):
+            raise ValueError(f"{self.name}: names do not match the {m} x {n} matrix")
+        finite = (self.objective, self.matrix.data, np.asarray([self.offset]))
+        bounds = (self.row_lower, self.row_upper, self.lower, self.upper)
+        if not all(np.isfinite(a).all() for a in finite) or any(np.isnan(a).any() for a in bounds):
+            raise ValueError(f"{self.name}: a coefficient is NaN or infinite")
+
+    @property
+    def num_columns(self) -> int:
+        """Number of variables n."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def num_rows(self) -> int:
+        """Number of constraints m."""
+        return int(self.matrix.shape[0])
+
+    def value(self, x: Vector) -> float:
+        """Objective of the point `x` (n,), offset included."""
+        return float(self.objective @ x) + self.offset

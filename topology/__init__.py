@@ -1,0 +1,1 @@
+"""Facts of the cluster: nodes, tiers, minipods, links, health. A leaf: knows no other room."""
