@@ -11,7 +11,6 @@ from solver.options import SolveOptions
 from solver.result import Limit, SolveStatistics, TerminationReason
 from stowplan.errors import Issue
 
-
 Parameters = SiaParameters | ArnoldParameters
 
 

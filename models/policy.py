@@ -4,13 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from solver.solve import solve
+
 from models.clock import PhaseClock
 from models.plan import Plan
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem, Vector
 from solver.result import SolveResult
-from solver.solve import solve
 from stowplan.errors import Issue
 
 
