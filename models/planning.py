@@ -1,0 +1,122 @@
+"""From a request to a checked outcome: validate, formulate, solve, extract, verify. The same road for every policy."""
+
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from models.allocation.sia.formulation import formulate_sia
+from models.allocation.sia.parameters import SiaParameters
+from models.clock import PhaseClock
+from models.placement.arnold.policy import formulate_arnold
+from models.plan import Plan, PlanOutcome, PlanRequest
+from models.policy import Formulation, Resume
+from models.validation import request_issues
+from solver.export import write_mps
+from solver.feasibility import violations
+from solver.infeasibility import conflicting_rows
+from solver.monitor import SolveMonitor
+from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from stowplan.errors import Issue, Severity, UnverifiedPlanError, raise_for_errors
+
+# Explaining an infeasible model is a courtesy; it must not cost more than a short solve.
+_CONFLICT_TIME_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlanTask:
+    """What a worker gets: a request, and the last incumbent if an earlier worker was killed while solving it."""
+
+    request: PlanRequest
+    resume: Resume | None = None
+
+
+def plan_task(task: PlanTask, monitor: SolveMonitor) -> PlanOutcome:
+    """Entry point of workers: plan, or finish from the incumbent that a killed worker left."""
+    return plan(task.request, monitor, task.resume)
+
+
+def export_task(request: PlanRequest, monitor: SolveMonitor) -> str:  # noqa: ARG001 - the pool's calling convention
+    """Entry point of workers: the model of the request as MPS."""
+    return write_mps(_formulate(request, PhaseClock()).problem)
+
+
+def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resume | None = None) -> PlanOutcome:
+    """Plan the request.
+
+    Raises
+    ------
+    InputError
+        When the snapshot and the policy do not fit together.
+    BackendError
+        When the solver that the options name is missing or refuses.
+    UnverifiedPlanError
+        When the plan fails the independent check: a bug of ours, never passed on as an answer.
+    """
+    clock = PhaseClock()
+    with clock.phase("validate"):
+        issues = request_issues(request.snapshot, request.parameters)
+        raise_for_errors(issues, "request")
+    formulation = _formulate(request, clock)
+    with clock.phase("solve"):
+        if resume is None:
+            result = formulation.solve(request.options, monitor or SolveMonitor())
+        else:
+            result = _resumed(formulation, resume, request)
+    conflicts: tuple[str, ...] = ()
+    plan_: Plan | None = None
+    if result.incumbent is not None and result.objective is not None:
+        plan_ = formulation.extract(result.incumbent, clock)
+        with clock.phase("verify"):
+            _verify(formulation, plan_, result.objective)
+    elif result.termination is TerminationReason.INFEASIBLE:
+        with clock.phase("explain"):
+            conflicts = conflicting_rows(formulation.problem, _CONFLICT_TIME_LIMIT_S)
+    return PlanOutcome(
+        termination=result.termination,
+        limit=result.limit,
+        sense=result.sense.value,
+        objective=result.objective,
+        bound=result.bound,
+        relative_gap=result.relative_gap,
+        plan=plan_,
+        conflicts=conflicts,
+        warnings=_warnings(issues, formulation),
+        times=clock.times(),
+        statistics=result.statistics,
+        solver=result.solver,
+        solver_version=result.solver_version,
+    )
+
+
+def _formulate(request: PlanRequest, clock: PhaseClock) -> Formulation:
+    if isinstance(request.parameters, SiaParameters):
+        return formulate_sia(request.snapshot, request.parameters, clock)
+    return formulate_arnold(request.snapshot, request.parameters, clock)
+
+
+def _verify(formulation: Formulation, plan_: Plan, objective: float) -> None:
+    found = formulation.violations(plan_, objective)
+    if found:
+        raise UnverifiedPlanError(f"the plan failed {len(found)} checks; it is withheld", found)
+
+
+def _warnings(issues: list[Issue], formulation: Formulation) -> tuple[Issue, ...]:
+    return tuple(issue for issue in [*issues, *formulation.warnings] if issue.severity is Severity.WARNING)
+
+
+def _resumed(formulation: Formulation, resume: Resume, request: PlanRequest) -> SolveResult:
+    """The result that the killed worker would have returned, had it been asked in time."""
+    problem = formulation.problem
+    statistics = SolveStatistics(solve_s=resume.elapsed_s, num_columns=problem.num_columns, num_rows=problem.num_rows)
+    legal = resume.incumbent.shape == (problem.num_columns,) and not violations(problem, resume.incumbent)
+    return SolveResult(
+        termination=TerminationReason.FEASIBLE if legal else TerminationReason.NO_SOLUTION_FOUND,
+        limit=Limit.DEADLINE,
+        sense=problem.sense,
+        incumbent=resume.incumbent if legal else None,
+        objective=problem.value(resume.incumbent) if legal else None,
+        bound=resume.bound,
+        statistics=statistics,
+        solver=request.options.solver,
+        solver_version=version("stowplan"),
+        message="finished from the last incumbent of a worker that was killed at its deadline",
+    )
