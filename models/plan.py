@@ -8,6 +8,7 @@ from models.allocation.sia.parameters import SiaParameters
 from models.placement.arnold.parameters import ArnoldParameters
 from models.workload import NodeGpus, Snapshot
 from solver.options import SolveOptions
+from solver.problem import Vector
 from solver.result import Limit, SolveStatistics, TerminationReason
 from stowplan.errors import Issue
 
@@ -21,6 +22,23 @@ class PlanRequest:
     snapshot: Snapshot
     parameters: Parameters
     options: SolveOptions = field(default_factory=SolveOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resume:
+    """The last incumbent (n,) and bound that a killed worker reported: enough to finish without solving again."""
+
+    incumbent: Vector
+    bound: float | None
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlanTask:
+    """What a worker gets: a request, and the last incumbent if an earlier worker was killed while solving it."""
+
+    request: PlanRequest
+    resume: Resume | None = None
 
 
 class Change(StrEnum):
@@ -41,8 +59,9 @@ class Change(StrEnum):
 class JobAllocation:
     """What one job gets. `gpus` are concrete, ordered by node id (rank order for a pre-training job).
 
-    `batch_size` = replicas x local_batch_size x (accumulation_steps + 1); None where the performance kind
-    knows no batch. `expected_goodput` is in the unit of the job's performance (samples/s for fitted models).
+    `batch_size` = replicas x local_batch_size x (accumulation_steps + 1), or less where only smaller last shares keep
+    within the job's maximum; None where the performance kind knows no batch. `expected_goodput` is in the unit of the
+    job's performance (samples/s for fitted models).
     """
 
     job_id: str
