@@ -1,32 +1,22 @@
 """From a request to a checked outcome: validate, formulate, solve, extract, verify. The same road for every policy."""
 
-from dataclasses import dataclass
 from importlib.metadata import version
 
 from models.allocation.sia.formulation import formulate_sia
 from models.allocation.sia.parameters import SiaParameters
 from models.clock import PhaseClock
 from models.placement.arnold.policy import formulate_arnold
-from models.plan import Plan, PlanOutcome, PlanRequest
-from models.policy import Formulation, Resume
+from models.plan import Plan, PlanOutcome, PlanRequest, PlanTask, Resume
+from models.policy import Formulation
 from models.validation import request_issues
 from solver.export import write_mps
 from solver.feasibility import violations
-from solver.infeasibility import conflicting_rows
 from solver.monitor import SolveMonitor
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from stowplan.errors import Issue, Severity, UnverifiedPlanError, raise_for_errors
 
 # Explaining an infeasible model is a courtesy; it must not cost more than a short solve.
 _CONFLICT_TIME_LIMIT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlanTask:
-    """What a worker gets: a request, and the last incumbent if an earlier worker was killed while solving it."""
-
-    request: PlanRequest
-    resume: Resume | None = None
 
 
 def plan_task(task: PlanTask, monitor: SolveMonitor) -> PlanOutcome:
@@ -69,7 +59,7 @@ def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resu
             _verify(formulation, plan_, result.objective)
     elif result.termination is TerminationReason.INFEASIBLE:
         with clock.phase("explain"):
-            conflicts = conflicting_rows(formulation.problem, _CONFLICT_TIME_LIMIT_S)
+            conflicts = formulation.conflicts(_CONFLICT_TIME_LIMIT_S)
     return PlanOutcome(
         termination=result.termination,
         limit=result.limit,

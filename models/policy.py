@@ -2,16 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-from solver.solve import solve
+from dataclasses import replace
 
 from models.clock import PhaseClock
 from models.plan import Plan
+from solver.infeasibility import conflicting_rows
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem, Vector
 from solver.result import SolveResult
+from solver.solve import solve
 from stowplan.errors import Issue
 
 
@@ -26,8 +26,16 @@ class Formulation(ABC):
     warnings: Sequence[Issue] = ()
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
-        """Solve the problem. The default hands the matrix form to the backend that the options name."""
+        """Solve the problem. The default hands the matrix form to the backend that the options name, with the warm
+        start of the formulation unless the options bring one."""
+        if options.warm_start is None and self.warm_start is not None:
+            options = replace(options, warm_start=self.warm_start)
         return solve(self.problem, options, monitor)
+
+    def conflicts(self, time_limit_s: float) -> tuple[str, ...]:
+        """Names of rows and bounds that exclude each other, asked for when the problem is infeasible; empty when none
+        are found in time. The default searches the matrix form."""
+        return conflicting_rows(self.problem, time_limit_s)
 
     @abstractmethod
     def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
@@ -36,12 +44,3 @@ class Formulation(ABC):
     @abstractmethod
     def violations(self, plan: Plan, objective: float) -> list[Issue]:
         """Everything that is wrong with the plan or its claimed objective, found without any solver."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Resume:
-    """The last incumbent (n,) and bound that a killed worker reported: enough to finish without solving again."""
-
-    incumbent: Vector
-    bound: float | None
-    elapsed_s: float

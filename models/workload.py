@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from models.performance.spec import Performance
-from stowplan.errors import Issue, Severity, raise_for_errors
+from stowplan.errors import Issue, Severity, pointer_of, raise_for_errors
 from topology.cluster import Cluster, Node, NodeState
 
 
@@ -189,7 +189,7 @@ def _current_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
     for k, job in enumerate(jobs):
         types: set[str] = set()
         for slice_ in job.current or ():
-            pointer = f"/jobs/{k}/current/{slice_.node}"
+            pointer = pointer_of("jobs", k, "current", slice_.node)
             node = nodes.get(slice_.node)
             if node is None:
                 issues.append(

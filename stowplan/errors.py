@@ -82,6 +82,11 @@ class UnverifiedPlanError(StowplanError):
     code = "plan_failed_check"
 
 
+def pointer_of(*parts: str | int) -> str:
+    """RFC 6901 JSON pointer through the keys and indices `parts`."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
 def raise_for_errors(issues: Sequence[Issue], what: str) -> None:
     """Raise InputError when any issue is an error; `what` names the thing (`"snapshot"`)."""
     errors = [issue for issue in issues if issue.severity is Severity.ERROR]

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from models.configurations import enumerate_configurations
-from models.performance.check import performance_issues
-from models.performance.fit import fit_parameters
-from models.performance.matrix import evaluate
-from models.performance.spec import GoodputObservations, Observation, ThroughputParameters
-from models.performance.throughput import iteration_time_s
-from models.workload import Job
-from tests.models.sia_data import (
+from benchmarks.published.sia_traces import (
     APPLICATIONS,
     DATA,
     busy_snapshot,
@@ -21,11 +14,17 @@ from tests.models.sia_data import (
     observations,
     profiles,
     read_workload,
-    requires_shared_data,
     sia_cluster,
 )
+from models.configurations import enumerate_configurations
+from models.performance.check import performance_issues
+from models.performance.fit import fit_parameters
+from models.performance.matrix import evaluate
+from models.performance.spec import GoodputObservations, Observation, ThroughputParameters
+from models.performance.throughput import iteration_time_s
+from models.workload import Job
 
-pytestmark = requires_shared_data
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the published measurements of Sia are not at {DATA}")
 
 TYPES = ("aws", "rtx", "dgx-ext")
 DATA_PARALLEL = tuple(name for name in APPLICATIONS if name != "gpt_pmp")

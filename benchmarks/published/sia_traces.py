@@ -1,7 +1,4 @@
-"""Reader of the measurements published with Sia: profiles, gradient statistics, workloads, and snapshots from them.
-
-The data lie beside the checkout and are not part of the project; what needs them carries `requires_shared_data`.
-"""
+"""Reader of the measurements published with Sia: profiles, gradient statistics, workloads, and snapshots from them."""
 
 import csv
 from collections.abc import Collection, Sequence
@@ -11,19 +8,15 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import pytest
 
+from benchmarks.published.sia_instances import simulated_cluster
 from models.configurations import ConfigurationSet
 from models.performance.matrix import evaluate
 from models.performance.spec import BatchRange, GoodputObservations, GradientStatistics, Observation
 from models.workload import Job, Snapshot
-from topology.cluster import Cluster, GpuType, Node
+from topology.cluster import Cluster
 
 DATA = Path(__file__).parents[2] / "../shared/data/sia"
-
-requires_shared_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason=f"the published measurements of Sia are not at {DATA}"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,30 +42,6 @@ APPLICATIONS = {
 
 GPT_GPUS_PER_REPLICA = {"rtx": 8, "dgx-ext": 2}
 
-_GPU_TYPES = (
-    GpuType(
-        name="aws",
-        memory_bytes=16 * 2**30,
-        peak_flops_per_s=65e12,
-        intra_node_bandwidth_bytes_per_s=16e9,
-        inter_node_bandwidth_bytes_per_s=6.25e9,
-    ),
-    GpuType(
-        name="rtx",
-        memory_bytes=11 * 2**30,
-        peak_flops_per_s=54e12,
-        intra_node_bandwidth_bytes_per_s=16e9,
-        inter_node_bandwidth_bytes_per_s=6.25e9,
-    ),
-    GpuType(
-        name="dgx-ext",
-        memory_bytes=40 * 2**30,
-        peak_flops_per_s=312e12,
-        intra_node_bandwidth_bytes_per_s=300e9,
-        inter_node_bandwidth_bytes_per_s=200e9,
-    ),
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
@@ -86,16 +55,8 @@ class Submission:
 
 
 def sia_cluster(scale: int = 1) -> Cluster:
-    """The heterogeneous cluster of the paper, 64 GPUs times `scale`: T4 x4, RTX 2080 Ti x8, A100 x8 (one tier)."""
-    shapes = (("aws", 6, 4), ("rtx", 3, 8), ("dgx-ext", 2, 8))
-    return Cluster(
-        gpu_types=_GPU_TYPES,
-        nodes=tuple(
-            Node(id=f"{name}-{k}", gpu_type=name, num_gpus=num_gpus)
-            for name, count, num_gpus in shapes
-            for k in range(count * scale)
-        ),
-    )
+    """The heterogeneous cluster of the paper, 64 GPUs times `scale`: T4 x4, RTX 2080 Ti x8, A100 x8 (no tiers)."""
+    return simulated_cluster({"aws": 24 * scale, "rtx": 24 * scale, "dgx-ext": 16 * scale})
 
 
 def read_workload(name: str) -> tuple[Submission, ...]:

@@ -1,0 +1,212 @@
+"""Does a plan keep the rules of the Sia allocation, and is its objective what it claims? Knows no solver.
+
+The objective is computed again from the plan, the goodput matrix and the snapshot, job by job, by the formulas of
+section 3.4, and shares no code with `utility`. Whether the GPUs are legal is `models.placement.check`'s part.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from models.allocation.sia.parameters import SiaObjective, SiaParameters
+from models.configurations import ConfigurationSet
+from models.performance.matrix import GoodputMatrix
+from models.plan import JobAllocation, Plan
+from models.workload import Adaptivity, Job, Snapshot
+from stowplan.errors import Issue
+from topology.cluster import Node, NodeState
+
+FloatVector = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+_TOLERANCE = 1e-6
+_RESTART_FLOOR = 0.01
+
+
+def allocation_violations(
+    snapshot: Snapshot,
+    parameters: SiaParameters,
+    configurations: ConfigurationSet,
+    matrix: GoodputMatrix,
+    plan: Plan,
+    objective: float,
+) -> list[Issue]:
+    """Every rule of the allocation that the plan breaks, and every number of its score that is wrong."""
+    nodes = {node.id: node for node in snapshot.cluster.nodes}
+    allocations = {allocation.job_id: (k, allocation) for k, allocation in enumerate(plan.allocations)}
+    audit = _Audit(parameters, configurations, nodes)
+    issues = [*_coverage_violations(snapshot, plan), *_capacity_violations(snapshot, nodes, plan)]
+    expected: dict[str, float] = {}
+    for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True):
+        if job.id not in allocations:
+            expected[job.id] = audit.sign * parameters.queue_penalty * job.weight
+        else:
+            k, allocation = allocations[job.id]
+            issues += audit.allocation_faults(f"/allocations/{k}", job, allocation, goodput)
+            expected[job.id] = audit.utility(job, allocation, goodput)
+    return [*issues, *_score_violations(plan, objective, expected)]
+
+
+class _Audit:
+    """Evaluates one job at a time."""
+
+    def __init__(self, parameters: SiaParameters, configurations: ConfigurationSet, nodes: Mapping[str, Node]) -> None:
+        self._parameters = parameters
+        self._costs = parameters.objective is SiaObjective.GIVEN_COSTS
+        self._nodes = nodes
+        self._types = np.array(configurations.gpu_types)[configurations.type_index]
+        self._num_gpus = configurations.num_gpus
+        self._index = {
+            (str(kind), int(n), int(m)): c
+            for c, (kind, n, m) in enumerate(
+                zip(self._types, configurations.num_nodes, configurations.num_gpus, strict=True)
+            )
+        }
+        self._largest_single_node: Counter[str] = Counter()
+        for kind, num_nodes, num_gpus in self._index:
+            if num_nodes == 1:
+                self._largest_single_node[kind] = max(num_gpus, self._largest_single_node[kind])
+        self.sign = 1 if self._costs or parameters.fairness_power < 0 else -1
+
+    def utility(self, job: Job, allocation: JobAllocation, goodput: FloatVector) -> float:
+        """What the allocation adds to the objective; 0 where the shape or its goodput is unknown (pinned jobs)."""
+        c = self._index.get(_shape(allocation), -1)
+        if c < 0 or goodput[c] <= 0:
+            return 0.0
+        if self._costs:
+            return job.weight * float(goodput[c])
+        own = self._row(job, goodput)
+        if self._is_pinned(job):
+            own[c] = True
+        if not own.any():
+            return math.nan
+        value = float(self._num_gpus[own].min()) * float(goodput[c]) / float(goodput[own].min())
+        value *= self._restart_factor(job, allocation)
+        return job.weight * math.pow(value, self._parameters.fairness_power)
+
+    def allocation_faults(
+        self, pointer: str, job: Job, allocation: JobAllocation, goodput: FloatVector
+    ) -> Iterator[Issue]:
+        """An allocation must be a configuration that the job can run on, no larger than the doubling rule allows."""
+        if self._is_pinned(job):
+            return
+        c = self._index.get(_shape(allocation), -1)
+        if c < 0 or goodput[c] <= 0:
+            yield Issue(
+                code="not_runnable",
+                pointer=pointer,
+                detail=f"job {job.id!r} cannot run on {allocation.num_gpus} GPUs of type {allocation.gpu_type!r} "
+                f"over {len(allocation.gpus)} nodes",
+            )
+            return
+        if not self._parameters.double_at_most or job.reservation is not None:
+            return
+        smallest = self._num_gpus[self._row(job, goodput) & (self._types == allocation.gpu_type)].min(initial=2**62)
+        running = sum(len(part.gpus) for part in job.current or ()) if self._runs(job) else 0
+        if allocation.num_gpus > max(int(smallest), 2 * running):
+            yield Issue(
+                code="more_than_doubled",
+                pointer=pointer,
+                detail=f"job {job.id!r} grows from {running} to {allocation.num_gpus} GPUs; at most twice",
+            )
+
+    def _row(self, job: Job, goodput: FloatVector) -> Mask:
+        """Configurations (C,) over which the row is normalised."""
+        upper = job.min_gpus if job.adaptivity is Adaptivity.RIGID else job.max_gpus
+        own = (goodput > 0) & (self._num_gpus >= job.min_gpus)
+        if upper is not None:
+            own &= self._num_gpus <= upper
+        if job.gpu_types is not None:
+            own &= np.isin(self._types, job.gpu_types)
+        return np.asarray(own)
+
+    def _restart_factor(self, job: Job, allocation: JobAllocation) -> float:
+        """Eq. 3, unless the job waits or stays in a shape that it may keep."""
+        if not self._runs(job) or self._may_stay(job, allocation):
+            return 1.0
+        age_s, cost_s = job.age_s, job.restart_cost_s
+        if age_s + cost_s == 0:
+            return 1.0
+        return max(_RESTART_FLOOR, (age_s - job.num_restarts * cost_s) / (age_s + cost_s))
+
+    def _may_stay(self, job: Job, allocation: JobAllocation) -> bool:
+        if self._is_pinned(job):
+            return True
+        held: Counter[str] = Counter()
+        for part in job.current or ():
+            held[part.node] += len(part.gpus)
+        hosts = [self._nodes[name] for name in held]
+        largest = self._largest_single_node[hosts[0].gpu_type]
+        same = (hosts[0].gpu_type, len(hosts), sum(held.values())) == _shape(allocation)
+        whole = all(host.num_gpus == held[host.id] == largest for host in hosts)
+        up = all(host.state is NodeState.UP for host in hosts)
+        return same and up and (whole or sum(held.values()) < largest)
+
+    def _runs(self, job: Job) -> bool:
+        return bool(job.current) and all(
+            self._nodes[part.node].state is not NodeState.DOWN for part in job.current or ()
+        )
+
+    def _is_pinned(self, job: Job) -> bool:
+        return not job.preemptible and self._runs(job)
+
+
+def _shape(allocation: JobAllocation) -> tuple[str, int, int]:
+    return allocation.gpu_type, len(allocation.gpus), allocation.num_gpus
+
+
+def _coverage_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Issue]:
+    """Every job of the snapshot is allocated or unplaced, once."""
+    counts = Counter([item.job_id for item in plan.allocations] + [item.job_id for item in plan.unplaced])
+    for k, job in enumerate(snapshot.jobs):
+        if counts[job.id] != 1:
+            yield Issue(
+                code="job_not_covered_once",
+                pointer=f"/jobs/{k}",
+                detail=f"job {job.id!r} occurs {counts[job.id]} times among allocations and unplaced jobs",
+            )
+    for name in sorted(counts.keys() - {job.id for job in snapshot.jobs}):
+        yield Issue(code="unknown_job", pointer="", detail=f"the snapshot has no job {name!r}")
+
+
+def _capacity_violations(snapshot: Snapshot, nodes: Mapping[str, Node], plan: Plan) -> Iterator[Issue]:
+    """GPUs per type: allocations on nodes that are not down, beside outside work."""
+    capacity: Counter[str] = Counter()
+    for node in nodes.values():
+        if node.state is not NodeState.DOWN:
+            capacity[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
+    given: Counter[str] = Counter()
+    for allocation in plan.allocations:
+        given[allocation.gpu_type] += allocation.num_gpus
+    for kind in snapshot.cluster.gpu_types:
+        if given[kind.name] > capacity[kind.name]:
+            yield Issue(
+                code="over_capacity",
+                pointer="/allocations",
+                detail=f"{given[kind.name]} GPUs of type {kind.name!r} are given away; there are {capacity[kind.name]}",
+            )
+
+
+def _score_violations(plan: Plan, objective: float, expected: Mapping[str, float]) -> Iterator[Issue]:
+    """The score has one right term per job and adds up to the objective."""
+    claimed = Counter(term.job_id for term in plan.score)
+    if claimed != Counter(list(expected)):
+        yield Issue(code="score_terms", pointer="/score", detail="the score must have exactly one term per job")
+    for k, term in enumerate(plan.score):
+        right = expected.get(term.job_id or "", math.nan)
+        if not math.isclose(term.value, right, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+            yield Issue(
+                code="wrong_score",
+                pointer=f"/score/{k}/value",
+                detail=f"the term of job {term.job_id!r} is {term.value}; recomputed it is {right}",
+            )
+    total = math.fsum(expected.values())
+    if not math.isclose(objective, total, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+        yield Issue(
+            code="wrong_objective",
+            pointer="/objective",
+            detail=f"the objective is {objective}; recomputed from the plan it is {total}",
+        )

@@ -1,0 +1,178 @@
+r"""Sia's allocation as an integer linear program (Sia section 3.4, Eqs. 2-5), declared in CVXPY.
+
+Sets
+  i          jobs that are planned (all but the pinned ones)
+  j          configurations (n_j nodes, m_j GPUs, type) of section 3.3
+  P          pairs (i, j) that are offered, see `models.allocation.sia.utility`
+Data
+  u_ij       w_i (r_i G_ij)^p, weighted utility: normalised goodput after the restart factor, to the fairness power
+  lambda     queue penalty; w_i lambda is what job i costs when it gets nothing
+Variables
+  x_ij in {0,1} for (i, j) in P: job i runs in configuration j. Only feasible pairs have one.
+
+p > 0:  max  sum_P u_ij x_ij - sum_i w_i lambda (1 - sum_j x_ij)
+p < 0:  min  sum_P u_ij x_ij + sum_i w_i lambda (1 - sum_j x_ij)
+
+  one_configuration[i]   sum_j x_ij <= 1                     jobs with more than one pair
+  reserved[i]            sum_j x_ij  = 1                     P holds only the reserved configuration of such a job
+  capacity[type], blocks[type,2^k], whole_nodes[type]        what makes every solution placeable on nodes, see
+                                                             `models.placement.placeability`
+
+Sign of the penalty: Eqs. 2 and 4 print + lambda (1 - |A_i|) under a maximisation, which would reward leaving jobs
+out; the text says "a constant penalty -lambda otherwise". We take the text. For p < 0 the paper flips the sense, and
++ lambda is right as printed; the recorded inputs of the released code (p = -0.5) are of this form.
+
+Elastic, strong-scaling and rigid jobs share the model: they differ in their goodput (fixed batch: throughput) and in
+the pairs that they have (Eq. 5 is Eq. 4 with one count per type); so do hybrid-parallel jobs, whose goodput is 0 where
+P does not divide the GPUs.
+
+Non-preemptible running jobs are pinned: they are data, not decisions. Their GPUs are not in the capacity, and their
+utility is a constant of the objective (0 when their shape is no configuration, or their goodput is not known).
+
+`given_costs`: u_ij = w_i times the cost in the job's goodput table; minimised.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from scipy import sparse
+
+from models.allocation.sia.check import allocation_violations
+from models.allocation.sia.extraction import extract_plan
+from models.allocation.sia.instance import SiaInstance, sia_instance
+from models.allocation.sia.parameters import SiaParameters
+from models.allocation.sia.start import greedy_start
+from models.clock import PhaseClock
+from models.configurations import IntVector
+from models.placement.check import placement_violations
+from models.plan import Plan
+from models.policy import Formulation
+from models.workload import Snapshot
+from solver.compilers.cvxpy import compile_cvxpy
+from solver.problem import MatrixProblem, Sense, Vector
+from stowplan.errors import Issue
+
+# A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
+_CHOSEN = 0.5
+
+
+class SiaFormulation(Formulation):
+    """The integer program of one instance, and the way back to a plan."""
+
+    def __init__(self, instance: SiaInstance) -> None:
+        self.instance = instance
+        self.problem: MatrixProblem = _compiled(instance)
+        self.warm_start: Vector | None = greedy_start(instance)
+
+    def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
+        """Place the chosen configurations on GPUs and explain what is left out."""
+        with clock.phase("place"):
+            return extract_plan(self.instance, chosen_configurations(self.instance, incumbent))
+
+    def violations(self, plan: Plan, objective: float) -> list[Issue]:
+        """Faults of the placement, of the allocation, and of the objective."""
+        it = self.instance
+        return [
+            *placement_violations(it.snapshot, plan.allocations),
+            *allocation_violations(it.snapshot, it.parameters, it.configurations, it.matrix, plan, objective),
+        ]
+
+
+def formulate_sia(snapshot: Snapshot, parameters: SiaParameters, clock: PhaseClock) -> SiaFormulation:
+    """Declare and compile the program for a snapshot that passed `policy_issues`.
+
+    Raises
+    ------
+    InputError
+        When a goodput is not finite, or the fairness power makes utilities too large to be told apart.
+    """
+    instance = sia_instance(snapshot, parameters, clock)
+    with clock.phase("build"):
+        return SiaFormulation(instance)
+
+
+def chosen_configurations(instance: SiaInstance, incumbent: Vector) -> IntVector:
+    """Configuration (J,) that the point `incumbent` (P,) gives to each job, -1 for none."""
+    chosen = np.full(len(instance.jobs), -1, dtype=np.int64)
+    selected = incumbent > _CHOSEN
+    chosen[instance.pair_jobs[selected]] = instance.pair_configurations[selected]
+    return chosen
+
+
+def _compiled(instance: SiaInstance) -> MatrixProblem:
+    """The matrix form, with rows and columns named after jobs and configurations."""
+    declared, row_names = declare(instance)
+    problem = compile_cvxpy(declared, "sia").problem
+    if problem.num_columns == 0:
+        return problem
+    labels = [instance.configurations.label(c) for c in range(len(instance.configurations))]
+    return replace(
+        problem,
+        row_names=tuple(row_names[name] for name in problem.row_names),
+        column_names=tuple(
+            f"x[{instance.jobs[i].id},{labels[c]}]"
+            for i, c in zip(instance.pair_jobs, instance.pair_configurations, strict=True)
+        ),
+    )
+
+
+def declare(instance: SiaInstance) -> tuple[cp.Problem, dict[str, str]]:
+    """The CVXPY problem, and a name for each row that its vector constraints become (`label[k]` -> name)."""
+    value = instance.worth.value[instance.pair_jobs, instance.pair_configurations]
+    sign = instance.sense.sign
+    # Leaving a job out costs its penalty: a constant, less the penalty for each pair that is chosen.
+    constant = sign * float(instance.penalty[instance.planned].sum())
+    constant += sum(instance.pinned_score(int(i)) for i in instance.pinned)
+    reserved = [int(i) for i in instance.planned if instance.jobs[i].reservation is not None]
+    goal = cp.Minimize if instance.sense is Sense.MINIMIZE else cp.Maximize
+    if not instance.pair_jobs.size:
+        impossible = [_labelled(cp.Constant(0.0) == 1.0, f"reserved[{instance.jobs[i].id}]") for i in reserved]
+        return cp.Problem(goal(cp.Constant(constant)), impossible), {}
+
+    x = cp.Variable(instance.pair_jobs.size, boolean=True, name="x")
+    objective = goal((value - sign * instance.penalty[instance.pair_jobs]) @ x + constant)
+    constraints: list[Any] = []
+    names: dict[str, str] = {}
+    for label, matrix, limits, is_equality, rows in _rows(instance, reserved):
+        left = matrix @ x
+        constraints.append(_labelled(left == limits if is_equality else left <= limits, label))
+        names |= {f"{label}[{k}]": name for k, name in enumerate(rows)}
+    return cp.Problem(objective, constraints), names
+
+
+def _rows(
+    instance: SiaInstance, reserved: Sequence[int]
+) -> Iterator[tuple[str, "sparse.csr_array", Vector, bool, list[str]]]:
+    """Label, matrix, limits, whether equality, and row names of each group of constraints that is not empty."""
+    ids = [job.id for job in instance.jobs]
+    num_pairs = np.bincount(instance.pair_jobs, minlength=len(ids))
+    choosing = np.setdiff1d(np.flatnonzero(num_pairs > 1), reserved)
+    if choosing.size:
+        names = [f"one_configuration[{ids[i]}]" for i in choosing]
+        yield "one_configuration", _membership(instance, choosing), np.ones(choosing.size), False, names
+    if reserved:
+        names = [f"reserved[{ids[i]}]" for i in reserved]
+        yield "reserved", _membership(instance, np.array(reserved)), np.ones(len(reserved)), True, names
+    matrix = sparse.csr_array(instance.rows.coefficients[:, instance.pair_configurations].astype(np.float64))
+    limits = instance.rows.limits.astype(np.float64)
+    # A type that no pair uses has nothing to limit.
+    used = np.flatnonzero(np.diff(matrix.indptr))
+    if used.size:
+        yield "placeable", matrix[used], limits[used], False, [instance.rows.names[k] for k in used]
+
+
+def _membership(instance: SiaInstance, jobs: IntVector) -> "sparse.csr_array":
+    """Rows of ones (len(jobs), P): the pairs of each job."""
+    row_of = np.full(len(instance.jobs), -1, dtype=np.int64)
+    row_of[jobs] = np.arange(jobs.size)
+    rows = row_of[instance.pair_jobs]
+    columns = np.flatnonzero(rows >= 0)
+    return sparse.csr_array((np.ones(columns.size), (rows[columns], columns)), shape=(jobs.size, rows.size))
+
+
+def _labelled(constraint: Any, label: str) -> Any:
+    constraint.set_label(label)
+    return constraint

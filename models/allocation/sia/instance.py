@@ -1,0 +1,94 @@
+"""One allocation problem as arrays: everything that the declared model, the extraction and tests read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.allocation.sia.parameters import SiaObjective, SiaParameters
+from models.allocation.sia.utility import FloatVector, Utilities, utilities
+from models.clock import PhaseClock
+from models.configurations import ConfigurationSet, IntVector, enumerate_configurations
+from models.performance.matrix import GoodputMatrix, evaluate
+from models.placement.occupancy import Occupancy, occupancy
+from models.placement.placeability import PlaceabilityRows, placeability_rows
+from models.workload import Job, Snapshot
+from solver.problem import Sense
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SiaInstance:
+    """J jobs and C configurations, with the P pairs that the plan may choose.
+
+    pair_jobs, pair_configurations: int64 (P,), ordered by job, then configuration. pinned: indices of the jobs that
+    keep their GPUs, planned: of all others. penalty: weighted queue penalty, float64 (J,).
+    """
+
+    snapshot: Snapshot
+    parameters: SiaParameters
+    configurations: ConfigurationSet
+    matrix: GoodputMatrix
+    taken: Occupancy
+    rows: PlaceabilityRows
+    worth: Utilities
+    penalty: FloatVector
+    pair_jobs: IntVector
+    pair_configurations: IntVector
+    pinned: IntVector
+    planned: IntVector
+
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """Jobs in the order of the rows."""
+        return self.snapshot.jobs
+
+    @property
+    def sense(self) -> Sense:
+        """Positive powers are maximised; negative ones and costs are minimised."""
+        return objective_sense(self.parameters)
+
+    def pinned_score(self, job: int) -> float:
+        """Utility of a pinned job where it is; 0 where its shape is no configuration or its goodput is not known."""
+        c = self.worth.current[job]
+        return float(self.worth.value[job, c]) if c >= 0 else 0.0
+
+
+def objective_sense(parameters: SiaParameters) -> Sense:
+    """Direction of the Sia objective (section 3.4)."""
+    minimised = parameters.objective is SiaObjective.GIVEN_COSTS or parameters.fairness_power < 0
+    return Sense.MINIMIZE if minimised else Sense.MAXIMIZE
+
+
+def sia_instance(snapshot: Snapshot, parameters: SiaParameters, clock: PhaseClock) -> SiaInstance:
+    """Evaluate goodputs and utilities, and list the feasible pairs."""
+    with clock.phase("performance"):
+        configurations = enumerate_configurations(snapshot.cluster)
+        matrix = evaluate(snapshot.jobs, configurations)
+    with clock.phase("build"):
+        return instance_of(snapshot, parameters, configurations, matrix)
+
+
+def instance_of(
+    snapshot: Snapshot, parameters: SiaParameters, configurations: ConfigurationSet, matrix: GoodputMatrix
+) -> SiaInstance:
+    """Build the instance from goodputs that are known."""
+    taken = occupancy(snapshot)
+    num_free = np.array([mask.bit_count() for mask in taken.free_masks], dtype=np.int64)
+    rows = placeability_rows(snapshot.cluster.nodes, num_free, configurations)
+    worth = utilities(snapshot, parameters, configurations, matrix.goodput, taken, rows.fits_alone())
+    pair_jobs, pair_configurations = np.nonzero(worth.offered)
+    is_pinned = np.array([job.id in taken.pinned for job in snapshot.jobs], dtype=np.bool_)
+    return SiaInstance(
+        snapshot=snapshot,
+        parameters=parameters,
+        configurations=configurations,
+        matrix=matrix,
+        taken=taken,
+        rows=rows,
+        worth=worth,
+        penalty=parameters.queue_penalty * np.array([job.weight for job in snapshot.jobs], dtype=np.float64),
+        pair_jobs=pair_jobs,
+        pair_configurations=pair_configurations,
+        pinned=np.flatnonzero(is_pinned),
+        planned=np.flatnonzero(~is_pinned),
+    )

@@ -1,0 +1,230 @@
+r"""What each configuration is worth to each job (Sia section 3.4). Pure NumPy.
+
+For J jobs and C configurations, from goodputs G_ij (0: the job cannot run there):
+
+runnable   configurations that the job's bounds, GPU types and adaptivity allow, with G_ij > 0. A rigid job runs on
+           exactly `min_gpus`. They do not depend on what is free at the moment.
+offered    the runnable configurations that this plan may choose: those that fit the free GPUs when alone, after the
+           doubling rule of section 3.1 (`double_at_most`: a running job gets at most twice its GPUs, a waiting one its
+           smallest runnable count of the type). A reservation offers exactly the reserved configuration, whatever is
+           free, so that too much forced demand shows up as an infeasible problem. A pinned job is offered nothing.
+
+Utility of a runnable configuration (Eqs. 2-4):
+  G_ij <- N_i G_ij / min_j G_ij      row normalisation; min over the runnable row, N_i its smallest GPU count
+  G_ij <- r_i G_ij                   unless the job can stay as it is in configuration j; waiting jobs: no factor
+  u_ij = w_i G_ij^p                  job weight w_i, fairness power p
+  r_i = (T_i - N_i S_i) / (T_i + S_i)   Eq. 3: age, restarts so far, restart cost; kept within [0.01, 1]
+
+Eq. 3 turns negative when past restarts ate the whole age, which no power can take; the floor says "a hundredth as
+good", and keeps r^p within what solvers resolve. A job that must leave its GPUs (drained node, shape that breaks the
+placement rules) pays the factor everywhere. The normalisation uses the runnable, not the offered row: the paper takes
+the minimum over all of C, and a job's utilities must not change with what happens to be free.
+
+Differences to the released code, where the paper rules: values are neither rounded to 0.01 nor capped at 3000, and a
+job's first placement is not flattened to 1.
+
+With `given_costs` the goodput tables hold costs: u_ij = w_i G_ij, no normalisation, factor or power.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from models.allocation.sia.parameters import SiaObjective, SiaParameters
+from models.configurations import ConfigurationSet, IntVector
+from models.placement.occupancy import Occupancy
+from models.placement.placeability import whole_node_sizes
+from models.workload import Adaptivity, Job, Reservation, Snapshot
+from stowplan.errors import InputError
+
+FloatVector = npt.NDArray[np.float64]
+FloatMatrix = npt.NDArray[np.float64]
+MaskMatrix = npt.NDArray[np.bool_]
+
+_RESTART_FLOOR = 0.01
+# Beyond this a coefficient swamps the others in double precision, and HiGHS soon reads it as infinite.
+_LARGEST_UTILITY = 1e12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Utilities:
+    """runnable, offered: bool (J, C); value: u, float64 (J, C), 0 where not runnable.
+
+    current: int64 (J,), the configuration in which a running job may stay, -1 where there is none.
+    """
+
+    runnable: MaskMatrix
+    offered: MaskMatrix
+    value: FloatMatrix
+    current: IntVector
+
+
+def utilities(
+    snapshot: Snapshot,
+    parameters: SiaParameters,
+    configurations: ConfigurationSet,
+    goodput: FloatMatrix,
+    taken: Occupancy,
+    fits_alone: npt.NDArray[np.bool_],
+) -> Utilities:
+    """Evaluate all jobs on all configurations.
+
+    Raises
+    ------
+    InputError
+        When the fairness power makes utilities too large to be told apart.
+    """
+    jobs = snapshot.jobs
+    current = current_configurations(snapshot, configurations, taken)
+    runnable = allowed_configurations(jobs, configurations)
+    staying = np.array([job.id in taken.pinned for job in jobs], dtype=np.bool_) & (current >= 0)
+    runnable[staying, current[staying]] = True
+    runnable &= goodput > 0
+    return Utilities(
+        runnable=runnable,
+        offered=_offered(jobs, parameters, configurations, runnable, taken) & _fits(jobs, fits_alone),
+        value=_value(jobs, parameters, configurations, goodput, runnable, current, taken),
+        current=current,
+    )
+
+
+def allowed_configurations(jobs: Sequence[Job], configurations: ConfigurationSet) -> MaskMatrix:
+    """Configurations (J, C) within each job's bounds, GPU types and adaptivity, whatever its performance."""
+    lower = np.array([job.min_gpus for job in jobs], dtype=np.float64)[:, None]
+    upper = np.array([_max_gpus(job) for job in jobs], dtype=np.float64)[:, None]
+    names = configurations.gpu_types
+    types = [[job.gpu_types is None or name in job.gpu_types for name in names] for job in jobs]
+    typed = np.array(types, dtype=np.bool_).reshape(len(jobs), len(names))
+    return np.asarray(
+        typed[:, configurations.type_index] & (lower <= configurations.num_gpus) & (configurations.num_gpus <= upper)
+    )
+
+
+def _max_gpus(job: Job) -> float:
+    if job.adaptivity is Adaptivity.RIGID:
+        return job.min_gpus
+    return np.inf if job.max_gpus is None else job.max_gpus
+
+
+def current_configurations(snapshot: Snapshot, configurations: ConfigurationSet, taken: Occupancy) -> IntVector:
+    """Configuration (J,) in which each running job may stay on its GPUs; -1 where it waits or has to move.
+
+    A pinned job stays however it sits, so that its shape alone decides.
+    """
+    index = {
+        (configurations.gpu_types[t], int(n), int(m)): c
+        for c, (t, n, m) in enumerate(
+            zip(configurations.type_index, configurations.num_nodes, configurations.num_gpus, strict=True)
+        )
+    }
+    node_size = dict(zip(configurations.gpu_types, whole_node_sizes(configurations).tolist(), strict=True))
+    nodes = snapshot.cluster.nodes
+    current = np.full(len(snapshot.jobs), -1, dtype=np.int64)
+    for i, job in enumerate(snapshot.jobs):
+        if taken.keepable(job.id):
+            slices = taken.running[job.id]
+            kind = nodes[slices[0][0]].gpu_type
+            counts = [mask.bit_count() for _, mask in slices]
+            whole = all(
+                count == nodes[node].num_gpus == node_size[kind]
+                for count, (node, _) in zip(counts, slices, strict=True)
+            )
+            if job.id in taken.pinned or whole or sum(counts) < node_size[kind]:
+                current[i] = index.get((kind, len(slices), sum(counts)), -1)
+    return current
+
+
+def restart_factors(age_s: FloatVector, num_restarts: FloatVector, restart_cost_s: FloatVector) -> FloatVector:
+    """Eq. 3, kept within [0.01, 1]; 1 where neither age nor cost is known. All arguments (J,)."""
+    later_s = age_s + restart_cost_s
+    ratio = np.divide(age_s - num_restarts * restart_cost_s, later_s, out=np.ones_like(later_s), where=later_s > 0)
+    return np.asarray(np.clip(ratio, _RESTART_FLOOR, 1.0))
+
+
+def _offered(
+    jobs: Sequence[Job],
+    parameters: SiaParameters,
+    configurations: ConfigurationSet,
+    runnable: MaskMatrix,
+    taken: Occupancy,
+) -> MaskMatrix:
+    """Runnable configurations after doubling and reservations, none for pinned jobs."""
+    offered = runnable.copy()
+    if parameters.double_at_most:
+        offered &= configurations.num_gpus <= _growth_limits(jobs, configurations, runnable, taken)
+    for i, job in enumerate(jobs):
+        if job.id in taken.pinned:
+            offered[i] = False
+        elif job.reservation is not None:
+            offered[i] = runnable[i] & reserved_configuration(job.reservation, configurations)
+    return offered
+
+
+def reserved_configuration(reservation: Reservation, configurations: ConfigurationSet) -> npt.NDArray[np.bool_]:
+    """Mask (C,) of the one configuration that a reservation names; all False when there is none."""
+    named = np.array([name == reservation.gpu_type for name in configurations.gpu_types], dtype=np.bool_)
+    of_type = named[configurations.type_index]
+    return np.asarray(of_type & (configurations.num_gpus == reservation.num_gpus))
+
+
+def _growth_limits(
+    jobs: Sequence[Job], configurations: ConfigurationSet, runnable: MaskMatrix, taken: Occupancy
+) -> FloatMatrix:
+    """Most GPUs (J, C) under the doubling rule: the smallest runnable count of the type, twice the current count."""
+    smallest = np.full(runnable.shape, np.inf)
+    for t in range(len(configurations.gpu_types)):
+        of_type = configurations.type_index == t
+        counts = np.where(runnable[:, of_type], configurations.num_gpus[of_type], np.inf)
+        smallest[:, of_type] = counts.min(axis=1, initial=np.inf)[:, None]
+    running = [sum(mask.bit_count() for _, mask in taken.running.get(job.id, ())) for job in jobs]
+    return np.asarray(np.maximum(smallest, 2.0 * np.array(running, dtype=np.float64)[:, None]))
+
+
+def _fits(jobs: Sequence[Job], fits_alone: npt.NDArray[np.bool_]) -> MaskMatrix:
+    """Configurations (J, C) that fit the free GPUs; a reservation is asked for even where it does not."""
+    reserved = np.array([job.reservation is not None for job in jobs], dtype=np.bool_)
+    return np.asarray(reserved[:, None] | fits_alone)
+
+
+def _value(
+    jobs: Sequence[Job],
+    parameters: SiaParameters,
+    configurations: ConfigurationSet,
+    goodput: FloatMatrix,
+    runnable: MaskMatrix,
+    current: IntVector,
+    taken: Occupancy,
+) -> FloatMatrix:
+    """Weighted utility u_ij, 0 where not runnable."""
+    weight = np.array([job.weight for job in jobs], dtype=np.float64)[:, None]
+    if parameters.objective is SiaObjective.GIVEN_COSTS:
+        return _checked(np.where(runnable, weight * goodput, 0.0))
+    smallest_goodput = np.where(runnable, goodput, np.inf).min(axis=1, initial=np.inf)[:, None]
+    smallest_count = np.where(runnable, configurations.num_gpus, np.inf).min(axis=1, initial=np.inf)[:, None]
+    factor = restart_factors(
+        np.array([job.age_s for job in jobs], dtype=np.float64),
+        np.array([job.num_restarts for job in jobs], dtype=np.float64),
+        np.array([job.restart_cost_s for job in jobs], dtype=np.float64),
+    )
+    runs = np.array([job.id in taken.running for job in jobs], dtype=np.bool_)
+    stays = np.arange(len(configurations)) == current[:, None]
+    discount = np.where(runs[:, None] & ~stays, factor[:, None], 1.0)
+    # Rows without a runnable configuration have no minimum; 1 stands in and is masked out below.
+    scale = np.divide(
+        smallest_count, smallest_goodput, out=np.ones_like(smallest_count), where=np.isfinite(smallest_goodput)
+    )
+    normalised = np.where(runnable, discount * scale * goodput, 1.0)
+    with np.errstate(over="ignore"):
+        return _checked(np.where(runnable, weight * normalised**parameters.fairness_power, 0.0))
+
+
+def _checked(value: FloatMatrix) -> FloatMatrix:
+    largest = value.max(initial=0.0)
+    if not largest <= _LARGEST_UTILITY:
+        raise InputError(
+            f"the largest utility of a job is {largest:.3g}, beyond {_LARGEST_UTILITY:.0g}; "
+            "choose a fairness_power nearer to 0, or smaller weights"
+        )
+    return value

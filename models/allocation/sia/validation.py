@@ -1,0 +1,172 @@
+"""What can be wrong with a snapshot under the Sia policy. Light: imports no solver and no modelling layer.
+
+More forced demand than there are GPUs is no fault of the input: the problem is then infeasible, and the solver says
+which rows exclude each other.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from models.allocation.sia.parameters import SiaObjective, SiaParameters
+from models.configurations import ConfigurationSet, enumerate_configurations
+from models.performance.check import performance_issues
+from models.performance.matrix import evaluate
+from models.performance.spec import GoodputTable
+from models.placement.occupancy import Occupancy, occupancy
+from models.workload import Adaptivity, Job, Reservation, Snapshot
+from stowplan.errors import InputError, Issue, Severity
+from topology.cluster import NodeState
+
+
+def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
+    """Every error and warning of this snapshot under these parameters; pointers as in `snapshot_issues`."""
+    taken = occupancy(snapshot)
+    configurations = enumerate_configurations(snapshot.cluster)
+    gpu_types = {kind.name for kind in snapshot.cluster.gpu_types}
+    issues: list[Issue] = []
+    for k, job in enumerate(snapshot.jobs):
+        pointer = f"/jobs/{k}"
+        faults = [
+            *_performance_issues(pointer, job, parameters, job.id in taken.pinned),
+            *(performance_issues(job.performance, f"{pointer}/performance", gpu_types) if job.performance else ()),
+            *_bound_issues(pointer, job),
+        ]
+        if job.reservation is not None:
+            forced = list(_reservation_issues(pointer, job, job.reservation, snapshot, taken, configurations))
+            # Performance is asked only where it is known to be sound.
+            if not faults and not forced and job.id not in taken.pinned:
+                forced = list(_reserved_goodput_issues(pointer, job, job.reservation, configurations))
+            faults += forced
+        issues += faults
+        issues += _placement_warnings(pointer, job, snapshot, taken)
+    return issues
+
+
+def _performance_issues(pointer: str, job: Job, parameters: SiaParameters, is_pinned: bool) -> Iterator[Issue]:
+    if job.performance is None:
+        if not is_pinned:
+            yield Issue(
+                code="missing_performance",
+                pointer=f"{pointer}/performance",
+                detail=f"job {job.id!r} has no performance; Sia needs one for every job that it may place",
+            )
+    elif parameters.objective is SiaObjective.GIVEN_COSTS and not isinstance(job.performance, GoodputTable):
+        yield Issue(
+            code="goodput_table_required",
+            pointer=f"{pointer}/performance",
+            detail=f"objective given_costs takes costs from goodput tables; job {job.id!r} has another kind",
+        )
+
+
+def _bound_issues(pointer: str, job: Job) -> Iterator[Issue]:
+    if job.adaptivity is Adaptivity.RIGID and job.max_gpus not in (None, job.min_gpus):
+        yield Issue(
+            code="rigid_bounds",
+            pointer=f"{pointer}/max_gpus",
+            detail=f"job {job.id!r} is rigid: it needs exactly min_gpus = {job.min_gpus} GPUs, so max_gpus must be "
+            f"the same or left out, not {job.max_gpus}",
+        )
+    if job.gpu_types == ():
+        yield Issue(
+            code="no_gpu_type",
+            pointer=f"{pointer}/gpu_types",
+            detail=f"job {job.id!r} allows no GPU type; name at least one, or leave the field out for any",
+        )
+
+
+def _reservation_issues(
+    pointer: str,
+    job: Job,
+    reservation: Reservation,
+    snapshot: Snapshot,
+    taken: Occupancy,
+    configurations: ConfigurationSet,
+) -> Iterator[Issue]:
+    """A reservation must be something that the job may be given at all."""
+    where = f"{pointer}/reservation"
+    if job.id in taken.pinned:
+        slices = taken.running[job.id]
+        kind = snapshot.cluster.nodes[slices[0][0]].gpu_type
+        count = sum(mask.bit_count() for _, mask in slices)
+        if (kind, count) != (reservation.gpu_type, reservation.num_gpus):
+            yield Issue(
+                code="reservation_of_pinned_job",
+                pointer=where,
+                detail=f"job {job.id!r} is not preemptible and keeps {count} GPUs of type {kind!r}; "
+                f"the reservation asks for {reservation.num_gpus} of type {reservation.gpu_type!r}",
+            )
+        return
+    if job.gpu_types is not None and reservation.gpu_type not in job.gpu_types:
+        yield Issue(
+            code="reservation_outside_bounds",
+            pointer=f"{where}/gpu_type",
+            detail=f"job {job.id!r} allows the GPU types {list(job.gpu_types)}, not {reservation.gpu_type!r}",
+        )
+    upper = job.min_gpus if job.adaptivity is Adaptivity.RIGID else job.max_gpus
+    if reservation.num_gpus < job.min_gpus or (upper is not None and reservation.num_gpus > upper):
+        yield Issue(
+            code="reservation_outside_bounds",
+            pointer=f"{where}/num_gpus",
+            detail=f"job {job.id!r} takes at least {job.min_gpus}"
+            + ("" if upper is None else f" and at most {upper}")
+            + f" GPUs, not {reservation.num_gpus}",
+        )
+    yield from _configuration_issues(where, job, reservation, configurations)
+
+
+def _configuration_issues(
+    where: str, job: Job, reservation: Reservation, configurations: ConfigurationSet
+) -> Iterator[Issue]:
+    """The reserved count must be a configuration."""
+    if reservation.gpu_type not in configurations.gpu_types:
+        return
+    t = configurations.gpu_types.index(reservation.gpu_type)
+    valid = np.unique(configurations.num_gpus[configurations.type_index == t])
+    if reservation.num_gpus in valid:
+        return
+    below, above = valid[valid < reservation.num_gpus], valid[valid > reservation.num_gpus]
+    nearest = [*below[-1:].tolist(), *above[:1].tolist()]
+    choices = f"the nearest counts are {' and '.join(map(str, nearest))}" if nearest else "all its nodes are down"
+    yield Issue(
+        code="reservation_is_no_configuration",
+        pointer=f"{where}/num_gpus",
+        detail=f"job {job.id!r} reserves {reservation.num_gpus} GPUs of type {reservation.gpu_type!r}, which is no "
+        f"valid configuration; {choices}",
+    )
+
+
+def _reserved_goodput_issues(
+    pointer: str, job: Job, reservation: Reservation, configurations: ConfigurationSet
+) -> Iterator[Issue]:
+    try:
+        goodput = evaluate([job], configurations).goodput[0]
+    except InputError:
+        # Magnitudes that overflow: found again for all jobs, with their pointers, when the request is planned.
+        return
+    t = configurations.gpu_types.index(reservation.gpu_type)
+    reserved = (configurations.type_index == t) & (configurations.num_gpus == reservation.num_gpus)
+    if not (goodput[reserved] > 0).any():
+        yield Issue(
+            code="reservation_cannot_run",
+            pointer=f"{pointer}/reservation",
+            detail=f"the performance of job {job.id!r} gives no goodput on {reservation.num_gpus} GPUs of type "
+            f"{reservation.gpu_type!r}",
+        )
+
+
+def _placement_warnings(pointer: str, job: Job, snapshot: Snapshot, taken: Occupancy) -> Iterator[Issue]:
+    """What the plan will do that may surprise."""
+    slices = taken.running.get(job.id, ())
+    drained = [
+        snapshot.cluster.nodes[node].id for node, _ in slices if snapshot.cluster.nodes[node].state is NodeState.DRAINED
+    ]
+    if drained:
+        stays = job.id in taken.pinned
+        yield Issue(
+            code="runs_on_drained_node",
+            pointer=f"{pointer}/current",
+            detail=f"job {job.id!r} runs on drained nodes {drained}; "
+            + ("it is not preemptible and stays" if stays else "it has to leave them"),
+            severity=Severity.WARNING,
+        )

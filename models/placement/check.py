@@ -1,0 +1,244 @@
+"""Is this placement legal on this snapshot? Pure functions that know no solver and return every violation.
+
+They judge plans of ours before they leave, and placements by anybody else: nothing is assumed about how the
+allocations came about. Pointers are relative to a document with `allocations` (`/allocations/3/gpus/node-1`).
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from models.plan import JobAllocation
+from models.workload import Adaptivity, Job, NodeGpus, Snapshot
+from stowplan.errors import Issue, pointer_of
+from topology.cluster import Node, NodeState
+
+
+def placement_violations(snapshot: Snapshot, allocations: Sequence[JobAllocation]) -> list[Issue]:
+    """Every rule that the allocations break.
+
+    GPUs: exist, are used once, are not used by outside work or by a non-preemptible job, not on a node that takes no
+    work. Shape: one GPU type as declared, the declared count, one node or whole nodes (Sia section 3.1). Job: known,
+    allocated once, within its bounds, types and adaptivity, reservation met. A non-preemptible running job keeps
+    exactly its GPUs, also on a drained node, and whatever its bounds say.
+    """
+    nodes = {node.id: node for node in snapshot.cluster.nodes}
+    jobs = {job.id: job for job in snapshot.jobs}
+    pinned = {job.id: _canonical(job.current or ()) for job in snapshot.jobs if _is_pinned(job, nodes)}
+    return [
+        *_job_set_violations(snapshot.jobs, allocations, pinned),
+        *_gpu_use_violations(nodes, allocations, pinned),
+        *(
+            issue
+            for k, allocation in enumerate(allocations)
+            for issue in _allocation_violations(
+                f"/allocations/{k}", allocation, jobs.get(allocation.job_id), nodes, pinned
+            )
+        ),
+    ]
+
+
+def _is_pinned(job: Job, nodes: Mapping[str, Node]) -> bool:
+    current = job.current or ()
+    alive = all(nodes[part.node].state is not NodeState.DOWN for part in current)
+    return not job.preemptible and bool(current) and alive
+
+
+def _canonical(gpus: Sequence[NodeGpus]) -> frozenset[tuple[str, int]]:
+    return frozenset((part.node, gpu) for part in gpus for gpu in part.gpus)
+
+
+def _job_set_violations(
+    jobs: Sequence[Job], allocations: Sequence[JobAllocation], pinned: Mapping[str, frozenset[tuple[str, int]]]
+) -> Iterator[Issue]:
+    """Jobs that are unknown, allocated more than once, or missing although they must run."""
+    counts = Counter(allocation.job_id for allocation in allocations)
+    known = {job.id for job in jobs}
+    for k, allocation in enumerate(allocations):
+        if allocation.job_id not in known:
+            yield Issue(
+                code="unknown_job",
+                pointer=f"/allocations/{k}/job_id",
+                detail=f"the snapshot has no job {allocation.job_id!r}",
+            )
+        if counts[allocation.job_id] > 1:
+            yield Issue(
+                code="job_allocated_twice",
+                pointer=f"/allocations/{k}/job_id",
+                detail=f"job {allocation.job_id!r} has {counts[allocation.job_id]} allocations; at most one",
+            )
+    for job in jobs:
+        if job.id in pinned and counts[job.id] == 0:
+            yield Issue(
+                code="pinned_job_missing",
+                pointer="/allocations",
+                detail=f"job {job.id!r} is not preemptible and runs; it must keep its GPUs",
+            )
+        elif job.reservation is not None and counts[job.id] == 0:
+            yield Issue(
+                code="reservation_not_met",
+                pointer="/allocations",
+                detail=f"job {job.id!r} has {job.reservation.num_gpus} GPUs of type {job.reservation.gpu_type!r} "
+                "reserved, but gets none",
+            )
+
+
+def _gpu_use_violations(
+    nodes: Mapping[str, Node],
+    allocations: Sequence[JobAllocation],
+    pinned: Mapping[str, frozenset[tuple[str, int]]],
+) -> Iterator[Issue]:
+    """GPUs that somebody else has: outside work, a pinned job, another allocation, the same one."""
+    owner = {(node.id, gpu): "work outside the snapshot" for node in nodes.values() for gpu in node.gpus_in_use}
+    owner |= {place: f"the non-preemptible job {job_id!r}" for job_id, places in pinned.items() for place in places}
+    given: dict[tuple[str, int], str] = {}
+    for k, allocation in enumerate(allocations):
+        for part in allocation.gpus:
+            for gpu in part.gpus:
+                place = (part.node, gpu)
+                others = [given[place]] if place in given else []
+                if place in owner and place not in pinned.get(allocation.job_id, ()):
+                    others.append(owner[place])
+                given[place] = f"job {allocation.job_id!r}"
+                for other in others:
+                    yield Issue(
+                        code="gpu_taken_twice",
+                        pointer=pointer_of("allocations", k, "gpus", part.node),
+                        detail=f"GPU {gpu} of node {part.node!r} goes to job {allocation.job_id!r}, "
+                        f"but is taken by {other}",
+                    )
+
+
+def _allocation_violations(
+    pointer: str,
+    allocation: JobAllocation,
+    job: Job | None,
+    nodes: Mapping[str, Node],
+    pinned: Mapping[str, frozenset[tuple[str, int]]],
+) -> Iterator[Issue]:
+    stays = allocation.job_id in pinned
+    for part in allocation.gpus:
+        yield from _node_violations(
+            pointer + pointer_of("gpus", part.node), allocation, part, nodes.get(part.node), stays
+        )
+    yield from _count_violations(pointer, allocation)
+    if stays and _canonical(allocation.gpus) != pinned[allocation.job_id]:
+        yield Issue(
+            code="pinned_job_moved",
+            pointer=f"{pointer}/gpus",
+            detail=f"job {allocation.job_id!r} is not preemptible and runs; it must keep exactly its GPUs",
+        )
+    if not stays:
+        yield from _split_violations(pointer, allocation, nodes)
+        if job is not None:
+            yield from _bound_violations(pointer, allocation, job)
+    if job is not None and job.reservation is not None:
+        reserved = job.reservation
+        if (allocation.gpu_type, allocation.num_gpus) != (reserved.gpu_type, reserved.num_gpus):
+            yield Issue(
+                code="reservation_not_met",
+                pointer=pointer,
+                detail=f"job {job.id!r} has {reserved.num_gpus} GPUs of type {reserved.gpu_type!r} reserved, "
+                f"but gets {allocation.num_gpus} of type {allocation.gpu_type!r}",
+            )
+
+
+def _node_violations(
+    pointer: str, allocation: JobAllocation, part: NodeGpus, node: Node | None, stays: bool
+) -> Iterator[Issue]:
+    """Faults of the GPUs on one node."""
+    if node is None:
+        yield Issue(code="unknown_node", pointer=pointer, detail=f"the cluster has no node {part.node!r}")
+        return
+    wrong = sorted({gpu for gpu in part.gpus if not 0 <= gpu < node.num_gpus})
+    if wrong:
+        yield Issue(
+            code="unknown_gpu",
+            pointer=pointer,
+            detail=f"node {node.id!r} has GPUs 0 to {node.num_gpus - 1}; there is no GPU {wrong}",
+        )
+    if not part.gpus:
+        yield Issue(code="bad_gpu_list", pointer=pointer, detail=f"no GPU of node {node.id!r} is listed; leave it out")
+    if node.gpu_type != allocation.gpu_type:
+        yield Issue(
+            code="gpu_type_mismatch",
+            pointer=pointer,
+            detail=f"node {node.id!r} has GPUs of type {node.gpu_type!r}; the allocation is of {allocation.gpu_type!r}",
+        )
+    if node.state is NodeState.DOWN or (node.state is NodeState.DRAINED and not stays):
+        yield Issue(
+            code="node_unavailable",
+            pointer=pointer,
+            detail=f"node {node.id!r} is {node.state}; it takes no work",
+        )
+
+
+def _count_violations(pointer: str, allocation: JobAllocation) -> Iterator[Issue]:
+    listed = sum(len(part.gpus) for part in allocation.gpus)
+    if listed != allocation.num_gpus:
+        yield Issue(
+            code="gpu_count_mismatch",
+            pointer=f"{pointer}/num_gpus",
+            detail=f"job {allocation.job_id!r} is said to get {allocation.num_gpus} GPUs; {listed} are listed",
+        )
+    repeated = sorted(name for name, n in Counter(part.node for part in allocation.gpus).items() if n > 1)
+    if repeated:
+        yield Issue(
+            code="bad_gpu_list",
+            pointer=f"{pointer}/gpus",
+            detail=f"nodes {repeated} are listed more than once; list each node once with all its GPUs",
+        )
+
+
+def _split_violations(pointer: str, allocation: JobAllocation, nodes: Mapping[str, Node]) -> Iterator[Issue]:
+    """Rules (a) and (b): one node, or whole nodes."""
+    parts = [part for part in allocation.gpus if part.gpus and part.node in nodes]
+    if len({part.node for part in parts}) < 2:
+        return
+    listed = sum(len(part.gpus) for part in parts)
+    largest = max(node.num_gpus for node in nodes.values() if node.gpu_type == nodes[parts[0].node].gpu_type)
+    broken = [part for part in parts if len(set(part.gpus)) != nodes[part.node].num_gpus]
+    if broken and listed < largest:
+        yield Issue(
+            code="partial_node_split",
+            pointer=f"{pointer}/gpus",
+            detail=f"job {allocation.job_id!r} has {listed} GPUs over {len(parts)} nodes; fewer GPUs than a node has "
+            f"({largest}) must sit on one node",
+        )
+        return
+    for part in broken:
+        yield Issue(
+            code="not_whole_nodes",
+            pointer=pointer + pointer_of("gpus", part.node),
+            detail=f"job {allocation.job_id!r} spans nodes, so it must take all {nodes[part.node].num_gpus} GPUs "
+            f"of node {part.node!r}, not {len(part.gpus)}",
+        )
+
+
+def _bound_violations(pointer: str, allocation: JobAllocation, job: Job) -> Iterator[Issue]:
+    """Faults against what the job asks for."""
+    if job.gpu_types is not None and allocation.gpu_type not in job.gpu_types:
+        yield Issue(
+            code="gpu_type_not_allowed",
+            pointer=f"{pointer}/gpu_type",
+            detail=f"job {job.id!r} runs on {list(job.gpu_types)}, not on {allocation.gpu_type!r}",
+        )
+    count = allocation.num_gpus
+    if job.adaptivity is Adaptivity.RIGID and count != job.min_gpus:
+        yield Issue(
+            code="rigid_count",
+            pointer=f"{pointer}/num_gpus",
+            detail=f"job {job.id!r} is rigid and needs exactly {job.min_gpus} GPUs, not {count}",
+        )
+        return
+    if count < job.min_gpus:
+        yield Issue(
+            code="below_min_gpus",
+            pointer=f"{pointer}/num_gpus",
+            detail=f"job {job.id!r} needs at least {job.min_gpus} GPUs, not {count}",
+        )
+    if job.max_gpus is not None and count > job.max_gpus:
+        yield Issue(
+            code="above_max_gpus",
+            pointer=f"{pointer}/num_gpus",
+            detail=f"job {job.id!r} takes at most {job.max_gpus} GPUs, not {count}",
+        )

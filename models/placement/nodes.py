@@ -1,0 +1,239 @@
+"""Concrete GPUs for chosen configurations, by the three rules of Sia section 3.1.
+
+(a) A partial-node allocation is not split over nodes. (b) A whole-node allocation takes whole nodes. (c) Where the
+cluster is too fragmented, jobs that keep their configuration are moved, as few as possible, and then as few GPUs.
+
+Per GPU type, on the choice that `models.placement.placeability` admits:
+1. Jobs that keep their configuration keep their GPUs: all of them when the rest then still fits (an exact test by the
+   placeability rows), else the largest set found by `models.placement.moves`.
+2. Rescaled single-node jobs stay on a node they have, where the rest still fits.
+3. Whole-node jobs, largest first, take whole nodes: their own first, then within the smallest topology unit with room.
+4. The other partial jobs, by decreasing size, go where they leave the least free (best fit).
+On a node, GPUs are taken as aligned blocks (0-1, 2-3, ...; 0-3, 4-7, ...), so that pairs share fast links.
+
+Steps 3 and 4 cannot fail: see the proof in `placeability`. Nodes that are drained or down and GPUs in use are never
+handed out. Ties go to the node that comes first in the cluster.
+"""
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from models.configurations import ConfigurationSet, IntVector
+from models.placement.moves import fewest_moves
+from models.placement.occupancy import Occupancy, Slices, mask_of
+from models.placement.placeability import takes_whole_nodes, whole_node_sizes
+from models.placement.pool import Demand, Pool
+from models.workload import Snapshot
+from topology.arrays import cluster_arrays
+
+IntMatrix = npt.NDArray[np.int64]
+
+_MOVES_TIME_LIMIT_S = 1.0
+
+
+def assign_gpus(
+    snapshot: Snapshot,
+    configurations: ConfigurationSet,
+    choice: Mapping[str, int],
+    taken: Occupancy,
+    time_limit_s: float = _MOVES_TIME_LIMIT_S,
+) -> dict[str, Slices]:
+    """Place every chosen configuration.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster; its jobs are not read.
+    configurations
+        The set that `choice` points into.
+    choice
+        Job id -> configuration index; pinned jobs are not in it.
+    taken
+        What is free, and where jobs run.
+    time_limit_s
+        Limit of the search for the fewest moves, per GPU type; after it, more jobs than needed may move.
+
+    Raises
+    ------
+    ValueError
+        When the choice breaks the placeability rows, so that no placement exists.
+    """
+    node_sizes = whole_node_sizes(configurations)
+    units = cluster_arrays(snapshot.cluster).units
+    demands = _demands(snapshot, configurations, choice, taken)
+    placed: dict[str, Slices] = {}
+    for t, name in enumerate(configurations.gpu_types):
+        if demands[t]:
+            members = [i for i, node in enumerate(snapshot.cluster.nodes) if node.gpu_type == name]
+            pool = Pool(
+                node_size=int(node_sizes[t]),
+                sizes={i: snapshot.cluster.nodes[i].num_gpus for i in members},
+                free={i: taken.free_masks[i] for i in members},
+                demands=demands[t],
+            )
+            if not pool.fits():
+                raise ValueError(f"the configurations chosen on GPU type {name!r} cannot be placed")
+            placed |= _place(pool, demands[t], units, time_limit_s)
+    return placed
+
+
+def _demands(
+    snapshot: Snapshot, configurations: ConfigurationSet, choice: Mapping[str, int], taken: Occupancy
+) -> list[list[Demand]]:
+    """Demands per GPU type, in the order of the choice."""
+    nodes = snapshot.cluster.nodes
+    whole = takes_whole_nodes(configurations)
+    demands: list[list[Demand]] = [[] for _ in configurations.gpu_types]
+    for job_id, c in choice.items():
+        t = int(configurations.type_index[c])
+        shape = (int(configurations.num_nodes[c]), int(configurations.num_gpus[c]))
+        running = taken.running.get(job_id, ())
+        now = tuple(
+            (node, mask)
+            for node, mask in running
+            if taken.free_masks[node] & mask == mask and nodes[node].gpu_type == configurations.gpu_types[t]
+        )
+        same = (len(now), sum(mask.bit_count() for _, mask in now)) == shape and len(now) == len(running)
+        per_node = shape[1] // shape[0]
+        # Rule (b): a job of a whole configuration that shares a node, or sits on one of another size, has to move.
+        legal = not whole[c] or all(mask.bit_count() == nodes[node].num_gpus == per_node for node, mask in now)
+        demands[t].append(
+            Demand(
+                job_id=job_id,
+                num_nodes=shape[0],
+                num_gpus=shape[1],
+                whole=bool(whole[c]),
+                now=now,
+                stays=same and legal,
+            )
+        )
+    return demands
+
+
+def _place(pool: Pool, demands: Sequence[Demand], units: IntMatrix, time_limit_s: float) -> dict[str, Slices]:
+    """Place the demands of one type on the pool."""
+    placed = _keep(pool, demands, time_limit_s)
+    largest_first = sorted((d for d in demands if d.job_id not in placed), key=lambda d: -d.num_gpus)
+    for demand in largest_first:
+        slices = _where_it_is(pool, demand)
+        if slices is not None and pool.try_take(demand, slices):
+            placed[demand.job_id] = slices
+    rest = [demand for demand in largest_first if demand.job_id not in placed]
+    placed |= _place_whole(pool, [demand for demand in rest if demand.whole], units)
+    placed |= _place_partial(pool, [demand for demand in rest if not demand.whole])
+    return placed
+
+
+def _keep(pool: Pool, demands: Sequence[Demand], time_limit_s: float) -> dict[str, Slices]:
+    """Step 1: let as many jobs as possible keep their GPUs."""
+    partial = [demand for demand in demands if demand.stays and not demand.whole]
+    kept = [demand for demand in demands if demand.stays and demand.whole] + partial
+    for demand in kept:
+        pool.take(demand, demand.now)
+    if not pool.fits():
+        for demand in partial:
+            pool.give_back(demand, demand.now)
+        keep = fewest_moves(pool, partial, time_limit_s)
+        for demand in partial:
+            if demand.job_id in keep:
+                pool.take(demand, demand.now)
+        kept = [demand for demand in kept if demand.whole or demand.job_id in keep]
+    return {demand.job_id: demand.now for demand in kept}
+
+
+def _where_it_is(pool: Pool, demand: Demand) -> Slices | None:
+    """Step 2: GPUs for a partial job on the node where it has most of its GPUs; None where there is no room."""
+    if demand.whole:
+        return None
+    if demand.stays:
+        return demand.now
+    room = [(node, mask) for node, mask in demand.now if pool.free[node].bit_count() >= demand.num_gpus]
+    if not room:
+        return None
+    node, mask = max(room, key=lambda part: part[1].bit_count())
+    return ((node, _block(pool.free[node], demand.num_gpus, mask)),)
+
+
+def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix) -> dict[str, Slices]:
+    """Step 3: whole nodes, own ones first, then close to those."""
+    available = np.zeros(len(units), dtype=np.bool_)
+    available[[node for node in pool.free if pool.is_whole(node)]] = True
+    owned: list[list[int]] = []
+    for demand in demands:
+        own = [node for node, _ in demand.now if available[node]][: demand.num_nodes]
+        available[own] = False
+        owned.append(own)
+    placed: dict[str, Slices] = {}
+    for demand, own in zip(demands, owned, strict=True):
+        added = nearest_nodes(np.flatnonzero(available), demand.num_nodes - len(own), units, own)
+        available[added] = False
+        slices = tuple((node, pool.free[node]) for node in [*own, *added])
+        pool.take(demand, slices)
+        placed[demand.job_id] = slices
+    return placed
+
+
+def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[int]) -> list[int]:
+    """Choose `count` of the nodes `free` inside the smallest topology unit that has room, around the nodes `own`.
+
+    Among units of one tier the one with the least room is taken; inside it, sub-units with the most room first, so
+    that the allocation spans few of them. `units` (N, L) is coarsest tier first.
+    """
+    if count == 0:
+        return []
+    inside = free
+    for tier in reversed(range(units.shape[1])):
+        column = units[free, tier]
+        room = np.bincount(column)
+        unit = units[own[0], tier] if own else np.where(room >= count, room, free.size + 1).argmin()
+        if unit < room.size and room[unit] >= count:
+            inside = free[column == unit]
+            break
+    keys: list[IntVector] = []
+    for tier in range(units.shape[1]):
+        column = units[inside, tier]
+        if own:
+            keys.append(np.asarray(column != units[own[0], tier], dtype=np.int64))
+        keys += [-np.bincount(column)[column], column]
+    order = np.lexsort([inside, *reversed(keys)])
+    return [int(node) for node in inside[order][:count]]
+
+
+def _place_partial(pool: Pool, demands: Sequence[Demand]) -> dict[str, Slices]:
+    """Step 4: largest first (the order of `demands`), each on the node that it fills best."""
+    buckets: list[list[int]] = [[] for _ in range(1 + max(mask.bit_count() for mask in pool.free.values()))]
+    for node, mask in pool.free.items():
+        heapq.heappush(buckets[mask.bit_count()], node)
+    placed: dict[str, Slices] = {}
+    for demand in demands:
+        best = next(bucket for bucket in buckets[demand.num_gpus :] if bucket)
+        node = heapq.heappop(best)
+        slices = ((node, _block(pool.free[node], demand.num_gpus, 0)),)
+        pool.take(demand, slices)
+        heapq.heappush(buckets[pool.free[node].bit_count()], node)
+        placed[demand.job_id] = slices
+    return placed
+
+
+def _block(free: int, size: int, preferred: int) -> int:
+    """Choose `size` of the GPUs `free` of a node: an aligned block if there is one, with most `preferred` GPUs.
+
+    Among equals the block whose neighbourhood (the aligned block of twice the size) has least free is taken, so that
+    larger blocks stay whole.
+    """
+    block = mask_of(range(size))
+    starts = [start for start in range(0, free.bit_length(), size) if free >> start & block == block]
+    if starts:
+
+        def rank(start: int) -> tuple[int, int, int]:
+            neighbourhood = mask_of(range(2 * size)) << (start // (2 * size) * 2 * size)
+            return (-(preferred & (block << start)).bit_count(), (free & neighbourhood).bit_count(), start)
+
+        return block << min(starts, key=rank)
+    ranked = sorted(
+        (gpu for gpu in range(free.bit_length()) if free >> gpu & 1), key=lambda gpu: (not preferred >> gpu & 1, gpu)
+    )
+    return mask_of(ranked[:size])

@@ -1,0 +1,85 @@
+"""Who sits where before a plan: what a new plan may hand out, and which jobs it must leave alone.
+
+GPUs of a node are a bit mask: bit g stands for GPU g. Nodes are named by their position in `Cluster.nodes`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from models.workload import NodeGpus, Snapshot
+from topology.cluster import NodeState
+
+Slices = tuple[tuple[int, int], ...]
+"""Node positions with the GPU mask taken on each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Occupancy:
+    """The state that a plan starts from.
+
+    free_masks: per node the GPUs that the plan may hand out: not in use by outside work, not held by a pinned job,
+    none on drained and down nodes. GPUs of other running jobs are free: the plan may preempt them.
+    running: job id -> where it runs; a job with a node that is down does not run, it is planned as waiting.
+    pinned: ids of the non-preemptible running jobs; they keep exactly their GPUs, also on drained nodes.
+    """
+
+    node_index: Mapping[str, int]
+    free_masks: tuple[int, ...]
+    running: Mapping[str, Slices]
+    pinned: frozenset[str]
+
+    def keepable(self, job_id: str) -> bool:
+        """Whether the job may stay where it is: it is pinned, or all its nodes still take work."""
+        slices = self.running.get(job_id)
+        if slices is None:
+            return False
+        return job_id in self.pinned or all(mask & ~self.free_masks[node] == 0 for node, mask in slices)
+
+
+def occupancy(snapshot: Snapshot) -> Occupancy:
+    """Read the state off the snapshot."""
+    nodes = snapshot.cluster.nodes
+    node_index = {node.id: i for i, node in enumerate(nodes)}
+    down = {node.id for node in nodes if node.state is NodeState.DOWN}
+    running = {
+        job.id: _slices(job.current, node_index)
+        for job in snapshot.jobs
+        if job.current and not any(part.node in down for part in job.current)
+    }
+    pinned = frozenset(job.id for job in snapshot.jobs if not job.preemptible and job.id in running)
+    free_masks = [
+        mask_of(range(node.num_gpus)) & ~mask_of(node.gpus_in_use) if node.state is NodeState.UP else 0
+        for node in nodes
+    ]
+    for job_id in pinned:
+        for node, mask in running[job_id]:
+            free_masks[node] &= ~mask
+    return Occupancy(node_index=node_index, free_masks=tuple(free_masks), running=running, pinned=pinned)
+
+
+def _slices(current: tuple[NodeGpus, ...], node_index: Mapping[str, int]) -> Slices:
+    masks: dict[int, int] = {}
+    for part in current:
+        node = node_index[part.node]
+        masks[node] = masks.get(node, 0) | mask_of(part.gpus)
+    return tuple(sorted(masks.items()))
+
+
+def mask_of(gpus: Iterable[int]) -> int:
+    """Set the bit of every GPU index."""
+    mask = 0
+    for gpu in gpus:
+        mask |= 1 << gpu
+    return mask
+
+
+def gpus_of(mask: int) -> tuple[int, ...]:
+    """GPU indices of the set bits, ascending."""
+    return tuple(gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1)
+
+
+def node_gpus(slices: Slices, snapshot: Snapshot) -> tuple[NodeGpus, ...]:
+    """Turn positions and masks into the public form, ordered by node id."""
+    nodes = snapshot.cluster.nodes
+    parts = [NodeGpus(node=nodes[node].id, gpus=gpus_of(mask)) for node, mask in slices]
+    return tuple(sorted(parts, key=lambda part: part.node))

@@ -1,0 +1,34 @@
+"""The recorded inputs of the released policy: the model must reach the recorded optimum with every backend."""
+
+import pytest
+
+from benchmarks.published.sia_instances import instance_names, load_instance
+from models.allocation.sia.formulation import formulate_sia
+from models.allocation.sia.validation import policy_issues
+from models.clock import PhaseClock
+from solver.monitor import SolveMonitor
+from solver.options import SolveOptions
+from solver.result import TerminationReason
+
+NAMES = instance_names()
+
+
+@pytest.mark.skipif(not NAMES, reason="the recorded inputs (shared/data/sia/instances) are not beside the checkout")
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_inputs_reach_the_recorded_optimum(name: str) -> None:
+    recorded = load_instance(name)
+    assert policy_issues(recorded.snapshot, recorded.parameters) == []
+    clock = PhaseClock()
+    for solver in ("highs", "scip"):
+        formulation = formulate_sia(recorded.snapshot, recorded.parameters, clock)
+        result = formulation.solve(SolveOptions(solver=solver, relative_gap=0.0), SolveMonitor())
+        assert result.termination is TerminationReason.OPTIMAL
+        assert result.objective == pytest.approx(recorded.optimum, abs=1e-6)
+        assert result.incumbent is not None
+        assert result.objective is not None
+        plan = formulation.extract(result.incumbent, clock)
+        assert formulation.violations(plan, result.objective) == []
+        given = {item.job_id: (item.gpu_type, item.num_gpus) for item in plan.allocations}
+        assert {job: given[job] for job in recorded.forced} == {
+            job: (wish.gpu_type, wish.num_gpus) for job, wish in recorded.forced.items()
+        }
