@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from models.placement.arnold.affinity import CharacterisationRecord
 from stowplan.errors import InputError
 
 
@@ -18,7 +19,9 @@ class ArnoldParameters:
     """Parameters of Arnold.
 
     alpha: affinity of DP groups in [0, 1], beta = 1 - alpha that of PP groups; None looks it up from
-    characterisation records (section 5.2). minipod_tier: tier to use instead of the cluster's own mark.
+    characterisation records (section 5.2). records: the user's own records; where they cover the GPU type, the
+    published ones are not asked. minipod_tier: tier to use instead of the cluster's own mark.
+    strengthen: add rows of ours that cut off no optimum of the paper's model but help the solver to prove it.
 
     Raises
     ------
@@ -29,6 +32,8 @@ class ArnoldParameters:
     alpha: float | None = None
     scheduling_unit: SchedulingUnit = SchedulingUnit.PP
     minipod_tier: str | None = None
+    records: tuple[CharacterisationRecord, ...] = ()
+    strengthen: bool = False
 
     def __post_init__(self) -> None:
         if self.alpha is not None and not 0 <= self.alpha <= 1:

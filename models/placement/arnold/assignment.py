@@ -1,0 +1,69 @@
+"""From a solution of the MIP to a node in every cell.
+
+1. Whole nodes. With s and y fixed, p is a transportation problem with integer supplies (nodes of a group) and
+   capacities (free nodes of a minipod), so that an integral solution exists whenever a fractional one does: a
+   maximum flow. It uses no pair and no minipod that the solver did not, so T and the used minipods cannot grow.
+2. Cells: see `arrangement`.
+3. Nodes. Each minipod hands out its nodes in the order of the pool, group after group, so that a group stays within
+   few finer units.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import maximum_flow
+
+from models.placement.arnold.arrangement import arrange_groups
+from models.placement.arnold.constructive import preference
+from models.placement.arnold.instance import ArnoldInstance, IntMatrix, max_spread, num_used
+from models.placement.arnold.parameters import SchedulingUnit
+from models.placement.arnold.pool import NodePool
+from solver.problem import Mask
+
+
+def whole_nodes(instance: ArnoldInstance, selected: Mask, used: Mask) -> IntMatrix:
+    """Counts (G, M) that respect selected s (G, M) and used y (M,).
+
+    Raises
+    ------
+    ValueError
+        When the solution has no integral split, or it got worse: then the solution was not feasible.
+    """
+    groups, minipods = instance.num_groups, instance.num_minipods
+    source, sink = groups + minipods, groups + minipods + 1
+    i, j = np.nonzero(selected & used)
+    capacity = np.where(used, instance.free_nodes, 0)
+    tails = np.concatenate([np.full(groups, source), i, groups + np.arange(minipods)])
+    heads = np.concatenate([np.arange(groups), groups + j, np.full(minipods, sink)])
+    size = np.full(groups + i.size, instance.group_size)
+    limits = np.concatenate([size, np.minimum(capacity, instance.num_nodes)]).astype(np.int32)
+    graph = sparse.csr_array((limits, (tails, heads)), shape=(sink + 1, sink + 1))
+    flow = maximum_flow(graph, source, sink)
+    if flow.flow_value != instance.num_nodes:
+        raise ValueError(f"the solution places {flow.flow_value} of {instance.num_nodes} nodes")
+    counts = flow.flow[:groups, groups:source].toarray().astype(np.int64)
+    if max_spread(counts) > int(selected.sum(axis=1).max()) or num_used(counts) > int(used.sum()):
+        raise ValueError("whole nodes spread further than the solution allows")
+    return counts
+
+
+def improved(instance: ArnoldInstance, counts: IntMatrix, alternative: IntMatrix | None) -> IntMatrix:
+    """Take the better of both by Eq. 4, ties broken by what Eq. 4 does not see; the first when nothing differs."""
+    if alternative is None:
+        return counts
+    return min(counts, alternative, key=lambda candidate: preference(instance, candidate))
+
+
+def arrange(counts: IntMatrix, unit: SchedulingUnit) -> IntMatrix:
+    """Communication matrix (rows, columns) of minipod indices from whole nodes per group and minipod (G, M)."""
+    labels = arrange_groups(counts)
+    return labels if unit is SchedulingUnit.PP else labels.T
+
+
+def pick_nodes(minipods: IntMatrix, pool: NodePool, unit: SchedulingUnit) -> tuple[tuple[str, ...], ...]:
+    """Node ids for the cells (rows, columns), group after group."""
+    waiting: list[Iterator[str]] = [iter(nodes) for nodes in pool.nodes]
+    groups = minipods if unit is SchedulingUnit.PP else minipods.T
+    cells = [tuple(next(waiting[j]) for j in group) for group in groups.tolist()]
+    return tuple(cells) if unit is SchedulingUnit.PP else tuple(zip(*cells, strict=True))

@@ -1,0 +1,212 @@
+"""Independent check of a pre-training placement and of the plan around it. Knows no solver and no formulation.
+
+Everything is recomputed from the snapshot. Pointers are relative to the plan (`/pretraining/cells/0/1`).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.placement.arnold.matrix import communication_matrix, matrix_faults, stage_major
+from models.placement.arnold.parameters import SchedulingUnit
+from models.placement.arnold.spread import measure
+from models.plan import JobAllocation, Plan, PretrainingPlacement
+from models.workload import Job, NodeGpus, Parallelism, Snapshot
+from stowplan.errors import Issue
+from topology.cluster import Node, NodeState
+
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Scene:
+    """The snapshot as the check needs it: nodes by id, who holds GPUs where, depth of a minipod path."""
+
+    nodes: dict[str, Node]
+    jobs: dict[str, Job]
+    running: frozenset[str]
+    holders: dict[str, set[str]]
+    depth: int
+
+
+def placement_violations(snapshot: Snapshot, placement: PretrainingPlacement, tier: str) -> list[Issue]:
+    """Everything that is wrong with `placement` when the units of `tier` are the minipods."""
+    scene = _scene(snapshot, tier)
+    job = scene.jobs.get(placement.job_id)
+    if job is None or job.parallelism is None:
+        detail = f"the snapshot has no pre-training job {placement.job_id!r}"
+        return [_violation("unknown_job", "job_id", detail)]
+    shapes = {tuple(len(row) for row in matrix) for matrix in (placement.cells, placement.minipods)}
+    if len(shapes) != 1 or len(set(*shapes)) != 1 or 0 in set(*shapes):
+        detail = "cells and minipods must be matrices of the same shape with at least one row and column"
+        return [_violation("ragged_matrix", "cells", detail)]
+    found = [*_cell_violations(scene, job, placement), *_type_violations(scene, job, job.parallelism, placement)]
+    found += _label_violations(scene, placement)
+    if placement.hosts != stage_major(placement.cells):
+        found.append(_violation("wrong_rank_order", "hosts", "hosts must be the cells column by column (stage-major)"))
+    return found + list(_value_violations(placement))
+
+
+def plan_violations(snapshot: Snapshot, plan: Plan, tier: str, objective: float) -> list[Issue]:
+    """Everything that is wrong with an Arnold plan, or with its claim to be at least as good as `objective`.
+
+    A plan may be better than the point it was read from, never worse.
+    """
+    placement = plan.pretraining
+    if placement is None:
+        return [Issue(code="no_placement", pointer="/pretraining", detail="an Arnold plan must place its job")]
+    scene = _scene(snapshot, tier)
+    found = [*placement_violations(snapshot, placement, tier), *_coverage_violations(scene, plan)]
+    for k, allocation in enumerate(plan.allocations):
+        if allocation.job_id in scene.jobs:
+            found += _allocation_violations(f"/allocations/{k}", scene, allocation, placement)
+    score = math.fsum(term.value for term in plan.score)
+    if not abs(score - placement.objective_eq4) <= _TOLERANCE:
+        detail = f"the terms add up to {score}, the objective is {placement.objective_eq4}"
+        found.append(Issue(code="wrong_score", pointer="/score", detail=detail))
+    if not placement.objective_eq4 <= objective + _TOLERANCE:
+        detail = f"is {placement.objective_eq4}, worse than the {objective} that the solver claims"
+        found.append(_violation("objective_mismatch", "objective_eq4", detail))
+    return found
+
+
+def _scene(snapshot: Snapshot, tier: str) -> _Scene:
+    nodes = {node.id: node for node in snapshot.cluster.nodes}
+    down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
+    running = {
+        job.id: job.current
+        for job in snapshot.jobs
+        if job.current and not any(part.node in down for part in job.current)
+    }
+    holders: dict[str, set[str]] = {}
+    for job_id, parts in running.items():
+        for part in parts:
+            holders.setdefault(part.node, set()).add(job_id)
+    return _Scene(
+        nodes=nodes,
+        jobs={job.id: job for job in snapshot.jobs},
+        running=frozenset(running),
+        holders=holders,
+        depth=[known.name for known in snapshot.cluster.tiers].index(tier) + 1,
+    )
+
+
+def _cell_violations(scene: _Scene, job: Job, placement: PretrainingPlacement) -> Iterator[Issue]:
+    """Every cell one node: distinct, known, up, wholly free."""
+    uses = Counter(node for row in placement.cells for node in row)
+    for r, row in enumerate(placement.cells):
+        for c, name in enumerate(row):
+            where = f"cells/{r}/{c}"
+            node = scene.nodes.get(name)
+            if node is None:
+                yield _violation("unknown_node", where, f"the cluster has no node {name!r}")
+                continue
+            if uses[name] > 1:
+                yield _violation("node_taken_twice", where, f"node {name!r} fills {uses[name]} cells")
+            if node.state is not NodeState.UP:
+                yield _violation("node_not_up", where, f"node {name!r} is {node.state}")
+            if node.gpus_in_use:
+                yield _violation("node_not_free", where, f"node {name!r} has GPUs in use outside the snapshot")
+            others = sorted(scene.holders.get(name, set()) - {job.id})
+            if others:
+                yield _violation("node_not_free", where, f"node {name!r} is held by {others}")
+
+
+def _type_violations(
+    scene: _Scene, job: Job, parallelism: Parallelism, placement: PretrainingPlacement
+) -> Iterator[Issue]:
+    """One GPU type that the job allows, one node size, and the matrix of Eq. 1 for it."""
+    nodes = [scene.nodes[name] for row in placement.cells for name in row if name in scene.nodes]
+    kinds = sorted({(node.gpu_type, node.num_gpus) for node in nodes})
+    if len(kinds) != 1:
+        yield _violation("mixed_nodes", "cells", f"nodes must agree in GPU type and count; found {kinds}")
+        return
+    gpu_type, gpus_per_node = kinds[0]
+    allowed = (job.reservation.gpu_type,) if job.reservation is not None else job.gpu_types
+    if allowed is not None and gpu_type not in allowed:
+        yield _violation("wrong_gpu_type", "cells", f"job {job.id!r} may use {list(allowed)}, not {gpu_type!r}")
+    if list(matrix_faults(parallelism, gpus_per_node)):
+        yield _violation("wrong_shape", "cells", f"the job has no matrix on nodes of {gpus_per_node} GPUs")
+        return
+    matrix = communication_matrix(parallelism, gpus_per_node)
+    shape = (len(placement.cells), len(placement.cells[0]))
+    if shape != (matrix.num_rows, matrix.num_columns):
+        detail = f"is {shape[0]} x {shape[1]}, Eq. 1 gives {matrix.num_rows} x {matrix.num_columns}"
+        yield _violation("wrong_shape", "cells", detail)
+
+
+def _label_violations(scene: _Scene, placement: PretrainingPlacement) -> Iterator[Issue]:
+    for r, (names, labels) in enumerate(zip(placement.cells, placement.minipods, strict=True)):
+        for c, (name, label) in enumerate(zip(names, labels, strict=True)):
+            node = scene.nodes.get(name)
+            if node is not None and label != "/".join(node.path[: scene.depth]):
+                detail = f"node {name!r} is in {'/'.join(node.path[: scene.depth])!r}, not in {label!r}"
+                yield _violation("wrong_minipod", f"minipods/{r}/{c}", detail)
+
+
+def _value_violations(placement: PretrainingPlacement) -> Iterator[Issue]:
+    """Affinities, spreads and objectives, recomputed from the minipod labels."""
+    labels = np.unique(np.array(placement.minipods), return_inverse=True)[1].reshape(len(placement.minipods), -1)
+    spreads = measure(labels.astype(np.int64))
+    if placement.scheduling_unit not in list(SchedulingUnit):
+        yield _violation("wrong_unit", "scheduling_unit", f"must be one of {[unit.value for unit in SchedulingUnit]}")
+        return
+    unit = SchedulingUnit(placement.scheduling_unit)
+    if not (0 <= placement.alpha <= 1 and abs(placement.alpha + placement.beta - 1) <= _TOLERANCE):
+        detail = f"alpha {placement.alpha} and beta {placement.beta} must lie in [0, 1] and add up to 1"
+        yield _violation("wrong_affinity", "alpha", detail)
+    claims: list[tuple[str, object, object]] = [
+        ("minipod_spread", placement.minipod_spread, spreads.minipods),
+        ("distance", placement.distance, spreads.distance),
+        ("num_minipods_used", placement.num_minipods_used, spreads.num_used),
+        ("max_unit_spread", placement.max_unit_spread, spreads.of_unit(unit)),
+    ]
+    for field, claimed, real in claims:
+        if claimed != real:
+            yield _violation("wrong_spread", field, f"is given as {claimed}, recomputed {real}")
+    objectives = [
+        ("objective_eq4", placement.objective_eq4, spreads.objective_eq4(placement.alpha, unit)),
+        ("objective_eq2", placement.objective_eq2, spreads.objective_eq2(placement.alpha)),
+    ]
+    for field, value, expected in objectives:
+        if not abs(value - expected) <= _TOLERANCE:
+            yield _violation("wrong_objective", field, f"is given as {value}, recomputed {expected}")
+
+
+def _coverage_violations(scene: _Scene, plan: Plan) -> Iterator[Issue]:
+    """Every job of the snapshot once, as an allocation or as unplaced."""
+    named = Counter([item.job_id for item in plan.allocations] + [item.job_id for item in plan.unplaced])
+    for job_id in sorted({*scene.jobs, *named}):
+        if job_id not in scene.jobs:
+            yield Issue(code="unknown_job", pointer="/allocations", detail=f"the snapshot has no job {job_id!r}")
+        elif named[job_id] != 1:
+            detail = f"job {job_id!r} occurs {named[job_id]} times; it must occur once"
+            yield Issue(code="job_not_covered_once", pointer="/allocations", detail=detail)
+
+
+def _allocation_violations(
+    pointer: str, scene: _Scene, allocation: JobAllocation, placement: PretrainingPlacement
+) -> Iterator[Issue]:
+    """The planned job holds all GPUs of its hosts in rank order; every other job holds what it held."""
+    job, nodes = scene.jobs[allocation.job_id], scene.nodes
+    if job.id == placement.job_id:
+        hosts = [nodes[name] for name in placement.hosts if name in nodes]
+        expected = tuple(NodeGpus(node=node.id, gpus=tuple(range(node.num_gpus))) for node in hosts)
+        if allocation.gpus != expected:
+            detail = f"job {job.id!r} must hold every GPU of its hosts, in rank order"
+            yield Issue(code="allocation_mismatch", pointer=f"{pointer}/gpus", detail=detail)
+    elif job.id not in scene.running or set(allocation.gpus) != set(job.current or ()):
+        detail = f"job {job.id!r} is not planned here; it must keep its GPUs, or stay unplaced when it has none"
+        yield Issue(code="job_moved", pointer=f"{pointer}/gpus", detail=detail)
+    num_gpus = sum(len(part.gpus) for part in allocation.gpus)
+    types = {nodes[part.node].gpu_type for part in allocation.gpus if part.node in nodes}
+    if allocation.num_gpus != num_gpus or types != {allocation.gpu_type}:
+        detail = f"says {allocation.num_gpus} {allocation.gpu_type!r} GPUs, holds {num_gpus} of {sorted(types)}"
+        yield Issue(code="allocation_mismatch", pointer=pointer, detail=detail)
+
+
+def _violation(code: str, field: str, detail: str) -> Issue:
+    return Issue(code=code, pointer=f"/pretraining/{field}", detail=detail)

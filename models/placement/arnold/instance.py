@@ -1,0 +1,85 @@
+"""Data of one Arnold instance, free of any modelling layer, and the measures of a solution in whole nodes.
+
+A solution is an int64 matrix `counts` (G, M): nodes of group i in minipod j; rows add up to the group size.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from models.placement.arnold.parameters import SchedulingUnit
+
+IntVector = npt.NDArray[np.int64]
+IntMatrix = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ArnoldInstance:
+    """G groups of `group_size` nodes to be placed on M minipods.
+
+    minipods: M labels; free_nodes: int64 (M,), wholly free nodes of each. The objective is
+    minipod_weight * (minipods used) + spread_weight * (most minipods touched by one group), Eq. 4.
+
+    Raises
+    ------
+    ValueError
+        When there is no group or minipod, or shapes disagree: a bug of whoever built it.
+    """
+
+    num_groups: int
+    group_size: int
+    minipods: tuple[str, ...]
+    free_nodes: IntVector
+    minipod_weight: float
+    spread_weight: float
+
+    def __post_init__(self) -> None:
+        if self.num_groups < 1 or self.group_size < 1 or not self.minipods:
+            raise ValueError("an instance needs at least one group, one node per group and one minipod")
+        if self.free_nodes.shape != (len(self.minipods),) or (self.free_nodes < 0).any():
+            raise ValueError("free_nodes must hold one count, at least 0, per minipod")
+
+    @property
+    def num_minipods(self) -> int:
+        """Number of minipods M."""
+        return len(self.minipods)
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes that the job needs."""
+        return self.num_groups * self.group_size
+
+    @property
+    def has_room(self) -> bool:
+        """Whether enough nodes are free: exactly then the model is feasible."""
+        return int(self.free_nodes.sum()) >= self.num_nodes
+
+    @property
+    def least_spread(self) -> int:
+        """Minipods that a group touches at least: its size over the largest minipod's free nodes, rounded up."""
+        return -(-self.group_size // max(1, int(self.free_nodes.max())))
+
+    def objective(self, counts: IntMatrix) -> float:
+        """Eq. 4 of the solution `counts` (G, M)."""
+        return self.minipod_weight * num_used(counts) + self.spread_weight * max_spread(counts)
+
+
+def affinity_weights(alpha: float, unit: SchedulingUnit) -> tuple[float, float]:
+    """Weights of (minipods used, largest spread of a unit) in Eq. 4.
+
+    The number of used minipods bounds the spread of the groups that are *not* the unit. With PP groups as units
+    these are the DP groups, so alpha multiplies the minipods and beta T, as printed. With DP groups as units T is
+    the spread of a DP group and takes alpha, and the minipods bound the PP groups and take beta.
+    """
+    return (alpha, 1 - alpha) if unit is SchedulingUnit.PP else (1 - alpha, alpha)
+
+
+def num_used(counts: IntMatrix) -> int:
+    """Minipods that hold any node."""
+    return int(np.count_nonzero(counts.any(axis=0)))
+
+
+def max_spread(counts: IntMatrix) -> int:
+    """The most minipods that one group touches, T."""
+    return int(np.count_nonzero(counts, axis=1).max())

@@ -1,0 +1,72 @@
+"""Nodes that a pre-training job may take: up, with every GPU free, of one GPU type and size, by minipod."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.placement.arnold.instance import IntVector
+from models.placement.occupancy import occupancy
+from models.workload import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePool:
+    """Whole free nodes per minipod.
+
+    minipods: labels (path joined by `/`), sorted by path; every minipod that has nodes of the type, free or not.
+    nodes: per minipod the free node ids in the order in which they are handed out: finer units with many free nodes
+    first, so that few units are touched, then by name. `num_other_size` nodes of the type have another GPU count.
+    """
+
+    gpu_type: str
+    gpus_per_node: int
+    minipods: tuple[str, ...]
+    nodes: tuple[tuple[str, ...], ...]
+    num_other_size: int
+
+    @property
+    def free_nodes(self) -> IntVector:
+        """Free nodes per minipod (M,)."""
+        return np.array([len(nodes) for nodes in self.nodes], dtype=np.int64)
+
+
+def node_pool(snapshot: Snapshot, gpu_type: str, tier: str) -> NodePool | None:
+    """Pool of one GPU type with the units of `tier` as minipods; None when the cluster has no node of the type.
+
+    Where nodes of the type differ in GPU count, those of the most common count are taken (of the largest, in a tie).
+    Nodes on which any other job of the snapshot runs are not free: this policy moves nobody.
+    """
+    cluster = snapshot.cluster
+    depth = next(k for k, known in enumerate(cluster.tiers) if known.name == tier) + 1
+    sizes = Counter(node.num_gpus for node in cluster.nodes if node.gpu_type == gpu_type)
+    if not sizes:
+        return None
+    gpus_per_node = max(sizes, key=lambda size: (sizes[size], size))
+    state = occupancy(snapshot)
+    busy = {node for slices in state.running.values() for node, _ in slices}
+    whole = (1 << gpus_per_node) - 1
+    free_paths: dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]] = {}
+    for i, node in enumerate(cluster.nodes):
+        if node.gpu_type == gpu_type and node.num_gpus == gpus_per_node:
+            members = free_paths.setdefault(node.path[:depth], [])
+            if i not in busy and state.free_masks[i] == whole:
+                members.append((node.path, node.id))
+    return NodePool(
+        gpu_type=gpu_type,
+        gpus_per_node=gpus_per_node,
+        minipods=tuple("/".join(prefix) for prefix in sorted(free_paths)),
+        nodes=tuple(_hand_out_order(free_paths[prefix], depth) for prefix in sorted(free_paths)),
+        num_other_size=sizes.total() - sizes[gpus_per_node],
+    )
+
+
+def _hand_out_order(members: list[tuple[tuple[str, ...], str]], depth: int) -> tuple[str, ...]:
+    """Sort (path, id) by the free nodes of each finer unit, largest first, unit by unit."""
+    free = Counter(path[:k] for path, _ in members for k in range(depth + 1, len(path) + 1))
+
+    def key(member: tuple[tuple[str, ...], str]) -> tuple[tuple[tuple[int, str], ...], str]:
+        path, node = member
+        return tuple((-free[path[:k]], path[k - 1]) for k in range(depth + 1, len(path) + 1)), node
+
+    return tuple(node for _, node in sorted(members, key=key))

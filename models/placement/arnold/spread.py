@@ -1,0 +1,59 @@
+"""How far communication groups reach over minipods, in the paper's two measures.
+
+Input is the communication matrix as an int64 array (rows, columns) of minipod indices.
+- Minipods: a group that sits in k minipods counts k = 1, 2, ... (the measure of Eq. 4).
+- Distance D (Eq. 3): positions in which two one-hot vectors of the group differ; one minipod counts 0, k >= 2 count k.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.placement.arnold.instance import IntMatrix, IntVector, affinity_weights
+from models.placement.arnold.parameters import SchedulingUnit
+from models.plan import SpreadPair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spreads:
+    """Largest spreads of DP groups (columns) and PP groups (rows) in both measures, and the minipods in use."""
+
+    minipods: SpreadPair
+    distance: SpreadPair
+    num_used: int
+
+    def of_unit(self, unit: SchedulingUnit) -> int:
+        """Most minipods that one scheduling unit touches, T."""
+        return self.minipods.pp if unit is SchedulingUnit.PP else self.minipods.dp
+
+    def objective_eq4(self, alpha: float, unit: SchedulingUnit) -> float:
+        """Weighted sum of minipods used and T, weights as `affinity_weights` has them."""
+        minipod_weight, spread_weight = affinity_weights(alpha, unit)
+        return minipod_weight * self.num_used + spread_weight * self.of_unit(unit)
+
+    def objective_eq2(self, alpha: float) -> float:
+        """alpha * largest D of a DP group + (1 - alpha) * largest D of a PP group."""
+        return alpha * self.distance.dp + (1 - alpha) * self.distance.pp
+
+
+def minipods_per_row(minipods: IntMatrix) -> IntVector:
+    """Minipods that each row touches; for the columns, hand in the transpose."""
+    ordered = np.sort(minipods, axis=1)
+    changes: IntVector = (np.diff(ordered, axis=1) != 0).sum(axis=1, dtype=np.int64)
+    return changes + 1
+
+
+def distance(num_minipods: int) -> int:
+    """D of a group that touches `num_minipods` minipods (Eq. 3)."""
+    return 0 if num_minipods == 1 else num_minipods
+
+
+def measure(minipods: IntMatrix) -> Spreads:
+    """Measure a filled communication matrix (rows, columns)."""
+    dp = int(minipods_per_row(minipods.T).max())
+    pp = int(minipods_per_row(minipods).max())
+    return Spreads(
+        minipods=SpreadPair(dp=dp, pp=pp),
+        distance=SpreadPair(dp=distance(dp), pp=distance(pp)),
+        num_used=int(np.unique(minipods).size),
+    )

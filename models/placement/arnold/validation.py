@@ -1,0 +1,101 @@
+"""What can be said about a snapshot under Arnold without building a model. Light: imports no modelling layer."""
+
+from collections.abc import Iterator
+
+from models.placement.arnold.parameters import ArnoldParameters
+from models.placement.arnold.selection import Selection, select
+from models.placement.arnold.volumes import num_microbatches
+from models.workload import Snapshot
+from stowplan.errors import InputError, Issue, Severity
+
+# A message that lists hundreds of minipods helps nobody.
+_MAX_LISTED = 12
+
+
+def policy_issues(snapshot: Snapshot, parameters: ArnoldParameters) -> list[Issue]:
+    """Errors and warnings of this snapshot under Arnold; a snapshot without any job has none.
+
+    Pointers are relative to the snapshot, or start with `/parameters`.
+    """
+    if not snapshot.jobs:
+        return []
+    try:
+        selection = select(snapshot, parameters)
+    except InputError as error:
+        return list(error.issues)
+    return selection_issues(selection, parameters)
+
+
+def selection_issues(selection: Selection, parameters: ArnoldParameters) -> list[Issue]:
+    """Errors and warnings about the job and hardware that were selected."""
+    return [*_size_faults(selection), *_affinity_issues(selection, parameters), *_warnings(selection)]
+
+
+def _size_faults(selection: Selection) -> Iterator[Issue]:
+    """GPU bounds and reservation that contradict tp * pp * dp."""
+    job, degrees = selection.job, selection.parallelism
+    product = f"tp {degrees.tp} x pp {degrees.pp} x dp {degrees.dp} = {degrees.num_gpus} GPUs"
+    at = f"/jobs/{selection.position}"
+    if degrees.num_gpus < job.min_gpus:
+        detail = f"is {job.min_gpus}, but {product}; lower it or raise a degree"
+        yield Issue(code="parallelism_below_min_gpus", pointer=f"{at}/min_gpus", detail=detail)
+    if job.max_gpus is not None and degrees.num_gpus > job.max_gpus:
+        detail = f"is {job.max_gpus}, but {product}; raise it or lower a degree"
+        yield Issue(code="parallelism_above_max_gpus", pointer=f"{at}/max_gpus", detail=detail)
+    if job.reservation is not None and job.reservation.num_gpus != degrees.num_gpus:
+        detail = f"reserves {job.reservation.num_gpus} GPUs, but {product}; both must agree"
+        yield Issue(code="reservation_mismatch", pointer=f"{at}/reservation/num_gpus", detail=detail)
+
+
+def _affinity_issues(selection: Selection, parameters: ArnoldParameters) -> Iterator[Issue]:
+    if parameters.alpha is not None:
+        return
+    match = selection.match(parameters)
+    if match is None:
+        yield Issue(
+            code="transformer_required",
+            pointer=f"/jobs/{selection.position}/transformer",
+            detail=f"job {selection.job.id!r} has no transformer to look its affinity up by; "
+            "give it, or the parameter alpha",
+        )
+    elif not match.same_type:
+        yield Issue(
+            code="no_record_for_gpu_type",
+            pointer="/parameters/alpha",
+            detail=f"no characterisation record is of GPU type {selection.pool.gpu_type!r}; alpha "
+            f"{match.record.alpha:.3g} is that of {match.describe()}; give alpha or own records",
+            severity=Severity.WARNING,
+        )
+
+
+def _warnings(selection: Selection) -> Iterator[Issue]:
+    job, pool, at = selection.job, selection.pool, f"/jobs/{selection.position}"
+    if selection.num_free < selection.matrix.num_nodes:
+        yield _warning("not_enough_nodes", at, _shortage(selection))
+    if selection.other_types:
+        detail = f"planned on GPU type {pool.gpu_type!r}; {list(selection.other_types)} would suit too"
+        yield _warning("gpu_type_chosen", f"{at}/gpu_types", detail)
+    if pool.num_other_size:
+        detail = f"{pool.num_other_size} nodes of GPU type {pool.gpu_type!r} do not have {pool.gpus_per_node} GPUs"
+        yield _warning("mixed_node_sizes", "/cluster/nodes", f"{detail}; they are left out")
+    if job.transformer is not None:
+        num = num_microbatches(job.transformer, selection.parallelism)
+        if not num.is_integer():
+            detail = f"global_batch {job.transformer.global_batch} makes {num:.3g} micro-batches per replica"
+            yield _warning("batch_not_divisible", f"{at}/transformer", f"{detail}; choose a multiple of mb x dp")
+
+
+def _shortage(selection: Selection) -> str:
+    """Counts behind an infeasible model, and what would make it feasible."""
+    pool, needed = selection.pool, selection.matrix.num_nodes
+    free = sorted(zip(pool.free_nodes.tolist(), pool.minipods, strict=True), key=lambda item: (-item[0], item[1]))
+    listed = ", ".join(f"{label}: {count}" for count, label in free[:_MAX_LISTED] if count)
+    return (
+        f"job {selection.job.id!r} needs {needed} wholly free nodes of {pool.gpus_per_node} {pool.gpu_type!r} GPUs, "
+        f"{selection.num_free} are free" + (f" ({listed})" if listed else "") + f"; free {needed - selection.num_free} "
+        f"more, or lower dp or pp to at most {selection.num_free} nodes"
+    )
+
+
+def _warning(code: str, pointer: str, detail: str) -> Issue:
+    return Issue(code=code, pointer=pointer, detail=detail, severity=Severity.WARNING)
