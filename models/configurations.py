@@ -32,6 +32,16 @@ class ConfigurationSet:
         """Configuration `c` in the paper's notation: `(nodes,gpus,type)`."""
         return f"({self.num_nodes[c]},{self.num_gpus[c]},{self.gpu_types[self.type_index[c]]})"
 
+    def up_to(self, num_gpus: int) -> "ConfigurationSet":
+        """Without multi-node configurations of more than `num_gpus` GPUs. Single-node ones stay: they tell R."""
+        kept = (self.num_nodes == 1) | (self.num_gpus <= num_gpus)
+        return ConfigurationSet(
+            gpu_types=self.gpu_types,
+            type_index=self.type_index[kept],
+            num_nodes=self.num_nodes[kept],
+            num_gpus=self.num_gpus[kept],
+        )
+
 
 def enumerate_configurations(
     cluster: Cluster, *, max_nodes: int | None = None, multi_node_counts: Collection[int] | None = None

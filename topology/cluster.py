@@ -82,9 +82,9 @@ class Cluster:
         raise_for_errors(list(_faults(self)), "cluster")
 
     @property
-    def minipod_index(self) -> int | None:
-        """Position of the minipod tier in `tiers`."""
-        return next((k for k, tier in enumerate(self.tiers) if tier.name == self.minipod_tier), None)
+    def num_gpus(self) -> int:
+        """GPUs of all nodes, whatever their state."""
+        return sum(node.num_gpus for node in self.nodes)
 
 
 def _faults(cluster: Cluster) -> Iterator[Issue]:

@@ -69,13 +69,6 @@ def test_two_nodes_of_one_id_are_refused() -> None:
         _with_node(2, id="n1")
 
 
-def test_the_minipod_index_is_the_position_of_the_tier() -> None:
-    cluster = golden_cluster()
-    assert cluster.minipod_index == 0
-    assert replace(cluster, minipod_tier="leaf").minipod_index == 1
-    assert replace(cluster, minipod_tier=None).minipod_index is None
-
-
 def test_a_cluster_without_tiers_is_legal() -> None:
     cluster = Cluster(gpu_types=(gpu_type(),), nodes=(Node(id="n", gpu_type="h800", num_gpus=1),))
     assert cluster.tiers == ()

@@ -62,10 +62,22 @@ def objective_sense(parameters: SiaParameters) -> Sense:
 def sia_instance(snapshot: Snapshot, parameters: SiaParameters, clock: PhaseClock) -> SiaInstance:
     """Evaluate goodputs and utilities, and list the feasible pairs."""
     with clock.phase("performance"):
-        configurations = enumerate_configurations(snapshot.cluster)
+        configurations = enumerate_configurations(snapshot.cluster).up_to(_most_gpus(snapshot))
         matrix = evaluate(snapshot.jobs, configurations)
     with clock.phase("build"):
         return instance_of(snapshot, parameters, configurations, matrix)
+
+
+def _most_gpus(snapshot: Snapshot) -> int:
+    """The most GPUs that any job may have, has, or is promised: larger configurations need no evaluation."""
+    all_gpus = snapshot.cluster.num_gpus
+    return max((_most_gpus_of(job, all_gpus) for job in snapshot.jobs), default=0)
+
+
+def _most_gpus_of(job: Job, all_gpus: int) -> int:
+    running = sum(len(slice_.gpus) for slice_ in job.current or ())
+    promised = job.reservation.num_gpus if job.reservation is not None else 0
+    return max(job.max_gpus or all_gpus, running, promised)
 
 
 def instance_of(

@@ -88,3 +88,9 @@ def test_twenty_five_thousand_nodes() -> None:
     found = enumerate_configurations(cluster(up("A", 4, 25_000), gpu_types=["A"]))
     assert len(found) == 3 + 24_999
     assert found.label(len(found) - 1) == "(25000,100000,A)"
+
+
+def test_up_to_drops_only_large_multi_node_configurations() -> None:
+    found = enumerate_configurations(cluster(up("A", 8, 3), gpu_types=["A"]))
+    assert labels(found.up_to(16)) == ["(1,1,A)", "(1,2,A)", "(1,4,A)", "(1,8,A)", "(2,16,A)"]
+    assert labels(found.up_to(1)) == ["(1,1,A)", "(1,2,A)", "(1,4,A)", "(1,8,A)"]

@@ -1,0 +1,79 @@
+"""The application: rooms put together, nothing else."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+
+from api.body import BodyLimitMiddleware
+from api.describe import PROBLEM_RESPONSES, openapi_document
+from api.metrics import MetricsMiddleware
+from api.problems import install_problem_handlers
+from api.routers import checks, plans, service, snapshots
+from api.service import PlanService
+from api.settings import Settings
+from api.store import Store
+from solver.pool import WorkerPool
+from stowplan import __version__
+
+# What a worker loads before it is ready; the serving process loads none of it.
+PRELOAD = ("models.planning", "api.figures.render")
+# Room for pictures, models and resumed plans beside the plans that wait.
+_AUXILIARY_QUEUE = 64
+_DESCRIPTION = """\
+Post a snapshot of a GPU cluster and its jobs, get an allocation: solved, with bound and gap, and checked by code that
+knows no solver. Errors are RFC 9457 problem details with stable codes; unknown fields are refused.
+"""
+
+
+class _Application(FastAPI):
+    """Describes the bodies and errors that FastAPI does not see, too."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Give the OpenAPI document."""
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi_document(self)
+        return self.openapi_schema
+
+
+def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store | None = None) -> FastAPI:
+    """Build the application.
+
+    A `pool` that is given has been started and is not closed here; the same holds for a `store`.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        own_store = store or Store(settings.database_path)
+        own_pool = pool or worker_pool(settings).start()
+        app.state.service = PlanService(settings, own_store, own_pool)
+        try:
+            yield
+        finally:
+            await run_in_threadpool(app.state.service.close, pool is None)
+            if store is None:
+                own_store.close()
+
+    app = _Application(
+        title="Stowplan",
+        version=__version__,
+        summary="Solved, bounded, checked placement of LLM training jobs",
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        responses=PROBLEM_RESPONSES,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    for router in (plans.router, checks.router, snapshots.router, service.router):
+        app.include_router(router)
+    install_problem_handlers(app)
+    app.add_middleware(BodyLimitMiddleware, max_bytes=settings.max_body_bytes)
+    app.add_middleware(MetricsMiddleware)
+    return app
+
+
+def worker_pool(settings: Settings) -> WorkerPool:
+    """Pool of workers that know all models."""
+    queue_size = settings.queue_size + _AUXILIARY_QUEUE
+    return WorkerPool(settings.workers, queue_size, settings.tasks_per_worker, preload=PRELOAD)

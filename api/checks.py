@@ -1,0 +1,43 @@
+"""Checks that solve nothing."""
+
+from api.convert import allocations_from_documents, check_request
+from api.files import PLAN_BODY
+from api.outcome import issue_documents
+from api.reading import read_document
+from api.schemas.problem import ValidationDoc, VerificationDoc
+from api.schemas.request import VerifyBody
+from api.settings import Settings
+from api.snapshots import Snapshots
+from models.placement.check import placement_violations
+from stowplan.errors import InputError, Severity
+
+
+def validate_request(text: bytes, snapshots: Snapshots, settings: Settings) -> ValidationDoc:
+    """Say everything that is wrong with the JSON text of a plan request.
+
+    Raises
+    ------
+    MalformedJsonError
+        When the text is not JSON.
+    """
+    try:
+        body = read_document(PLAN_BODY, text)
+        snapshot = snapshots.resolve(body.snapshot).snapshot
+        issues = check_request(body, snapshot, settings).issues
+    except InputError as error:
+        issues = error.issues
+    valid = not any(issue.severity is Severity.ERROR for issue in issues)
+    return ValidationDoc(valid=valid, issues=issue_documents(issues))
+
+
+def verify_placement(body: VerifyBody, snapshots: Snapshots) -> VerificationDoc:
+    """Check a placement by anybody.
+
+    Raises
+    ------
+    InputError
+        When the snapshot is wrong; a wrong placement is an answer.
+    """
+    snapshot = snapshots.resolve(body.snapshot).snapshot
+    violations = placement_violations(snapshot, allocations_from_documents(body.allocations, snapshot))
+    return VerificationDoc(legal=not violations, violations=issue_documents(violations))

@@ -1,0 +1,323 @@
+"""The command line: the same planning as the service, without a server."""
+
+import importlib
+import logging
+import sys
+from collections.abc import Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+from pydantic_core import from_json
+from typer.core import TyperGroup
+
+from api import console
+from api.convert import allocations_from_documents
+from api.demo import run_demo
+from api.errors import NotFoundError
+from api.examples_store import example, examples
+from api.figures.request import FigureRequest, PictureFormat
+from api.files import load_allocations, load_request, load_snapshot
+from api.importing import GpuFacts, import_cluster, node_defaults
+from api.local import LocalPlanner, local_document, policy_name
+from api.outcome import issue_documents
+from api.pretty import pretty_json
+from api.reading import MalformedJsonError
+from api.schemas.problem import VerificationDoc
+from api.settings import read_settings
+from models.placement.check import placement_violations
+from models.plan import PlanOutcome, PlanRequest
+from solver.pool import TaskCanceledError
+from solver.result import TerminationReason
+from stowplan import __version__
+from stowplan.errors import InputError, StowplanError
+from topology.serialize import cluster_to_json
+
+
+class ExitCode(IntEnum):
+    """What the shell is told."""
+
+    PLANNED = 0
+    OUR_FAULT = 1
+    BAD_INPUT = 2
+    INFEASIBLE = 3
+    NO_SOLUTION = 4
+    ILLEGAL = 5
+    QUIT = 130
+
+
+_EPILOG = (
+    "Exit codes: 0 a plan (or nothing wrong), 1 our fault, 2 bad input, 3 infeasible, 4 no solution within the limit, "
+    "5 illegal placement, 130 quit by Ctrl-C."
+)
+_BAD_INPUT = (InputError, MalformedJsonError, NotFoundError)
+_PICTURES: Mapping[str, PictureFormat] = {".svg": "svg", ".png": "png"}
+_STDIN = Path("/dev/stdin")
+
+
+class _Commands(TyperGroup):
+    """Turns errors into messages and exit codes, for every command."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except StowplanError as error:
+            console.print_error(error)
+            raise typer.Exit(_exit_code(error)) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(ExitCode.QUIT) from error
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Plan a cluster that trains large language models: solved, bounded, checked.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="JSON file; - for standard input.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the JSON to this file, too.")]
+
+
+def main() -> None:
+    """Console entry point."""
+    app(prog_name="stowplan")
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=lambda value: _print_version(value), help="Version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("plan", epilog=_EPILOG)
+def plan_command(
+    file: File,
+    policy: Annotated[str | None, typer.Option(help="sia or arnold; needed when FILE is a bare snapshot.")] = None,
+    solver: Annotated[str | None, typer.Option(help="highs or scip.")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for the solve.")] = None,
+    gap: Annotated[float | None, typer.Option(help="Relative gap at which a plan counts as optimal.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of the solver.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the solver.")] = None,
+    fairness_power: Annotated[float | None, typer.Option(help="Sia: p, not 0; a negative one minimises.")] = None,
+    queue_penalty: Annotated[float | None, typer.Option(help="Sia: price of a job without GPUs.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Arnold: affinity of DP groups, 0 to 1.")] = None,
+    scheduling_unit: Annotated[str | None, typer.Option(help="Arnold: pp or dp.")] = None,
+    minipod_tier: Annotated[str | None, typer.Option(help="Arnold: tier whose units are the minipods.")] = None,
+    parameters: Annotated[str | None, typer.Option(help="Any parameters of the policy, as a JSON object.")] = None,
+    json_: Json = False,
+    figure: Annotated[Path | None, typer.Option(help="Draw the plan into this .svg or .png file.")] = None,
+    output: Output = None,
+) -> None:
+    """Plan a request, or a bare snapshot with --policy; Ctrl-C stops the solve and keeps the best plan so far."""
+    picture = _picture_format(figure)
+    options = {"solver": solver, "time_limit_s": time_limit, "relative_gap": gap, "threads": threads, "seed": seed}
+    named = {
+        "fairness_power": fairness_power,
+        "queue_penalty": queue_penalty,
+        "alpha": alpha,
+        "scheduling_unit": scheduling_unit,
+        "minipod_tier": minipod_tier,
+    }
+    request, warnings = load_request(
+        _readable(file), policy, {**_json_object(parameters), **_given(named)}, _given(options)
+    )
+    console.print_warnings(warnings)
+    with LocalPlanner() as planner:
+        with console.progress_line() as watcher:
+            outcome = planner.plan(request, watcher)
+        # A solve may have been long: whatever goes wrong with the files, the answer is printed.
+        try:
+            if figure is not None and picture is not None:
+                drawing = FigureRequest(snapshot=request.snapshot, outcome=outcome, format=picture)
+                _write(figure, planner.draw(drawing))
+            if output is not None:
+                _write(output, (local_document(request, outcome).model_dump_json(indent=2) + "\n").encode())
+        finally:
+            _print_answer(request, outcome, json_)
+    raise typer.Exit(_outcome_code(outcome))
+
+
+@app.command("verify", epilog=_EPILOG)
+def verify_command(
+    snapshot: Annotated[Path, typer.Argument(metavar="SNAPSHOT", help="A snapshot or a plan request; - for stdin.")],
+    allocations: Annotated[Path, typer.Argument(metavar="ALLOCATIONS", help="Allocations, or a plan.")],
+    json_: Json = False,
+) -> None:
+    """Check somebody's placement on a snapshot and print every rule that it breaks."""
+    known = load_snapshot(_readable(snapshot))
+    placement = allocations_from_documents(load_allocations(_readable(allocations)), known)
+    violations = placement_violations(known, placement)
+    if json_:
+        _print_document(VerificationDoc(legal=not violations, violations=issue_documents(violations)))
+    elif violations:
+        console.output().print(console.violations_table(violations))
+    else:
+        console.output().print(f"legal: {len(placement)} allocations, no violations")
+    raise typer.Exit(ExitCode.ILLEGAL if violations else ExitCode.PLANNED)
+
+
+@app.command("serve")
+def serve_command(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 for any free one.")] = None,
+    database: Annotated[str | None, typer.Option(help="SQLite file, or :memory:.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Solves at a time.")] = None,
+    queue_size: Annotated[int | None, typer.Option(help="Plans that may wait.")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for a solve that names no limit.")] = None,
+    max_time_limit: Annotated[float | None, typer.Option(help="Most seconds that a request may ask for.")] = None,
+    max_threads: Annotated[int | None, typer.Option(help="Most threads that a request may ask for.")] = None,
+    max_body_bytes: Annotated[int | None, typer.Option(help="Largest request body.")] = None,
+) -> None:
+    """Serve the HTTP interface. Every setting can be given as a variable STOWPLAN_..., options win."""
+    overrides = {
+        "host": host,
+        "port": port,
+        "database": database,
+        "workers": workers,
+        "queue_size": queue_size,
+        "time_limit_s": time_limit,
+        "max_time_limit_s": max_time_limit,
+        "max_threads": max_threads,
+        "max_body_bytes": max_body_bytes,
+    }
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    # The web stack takes as long to load as all other commands together.
+    importlib.import_module("api.server").serve(read_settings(overrides))
+
+
+@app.command("import")
+def import_command(
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="slurm, csv or topograph.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of that format; - for standard input.")],
+    gpu_type: Annotated[str, typer.Option(help="GPU type of the nodes.")],
+    gpus_per_node: Annotated[int, typer.Option(help="GPUs of a node.")],
+    memory: Annotated[str | None, typer.Option(help="Memory of a GPU, such as 80GiB.")] = None,
+    peak_flops: Annotated[str | None, typer.Option(help="Peak of a GPU, such as 312T.")] = None,
+    intra_node_bandwidth: Annotated[str | None, typer.Option(help="Between GPUs of a node: 300GB/s.")] = None,
+    inter_node_bandwidth: Annotated[str | None, typer.Option(help="Between nodes: 400Gbit/s.")] = None,
+    gpu_types: Annotated[
+        Path | None, typer.Option(help="Take the facts from the GPU types of this cluster, snapshot or list.")
+    ] = None,
+    minipod_tier: Annotated[str | None, typer.Option(help="Tier whose units are the minipods.")] = None,
+    id_column: Annotated[str | None, typer.Option(help="CSV: column of the host names.")] = None,
+    tier_column: Annotated[list[str] | None, typer.Option(help="CSV: columns of the tiers, coarsest first.")] = None,
+    as_snapshot: Annotated[
+        bool, typer.Option("--snapshot", help="Wrap the cluster as a snapshot without jobs.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead.")] = None,
+) -> None:
+    """Turn a foreign description of a cluster into our JSON."""
+    facts = GpuFacts(
+        memory=memory,
+        peak_flops=peak_flops,
+        intra_node_bandwidth=intra_node_bandwidth,
+        inter_node_bandwidth=inter_node_bandwidth,
+    )
+    defaults = node_defaults(gpu_type, gpus_per_node, facts, gpu_types)
+    cluster = import_cluster(format_, _readable(file), defaults, minipod_tier, id_column, tier_column)
+    document: dict[str, object] = cluster_to_json(cluster)
+    text = pretty_json({"cluster": document, "jobs": []} if as_snapshot else document) + "\n"
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        _write(output, text.encode())
+
+
+@app.command("examples")
+def examples_command(
+    example_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Print this one.")] = None,
+) -> None:
+    """List the packaged examples, or print one, ready for `stowplan plan -`."""
+    if example_id is None:
+        console.output().print(console.examples_table(examples()))
+    else:
+        sys.stdout.write(pretty_json(example(example_id).request) + "\n")
+
+
+@app.command("demo")
+def demo_command(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for answers and pictures.")] = Path("out"),
+) -> None:
+    """Start a service, post every example, print the answers, write them and their pictures, stop the service."""
+    if not run_demo(output, console.output()):
+        raise typer.Exit(ExitCode.OUR_FAULT)
+
+
+def _print_answer(request: PlanRequest, outcome: PlanOutcome, as_json: bool) -> None:
+    if as_json:
+        _print_document(local_document(request, outcome))
+    else:
+        console.print_outcome(console.output(), policy_name(request), outcome, request.options)
+
+
+def _print_document(document: BaseModel) -> None:
+    sys.stdout.write(document.model_dump_json(indent=2) + "\n")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"stowplan {__version__}\n")
+        raise typer.Exit
+
+
+def _exit_code(error: StowplanError) -> ExitCode:
+    if isinstance(error, TaskCanceledError):
+        return ExitCode.NO_SOLUTION
+    return ExitCode.BAD_INPUT if isinstance(error, _BAD_INPUT) else ExitCode.OUR_FAULT
+
+
+def _outcome_code(outcome: PlanOutcome) -> ExitCode:
+    if outcome.termination.has_incumbent:
+        return ExitCode.PLANNED
+    if outcome.termination is TerminationReason.INFEASIBLE:
+        return ExitCode.INFEASIBLE
+    no_solution = outcome.termination is TerminationReason.NO_SOLUTION_FOUND
+    return ExitCode.NO_SOLUTION if no_solution else ExitCode.OUR_FAULT
+
+
+def _given(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _json_object(text: str | None) -> dict[str, object]:
+    try:
+        value = {} if text is None else from_json(text)
+    except ValueError as error:
+        raise InputError(f"--parameters is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InputError('--parameters must be a JSON object such as {"alpha": 0.3}')
+    return value
+
+
+def _picture_format(figure: Path | None) -> PictureFormat | None:
+    if figure is None:
+        return None
+    if figure.suffix.lower() not in _PICTURES:
+        raise InputError(f"--figure is {str(figure)!r}; must end in .svg or .png")
+    return _PICTURES[figure.suffix.lower()]
+
+
+def _readable(path: Path) -> Path:
+    return _STDIN if str(path) == "-" else path
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""The OpenAPI document of the application."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from api.problems import PROBLEM_TYPE
+from api.routers.common import PLAN_BODY_NAME, SCHEMA_PATH
+from api.schemas.problem import ProblemDoc
+from api.schemas.request import ArnoldPlanBody, SiaPlanBody, VerifyBody
+from api.schemas.snapshot import SnapshotDoc
+
+# Read by `api.body` or written by `api.problems`, so that FastAPI does not see them.
+_UNSEEN: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+    (model, "validation") for model in (SiaPlanBody, ArnoldPlanBody, VerifyBody, SnapshotDoc, ProblemDoc)
+]
+
+PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "Problem details (RFC 9457).",
+        "content": {
+            PROBLEM_TYPE: {
+                "schema": {"$ref": f"{SCHEMA_PATH}ProblemDoc"},
+                "example": {
+                    "type": "urn:stowplan:error:invalid_input",
+                    "title": "Unprocessable Entity",
+                    "status": 422,
+                    "detail": "the request has 1 error",
+                    "instance": "/v1/plans",
+                    "code": "invalid_input",
+                    "errors": [
+                        {
+                            "code": "unknown_gpu_type",
+                            "pointer": "/snapshot/cluster/nodes/0/gpu_type",
+                            "detail": "node 'n0' is of GPU type 'h100'; the cluster knows ['a100']",
+                            "severity": "error",
+                        }
+                    ],
+                },
+            }
+        },
+    }
+}
+
+
+def openapi_document(app: FastAPI) -> dict[str, Any]:
+    """Describe the paths of the application, with the documents that FastAPI does not see."""
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        description=app.description,
+        routes=app.routes,
+        tags=app.openapi_tags,
+        separate_input_output_schemas=False,
+    )
+    _, definitions = models_json_schema(_UNSEEN, ref_template=SCHEMA_PATH + "{model}")
+    schemas = document["components"]["schemas"] | definitions["$defs"]
+    schemas[PLAN_BODY_NAME] = {
+        "title": PLAN_BODY_NAME,
+        "oneOf": [{"$ref": f"{SCHEMA_PATH}{body.__name__}"} for body in (SiaPlanBody, ArnoldPlanBody)],
+        "discriminator": {
+            "propertyName": "policy",
+            "mapping": {"sia": f"{SCHEMA_PATH}SiaPlanBody", "arnold": f"{SCHEMA_PATH}ArnoldPlanBody"},
+        },
+    }
+    example = (files("api.schemas") / "plan_example.json").read_text(encoding="utf-8")
+    schemas["PlanDoc"] |= {"examples": [json.loads(example)]}
+    document["components"]["schemas"] = dict(sorted(schemas.items()))
+    return document

@@ -1,0 +1,94 @@
+"""Errors of the service, and the one place where codes meet HTTP."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import ClassVar
+
+from stowplan.errors import InputError, StowplanError
+
+_STATUS: Mapping[str, HTTPStatus] = {
+    "invalid_input": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "invalid_file": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "malformed_json": HTTPStatus.BAD_REQUEST,
+    "invalid_header": HTTPStatus.BAD_REQUEST,
+    "not_found": HTTPStatus.NOT_FOUND,
+    "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
+    "idempotency_conflict": HTTPStatus.CONFLICT,
+    "plan_not_finished": HTTPStatus.CONFLICT,
+    "no_outcome": HTTPStatus.CONFLICT,
+    "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "queue_full": HTTPStatus.TOO_MANY_REQUESTS,
+    "shutting_down": HTTPStatus.SERVICE_UNAVAILABLE,
+    "store_error": HTTPStatus.SERVICE_UNAVAILABLE,
+    "worker_timeout": HTTPStatus.GATEWAY_TIMEOUT,
+    "worker_died": HTTPStatus.SERVICE_UNAVAILABLE,
+    "backend_error": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "plan_failed_check": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "internal_error": HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+
+
+def status_of(code: str) -> HTTPStatus:
+    """HTTP status of a code; one that is not listed is a fault of ours."""
+    return _STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+class HeaderError(InputError):
+    """A request header is wrong."""
+
+    code: ClassVar[str] = "invalid_header"
+
+
+class NotFoundError(StowplanError):
+    """There is no such thing."""
+
+    code: ClassVar[str] = "not_found"
+
+
+class IdempotencyConflictError(StowplanError):
+    """The Idempotency-Key was used with another body."""
+
+    code: ClassVar[str] = "idempotency_conflict"
+
+
+class PlanNotFinishedError(StowplanError):
+    """This needs a plan that is final."""
+
+    code: ClassVar[str] = "plan_not_finished"
+
+
+class NoOutcomeError(StowplanError):
+    """The plan ended without anything to show."""
+
+    code: ClassVar[str] = "no_outcome"
+
+
+class BodyTooLargeError(StowplanError):
+    """The request body exceeds the limit."""
+
+    code: ClassVar[str] = "body_too_large"
+
+
+class MediaTypeError(StowplanError):
+    """The request body is not declared as JSON."""
+
+    code: ClassVar[str] = "unsupported_media_type"
+
+
+class ShuttingDownError(StowplanError):
+    """The service stops and takes no new work."""
+
+    code: ClassVar[str] = "shutting_down"
+
+
+class StoreError(StowplanError):
+    """The database cannot be opened, read or written."""
+
+    code: ClassVar[str] = "store_error"
+
+
+class WorkerTimeoutError(StowplanError):
+    """A worker did not answer in time."""
+
+    code: ClassVar[str] = "worker_timeout"

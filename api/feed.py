@@ -1,0 +1,98 @@
+"""Events of one plan: written by the threads of the pool, awaited by the clients of the event loop."""
+
+import asyncio
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+Value = str | float | int | None
+MAX_EVENTS = 256
+STATE = "state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEvent:
+    """One event; ids of a plan count from 1. `name` is `state`, `incumbent` or `bound`."""
+
+    id: int
+    name: str
+    data: Mapping[str, Value]
+
+
+class EventFeed:
+    """The events of one plan, at most `MAX_EVENTS`: beyond that the oldest progress is dropped, never a state."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._events: list[PlanEvent] = []
+        self._last_id = 0
+        self._closed = False
+        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the last event has been published."""
+        return self._closed
+
+    @classmethod
+    def of_past(cls, events: Iterable[PlanEvent]) -> Self:
+        """Feed of a final plan."""
+        feed = cls()
+        feed._events = list(events)
+        feed._closed = True
+        return feed
+
+    def publish(self, name: str, data: Mapping[str, Value]) -> None:
+        """Add an event."""
+        with self._lock:
+            self._last_id += 1
+            self._events.append(PlanEvent(id=self._last_id, name=name, data=data))
+            if len(self._events) > MAX_EVENTS:
+                oldest = next((k for k, event in enumerate(self._events) if event.name != STATE), 0)
+                del self._events[oldest]
+        self._wake()
+
+    def preview(self, name: str, data: Mapping[str, Value]) -> list[PlanEvent]:
+        """All events as they will be once this one has been published."""
+        with self._lock:
+            return [*self._events, PlanEvent(id=self._last_id + 1, name=name, data=data)]
+
+    def close(self) -> None:
+        """Say that there will be no further event."""
+        self._closed = True
+        self._wake()
+
+    def after(self, event_id: int) -> list[PlanEvent]:
+        """Events with an id above `event_id`."""
+        with self._lock:
+            return [event for event in self._events if event.id > event_id]
+
+    async def wait(self, event_id: int, timeout_s: float) -> None:
+        """Return when there is an event above `event_id`, the feed is closed, or the time is over."""
+        waiter = (asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            if self._closed or self._last_id > event_id:
+                return
+            self._waiting.add(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiter[1].wait()
+        except TimeoutError:
+            return
+        finally:
+            with self._lock:
+                self._waiting.discard(waiter)
+
+    async def wait_closed(self, timeout_s: float) -> None:
+        """Return when the feed is closed or the time is over."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + timeout_s
+        while not self._closed and loop.time() < end_s:
+            await self.wait(self._last_id, end_s - loop.time())
+
+    def _wake(self) -> None:
+        with self._lock:
+            waiting = list(self._waiting)
+        for loop, event in waiting:
+            loop.call_soon_threadsafe(event.set)

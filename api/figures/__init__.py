@@ -1,0 +1,1 @@
+"""Pictures of plans. Pure drawing: reads a snapshot and an outcome, solves nothing."""

@@ -1,0 +1,18 @@
+"""What to draw. Light, so that the serving process can ask for a picture without loading what draws it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from models.plan import PlanOutcome
+from models.workload import Snapshot
+
+PictureFormat = Literal["svg", "png"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureRequest:
+    """What to draw, and as what."""
+
+    snapshot: Snapshot
+    outcome: PlanOutcome
+    format: PictureFormat

@@ -1,0 +1,90 @@
+"""Prometheus metrics of the service."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_BUCKETS_S = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolState:
+    """What the pool says about itself."""
+
+    queue_length: int
+    busy_workers: int
+    worker_restarts: int
+
+
+class Metrics:
+    """One registry per application, so that several can live in one process."""
+
+    def __init__(self, pool_state: Callable[[], PoolState]) -> None:
+        self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "stowplan_http_requests", "Requests", ["method", "route", "status"], registry=self._registry
+        )
+        self.request_seconds = Histogram(
+            "stowplan_http_request_seconds", "Time to the end of the answer", ["route"], registry=self._registry
+        )
+        self.plans = Counter("stowplan_plans", "Plans that became final", ["policy", "status"], registry=self._registry)
+        self.solve_seconds = Histogram(
+            "stowplan_solve_seconds",
+            "Time in the solver",
+            ["policy", "solver"],
+            buckets=_BUCKETS_S,
+            registry=self._registry,
+        )
+        self._registry.register(_PoolCollector(pool_state))
+
+    def text(self) -> bytes:
+        """Text exposition of all metrics."""
+        return generate_latest(self._registry)
+
+
+class _PoolCollector(Collector):
+    def __init__(self, pool_state: Callable[[], PoolState]) -> None:
+        self._pool_state = pool_state
+
+    def collect(self) -> Iterable[Metric]:
+        state = self._pool_state()
+        yield GaugeMetricFamily("stowplan_queue_length", "Tasks that wait for a worker", state.queue_length)
+        yield GaugeMetricFamily("stowplan_busy_workers", "Workers that run a task", state.busy_workers)
+        yield CounterMetricFamily("stowplan_worker_restarts", "Workers that were replaced", state.worker_restarts)
+
+
+class MetricsMiddleware:
+    """Counts requests by the template of their route, never by their path, which would grow without end.
+
+    The metrics belong to the service, `scope["app"].state.service`.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 500
+        start_s = time.perf_counter()
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_and_note)
+        finally:
+            route = getattr(scope.get("route"), "path", "unknown")
+            metrics: Metrics = scope["app"].state.service.metrics
+            metrics.requests.labels(scope["method"], route, status).inc()
+            metrics.request_seconds.labels(route).observe(time.perf_counter() - start_s)

@@ -1,0 +1,25 @@
+"""JSON for people: what fits a line stays on one line."""
+
+import json
+from typing import Any
+
+_WIDTH = 118
+
+
+def pretty_json(value: Any) -> str:
+    """Write `value` with two spaces per level; objects and lists that fit a line take one."""
+    return _written(value, "", 0)
+
+
+def _written(value: Any, indent: str, used: int) -> str:
+    """`used` columns of the current line are taken already."""
+    line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if used + len(line) < _WIDTH or not isinstance(value, dict | list) or not value:
+        return line
+    inner = indent + "  "
+    if isinstance(value, list):
+        lines = [inner + _written(item, inner, len(inner)) for item in value]
+        return "[\n" + ",\n".join(lines) + f"\n{indent}]"
+    names = {key: f"{inner}{json.dumps(key, ensure_ascii=False)}: " for key in value}
+    lines = [names[key] + _written(item, inner, len(names[key])) for key, item in value.items()]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"

@@ -1,0 +1,1 @@
+"""The documents of the HTTP interface: pydantic models, unknown fields refused."""

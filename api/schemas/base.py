@@ -1,0 +1,34 @@
+"""What every document shares: strict reading (no bool or text for a number, no NaN), nothing unknown."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# Far above any cluster that exists, far below what would exhaust memory or overflow 64 bits.
+MAX_GPUS_PER_NODE = 4096
+MAX_GPUS = 10_000_000
+MAX_ITEMS = 200_000
+MAX_COUNT = 1_000_000_000
+MAX_BYTES = 2**62
+
+Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, Field(max_length=4096)]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+NumGpus = Annotated[int, Field(ge=1, le=MAX_GPUS)]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+GpuIndex = Annotated[int, Field(ge=0, lt=MAX_GPUS_PER_NODE)]
+GpuIndices = Annotated[tuple[GpuIndex, ...], Field(min_length=1, max_length=MAX_GPUS_PER_NODE)]
+GpuMap = Annotated[
+    dict[Name, GpuIndices],
+    Field(max_length=MAX_ITEMS, description="Node id -> GPU indices (0-based).", examples=[{"node-1": [0, 1, 2, 3]}]),
+]
+
+
+class Document(BaseModel):
+    """Base of all documents."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )

@@ -1,0 +1,263 @@
+"""A plan as clients see it."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import Field
+
+from api.schemas.base import Document
+from api.schemas.problem import IssueDoc
+from models.plan import Change
+from solver.problem import Sense
+from solver.result import Limit, TerminationReason
+
+
+class PlanStatus(StrEnum):
+    """Life of a plan: queued, building, solving, and then one of the final states.
+
+    succeeded: there is a plan. infeasible: proven that there is none. timed_out: a limit struck before any plan was
+    found. canceled: by a client; the best plan found so far is kept. interrupted: the service stopped meanwhile.
+    """
+
+    QUEUED = "queued"
+    BUILDING = "building"
+    SOLVING = "solving"
+    SUCCEEDED = "succeeded"
+    INFEASIBLE = "infeasible"
+    TIMED_OUT = "timed_out"
+    CANCELED = "canceled"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more will happen."""
+        return self not in (PlanStatus.QUEUED, PlanStatus.BUILDING, PlanStatus.SOLVING)
+
+
+class StatusTimes(Document):
+    """When each state was reached (UTC); null: not reached, or passed too quickly to be seen."""
+
+    queued: datetime
+    building: datetime | None = None
+    solving: datetime | None = None
+    finished: datetime | None = None
+
+
+class TerminationDoc(Document):
+    """Why the solve ended, and which limit ended it early."""
+
+    reason: TerminationReason
+    limit: Limit | None
+
+
+class ScoreTermDoc(Document):
+    """One summand of the objective; all terms add up to it."""
+
+    term: str
+    job_id: str | None
+    value: float
+
+
+class RankedHost(Document):
+    """GPUs of one host of a pre-training job; they hold ranks `first_rank` onwards, in the order given."""
+
+    node: str
+    first_rank: int
+    gpus: tuple[int, ...]
+
+
+class JobAllocationDoc(Document):
+    """What one job gets."""
+
+    job_id: str
+    gpu_type: str
+    num_gpus: int
+    gpus: dict[str, tuple[int, ...]]
+    """Node id -> GPU indices."""
+    change: Change
+    """Against `current`: started, kept, moved (same type and count), rescaled (other count), retyped (other type)."""
+    previous: dict[str, tuple[int, ...]] | None
+    """`current` as it was posted."""
+    batch_size: int | None
+    local_batch_size: int | None
+    accumulation_steps: int | None
+    expected_goodput: float | None
+    """In the unit of the job's performance (samples/s for fitted models)."""
+    ranks: tuple[RankedHost, ...] | None = None
+    """Rank order of a pre-training job."""
+
+
+class UnplacedJobDoc(Document):
+    """Why a job gets nothing, and what would make it fit."""
+
+    job_id: str
+    reason: str = Field(examples=["capacity"])
+    detail: str
+    counts: dict[str, int] = Field(examples=[{"free_gpus.a100": 3, "min_gpus": 8}])
+    """The numbers behind the reason."""
+    remedy: str
+    preempted: bool
+    """It runs now and loses its GPUs."""
+
+
+class SpreadDoc(Document):
+    """The largest spread over minipods among the DP groups and among the PP groups."""
+
+    dp: int
+    pp: int
+
+
+class CommunicationMatrixDoc(Document):
+    """The communication matrix of a pre-training job: a row is a PP group, a column a DP group, a cell one node."""
+
+    job_id: str
+    scheduling_unit: str
+    alpha: float
+    """Affinity of the DP groups."""
+    beta: float
+    """Affinity of the PP groups."""
+    affinity_source: str
+    """Where alpha comes from."""
+    cells: tuple[tuple[str, ...], ...]
+    """Node id per row and column."""
+    minipods: tuple[tuple[str, ...], ...]
+    """Minipod of each cell: its path joined by `/`."""
+    hosts: tuple[str, ...]
+    """Nodes in rank order."""
+    minipod_spread: SpreadDoc
+    """Number of minipods that a group touches (Eq. 4)."""
+    distance: SpreadDoc
+    """Eq. 3: 0 for a group inside one minipod."""
+    num_minipods_used: int
+    max_unit_spread: int
+    objective_eq4: float
+    objective_eq2: float
+
+
+class TimingsDoc(Document):
+    """Milliseconds of wall-clock time, unless the name says `cpu`."""
+
+    accept_ms: float
+    """Reading, checking and storing the request."""
+    queue_ms: float | None
+    """Waiting for a worker; not part of any phase."""
+    phases_ms: dict[str, float]
+    """Per phase in the worker: validate, performance, build, solve, place, verify."""
+    cpu_ms: float | None
+    """CPU time of the worker."""
+    first_incumbent_ms: float | None
+    """From the start of the solve to the first plan found."""
+    total_ms: float | None
+    """From the arrival of the request to the stored answer."""
+
+
+class ModelSizeDoc(Document):
+    """Size of the optimisation problem and of the search."""
+
+    num_columns: int | None
+    num_rows: int | None
+    num_nonzeros: int | None
+    num_nodes: int | None
+    """Nodes of branch and bound."""
+
+
+class UsedOptionsDoc(Document):
+    """The options that the solve ran with, defaults filled in."""
+
+    solver: str
+    time_limit_s: float
+    relative_gap: float
+    threads: int
+    seed: int
+
+
+class SolverDoc(Document):
+    """Which solver answered."""
+
+    name: str
+    version: str
+
+
+class FailureDoc(Document):
+    """Why a plan failed."""
+
+    code: str
+    detail: str
+    errors: tuple[IssueDoc, ...] = ()
+
+
+class OutcomeDoc(Document):
+    """What planning ended with; everything is null or empty until then."""
+
+    termination: TerminationDoc | None = None
+    sense: Sense | None = None
+    objective: float | None = None
+    bound: float | None = None
+    """Proven: no plan is better than this."""
+    relative_gap: float | None = None
+    """|objective - bound| / |objective|."""
+    proven_optimal: bool = False
+    """Within the requested gap."""
+    verified: bool = False
+    """The plan passed a check that knows no solver. A plan that does not pass is never shown."""
+    score: tuple[ScoreTermDoc, ...] = ()
+    allocations: tuple[JobAllocationDoc, ...] = ()
+    unplaced: tuple[UnplacedJobDoc, ...] = ()
+    communication: CommunicationMatrixDoc | None = None
+    conflicts: tuple[str, ...] = ()
+    """Infeasible: names of constraints that exclude each other."""
+    warnings: tuple[IssueDoc, ...] = ()
+    size: ModelSizeDoc | None = None
+    solver: SolverDoc | None = None
+
+
+class LinksDoc(Document):
+    """Where to go from here (paths)."""
+
+    self: str
+    input: str
+    events: str
+    cancel: str | None
+    """Null once the plan is final."""
+    figure: str | None
+    """Null while there is nothing to draw."""
+    model: str
+
+
+class PlanHeader(Document):
+    """What is known about a plan at any time."""
+
+    id: str
+    status: PlanStatus
+    policy: str
+    times: StatusTimes
+    options: UsedOptionsDoc
+    input_hash: str = Field(examples=["sha256:9f2c"])
+    """SHA-256 of the input with defaults filled in; the same wherever the snapshot came from."""
+    version: str
+    """Version of Stowplan that made the plan."""
+    links: LinksDoc
+
+
+class PlanSummary(PlanHeader):
+    """One line of the list of plans."""
+
+    objective: float | None
+    bound: float | None
+    relative_gap: float | None
+
+
+class PlanDoc(OutcomeDoc, PlanHeader):
+    """A plan: its life, its quality, and what each job gets."""
+
+    timings: TimingsDoc
+    failure: FailureDoc | None = None
+
+
+class PlanList(Document):
+    """A page of plans, newest first."""
+
+    plans: tuple[PlanSummary, ...]
+    next: str | None
+    """Path of the next page; null on the last one."""

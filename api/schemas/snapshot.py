@@ -1,0 +1,147 @@
+"""The snapshot: a cluster and its jobs at one moment."""
+
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
+
+from api.schemas.base import (
+    MAX_BYTES,
+    MAX_COUNT,
+    MAX_GPUS_PER_NODE,
+    MAX_ITEMS,
+    Count,
+    Document,
+    Fraction,
+    GpuIndex,
+    GpuMap,
+    Name,
+    NonNegative,
+    NumGpus,
+    Positive,
+)
+from api.schemas.performance import PerformanceDoc
+from models.workload import Adaptivity
+from topology.cluster import NodeState
+
+
+def _list_or_count(value: Any) -> str:
+    return "indices" if isinstance(value, list | tuple) else "count"
+
+
+GpusInUse = Annotated[
+    Annotated[tuple[GpuIndex, ...], Field(max_length=MAX_GPUS_PER_NODE), Tag("indices")]
+    | Annotated[int, Field(ge=0, le=MAX_GPUS_PER_NODE), Tag("count")],
+    Discriminator(_list_or_count),
+]
+
+
+class GpuTypeDoc(Document):
+    """One GPU product."""
+
+    name: Name
+    memory_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)]
+    peak_flops_per_s: Positive
+    intra_node_bandwidth_bytes_per_s: Positive
+    inter_node_bandwidth_bytes_per_s: Positive
+
+
+class TierDoc(Document):
+    """One level of the fabric."""
+
+    name: Name
+    bandwidth_fraction: Fraction = 1.0
+    """Share of the inter-node bandwidth for two nodes whose finest common unit is of this tier."""
+
+
+class NodeDoc(Document):
+    """One host; all its GPUs are of one type."""
+
+    id: Name
+    gpu_type: Name
+    num_gpus: Annotated[int, Field(ge=1, le=MAX_GPUS_PER_NODE)]
+    gpus_in_use: GpusInUse = ()
+    """GPUs taken by work that is not a job of this snapshot: a list of indices, or n for the first n GPUs."""
+    state: NodeState = NodeState.UP
+    """Drained nodes take no new work; on down nodes nothing runs."""
+    path: Annotated[tuple[Name, ...], Field(max_length=16)] = ()
+    """The unit of each tier, coarsest first: as many as there are tiers."""
+
+
+class ClusterDoc(Document):
+    """Nodes under named tiers, coarsest first."""
+
+    gpu_types: Annotated[tuple[GpuTypeDoc, ...], Field(max_length=256)]
+    nodes: Annotated[tuple[NodeDoc, ...], Field(max_length=MAX_ITEMS)]
+    tiers: Annotated[tuple[TierDoc, ...], Field(max_length=16)] = ()
+    minipod_tier: Name | None = None
+    """The tier whose units are the minipods."""
+    core_bandwidth_fraction: Fraction = 1.0
+    """Share of the inter-node bandwidth for two nodes that share no unit."""
+
+
+class ReservationDoc(Document):
+    """GPUs that the job must get in this plan."""
+
+    gpu_type: Name
+    num_gpus: NumGpus
+
+
+class ParallelismDoc(Document):
+    """Degrees of a 3D-parallel job: tensor, pipeline, data."""
+
+    tp: Annotated[int, Field(ge=1, le=MAX_GPUS_PER_NODE)]
+    pp: NumGpus
+    dp: NumGpus
+
+
+class TransformerDoc(Document):
+    """The model of a pre-training job."""
+
+    num_layers: Annotated[int, Field(ge=1, le=1_000_000)]
+    hidden_size: Annotated[int, Field(ge=1, le=10_000_000)]
+    vocabulary_size: Count
+    sequence_length: Count
+    global_batch: Count
+    """Sequences per optimiser step."""
+    micro_batch: Count
+    """Sequences per micro-batch."""
+    num_experts: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Above 1: the feed-forward part of every layer is a mixture of experts."""
+
+
+class JobDoc(Document):
+    """One job. Sia needs `performance`; Arnold needs `parallelism` and `transformer`."""
+
+    id: Name
+    min_gpus: NumGpus = 1
+    max_gpus: NumGpus | None = None
+    adaptivity: Adaptivity = Adaptivity.ELASTIC
+    """elastic: count, type and batch size may change; strong_scaling: count and type; rigid: type only."""
+    gpu_types: Annotated[tuple[Name, ...], Field(min_length=1, max_length=256)] | None = None
+    """The GPU types the job may run on (null: any)."""
+    preemptible: bool = True
+    """A job that is not and runs keeps its GPUs."""
+    reservation: ReservationDoc | None = None
+    weight: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    """Multiplies the job's terms of the objective."""
+    current: GpuMap | None = None
+    """Where the job runs now: node id -> GPU indices (null: it waits)."""
+    age_s: NonNegative = 0.0
+    num_restarts: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    restart_cost_s: NonNegative = 0.0
+    performance: PerformanceDoc | None = None
+    parallelism: ParallelismDoc | None = None
+    transformer: TransformerDoc | None = None
+
+
+class SnapshotDoc(Document):
+    """A cluster and its jobs at one moment."""
+
+    cluster: ClusterDoc
+    jobs: Annotated[tuple[JobDoc, ...], Field(max_length=MAX_ITEMS)]
+
+
+class SnapshotReference(Document):
+    """A snapshot that was posted before."""
+
+    snapshot_id: Annotated[str, Field(min_length=1, max_length=128)]

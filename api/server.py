@@ -1,0 +1,92 @@
+"""`serve`: the application on uvicorn, until a signal comes."""
+
+import gc
+import logging
+import socket
+import threading
+from types import FrameType
+
+import uvicorn
+
+from api.app import create_app
+from api.service import PlanService
+from api.settings import Settings
+from api.store import Store
+from stowplan.errors import InputError
+
+_BACKLOG = 2048
+_logger = logging.getLogger("stowplan.api.server")
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Raises
+    ------
+    StoreError
+        When the database cannot be opened.
+    InputError
+        When the address cannot be listened on.
+    """
+    listener = listen(settings.host, settings.port)
+    try:
+        store = Store(settings.database_path)
+        try:
+            _run(settings, store, listener)
+        finally:
+            store.close()
+    finally:
+        listener.close()
+
+
+class _Server(uvicorn.Server):
+    """Begins to stop the plans at the signal, not only when the last connection is closed."""
+
+    def __init__(self, config: uvicorn.Config, state: object) -> None:
+        super().__init__(config)
+        self._state = state
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Handle a signal; in a thread, because signal handlers must not wait for locks."""
+        service: PlanService | None = getattr(self._state, "service", None)
+        if service is not None:
+            threading.Thread(target=service.begin_shutdown, name="begin-shutdown").start()
+        super().handle_exit(sig, frame)
+
+
+def _run(settings: Settings, store: Store, listener: socket.socket) -> None:
+    app = create_app(settings, store=store)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
+    )
+    host, port = listener.getsockname()[:2]
+    _logger.info("serving on http://%s:%d, plans in %s", host, port, settings.database)
+    # What start-up has made stays for good: garbage collection need not look at it while it reads large requests.
+    gc.collect()
+    gc.freeze()
+    _Server(config, app.state).run(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Give a listening socket.
+
+    Raises
+    ------
+    InputError
+        When the address cannot be listened on.
+    """
+    # asyncio turns Nagle's algorithm off only for sockets that name their protocol; with it every answer over a
+    # kept connection waits 40 ms for a delayed acknowledgement.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise InputError(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port") from error
+    return listener

@@ -1,0 +1,93 @@
+"""Settings of the service, from the environment and the command line."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from stowplan.errors import InputError
+
+_PREFIX = "STOWPLAN_"
+IN_MEMORY = ":memory:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting `x` can be given as STOWPLAN_X.
+
+    database: path of the SQLite file, or `:memory:`. queue_size: plans that may wait for a worker.
+    tasks_per_worker: a worker is replaced after as many, which bounds what leaks.
+    max_wait_s: cap of `Prefer: wait`. time_limit_s: of a solve, where the request names none; max_time_limit_s
+    and max_threads: the most that a request may ask for. deadline_slack_s: how long a worker may take beyond the
+    time limit of its solve (build, placement, check) before it is killed. shutdown_s: how long running solves may
+    take to come back with their best plan when the service stops.
+
+    Raises
+    ------
+    InputError
+        When a value is out of range.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    database: str = "stowplan.sqlite"
+    workers: int = 2
+    queue_size: int = 256
+    tasks_per_worker: int = 1000
+    max_body_bytes: int = 32 * 2**20
+    max_wait_s: float = 60.0
+    time_limit_s: float = 60.0
+    max_time_limit_s: float = 3600.0
+    max_threads: int = 8
+    deadline_slack_s: float = 60.0
+    heartbeat_s: float = 15.0
+    shutdown_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 2**16:
+            raise InputError(f"port is {self.port}; must be 0 (any free one) to 65535")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name != "port" and field.type in (int, float) and not 0 < value < float("inf"):
+                raise InputError(f"{field.name} is {value}; must be finite and above 0")
+        if self.time_limit_s > self.max_time_limit_s:
+            raise InputError(f"time_limit_s is {self.time_limit_s}, above max_time_limit_s {self.max_time_limit_s}")
+
+    @property
+    def database_path(self) -> Path | None:
+        """File of the database; None for one in memory."""
+        return None if self.database == IN_MEMORY else Path(self.database)
+
+
+def read_settings(overrides: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
+    """Settings from the environment; `overrides` (from the command line; None: not given) win.
+
+    Raises
+    ------
+    InputError
+        When a variable cannot be read or STOWPLAN_* names no setting.
+    """
+    kinds = {field.name: field.type for field in fields(Settings)}
+    values: dict[str, Any] = {}
+    for variable, text in sorted(environ.items()):
+        if not variable.startswith(_PREFIX):
+            continue
+        name = variable.removeprefix(_PREFIX).lower()
+        kind = kinds.get(name)
+        if kind is None:
+            known = ", ".join(_PREFIX + known.upper() for known in kinds)
+            raise InputError(f"{variable} names no setting; the settings are {known}")
+        values[name] = _parse(variable, text, kind)
+    values.update({name: value for name, value in overrides.items() if value is not None})
+    return Settings(**values)
+
+
+def _parse(variable: str, text: str, kind: object) -> object:
+    try:
+        if kind is int:
+            return int(text)
+        return float(text) if kind is float else text
+    except ValueError as error:
+        noun = "an integer" if kind is int else "a number"
+        raise InputError(f"{variable} is {text!r}; must be {noun}") from error

@@ -1,0 +1,26 @@
+"""One pool for all tests: starting workers is the slow part."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from api.app import create_app, worker_pool
+from api.settings import IN_MEMORY, Settings
+from solver.pool import WorkerPool
+from tests.api.serving import serving
+
+SETTINGS = Settings(database=IN_MEMORY, heartbeat_s=0.2, shutdown_s=1.0, deadline_slack_s=30.0, max_wait_s=20.0)
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[WorkerPool]:
+    with worker_pool(SETTINGS) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def client(pool: WorkerPool) -> Iterator[httpx.Client]:
+    """A service that tests share: none may count on being alone."""
+    with serving(create_app(SETTINGS, pool=pool)) as shared:
+        yield shared

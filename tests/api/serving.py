@@ -1,0 +1,33 @@
+"""A real server in a thread, so that streams, disconnects and concurrency are what clients meet."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+
+from api.server import listen
+
+START_LIMIT_S = 20.0
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[httpx.Client]:
+    """Serve `app` on a free port and give a client for it."""
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        end_s = time.monotonic() + START_LIMIT_S
+        while not server.started and thread.is_alive() and time.monotonic() < end_s:
+            time.sleep(0.005)
+        with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=30) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()

@@ -1,0 +1,143 @@
+"""Settings, start and stop of the real process, and what it may load."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.errors import StoreError
+from api.openapi import PATH, openapi_text
+from api.server import listen, serve
+from api.settings import Settings, read_settings
+from stowplan.errors import InputError
+from tests.api.asking import planned, post
+from tests.api.requests import Json, sia_request
+
+START_LIMIT_S = 30.0
+_HEAVY = {"cvxpy", "pyomo", "highspy", "pyscipopt", "matplotlib"}
+
+
+def test_settings_come_from_the_environment_and_the_command_line() -> None:
+    environ = {"STOWPLAN_PORT": "9000", "STOWPLAN_MAX_WAIT_S": "2.5", "STOWPLAN_HOST": "::1", "HOME": "/"}
+    found = read_settings({"port": 9001, "workers": None}, environ)
+    assert found == Settings(port=9001, max_wait_s=2.5, host="::1")
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"STOWPLAN_PORT": "http"}, "STOWPLAN_PORT is 'http'; must be an integer"),
+        ({"STOWPLAN_PROT": "80"}, "STOWPLAN_PROT names no setting"),
+        ({"STOWPLAN_WORKERS": "0"}, "workers is 0; must be finite and above 0"),
+        ({"STOWPLAN_PORT": "70000"}, "port is 70000"),
+        ({"STOWPLAN_MAX_WAIT_S": "nan"}, "max_wait_s is nan"),
+        ({"STOWPLAN_TIME_LIMIT_S": "7200"}, "above max_time_limit_s"),
+    ],
+)
+def test_wrong_settings_are_refused(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_settings({}, environ)
+
+
+def test_a_port_in_use_is_said_clearly(tmp_path: Path) -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
+            serve(Settings(port=port, database=str(tmp_path / "plans.sqlite")))
+
+
+def test_a_database_that_cannot_be_opened_is_said_clearly(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be written"):
+        serve(Settings(port=0, database=str(tmp_path / "missing" / "plans.sqlite")))
+
+
+def test_the_serving_process_loads_no_modelling_layer() -> None:
+    code = "import sys, api.server; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "fastapi" in loaded
+    assert not _HEAVY & set(loaded)
+
+
+def test_the_checked_in_openapi_document_is_current() -> None:
+    assert PATH.read_text(encoding="utf-8") == openapi_text(), "run `python -m api.openapi` and review the difference"
+
+
+def test_the_documented_plan_is_a_real_one(client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+    documented: Json = document["components"]["schemas"]["PlanDoc"]["examples"][0]
+    body = document["paths"]["/v1/plans"]["post"]["requestBody"]
+    examples = body["content"]["application/json"]["examples"]
+    plan = planned(client, examples["Table 1 of the Sia paper"]["value"])
+    volatile = {"id", "times", "timings", "links", "version", "solver"}
+    assert {name: plan[name] for name in plan if name not in volatile} == {
+        name: documented[name] for name in documented if name not in volatile
+    }
+    assert plan.keys() == documented.keys()
+
+
+@contextmanager
+def process(database: Path) -> Iterator[tuple[httpx.Client, "subprocess.Popen[str]"]]:
+    """A service in a process of its own, with a client for it."""
+    with listen("127.0.0.1", 0) as probe:
+        port = probe.getsockname()[1]
+    settings = f"Settings(port={port}, workers=1, shutdown_s=2.0, database={str(database)!r})"
+    code = f"from api.server import serve; from api.settings import Settings; serve({settings})"
+    with (
+        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as service,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+    ):
+        try:
+            _wait_until_ready(client, service)
+            yield client, service
+        finally:
+            service.kill()
+
+
+def _wait_until_ready(client: httpx.Client, service: "subprocess.Popen[str]") -> None:
+    end_s = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < end_s:
+        assert service.poll() is None, service.stderr.read() if service.stderr else ""
+        try:
+            if client.get("/readyz").status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.02)
+    raise AssertionError("the service was not ready in time")
+
+
+def test_a_service_that_was_killed_finds_its_plans_again(tmp_path: Path) -> None:
+    database = tmp_path / "plans.sqlite"
+    hard = sia_request()
+    with process(database) as (client, service):
+        kept = planned(client, sia_request())
+        waiting = post(client, "/v1/plans", hard).json()
+        os.kill(service.pid, signal.SIGKILL)
+        service.wait()
+    with process(database) as (client, service):
+        assert client.get(kept["links"]["self"]).json() == kept
+        status = client.get(waiting["links"]["self"]).json()["status"]
+        # The kill may have come after the plan was final; it is never lost.
+        assert status in ("interrupted", "succeeded")
+        # SIGTERM ends the process in good order, although a client follows the events of a plan.
+        service.terminate()
+        assert service.wait(timeout=15) in (0, -signal.SIGTERM)
+        assert service.stderr is not None
+        assert "Traceback" not in service.stderr.read()
+
+
+def test_every_reference_of_the_openapi_document_resolves() -> None:
+    text = openapi_text()
+    schemas = json.loads(text)["components"]["schemas"]
+    named = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
+    assert named <= set(schemas)
+    assert {"PlanBody", "PlanDoc", "ProblemDoc", "VerifyBody", "SnapshotDoc"} <= named
+    assert "HTTPValidationError" not in schemas
