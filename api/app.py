@@ -19,7 +19,7 @@ from solver.pool import WorkerPool
 from stowplan import __version__
 
 # What a worker loads before it is ready; the serving process loads none of it.
-PRELOAD = ("models.planning", "api.figures.render")
+PRELOAD = ("models.planning",)
 # Room for pictures, models and resumed plans beside the plans that wait.
 _AUXILIARY_QUEUE = 64
 _DESCRIPTION = """\
