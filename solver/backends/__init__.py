@@ -1,0 +1,1 @@
+"""One solver a file, all behind the protocol of `solver.backends.base`."""

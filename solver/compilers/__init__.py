@@ -1,0 +1,1 @@
+"""From a declared model to the matrix form, and values back to the declaration."""

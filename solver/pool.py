@@ -1,0 +1,401 @@
+"""A pool of worker processes with a hard deadline for every task.
+
+Solvers can ignore a request to stop, leak memory or crash; a process can be killed. Every worker is a fresh
+interpreter (never forked: a forked child of a process that has solved hangs in HiGHS) and is looked after by one
+thread here, which feeds it tasks, hands on progress, asks it to stop at the deadline, kills it after a short grace
+and replaces it. Nothing here imports a solver or a modelling language.
+
+Callbacks are called from the pool's threads and should return soon; what they raise is logged and dropped.
+"""
+
+import itertools
+import logging
+import math
+import pickle
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, ClassVar, Self
+
+from solver.monitor import Progress
+from solver.problem import Vector
+from solver.process import WorkerProcess
+from solver.worker import merged
+from stowplan.errors import InputError, StowplanError, WorkerError
+
+_logger = logging.getLogger("stowplan.solver.pool")
+
+_GRACE_S = 3.0
+# From handing a task over to the worker's word that it has begun.
+_BEGIN_LIMIT_S = 30.0
+_IDLE_CHECK_S = 0.5
+_MAX_START_FAILURES = 5
+_MAX_HANDOVERS = 3
+
+
+class QueueFullError(StowplanError):
+    """As many tasks wait as the queue holds; later is better."""
+
+    code: ClassVar[str] = "queue_full"
+
+
+class TaskCanceledError(StowplanError):
+    """The task was canceled before it began."""
+
+    code: ClassVar[str] = "canceled"
+
+
+class Ticket:
+    """One submitted task. `future` is for waiting (`asyncio.wrap_future`); everything else may be read any time."""
+
+    def __init__(
+        self,
+        number: int,
+        task: str,
+        argument: bytes,
+        deadline_s: float,
+        on_progress: Callable[[Progress], None] | None,
+        on_start: Callable[[], None] | None,
+    ) -> None:
+        self.number = number
+        self.task = task
+        self.deadline_s = deadline_s
+        self.future: Future[Any] = Future()
+        # Waiting for it can be given up; that does not end the task, `cancel` does.
+        self.future.set_running_or_notify_cancel()
+        self.last_progress: Progress | None = None
+        self.last_incumbent: Vector | None = None
+        self._argument = argument
+        self._on_progress = on_progress
+        self._on_start = on_start
+        self._submitted = time.monotonic()
+        self._started: float | None = None
+        self._handovers = 0
+        self._lock = threading.Lock()
+        self._canceled = False
+        self._withdraw: Callable[[], bool] = lambda: False
+        self._worker: WorkerProcess | None = None
+
+    @property
+    def queued_s(self) -> float:
+        """Seconds between submission and the start in the worker (until now, while it waits)."""
+        return (self._started or time.monotonic()) - self._submitted
+
+    @property
+    def running(self) -> bool:
+        """Whether the task has begun and is not done."""
+        return self._started is not None and not self.future.done()
+
+    def done(self) -> bool:
+        """Whether there is a result or an error."""
+        return self.future.done()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the task's return value, or raise its error.
+
+        Raises
+        ------
+        TimeoutError
+            When there is none after `timeout` seconds.
+        WorkerError
+            When the worker died or was killed at the deadline.
+        TaskCanceledError
+            When the task was canceled before it began.
+        StowplanError
+            Whatever the task itself raised.
+        """
+        return self.future.result(timeout)
+
+    def done_callback(self, function: Callable[["Ticket"], None]) -> None:
+        """Call `function` with this ticket when it is done; at once when it is."""
+        self.future.add_done_callback(lambda _: _call(function, self))
+
+    def cancel(self) -> None:
+        """Withdraw the task when it waits; ask it to stop, keeping its incumbent, when it runs."""
+        with self._lock:
+            self._canceled = True
+            worker = self._worker
+        if self._withdraw():
+            self._fail(TaskCanceledError(f"task {self.task} was canceled while it waited"))
+        elif worker is not None:
+            worker.cancel(self.number)
+
+    def _hand_to(self, worker: WorkerProcess) -> None:
+        worker.send("task", self.number, self.task, self._argument)
+        with self._lock:
+            self._worker = worker
+            canceled = self._canceled
+        if canceled:
+            worker.cancel(self.number)
+
+    def _begin(self) -> None:
+        self._started = time.monotonic()
+        if self._on_start is not None:
+            _call(self._on_start)
+
+    def _advance(self, progress: Progress) -> None:
+        self.last_progress = merged(self.last_progress, progress)
+        if progress.incumbent is not None:
+            self.last_incumbent = progress.incumbent
+        if self._on_progress is not None:
+            _call(self._on_progress, progress)
+
+    def _finish(self, value: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(value)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class WorkerPool:
+    """`num_workers` processes and a queue of at most `max_queue` waiting tasks.
+
+    A worker is replaced after `max_tasks_per_worker` tasks, which bounds what leaks. `preload` names modules that
+    a worker imports before it is ready. When workers die at start again and again, the pool gives up: waiting
+    tasks fail, and so does every later one.
+    """
+
+    def __init__(
+        self, num_workers: int, max_queue: int, max_tasks_per_worker: int = 100, preload: tuple[str, ...] = ()
+    ) -> None:
+        if num_workers < 1 or max_queue < 0 or max_tasks_per_worker < 1:
+            raise InputError("a pool needs at least one worker, a queue of at least 0 and one task per worker")
+        self._max_queue = max_queue
+        self._max_tasks = max_tasks_per_worker
+        self._preload = preload
+        self._changed = threading.Condition()
+        self._queue: deque[Ticket] = deque()
+        self._workers: set[WorkerProcess] = set()
+        self._num_busy = 0
+        self._num_started = 0
+        self._num_workers = num_workers
+        self._numbers = itertools.count(1)
+        self._closed = False
+        self._failure: str | None = None
+        self._threads = [
+            threading.Thread(target=self._look_after, name=f"pool-{k}", daemon=True) for k in range(num_workers)
+        ]
+        self._num_slots = num_workers
+
+    def start(self) -> Self:
+        """Start the workers; returns before they are ready."""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def close(self) -> None:
+        """Fail what waits and runs, kill all workers. May be called twice, from any thread."""
+        with self._changed:
+            self._closed = True
+            waiting = list(self._queue)
+            self._queue.clear()
+            workers = list(self._workers)
+            self._changed.notify_all()
+        for worker in workers:
+            worker.kill()
+        for ticket in waiting:
+            ticket._fail(WorkerError("the pool was closed"))
+        for thread in self._threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def num_ready(self) -> int:
+        """Workers that are up, idle or busy."""
+        with self._changed:
+            return sum(worker.ready for worker in self._workers)
+
+    @property
+    def num_busy(self) -> int:
+        """Workers that run a task."""
+        return self._num_busy
+
+    @property
+    def num_restarts(self) -> int:
+        """Workers that took the place of one that was used up or died."""
+        return max(0, self._num_started - self._num_workers)
+
+    @property
+    def queue_length(self) -> int:
+        """Tasks that wait."""
+        return len(self._queue)
+
+    def submit(
+        self,
+        task: str,
+        argument: object,
+        deadline_s: float,
+        on_progress: Callable[[Progress], None] | None = None,
+        on_start: Callable[[], None] | None = None,
+    ) -> Ticket:
+        """Queue `task`, a function `package.module:function` called as `function(argument, monitor)`.
+
+        `deadline_s` counts from its start in the worker. At the deadline it is asked to stop, and killed a few
+        seconds later; the last incumbent that it reported stays on the ticket.
+
+        Raises
+        ------
+        QueueFullError
+            When `max_queue` tasks wait already.
+        WorkerError
+            When the pool is closed or has given up.
+        InputError
+            When the deadline is not positive and finite.
+        """
+        if not (math.isfinite(deadline_s) and deadline_s > 0):
+            raise InputError(f"deadline_s is {deadline_s}; must be finite and above 0")
+        # Pickled here and now: the caller hears of what cannot be pickled, and later changes have no effect.
+        data = pickle.dumps(argument, pickle.HIGHEST_PROTOCOL)
+        ticket = Ticket(next(self._numbers), task, data, deadline_s, on_progress, on_start)
+        ticket._withdraw = lambda: self._withdraw(ticket)
+        with self._changed:
+            if self._closed or self._failure is not None:
+                raise WorkerError(self._failure or "the pool was closed")
+            idle = sum(worker.ready for worker in self._workers) - self._num_busy
+            if len(self._queue) >= self._max_queue + idle:
+                raise QueueFullError(f"the queue of {self._max_queue} waiting tasks is full")
+            self._queue.append(ticket)
+            self._changed.notify()
+        return ticket
+
+    def _withdraw(self, ticket: Ticket) -> bool:
+        with self._changed:
+            try:
+                self._queue.remove(ticket)
+            except ValueError:
+                return False
+            return True
+
+    def _look_after(self) -> None:
+        """Keep one worker alive and busy, until the pool closes or workers do not start any more."""
+        failures = 0
+        while failures < _MAX_START_FAILURES:
+            with self._changed:
+                if self._closed:
+                    break
+                worker = WorkerProcess(self._preload)
+                self._workers.add(worker)
+                self._num_started += 1
+            try:
+                worker.start()
+                failures = 0
+                pause_s = 0.0 if self._feed(worker) else _IDLE_CHECK_S
+            except WorkerError as error:
+                failures += 1
+                pause_s = 0.1 * 2**failures
+                if not self._closed:
+                    _logger.warning("start %d of %d failed: %s", failures, _MAX_START_FAILURES, error)
+            finally:
+                with self._changed:
+                    self._workers.discard(worker)
+                worker.dispose()
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, timeout=pause_s)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        with self._changed:
+            self._num_slots -= 1
+            if self._closed or self._num_slots > 0:
+                return
+            self._failure = f"workers died at start {_MAX_START_FAILURES} times in a row; the log says why"
+            waiting = list(self._queue)
+            self._queue.clear()
+        for ticket in waiting:
+            ticket._fail(WorkerError(self._failure))
+
+    def _feed(self, worker: WorkerProcess) -> bool:
+        """Give `worker` tasks until it is used up, has died, or the pool closes. Returns whether it took any."""
+        for count in range(self._max_tasks):
+            ticket = self._next_ticket(worker)
+            if ticket is None:
+                return count > 0
+            try:
+                usable = self._run(worker, ticket)
+            finally:
+                with self._changed:
+                    self._num_busy -= 1
+            if not usable:
+                return True
+        worker.retire()
+        return True
+
+    def _next_ticket(self, worker: WorkerProcess) -> Ticket | None:
+        with self._changed:
+            while not self._closed and worker.alive:
+                if self._queue:
+                    self._num_busy += 1
+                    return self._queue.popleft()
+                self._changed.wait(_IDLE_CHECK_S)
+        return None
+
+    def _run(self, worker: WorkerProcess, ticket: Ticket) -> bool:
+        """Run one task to its end, whatever that is. Returns whether the worker can take another."""
+        try:
+            ticket._hand_to(worker)
+            limit, asked = time.monotonic() + _BEGIN_LIMIT_S, False
+            while True:
+                # The clock comes first: a flood of progress must not hold up the deadline.
+                remaining_s = limit - time.monotonic()
+                if remaining_s <= 0 or not worker.poll(remaining_s):
+                    if ticket._started is None or asked:
+                        break
+                    worker.cancel(ticket.number)
+                    limit, asked = time.monotonic() + _GRACE_S, True
+                    continue
+                kind, number, *content = worker.receive()
+                if number != ticket.number:
+                    # A thread that the task before left behind.
+                    continue
+                if kind == "started":
+                    ticket._begin()
+                    limit = time.monotonic() + ticket.deadline_s
+                elif kind == "progress":
+                    ticket._advance(content[0])
+                elif kind == "failed":
+                    ticket._fail(content[0])
+                    return True
+                else:
+                    ticket._finish(content[0])
+                    return True
+        except (EOFError, OSError):
+            self._lost(worker, ticket)
+            return False
+        except Exception as error:
+            # What came back cannot be read here, say an exception of a type with another constructor.
+            _logger.exception("unreadable answer to task %s", ticket.task)
+            ticket._fail(WorkerError(f"the answer of task {ticket.task} cannot be read: {error}"))
+            return False
+        worker.kill()
+        what = "did not begin" if ticket._started is None else f"was killed at its deadline of {ticket.deadline_s:g} s"
+        ticket._fail(WorkerError(f"task {ticket.task} {what}"))
+        return False
+
+    def _lost(self, worker: WorkerProcess, ticket: Ticket) -> None:
+        """The worker died. A task that had not begun is not to blame and goes back to the head of the queue."""
+        ticket._handovers += 1
+        with self._changed:
+            retry = ticket._started is None and ticket._handovers < _MAX_HANDOVERS and not self._closed
+            if retry:
+                self._queue.appendleft(ticket)
+                self._changed.notify()
+        if not retry:
+            reason = "the pool was closed" if self._closed else f"its worker died ({worker.end})"
+            ticket._fail(WorkerError(f"task {ticket.task} failed: {reason}"))
+
+
+def _call(function: Callable[..., None], *arguments: object) -> None:
+    try:
+        function(*arguments)
+    except Exception:
+        _logger.exception("callback %r failed", function)

@@ -1,0 +1,125 @@
+"""What happens to a problem between its compiler and a backend.
+
+Solvers have absolute tolerances: an objective of 1e-8 is "optimal" everywhere for HiGHS and SCIP alike, and a row
+with coefficients of 1e-7 is never violated. Objective and rows are therefore scaled, by powers of two, which
+changes no mantissa: a point, its objective and the bound mean exactly the same before and after.
+Contradictions that need no search are found here and named.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from solver.feasibility import row_scale
+from solver.names import column_name, row_name
+from solver.problem import Mask, MatrixProblem, Vector
+from stowplan.errors import BackendError
+
+# Range wanted for the largest objective coefficient: tolerances of 1e-6 are then at most 1e-9 relative to it.
+_OBJECTIVE_SCALE = (2.0**10, 2.0**20)
+# What both solvers treat as zero or refuse.
+_SMALLEST_COEFFICIENT, _LARGEST_COEFFICIENT = 1e-9, 1e15
+_ROUNDING = 1e-9
+_INTEGRALITY = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prepared:
+    """A problem with the same feasible points and `factor` (a power of two) times the objective.
+
+    `conflicts` names rows and bounds each of which alone makes the problem infeasible.
+    """
+
+    problem: MatrixProblem
+    factor: float
+    conflicts: tuple[str, ...]
+
+
+def prepare(problem: MatrixProblem) -> Prepared:
+    """Scale, tighten the bounds of integer columns, and find contradictions.
+
+    Raises
+    ------
+    BackendError
+        When a coefficient is so small or so large that solvers would drop or refuse it.
+    """
+    _refuse_unrepresentable(problem)
+    lower, upper = integer_bounds(problem)
+    tight = replace(problem, lower=lower, upper=upper)
+    conflicts = contradictions(tight)
+    if conflicts:
+        return Prepared(problem=problem, factor=1.0, conflicts=conflicts)
+    factor = _objective_factor(problem.objective)
+    rows = 2.0 ** -np.floor(np.log2(np.minimum(1.0, row_scale(problem))))
+    matrix = problem.matrix if (rows == 1.0).all() else sparse.csc_array(sparse.diags_array(rows) @ problem.matrix)
+    scaled = replace(
+        tight,
+        objective=problem.objective * factor,
+        offset=problem.offset * factor,
+        matrix=matrix,
+        row_lower=problem.row_lower * rows,
+        # Limits may cross by rounding alone; contradictions() has seen all others.
+        row_upper=np.maximum(problem.row_upper, problem.row_lower) * rows,
+        upper=np.maximum(upper, lower),
+    )
+    return Prepared(problem=scaled, factor=factor, conflicts=())
+
+
+def contradictions(problem: MatrixProblem) -> tuple[str, ...]:
+    """Names of the rows and bounds that no point can satisfy, whatever the others are."""
+    rows = _crossed(problem.row_lower, problem.row_upper)
+    empty = np.bincount(problem.matrix.indices, minlength=problem.num_rows) == 0
+    rows |= empty & ((problem.row_lower > _ROUNDING) | (problem.row_upper < -_ROUNDING))
+    columns = _crossed(*integer_bounds(problem))
+    return (
+        *(row_name(problem, int(i)) for i in np.flatnonzero(rows)),
+        *(f"bounds of {column_name(problem, int(j))}" for j in np.flatnonzero(columns)),
+    )
+
+
+def _crossed(lower: Vector, upper: Vector) -> Mask:
+    slack = _ROUNDING * np.maximum(1.0, np.where(np.isfinite(upper), np.abs(upper), 1.0))
+    crossed: Mask = (lower > upper + slack) | (lower == np.inf) | (upper == -np.inf)
+    return crossed
+
+
+def integer_bounds(problem: MatrixProblem) -> tuple[Vector, Vector]:
+    """Bounds with those of integer columns moved inwards to integers."""
+    lower = np.where(problem.integrality, np.ceil(problem.lower - _INTEGRALITY), problem.lower)
+    upper = np.where(problem.integrality, np.floor(problem.upper + _INTEGRALITY), problem.upper)
+    return lower + 0.0, upper + 0.0
+
+
+def _objective_factor(objective: Vector) -> float:
+    """Power of two that brings the largest coefficient to the scale that backends are given.
+
+    Scaling down stops where the smallest coefficient would fall below one, and so towards the tolerances.
+    """
+    sizes = np.abs(objective[objective != 0.0])
+    if not sizes.size:
+        return 1.0
+    largest, smallest = float(sizes.max()), float(sizes.min())
+    low, high = _OBJECTIVE_SCALE
+    factor = max(low / largest, 1.0) if largest <= high else max(high / largest, min(1.0, 1.0 / smallest))
+    return 2.0 ** round(math.log2(factor))
+
+
+def _refuse_unrepresentable(problem: MatrixProblem) -> None:
+    """Refuse coefficients that would be dropped although they can matter, and those that are refused."""
+    matrix = problem.matrix
+    size = np.abs(matrix.data)
+    suspects = np.flatnonzero((size <= _SMALLEST_COEFFICIENT) | (size >= _LARGEST_COEFFICIENT))
+    if not suspects.size:
+        return
+    columns = np.searchsorted(matrix.indptr, suspects, side="right") - 1
+    reach = np.maximum(np.abs(problem.lower), np.abs(problem.upper))[columns]
+    bad = suspects[(size[suspects] * reach > _SMALLEST_COEFFICIENT)]
+    if bad.size:
+        column = int(columns[np.searchsorted(suspects, bad[0])])
+        raise BackendError(
+            f"{problem.name}: coefficient {matrix.data[bad[0]]:g} of {column_name(problem, column)} in "
+            f"{row_name(problem, int(matrix.indices[bad[0]]))} is outside [{_SMALLEST_COEFFICIENT:g}, "
+            f"{_LARGEST_COEFFICIENT:g}], the range that solvers represent; choose other units"
+        )

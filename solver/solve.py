@@ -1,0 +1,238 @@
+"""The one way to solve a matrix problem: prepare, hand to a backend, check, answer.
+
+No answer of a backend is taken on trust: every incumbent, also those reported on the way, is rounded and checked
+against the problem as it was declared, its objective is computed here, and an optimum whose gap is not proved is
+only feasible.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from solver.backends.base import CROSSING_TOLERANCE, Backend, NativeOutcome, conclude, finite, rounded
+from solver.backends.highs import HighsBackend
+from solver.backends.scip import ScipBackend
+from solver.feasibility import violations
+from solver.monitor import Progress, SolveMonitor
+from solver.options import SolveOptions
+from solver.preparation import Prepared, prepare
+from solver.problem import MatrixProblem, Vector
+from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from stowplan.errors import InputError
+
+_backends: dict[str, Backend] = {}
+_registry = threading.Lock()
+
+
+def register(backend: Backend) -> None:
+    """Make a backend available under its name; an earlier one of that name is replaced."""
+    with _registry:
+        _backends[backend.name] = backend
+
+
+register(HighsBackend())
+register(ScipBackend())
+
+
+def available_solvers() -> Mapping[str, str]:
+    """Names of the backends and the versions of their solvers."""
+    with _registry:
+        backends = list(_backends.values())
+    return {backend.name: backend.version for backend in backends}
+
+
+def solve(problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor | None = None) -> SolveResult:
+    """Solve under the limits of `options`; progress and cancellation go through `monitor`.
+
+    A warm start that is complete and feasible is the first incumbent, whatever the backend makes of it.
+
+    Raises
+    ------
+    InputError
+        For an unknown solver, a warm start of another shape than (n,), or a log that cannot be written.
+    BackendError
+        When the solver cannot represent the problem or refuses an option.
+    """
+    started = time.perf_counter()
+    monitor = monitor or SolveMonitor()
+    backend = _find(options.solver)
+    start = options.warm_start
+    if start is not None and start.shape != (problem.num_columns,):
+        raise InputError(f"the warm start has shape {start.shape}; {problem.name} has {problem.num_columns} columns")
+    _open_log(options)
+    prepared = prepare(problem)
+    watch = _Watch(problem, monitor, prepared.factor, started)
+    if start is not None and np.isfinite(start).all():
+        watch.consider(start)
+    result = _dispatch(backend, prepared, options, monitor, watch, started)
+    result = _settled(problem, prepared.factor, options, result, watch)
+    return replace(result, statistics=_statistics(problem, result, watch, started))
+
+
+def _find(name: str) -> Backend:
+    with _registry:
+        if name not in _backends:
+            raise InputError(f"unknown solver {name!r}; available: {', '.join(sorted(_backends))}")
+        return _backends[name]
+
+
+def _open_log(options: SolveOptions) -> None:
+    """Solvers go on without a word when they cannot write their log."""
+    if options.log is None:
+        return
+    try:
+        options.log.touch()
+    except OSError as error:
+        raise InputError(f"the log {options.log} cannot be written: {error.strerror}") from error
+
+
+def _dispatch(
+    backend: Backend,
+    prepared: Prepared,
+    options: SolveOptions,
+    monitor: SolveMonitor,
+    watch: "_Watch",
+    started: float,
+) -> SolveResult:
+    """Answer what needs no search; ask the backend for the rest."""
+    problem = prepared.problem
+    outcome = None
+    remaining_s = options.time_limit_s - (time.perf_counter() - started)
+    if prepared.conflicts:
+        named = ", ".join(prepared.conflicts[:10])
+        outcome = NativeOutcome(ending=TerminationReason.INFEASIBLE, message=f"contradictory by itself: {named}")
+    elif problem.matrix.nnz == 0:
+        outcome = _separable(problem)
+    elif monitor.canceled.is_set():
+        outcome = NativeOutcome(ending=Limit.INTERRUPTED)
+    elif remaining_s <= 0:
+        outcome = NativeOutcome(ending=Limit.TIME)
+    if outcome is not None:
+        return conclude(backend, problem, outcome, SolveStatistics())
+    inner = SolveMonitor(on_progress=watch.forward, canceled=monitor.canceled)
+    return backend.solve(problem, replace(options, time_limit_s=remaining_s), inner)
+
+
+def _separable(problem: MatrixProblem) -> NativeOutcome:
+    """Without coefficients every column goes to its better bound."""
+    slope = problem.sense.sign * problem.objective
+    indifferent = np.clip(0.0, problem.lower, problem.upper)
+    point = np.select([slope > 0, slope < 0], [problem.lower, problem.upper], indifferent)
+    if not np.isfinite(point).all():
+        return NativeOutcome(ending=TerminationReason.UNBOUNDED)
+    return NativeOutcome(ending=TerminationReason.OPTIMAL, point=point, bound=problem.value(point))
+
+
+class _Watch:
+    """Stands between a backend and whoever watches: unscales, checks, keeps the best incumbent."""
+
+    def __init__(self, problem: MatrixProblem, monitor: SolveMonitor, factor: float, started: float) -> None:
+        self._problem = problem
+        self._monitor = monitor
+        self._factor = factor
+        self._started = started
+        self.best: Vector | None = None
+        self.objective: float | None = None
+        self.first_incumbent_s: float | None = None
+
+    def consider(self, x: Vector) -> bool:
+        """Keep `x` (n,) when it is feasible and better than what is known."""
+        point = rounded(self._problem, x)
+        if violations(self._problem, point):
+            return False
+        objective = self._problem.value(point)
+        if self.objective is not None and self._problem.sense.sign * (objective - self.objective) >= 0:
+            return False
+        self.best, self.objective = point, objective
+        if self.first_incumbent_s is None:
+            self.first_incumbent_s = time.perf_counter() - self._started
+        return True
+
+    def forward(self, progress: Progress) -> None:
+        """Pass progress on in the declared units, incumbents only when they hold."""
+        news = progress.incumbent is not None and self.consider(progress.incumbent)
+        bound = finite(progress.bound)
+        self._monitor.on_progress(
+            replace(
+                progress,
+                elapsed_s=time.perf_counter() - self._started,
+                objective=self.objective,
+                bound=None if bound is None else bound / self._factor,
+                incumbent=self.best if news else None,
+            )
+        )
+
+
+def _settled(
+    problem: MatrixProblem, factor: float, options: SolveOptions, result: SolveResult, watch: _Watch
+) -> SolveResult:
+    """Bring the backend's result back to the declared units and believe only what can be checked."""
+    bound = None if result.bound is None else result.bound / factor
+    if result.incumbent is not None:
+        point = rounded(problem, result.incumbent)
+        broken = violations(problem, point)
+        if broken:
+            return _failed(result, f"{result.solver} returned an infeasible point: {broken[0]}")
+        # The factor is a power of two: both values are exactly those that the backend compared.
+        result = replace(result, incumbent=point, objective=problem.value(point), bound=bound)
+        result = _proved(result, options.relative_gap, factor)
+    else:
+        result = replace(result, bound=bound)
+    return _with_best(problem, result, watch)
+
+
+def _failed(result: SolveResult, message: str) -> SolveResult:
+    return replace(
+        result,
+        termination=TerminationReason.NUMERICAL_ERROR,
+        limit=None,
+        incumbent=None,
+        objective=None,
+        bound=None,
+        message=message,
+    )
+
+
+def _proved(result: SolveResult, relative_gap: float, factor: float) -> SolveResult:
+    """Demote an optimum whose gap is wider than asked for and than rounding explains."""
+    if result.termination is not TerminationReason.OPTIMAL or result.objective is None or result.bound is None:
+        return result
+    distance = result.sense.sign * (result.objective - result.bound)
+    rounding = CROSSING_TOLERANCE * max(abs(result.objective), 1.0 / factor)
+    if distance <= relative_gap * abs(result.objective) + rounding:
+        return result
+    message = f"{result.solver} claims an optimum at a gap of {distance:g}"
+    return replace(result, termination=TerminationReason.FEASIBLE, limit=Limit.OTHER, message=message)
+
+
+def _with_best(problem: MatrixProblem, result: SolveResult, watch: _Watch) -> SolveResult:
+    """A limit never loses an incumbent that was known before: the warm start, or one reported on the way."""
+    if result.limit is None or watch.best is None or watch.objective is None:
+        return result
+    if result.objective is not None and problem.sense.sign * (watch.objective - result.objective) >= 0:
+        return result
+    bound = result.bound
+    if bound is not None and problem.sense.sign * (bound - watch.objective) > 0:
+        bound = watch.objective
+    return replace(
+        result, termination=TerminationReason.FEASIBLE, incumbent=watch.best, objective=watch.objective, bound=bound
+    )
+
+
+def _statistics(problem: MatrixProblem, result: SolveResult, watch: _Watch, started: float) -> SolveStatistics:
+    """Complete what the backend measured; load time includes the preparation."""
+    given = result.statistics
+    elapsed_s = time.perf_counter() - started
+    first_s = watch.first_incumbent_s if watch.first_incumbent_s is not None else elapsed_s
+    return replace(
+        given,
+        load_s=elapsed_s if given.solve_s is None else elapsed_s - given.solve_s,
+        solve_s=given.solve_s or 0.0,
+        first_incumbent_s=None if result.incumbent is None else first_s,
+        num_columns=problem.num_columns,
+        num_rows=problem.num_rows,
+        num_nonzeros=int(problem.matrix.nnz),
+    )

@@ -1,0 +1,160 @@
+"""The child side of `solver.pool`: a process that runs one task after the other.
+
+The main thread runs tasks, one thread listens to the parent, one sends progress. Messages are tuples:
+
+parent -> worker   ("task", id, "package.module:function", pickled argument), ("cancel", id), ("exit",)
+worker -> parent   ("ready",), ("started", id), ("progress", id, Progress), ("done", id, value), ("failed", id, error)
+"""
+
+import ctypes
+import importlib
+import logging
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+from solver.monitor import Progress, SolveMonitor
+from stowplan.errors import StowplanError, WorkerError
+
+_logger = logging.getLogger("stowplan.solver.worker")
+_PROGRESS_INTERVAL_S = 0.1
+_PR_SET_PDEATHSIG = 1
+
+
+def main(descriptor: int, parent: int, preload: Sequence[str]) -> None:
+    """Serve the pool on the socket `descriptor` until it says exit or `parent` (process id) is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with(parent)
+    connection = Connection(descriptor)
+    for module in preload:
+        importlib.import_module(module)
+    inbox: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(connection, inbox), name="listen", daemon=True).start()
+    outbox = _Outbox(connection)
+    threading.Thread(target=outbox.relay, name="relay", daemon=True).start()
+    outbox.send("ready")
+    while (task := inbox.get()) is not None:
+        _run(task, outbox)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Task:
+    id: int
+    function: str
+    argument: bytes
+    canceled: threading.Event = field(default_factory=threading.Event)
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill us with our parent, even while a solver holds the interpreter lock."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _listen(connection: Connection, inbox: "queue.SimpleQueue[_Task | None]") -> None:
+    """Hand tasks to the main thread and cancel the one that is asked for."""
+    latest: _Task | None = None
+    try:
+        while True:
+            kind, *content = connection.recv()
+            if kind == "task":
+                number, function, argument = content
+                latest = _Task(id=number, function=function, argument=argument)
+                inbox.put(latest)
+            elif kind == "cancel" and latest is not None and latest.id == content[0]:
+                latest.canceled.set()
+            elif kind == "exit":
+                inbox.put(None)
+                return
+    except (EOFError, OSError):
+        # The parent is gone: nobody wants the answer.
+        os._exit(1)
+
+
+def _run(task: _Task, outbox: "_Outbox") -> None:
+    outbox.send("started", task.id)
+    monitor = SolveMonitor(on_progress=lambda progress: outbox.offer(task.id, progress), canceled=task.canceled)
+    try:
+        value = _resolve(task.function)(pickle.loads(task.argument), monitor)  # noqa: S301  # from our own parent
+        answer = ("done", task.id, value)
+        outbox.flush()
+        outbox.send(*answer)
+    except StowplanError as error:
+        outbox.flush()
+        outbox.send("failed", task.id, error)
+    except Exception as error:
+        _logger.exception("task %s failed", task.function)
+        outbox.flush()
+        outbox.send("failed", task.id, StowplanError(f"{task.function} failed: {type(error).__name__}: {error}"))
+
+
+def _resolve(path: str) -> Callable[[Any, SolveMonitor], Any]:
+    module, _, name = path.partition(":")
+    try:
+        function: Callable[[Any, SolveMonitor], Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise WorkerError(f"no task {path!r}: {error}") from error
+    return function
+
+
+class _Outbox:
+    """Sends to the parent. Progress is merged and goes out at once, then at most ten times a second."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._pending = threading.Condition()
+        self._task = 0
+        self._progress: Progress | None = None
+
+    def send(self, *message: object) -> None:
+        # Pickled first: a value that cannot be pickled must not leave half a message in the pipe.
+        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        with self._sending:
+            self._connection.send_bytes(data)
+
+    def offer(self, task: int, progress: Progress) -> None:
+        with self._pending:
+            self._task = task
+            self._progress = merged(self._progress, progress)
+            self._pending.notify()
+
+    def flush(self) -> None:
+        # The lock spans taking and sending, so that progress never arrives after the answer.
+        with self._pending:
+            if self._progress is not None:
+                self.send("progress", self._task, self._progress)
+                self._progress = None
+
+    def relay(self) -> None:
+        try:
+            while True:
+                with self._pending:
+                    self._pending.wait_for(lambda: self._progress is not None)
+                self.flush()
+                time.sleep(_PROGRESS_INTERVAL_S)
+        except OSError:
+            os._exit(1)
+
+
+def merged(old: Progress | None, new: Progress) -> Progress:
+    """The newest of everything: what `new` does not know is kept from `old`."""
+    if old is None:
+        return new
+    return Progress(
+        elapsed_s=new.elapsed_s,
+        objective=old.objective if new.objective is None else new.objective,
+        bound=old.bound if new.bound is None else new.bound,
+        incumbent=old.incumbent if new.incumbent is None else new.incumbent,
+        num_nodes=old.num_nodes if new.num_nodes is None else new.num_nodes,
+    )

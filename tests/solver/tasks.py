@@ -1,0 +1,101 @@
+"""What the pool's tests run in workers."""
+
+import ctypes
+import os
+import sys
+import threading
+import time
+
+import numpy as np
+
+from solver.monitor import Progress, SolveMonitor
+from solver.options import SolveOptions
+from solver.result import SolveResult
+from solver.solve import solve
+from stowplan.errors import InputError, StowplanError
+from tests.solver.instances import slow_knapsack
+
+POINT = np.array([1.0, 0.0, 1.0])
+
+
+def echo(argument: object, monitor: SolveMonitor) -> object:
+    """Return the argument."""
+    del monitor
+    return argument
+
+
+def process_facts(argument: object, monitor: SolveMonitor) -> dict[str, object]:
+    """What a forked child would have inherited."""
+    del argument, monitor
+    return {"pid": os.getpid(), "test_runner": "_pytest" in sys.modules, "stdin": sys.stdin.read()}
+
+
+def wait(seconds: float, monitor: SolveMonitor) -> str:
+    """Report an incumbent and many bounds, then wait for the end or a cancel."""
+    monitor.on_progress(Progress(elapsed_s=0.0, objective=5.0, bound=0.0, incumbent=POINT))
+    for bound in range(1, 101):
+        monitor.on_progress(Progress(elapsed_s=bound / 1000, bound=float(bound)))
+    return "canceled" if monitor.canceled.wait(seconds) else "waited"
+
+
+def ignore(seconds: float, monitor: SolveMonitor) -> None:
+    """Report an incumbent and listen to nobody."""
+    monitor.on_progress(Progress(elapsed_s=0.0, objective=5.0, incumbent=POINT))
+    time.sleep(seconds)
+
+
+def hold_the_lock(seconds: float, monitor: SolveMonitor) -> None:
+    """Report an incumbent, then hold the interpreter lock so that no other thread runs, as some solvers do."""
+    monitor.on_progress(Progress(elapsed_s=0.0, objective=5.0, incumbent=POINT))
+    time.sleep(0.3)
+    ctypes.PyDLL(None).sleep(ctypes.c_uint(int(seconds)))
+
+
+def haunt(argument: object, monitor: SolveMonitor) -> str:
+    """Leave a thread behind that reports after the end."""
+    del argument
+    late = Progress(elapsed_s=9.0, objective=-1.0, incumbent=-POINT)
+    threading.Timer(0.2, monitor.on_progress, (late,)).start()
+    return "gone"
+
+
+def exit_at_once(code: int, monitor: SolveMonitor) -> None:
+    """Die as a crashing solver does."""
+    del monitor
+    os._exit(code)
+
+
+def refuse(argument: object, monitor: SolveMonitor) -> None:
+    """Raise an error of the project."""
+    del argument, monitor
+    raise InputError("no such thing")
+
+
+def fail(argument: object, monitor: SolveMonitor) -> None:
+    """Raise any other error."""
+    del argument, monitor
+    raise ZeroDivisionError("a bug")
+
+
+class OddError(StowplanError):
+    """Cannot be unpickled: its constructor takes other arguments."""
+
+    def __init__(self, first: int, second: int, third: int) -> None:
+        super().__init__(f"{first} {second} {third}")
+
+
+def odd(argument: object, monitor: SolveMonitor) -> None:
+    """Raise an error that the parent cannot read."""
+    del argument, monitor
+    raise OddError(1, 2, 3)
+
+
+def unpicklable(argument: object, monitor: SolveMonitor) -> object:
+    """Return what cannot be sent."""
+    del argument, monitor
+    return lambda: None
+
+
+def optimise(options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
+    """Solve for real."""
+    return solve(slow_knapsack(), options, monitor)

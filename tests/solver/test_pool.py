@@ -1,0 +1,341 @@
+"""Workers die in every way; the pool lives."""
+
+import asyncio
+import os
+import queue
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Pipe
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solver import worker
+from solver.feasibility import violations
+from solver.monitor import Progress
+from solver.options import SolveOptions
+from solver.pool import QueueFullError, TaskCanceledError, Ticket, WorkerPool
+from solver.process import WorkerProcess
+from solver.result import Limit, SolveResult, TerminationReason
+from stowplan.errors import InputError, StowplanError, WorkerError
+from tests.solver import tasks
+from tests.solver.instances import slow_knapsack
+
+ROOT = Path(__file__).parents[2]
+
+
+def name(function: Callable[..., object]) -> str:
+    return f"{function.__module__}:{function.__name__}"
+
+
+def until(condition: Callable[[], bool], limit_s: float = 10.0) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def pid_of(pool: WorkerPool) -> int:
+    facts = pool.submit(name(tasks.process_facts), None, 10).result(20)
+    return int(facts["pid"])
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # A zombie that nobody has reaped is dead as well.
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[WorkerPool]:
+    with WorkerPool(1, 3, preload=("tests.solver.tasks",)) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("solver.pool._GRACE_S", 0.3)
+
+
+def test_results_come_back(pool: WorkerPool) -> None:
+    started = threading.Event()
+    ticket = pool.submit(name(tasks.echo), {"point": tasks.POINT}, 10, on_start=started.set)
+    np.testing.assert_array_equal(ticket.result(20)["point"], tasks.POINT)
+    assert started.is_set()
+    assert ticket.done()
+    assert ticket.queued_s >= 0
+    until(lambda: pool.num_busy == 0)
+    assert (pool.num_ready, pool.queue_length) == (1, 0)
+
+
+def test_workers_are_fresh_interpreters_without_input(pool: WorkerPool) -> None:
+    # A forked child would have all modules of this process, and hang after a solve with several threads.
+    facts = pool.submit(name(tasks.process_facts), None, 10).result(20)
+    assert facts["pid"] != os.getpid()
+    assert facts["test_runner"] is False
+    assert facts["stdin"] == ""
+
+
+def test_errors_come_back(pool: WorkerPool) -> None:
+    with pytest.raises(InputError, match="no such thing"):
+        pool.submit(name(tasks.refuse), None, 10).result(20)
+    for function, text in ((tasks.fail, "ZeroDivisionError: a bug"), (tasks.unpicklable, "lambda")):
+        with pytest.raises(StowplanError, match=text):
+            pool.submit(name(function), None, 10).result(20)
+    with pytest.raises(WorkerError, match=r"no task .*missing"):
+        pool.submit("tests.solver.tasks:missing", None, 10).result(20)
+    with pytest.raises(WorkerError, match="cannot be read"):
+        pool.submit(name(tasks.odd), None, 10).result(20)
+
+
+def test_what_cannot_be_sent_or_awaited_is_refused(pool: WorkerPool) -> None:
+    for deadline_s in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(InputError, match="deadline_s"):
+            pool.submit(name(tasks.echo), None, deadline_s)
+    with pytest.raises((AttributeError, TypeError), match=r"lambda|lock"):
+        pool.submit(name(tasks.echo), threading.Lock(), 10)
+    with pytest.raises(InputError, match="at least one worker"):
+        WorkerPool(0, 1)
+
+
+def test_progress_arrives_merged_and_cancel_is_heard(pool: WorkerPool) -> None:
+    seen: list[Progress] = []
+    ticket = pool.submit(name(tasks.wait), 30.0, 60, on_progress=seen.append)
+    # 101 reports at once: the first incumbent and the last bound both arrive, in few messages.
+    until(lambda: ticket.last_progress is not None and ticket.last_progress.bound == 100.0)
+    ticket.cancel()
+    assert ticket.result(10) == "canceled"
+    assert len(seen) < 20
+    assert ticket.last_incumbent is not None
+    np.testing.assert_array_equal(ticket.last_incumbent, tasks.POINT)
+    assert ticket.last_progress is not None
+    assert ticket.last_progress.objective == 5.0
+
+
+def test_the_last_progress_comes_before_the_answer(pool: WorkerPool) -> None:
+    ticket = pool.submit(name(tasks.wait), 0.0, 10)
+    assert ticket.result(20) == "waited"
+    assert ticket.last_progress is not None
+    assert ticket.last_progress.bound == 100.0
+
+
+def test_progress_of_a_task_that_is_over_goes_nowhere(pool: WorkerPool) -> None:
+    assert pool.submit(name(tasks.haunt), None, 10).result(20) == "gone"
+    ticket = pool.submit(name(tasks.wait), 0.5, 10)
+    assert ticket.result(20) == "waited"
+    assert ticket.last_incumbent is not None
+    assert ticket.last_incumbent[0] == 1.0
+
+
+def test_deadline_asks_first(pool: WorkerPool) -> None:
+    assert pool.submit(name(tasks.wait), 30.0, 0.2).result(10) == "canceled"
+
+
+def test_deadline_kills_who_does_not_listen(pool: WorkerPool) -> None:
+    before = pid_of(pool)
+    ticket = pool.submit(name(tasks.ignore), 60.0, 0.2)
+    with pytest.raises(WorkerError, match=r"killed at its deadline of 0\.2 s"):
+        ticket.result(20)
+    assert ticket.last_incumbent is not None
+    until(lambda: not is_alive(before))
+    assert pid_of(pool) != before
+
+
+def test_a_worker_that_dies_fails_its_task_alone(pool: WorkerPool) -> None:
+    for end, text in ((3, "exit code 3"), (None, "signal 9")):
+        pid = pid_of(pool)
+        if end is None:
+            victim = pool.submit(name(tasks.wait), 60.0, 60)
+            next_one = pool.submit(name(tasks.echo), "alive", 10)
+            until(lambda: victim.last_incumbent is not None)  # noqa: B023  # used within the round
+            os.kill(pid, signal.SIGKILL)
+        else:
+            victim = pool.submit(name(tasks.exit_at_once), end, 10)
+            next_one = pool.submit(name(tasks.echo), "alive", 10)
+        with pytest.raises(WorkerError, match=text):
+            victim.result(20)
+        assert next_one.result(20) == "alive"
+
+
+def test_an_idle_worker_that_dies_is_replaced(pool: WorkerPool) -> None:
+    pid = pid_of(pool)
+    os.kill(pid, signal.SIGKILL)
+    # Not to blame: a task that meets a dead worker goes to the next one.
+    assert pool.submit(name(tasks.echo), 1, 10).result(20) == 1
+    assert pid_of(pool) != pid
+
+
+def test_a_full_queue_refuses_and_waiting_tasks_can_be_withdrawn(pool: WorkerPool) -> None:
+    until(lambda: pool.num_ready == 1 and pool.num_busy == 0)
+    running = pool.submit(name(tasks.wait), 60.0, 60)
+    until(lambda: running.running)
+    waiting = [pool.submit(name(tasks.echo), number, 10) for number in range(3)]
+    with pytest.raises(QueueFullError) as caught:
+        pool.submit(name(tasks.echo), 3, 10)
+    assert caught.value.code == "queue_full"
+    assert (pool.queue_length, pool.num_busy) == (3, 1)
+    waiting[1].cancel()
+    with pytest.raises(TaskCanceledError):
+        waiting[1].result(0)
+    assert pool.queue_length == 2
+    assert waiting[0].queued_s > 0
+    running.cancel()
+    assert [ticket.result(20) for ticket in (running, waiting[0], waiting[2])] == ["canceled", 0, 2]
+
+
+def test_cancel_that_meets_the_start_is_not_lost(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tickets: list[Ticket] = []
+    send = WorkerProcess.send
+
+    def cancel_between(worker: WorkerProcess, *message: object) -> None:
+        if message[0] == "task":
+            # Out of the queue and not yet in a worker.
+            until(lambda: bool(tickets))
+            tickets[0].cancel()
+        send(worker, *message)
+
+    monkeypatch.setattr(WorkerProcess, "send", cancel_between)
+    tickets.append(pool.submit(name(tasks.wait), 30.0, 60))
+    assert tickets[0].result(10) == "canceled"
+
+
+def test_callbacks_may_fail_and_late_ones_are_called(pool: WorkerPool, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("callback")
+
+    ticket = pool.submit(name(tasks.wait), 0.1, 10, on_progress=fail, on_start=fail)
+    ticket.done_callback(fail)
+    assert ticket.result(20) == "waited"
+    late: list[Ticket] = []
+    ticket.done_callback(late.append)
+    assert late == [ticket]
+    assert "callback" in caplog.text
+
+
+def test_asyncio_can_wait(pool: WorkerPool) -> None:
+    async def main() -> object:
+        ticket = pool.submit(name(tasks.wait), 0.2, 10)
+        # Giving up waiting does not end the task.
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.wrap_future(ticket.future), 0.01)
+        return await asyncio.wrap_future(ticket.future)
+
+    assert asyncio.run(main()) == "waited"
+
+
+@pytest.mark.parametrize("solver", ["highs", "scip"])
+def test_a_solve_in_a_worker_streams_and_cancels(pool: WorkerPool, solver: str) -> None:
+    ticket = pool.submit(name(tasks.optimise), SolveOptions(solver=solver, time_limit_s=60, relative_gap=0.0), 90)
+    until(lambda: ticket.last_incumbent is not None)
+    ticket.cancel()
+    result = ticket.result(20)
+    assert isinstance(result, SolveResult)
+    assert (result.termination, result.limit) == (TerminationReason.FEASIBLE, Limit.INTERRUPTED)
+    assert ticket.last_incumbent is not None
+    assert not violations(slow_knapsack(), ticket.last_incumbent)
+
+
+def test_workers_are_replaced_after_their_share() -> None:
+    with WorkerPool(1, 10, max_tasks_per_worker=2) as pool:
+        pids = [pid_of(pool) for _ in range(4)]
+    assert pids[0] == pids[1] != pids[2] == pids[3]
+
+
+def test_close_ends_everything_twice() -> None:
+    pool = WorkerPool(2, 10).start()
+    running = pool.submit(name(tasks.ignore), 60.0, 60)
+    until(lambda: running.last_incumbent is not None)
+    pid = pid_of(pool)
+    tickets = [running, *(pool.submit(name(tasks.ignore), 60.0, 60) for _ in range(3))]
+    for _ in range(2):
+        pool.close()
+    for ticket in tickets:
+        with pytest.raises(WorkerError, match="closed"):
+            ticket.result(0)
+    assert not is_alive(pid)
+    assert (pool.num_ready, pool.num_busy, pool.queue_length) == (0, 0, 0)
+    with pytest.raises(WorkerError, match="closed"):
+        pool.submit(name(tasks.echo), 1, 10)
+
+
+def test_close_while_workers_start_and_from_a_callback() -> None:
+    with WorkerPool(1, 10):
+        pass
+    pool = WorkerPool(1, 10).start()
+    closed = threading.Event()
+
+    def close(_: Ticket) -> None:
+        pool.close()
+        closed.set()
+
+    pool.submit(name(tasks.echo), 1, 10).done_callback(close)
+    assert closed.wait(20)
+
+
+def test_workers_that_never_start_are_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("solver.pool._MAX_START_FAILURES", 2)
+    with WorkerPool(2, 10, preload=("no_such_module",)) as pool:
+        ticket = pool.submit(name(tasks.echo), 1, 10)
+        with pytest.raises(WorkerError, match="died at start"):
+            ticket.result(20)
+        with pytest.raises(WorkerError, match="died at start"):
+            pool.submit(name(tasks.echo), 1, 10)
+        assert pool.num_ready == 0
+    assert "exit code 1" in caplog.text
+
+
+@pytest.mark.parametrize("task", [tasks.ignore, tasks.hold_the_lock, tasks.optimise])
+def test_workers_die_with_their_parent(task: Callable[..., object]) -> None:
+    argument = "SolveOptions(solver='scip', relative_gap=0.0)" if task is tasks.optimise else "60.0"
+    program = f"""
+        import sys, time
+        from solver.options import SolveOptions
+        from solver.pool import WorkerPool
+        assert not {{"cvxpy", "pyomo", "highspy", "pyscipopt"}} & set(sys.modules)
+        pool = WorkerPool(1, 1).start()
+        while pool.num_ready == 0:
+            time.sleep(0.01)
+        pid = pool.submit("tests.solver.tasks:process_facts", None, 10).result()["pid"]
+        ticket = pool.submit("{name(task)}", {argument}, 60)
+        while ticket.last_incumbent is None:
+            time.sleep(0.01)
+        time.sleep(0.5)
+        print(pid, flush=True)
+        time.sleep(60)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    # An open standard input that a worker must not read.
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert is_alive(pid)
+        # Ctrl-C is for the parent.
+        os.kill(pid, signal.SIGINT)
+        time.sleep(0.1)
+        assert is_alive(pid)
+        parent.kill()
+    until(lambda: not is_alive(pid))
+
+
+def test_workers_leave_when_the_connection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    # On Linux the kernel is faster; elsewhere this is all there is.
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr("os._exit", leave)
+    ours, theirs = Pipe()
+    ours.close()
+    with pytest.raises(SystemExit):
+        worker._listen(theirs, queue.SimpleQueue())

@@ -1,0 +1,62 @@
+"""Preparation changes neither points nor values."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.feasibility import violations
+from solver.preparation import contradictions, prepare
+from tests.solver.instances import INF, problem
+
+BASE = problem([[3, 4, 5], [0.1, 0, 0.3]], [-INF, 0.05], [8, 0.4], [4, -5, 7], offset=2.5)
+
+
+@given(
+    exponent=st.integers(-60, 60),
+    rows=st.lists(st.integers(-20, 20), min_size=2, max_size=2),
+    bits=st.lists(st.integers(0, 1), min_size=3, max_size=3),
+)
+def test_scaling_is_exact(exponent: int, rows: list[int], bits: list[int]) -> None:
+    row_scale = 2.0 ** np.array(rows)
+    instance = replace(
+        BASE,
+        objective=BASE.objective * 2.0**exponent / 3,
+        matrix=(BASE.matrix.T * row_scale).T.tocsc(),
+        row_lower=BASE.row_lower * row_scale,
+        row_upper=BASE.row_upper * row_scale,
+    )
+    prepared = prepare(instance)
+    x = np.array(bits, dtype=np.float64)
+    assert prepared.problem.value(x) == prepared.factor * instance.value(x)
+    assert np.log2(prepared.factor) % 1 == 0
+    assert bool(violations(prepared.problem, x)) == bool(violations(BASE, x))
+    assert np.abs(prepared.problem.matrix.data).max() >= 1
+
+
+def test_scaling_down_does_not_lose_small_terms() -> None:
+    assert prepare(replace(BASE, objective=np.array([1e9, 1e-3, 0]))).factor == 1.0
+    assert prepare(replace(BASE, objective=np.array([1e9, 1e6, 0]))).factor < 1.0
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected"),
+    [(0.2, 2.9, (1, 2)), (-0.5, 0.5, (0, 0)), (0.9999999, 1.0000001, (1, 1)), (-INF, INF, (-INF, INF))],
+)
+def test_integer_bounds_are_integers(lower: float, upper: float, expected: tuple[float, float]) -> None:
+    prepared = prepare(problem([[1.0]], [-5], [5], [1], lower=lower, upper=upper)).problem
+    assert (prepared.lower[0], prepared.upper[0]) == expected
+
+
+def test_rounding_noise_is_no_contradiction() -> None:
+    noisy = replace(BASE, row_lower=np.array([8 + 1e-12, 0.05]), upper=np.array([1, 1, -1e-13]))
+    assert contradictions(noisy) == ()
+    assert prepare(noisy).conflicts == ()
+
+
+def test_infinite_limits_on_the_wrong_side_are_contradictions() -> None:
+    wrong = replace(BASE, row_lower=np.array([INF, 0.05]), row_upper=np.array([INF, 0.4]))
+    assert contradictions(wrong) == ("r0",)
+    assert contradictions(replace(BASE, upper=np.array([1, -INF, 1]))) == ("bounds of x1",)

@@ -1,0 +1,151 @@
+"""No backend is believed: backends that lie in every way, and what becomes of their answers."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from solver import solve as solving
+from solver.backends.base import NativeOutcome, conclude
+from solver.monitor import Progress, SolveMonitor
+from solver.options import SolveOptions
+from solver.preparation import prepare
+from solver.problem import MatrixProblem, Sense
+from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from stowplan.errors import InputError
+from tests.solver.instances import INF, problem
+
+KNAPSACK = problem([[3, 4, 5]], [-INF], [8], [4, 5, 7], sense=Sense.MAXIMIZE)
+FEASIBLE = np.array([1.0, 1.0, 0.0])
+INFEASIBLE = np.array([1.0, 1.0, 1.0])
+FACTOR = prepare(KNAPSACK).factor
+
+
+class Liar:
+    """Reports what it is told to."""
+
+    name = "liar"
+    version = "1"
+
+    def __init__(self, outcome: NativeOutcome, *news: Progress) -> None:
+        self._outcome = outcome
+        self._news = news
+
+    def solve(self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
+        assert options.time_limit_s > 0
+        for progress in self._news:
+            monitor.on_progress(progress)
+        return conclude(self, problem, self._outcome, SolveStatistics())
+
+
+@pytest.fixture(autouse=True)
+def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solving, "_backends", dict(solving._backends))
+
+
+def answer(outcome: NativeOutcome, *news: Progress, monitor: SolveMonitor | None = None) -> SolveResult:
+    solving.register(Liar(outcome, *news))
+    return solving.solve(KNAPSACK, SolveOptions(solver="liar", relative_gap=0.0), monitor)
+
+
+def scaled(objective: float) -> float:
+    """Backends work on an objective times a power of two."""
+    return objective * FACTOR
+
+
+def test_an_infeasible_point_is_an_error() -> None:
+    result = answer(NativeOutcome(ending=TerminationReason.OPTIMAL, point=INFEASIBLE, bound=scaled(16)))
+    assert result.termination is TerminationReason.NUMERICAL_ERROR
+    assert (result.incumbent, result.objective, result.bound) == (None, None, None)
+    assert "row r0 is violated by 4" in result.message
+
+
+def test_a_point_that_is_not_finite_is_an_error() -> None:
+    point = np.array([1.0, np.nan, 0.0])
+    result = answer(NativeOutcome(ending=Limit.TIME, point=point, bound=scaled(12)))
+    assert result.termination is TerminationReason.NUMERICAL_ERROR
+    assert result.incumbent is None
+
+
+def test_an_optimum_without_point_or_bound_is_an_error() -> None:
+    for outcome in (
+        NativeOutcome(ending=TerminationReason.OPTIMAL, bound=scaled(11)),
+        NativeOutcome(ending=TerminationReason.OPTIMAL, point=FEASIBLE),
+        NativeOutcome(ending=TerminationReason.OPTIMAL, point=FEASIBLE, bound=np.inf),
+    ):
+        assert answer(outcome).termination is TerminationReason.NUMERICAL_ERROR
+
+
+def test_a_bound_on_the_wrong_side_is_an_error() -> None:
+    result = answer(NativeOutcome(ending=TerminationReason.OPTIMAL, point=FEASIBLE, bound=scaled(8.9)))
+    assert result.termination is TerminationReason.NUMERICAL_ERROR
+    assert "wrong side" in result.message
+
+
+def test_an_optimum_with_a_gap_is_only_feasible() -> None:
+    result = answer(NativeOutcome(ending=TerminationReason.OPTIMAL, point=FEASIBLE, bound=scaled(11)))
+    assert (result.termination, result.limit) == (TerminationReason.FEASIBLE, Limit.OTHER)
+    assert result.relative_gap == pytest.approx(2 / 9)
+
+
+def test_rounding_noise_is_removed() -> None:
+    point = np.array([1 - 1e-7, 1e-9, 1 + 1e-7])
+    result = answer(NativeOutcome(ending=TerminationReason.OPTIMAL, point=point, bound=scaled(11 - 1e-8)))
+    assert result.termination is TerminationReason.OPTIMAL
+    assert result.incumbent is not None
+    assert result.incumbent.tolist() == [1, 0, 1]
+    assert (result.objective, result.bound) == (11, 11)
+
+
+def test_a_point_without_a_feasible_ending_is_dropped() -> None:
+    for ending in TerminationReason:
+        if ending.has_incumbent or ending is TerminationReason.NO_SOLUTION_FOUND:
+            continue
+        result = answer(NativeOutcome(ending=ending, point=FEASIBLE, bound=0.0))
+        assert (result.termination, result.incumbent, result.bound) == (ending, None, None)
+
+
+def test_an_incumbent_that_was_reported_is_not_lost() -> None:
+    news = Progress(elapsed_s=0.1, incumbent=FEASIBLE, objective=0.0, bound=scaled(12))
+    result = answer(NativeOutcome(ending=Limit.MEMORY, bound=scaled(12)), news)
+    assert (result.termination, result.limit) == (TerminationReason.FEASIBLE, Limit.MEMORY)
+    assert (result.objective, result.bound) == (9, 12)
+
+
+def test_progress_is_checked_and_rescaled() -> None:
+    seen: list[Progress] = []
+    news = (
+        Progress(elapsed_s=0.1, incumbent=INFEASIBLE, objective=99.0, bound=INF),
+        Progress(elapsed_s=0.2, incumbent=FEASIBLE, objective=99.0),
+        Progress(elapsed_s=0.3, bound=scaled(12)),
+    )
+    answer(
+        NativeOutcome(ending=TerminationReason.OPTIMAL, point=np.array([1.0, 0, 1]), bound=scaled(11)),
+        *news,
+        monitor=SolveMonitor(on_progress=seen.append),
+    )
+    assert [(p.objective, p.bound) for p in seen] == [(None, None), (9, None), (9, 12)]
+    assert [p.incumbent is not None for p in seen] == [False, True, False]
+
+
+def test_unknown_solver_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"'gurobi'.*highs, scip"):
+        solving.solve(KNAPSACK, SolveOptions(solver="gurobi"))
+
+
+def test_available_solvers_have_versions() -> None:
+    versions = solving.available_solvers()
+    assert set(versions) == {"highs", "scip"}
+    assert all(version[0].isdigit() for version in versions.values())
+
+
+def test_a_warm_start_of_another_shape_is_refused() -> None:
+    with pytest.raises(InputError, match=r"shape \(2,\).*3 columns"):
+        solving.solve(KNAPSACK, SolveOptions(warm_start=np.zeros(2)))
+
+
+def test_contradictions_are_named() -> None:
+    crossed = replace(KNAPSACK, lower=np.array([0.0, 2, 0]), row_lower=np.array([9.0]))
+    result = solving.solve(crossed, SolveOptions())
+    assert result.termination is TerminationReason.INFEASIBLE
+    assert "r0, bounds of x1" in result.message
