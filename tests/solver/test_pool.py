@@ -247,6 +247,7 @@ def test_a_solve_in_a_worker_streams_and_cancels(pool: WorkerPool, solver: str) 
 def test_workers_are_replaced_after_their_share() -> None:
     with WorkerPool(1, 10, max_tasks_per_worker=2) as pool:
         pids = [pid_of(pool) for _ in range(4)]
+        assert pool.num_restarts >= 1
     assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
