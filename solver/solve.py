@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from solver.backends.base import CROSSING_TOLERANCE, Backend, NativeOutcome, conclude, finite, rounded
+from solver.backends.decomposition import DecompositionBackend
 from solver.backends.highs import HighsBackend
 from solver.backends.scip import ScipBackend
 from solver.feasibility import violations
@@ -35,6 +36,7 @@ def register(backend: Backend) -> None:
 
 register(HighsBackend())
 register(ScipBackend())
+register(DecompositionBackend())
 
 
 def available_solvers() -> Mapping[str, str]:

@@ -1,0 +1,181 @@
+"""Decomposition: blocks that choose, a few rows that couple; exact, with HiGHS for what stays open.
+
+1. find blocks and coupling rows, merge equal blocks (`decomposition.structure`);
+2. maximise the Lagrangian dual in the few multipliers (`decomposition.dual`): a bound for the whole problem;
+3. solve the core that small reduced costs leave open (`decomposition.core`) as a MIP; widen until the gap is closed
+   or the core holds everything that can still matter.
+
+A problem of another shape, or one that is small after merging, goes to HiGHS whole (merged, where possible).
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from solver.backends.base import NativeOutcome, ProgressFeed, conclude
+from solver.backends.highs import HighsBackend
+from solver.decomposition.core import Core, build_core, threshold_for, whole_core
+from solver.decomposition.dual import maximise_dual, reduced_costs
+from solver.decomposition.structure import ChoiceProblem, find_structure
+from solver.feasibility import violations
+from solver.monitor import Progress, SolveMonitor
+from solver.options import SolveOptions
+from solver.preparation import contradictions
+from solver.problem import MatrixProblem, Vector
+from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+
+# Below this many columns after merging, branch and bound on the whole is quicker than pricing first.
+_SMALL = 1500
+# Options beside the best one of each class in the first core, and how much wider each further core is.
+_FIRST_EXTRA = 150
+_WIDENING = 4
+_LEAST_TIME_S = 1e-3
+
+
+class DecompositionBackend:
+    """Exact algorithm for multiple-choice problems with few coupling rows, such as Sia's Eq. 4."""
+
+    name = "decomposition"
+
+    def __init__(self) -> None:
+        self._highs = HighsBackend()
+
+    @property
+    def version(self) -> str:
+        """Version of the HiGHS library that solves the cores."""
+        return f"HiGHS {self._highs.version}"
+
+    def solve(self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
+        """Solve `problem`; see the protocol."""
+        structure = find_structure(problem)
+        if structure is None:
+            result = self._highs.solve(problem, options, monitor)
+            return replace(result, solver=self.name, message="no choice structure: solved whole by HiGHS")
+        search = _Search(self._highs, problem, structure, options, monitor)
+        return conclude(self, problem, search.run(), search.statistics())
+
+
+class _Search:
+    """One solve: bound, incumbent, and ever wider cores until they meet. Values are in minimising form."""
+
+    def __init__(
+        self,
+        highs: HighsBackend,
+        problem: MatrixProblem,
+        structure: ChoiceProblem,
+        options: SolveOptions,
+        monitor: SolveMonitor,
+    ) -> None:
+        self._highs = highs
+        self._problem = problem
+        self._structure = structure
+        self._options = options
+        self._monitor = monitor
+        self._feed = ProgressFeed(monitor=monitor)
+        self._cpu_s = time.process_time()
+        self._num_nodes = 0
+        self._bound = -np.inf
+        self._value = np.inf
+        self._point: Vector | None = None
+
+    def run(self) -> NativeOutcome:
+        """Widen cores until the gap is closed, nothing is left out, or a limit ends it."""
+        start = self._options.warm_start
+        if start is not None and not violations(self._problem, start):
+            self._offer(start)
+        for core in self._cores():
+            ending = self._solve(core)
+            if ending is not None:
+                return self._outcome(ending)
+            # At or below its floor the core's optimum is everybody's.
+            if self._value <= core.floor or self._gap_is_closed():
+                break
+        return self._outcome(TerminationReason.OPTIMAL)
+
+    def statistics(self) -> SolveStatistics:
+        """What the search took so far; pricing counts as solving."""
+        return SolveStatistics(
+            solve_s=self._feed.elapsed_s(),
+            solve_cpu_s=time.process_time() - self._cpu_s,
+            first_incumbent_s=self._feed.first_incumbent_s,
+            num_nodes=self._num_nodes,
+        )
+
+    def _cores(self) -> Iterator[Core]:
+        """Cores from narrow to wide. The last one holds everything that can still matter."""
+        structure = self._structure
+        if structure.cost.size <= _SMALL:
+            yield whole_core(structure)
+            return
+        dual = maximise_dual(structure, stop=self._must_stop)
+        reduced = reduced_costs(structure, dual.multipliers)
+        self._bound = reduced.bound
+        extra = _FIRST_EXTRA
+        while True:
+            # Options that cost more than this cannot improve on the incumbent.
+            enough = self._value - reduced.bound
+            threshold = min(enough, threshold_for(reduced, structure.copies.size, extra))
+            yield build_core(structure, reduced, threshold)
+            extra *= _WIDENING
+
+    def _solve(self, core: Core) -> TerminationReason | Limit | None:
+        """Solve a core; None to go on, otherwise what ends the search."""
+        if not core.columns.size:
+            if contradictions(core.problem):
+                return self._infeasible(core)
+            self._take(core, np.zeros(0))
+            self._raise_bound(core, core.problem.offset)
+            return None
+        options = replace(
+            self._options,
+            time_limit_s=max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s()),
+            relative_gap=self._options.relative_gap * (1.0 if np.isinf(core.floor) else 0.5),
+            warm_start=None,
+        )
+        inner = SolveMonitor(on_progress=lambda progress: self._watch(core, progress), canceled=self._monitor.canceled)
+        result = self._highs.solve(core.problem, options, inner)
+        self._num_nodes += result.statistics.num_nodes or 0
+        if result.incumbent is not None:
+            self._take(core, result.incumbent)
+        if result.bound is not None:
+            self._raise_bound(core, result.bound)
+        if result.termination is TerminationReason.INFEASIBLE:
+            return self._infeasible(core)
+        return None if result.termination is TerminationReason.OPTIMAL else result.limit or result.termination
+
+    def _infeasible(self, core: Core) -> TerminationReason | None:
+        """Without a solution the core only says that solutions cost more than its floor."""
+        self._raise_bound(core, core.floor)
+        return TerminationReason.INFEASIBLE if np.isinf(core.floor) else None
+
+    def _raise_bound(self, core: Core, bound: float) -> None:
+        proved = min(bound, core.floor)
+        if np.isfinite(proved):
+            self._bound = max(self._bound, proved)
+
+    def _watch(self, core: Core, progress: Progress) -> None:
+        """Pass on incumbents of a core as points of the problem."""
+        if progress.incumbent is not None:
+            self._take(core, progress.incumbent)
+
+    def _take(self, core: Core, point: Vector) -> None:
+        self._offer(self._structure.expand(core.lift(point), self._problem.num_columns))
+
+    def _offer(self, point: Vector) -> None:
+        sign = self._problem.sense.sign
+        value = sign * self._problem.value(point)
+        if value < self._value:
+            self._value, self._point = value, point
+            bound = sign * self._bound if np.isfinite(self._bound) else None
+            self._feed.incumbent(point, sign * value, bound, self._num_nodes)
+
+    def _outcome(self, ending: TerminationReason | Limit) -> NativeOutcome:
+        return NativeOutcome(ending=ending, point=self._point, bound=self._problem.sense.sign * self._bound)
+
+    def _gap_is_closed(self) -> bool:
+        return self._value - self._bound <= self._options.relative_gap * abs(self._value)
+
+    def _must_stop(self) -> bool:
+        return self._monitor.canceled.is_set() or self._feed.elapsed_s() > self._options.time_limit_s

@@ -1,0 +1,1 @@
+"""Exact decomposition of choice problems: blocks that choose, a few rows that couple them."""

@@ -1,0 +1,89 @@
+"""Core problems: what reduced costs leave open, as a small MIP.
+
+With the dual bound L and a threshold d, keep the options (columns, or choosing nothing) whose reduced cost is at most
+d. Every solution that uses another option costs more than L + d, so min(bound of the core, L + d) bounds the whole
+problem, and an optimal core solution that costs at most L + d is optimal. Classes left with one option are fixed and
+leave the MIP.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from solver.decomposition.dual import ReducedCosts
+from solver.decomposition.structure import ChoiceProblem, IntVector
+from solver.problem import Mask, MatrixProblem, Sense, Vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Core:
+    """The MIP over the open columns, and how to lift its points.
+
+    columns (c,): open columns of the choice problem; fixed (n,): counts of the classes that are decided.
+    floor: every solution outside the core costs more than this (inf: the core is the whole problem).
+    """
+
+    problem: MatrixProblem
+    columns: IntVector
+    fixed: IntVector
+    floor: float
+
+    def lift(self, x: Vector) -> IntVector:
+        """Counts (n,) of the choice problem for the core's point (c,)."""
+        counts = self.fixed.copy()
+        counts[self.columns] += x.round().astype(np.int64)
+        return counts
+
+
+def build_core(problem: ChoiceProblem, reduced: ReducedCosts, threshold: float) -> Core:
+    """Keep the options with reduced cost at most `threshold`."""
+    class_of = problem.class_of
+    near = reduced.columns <= threshold
+    nothing: Mask = (reduced.nothing <= threshold) & ~problem.required
+    options = np.bincount(class_of[near], minlength=problem.copies.size) + nothing
+    decided = options == 1
+    settled = near & decided[class_of]
+    fixed = np.where(settled, problem.copies[class_of], 0)
+    columns = np.flatnonzero(near & ~decided[class_of])
+    left_out = int((~near).sum()) + int((~nothing & ~problem.required).sum())
+    return Core(
+        problem=_mip(problem, columns, fixed, nothing),
+        columns=columns,
+        fixed=fixed,
+        floor=reduced.bound + threshold if left_out else np.inf,
+    )
+
+
+def whole_core(problem: ChoiceProblem) -> Core:
+    """The core that leaves nothing out."""
+    columns = np.zeros(problem.cost.size)
+    return build_core(problem, ReducedCosts(columns=columns, nothing=np.zeros(problem.copies.size), bound=-np.inf), 0.0)
+
+
+def _mip(problem: ChoiceProblem, columns: IntVector, fixed: IntVector, nothing: Mask) -> MatrixProblem:
+    classes, row = np.unique(problem.class_of[columns], return_inverse=True)
+    copies = problem.copies[classes].astype(float)
+    choice = sparse.csr_array(
+        (np.ones(columns.size), (row, np.arange(columns.size))), shape=(classes.size, columns.size)
+    )
+    matrix = sparse.csc_array(sparse.vstack([choice, problem.coupling[columns].T], format="csc"))
+    return MatrixProblem(
+        name="core",
+        sense=Sense.MINIMIZE,
+        objective=problem.cost[columns],
+        offset=problem.offset + float(problem.cost @ fixed),
+        matrix=matrix,
+        row_lower=np.concatenate([np.where(nothing[classes], 0.0, copies), np.full(problem.limit.size, -np.inf)]),
+        row_upper=np.concatenate([copies, problem.limit - problem.coupling.T @ fixed]),
+        lower=np.zeros(columns.size),
+        upper=copies[row],
+        integrality=np.ones(columns.size, dtype=np.bool_),
+    )
+
+
+def threshold_for(reduced: ReducedCosts, num_classes: int, num_extra: int) -> float:
+    """Smallest threshold that leaves about `num_extra` options beside the best one of every class."""
+    every = np.concatenate([reduced.columns, reduced.nothing[np.isfinite(reduced.nothing)]])
+    position = min(every.size - 1, num_classes + num_extra)
+    return max(0.0, float(np.partition(every, position)[position]))

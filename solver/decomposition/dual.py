@@ -1,0 +1,146 @@
+"""Lagrangian dual of a choice problem: price the coupling rows and let every block choose alone.
+
+    L(u) = offset + sum_k copies_k min_(j in k) (cost_j + coupling_j u) - limit u,      u >= 0
+
+where the minimum includes 0 (choose nothing) for optional classes. L is concave and piecewise linear in the few
+multipliers u (m,), and every L(u) is a lower bound. The minimum is smoothed to -tau log sum exp(-(.)/tau), which is
+maximised by a projected Newton method in m dimensions while tau falls; the bound that is returned is always the
+unsmoothed L at the best point seen.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.decomposition.structure import ChoiceProblem
+from solver.problem import Mask, Vector
+
+# In units of the mean absolute cost. From a good start the early, blunt stages would only lose it.
+_FIRST_TEMPERATURE = 0.3
+_WARM_TEMPERATURE = 0.01
+_LAST_TEMPERATURE = 1e-5
+_COOLING = 0.3
+_NEWTON_STEPS = 8
+_SHORTEST_STEP = 1e-3
+_SHORTENING = 0.4
+# Relative gain of a step below which the next temperature has more to give.
+_SMALL_GAIN = 1e-8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DualPoint:
+    """Multipliers (m,) and the bound L(multipliers)."""
+
+    multipliers: Vector
+    bound: float
+    num_evaluations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReducedCosts:
+    """How much worse than the best choice of its class each option is.
+
+    columns (n,); nothing (K,): choosing no column, inf where required; bound: L at these prices.
+    """
+
+    columns: Vector
+    nothing: Vector
+    bound: float
+
+
+def reduced_costs(problem: ChoiceProblem, multipliers: Vector) -> ReducedCosts:
+    """Price the columns at `multipliers` (m,); the bound is L there."""
+    priced = problem.cost + problem.coupling @ multipliers
+    best = np.minimum.reduceat(priced, problem.start[:-1])
+    best = np.where(problem.required, best, np.minimum(best, 0.0))
+    return ReducedCosts(
+        columns=priced - best[problem.class_of],
+        nothing=np.where(problem.required, np.inf, -best),
+        bound=problem.offset + float(problem.copies @ best - problem.limit @ multipliers),
+    )
+
+
+def maximise_dual(
+    problem: ChoiceProblem, start: Vector | None = None, stop: Callable[[], bool] = lambda: False
+) -> DualPoint:
+    """Maximise L from `start` (m,), or from 0; `stop` is asked between steps and ends it early."""
+    oracle = _SmoothOracle(problem)
+    scale = float(np.abs(problem.cost).mean()) or 1.0
+    point = np.zeros(problem.limit.size) if start is None else np.maximum(start, 0.0)
+    temperature = scale * (_FIRST_TEMPERATURE if start is None else _WARM_TEMPERATURE)
+    while temperature > _LAST_TEMPERATURE * scale:
+        point = _newton(oracle, point, temperature, stop)
+        temperature *= _COOLING
+    return DualPoint(multipliers=oracle.best_point, bound=oracle.best_bound, num_evaluations=oracle.num_evaluations)
+
+
+class _SmoothOracle:
+    """Value, gradient and Hessian of the smoothed dual; remembers the best true bound it has seen."""
+
+    def __init__(self, problem: ChoiceProblem) -> None:
+        self._problem = problem
+        self._class_of = problem.class_of
+        self._heads = problem.start[:-1]
+        # Without a feasible point the dual has no maximum; prices far beyond all costs have told enough.
+        self.largest_multiplier = 1e4 * (1.0 + float(np.abs(problem.cost).max()))
+        self.best_bound = -np.inf
+        self.best_point = np.zeros(problem.limit.size)
+        self.num_evaluations = 0
+
+    def value(self, point: Vector, temperature: float) -> tuple[float, Vector]:
+        """Smoothed value and the choice probabilities (n,) at `point` (m,)."""
+        problem = self._problem
+        self.num_evaluations += 1
+        priced = problem.cost + problem.coupling @ point
+        best = np.minimum.reduceat(priced, self._heads)
+        best = np.where(problem.required, best, np.minimum(best, 0.0))
+        weight = np.exp((best[self._class_of] - priced) / temperature)
+        total = np.add.reduceat(weight, self._heads)
+        total += np.exp(np.where(problem.required, -np.inf, best) / temperature)
+        outside = float(problem.limit @ point) - problem.offset
+        bound = float(problem.copies @ best) - outside
+        if bound > self.best_bound:
+            self.best_bound, self.best_point = bound, point.copy()
+        smooth = float(problem.copies @ (best - temperature * np.log(total))) - outside
+        return smooth, weight / total[self._class_of]
+
+    def derivatives(self, probability: Vector, temperature: float) -> tuple[Vector, Vector]:
+        """Gradient (m,) and Hessian (m, m) of the smoothed dual."""
+        problem = self._problem
+        copies = problem.copies[self._class_of]
+        weighted = problem.coupling * probability[:, None]
+        usage = np.add.reduceat(weighted.toarray(), self._heads, axis=0)
+        gradient = problem.copies @ usage - problem.limit
+        spread = (problem.coupling * (copies * probability)[:, None]).T @ problem.coupling
+        hessian = (usage * problem.copies[:, None]).T @ usage - spread.toarray()
+        return gradient, hessian / temperature
+
+
+def _newton(oracle: _SmoothOracle, point: Vector, temperature: float, stop: Callable[[], bool]) -> Vector:
+    """A few projected Newton steps with halving line search; enough for the next temperature to start from."""
+    value, probability = oracle.value(point, temperature)
+    for _ in range(_NEWTON_STEPS):
+        if stop():
+            break
+        gradient, hessian = oracle.derivatives(probability, temperature)
+        free: Mask = (point > 0) | (gradient > 0)
+        if not free.any():
+            break
+        step = np.zeros_like(point)
+        block = hessian[np.ix_(free, free)]
+        ridge = 1e-9 * max(1e-12, float(np.abs(np.diag(block)).max()))
+        step[free] = np.linalg.solve(block - ridge * np.eye(len(block)), -gradient[free])
+        length = 1.0
+        while length >= _SHORTEST_STEP:
+            trial = np.clip(point + length * step, 0.0, oracle.largest_multiplier)
+            trial_value, trial_probability = oracle.value(trial, temperature)
+            if trial_value > value:
+                break
+            length *= _SHORTENING
+        else:
+            break
+        gain, point, value, probability = trial_value - value, trial, trial_value, trial_probability
+        if gain < _SMALL_GAIN * max(1.0, abs(value)):
+            break
+    return point

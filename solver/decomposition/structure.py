@@ -1,0 +1,167 @@
+"""Find blocks that choose and rows that couple in a matrix form, and merge blocks that are equal.
+
+A *choice row* says that at most one (or exactly one) of some binary columns is 1. When choice rows do not overlap and
+only a few other rows remain, every block could choose alone if those few rows were priced. Equal blocks (same costs,
+same coupling coefficients: clones of one job, say) become one class with several copies: that removes the symmetry
+on which branch and bound wastes its time.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from solver.problem import Mask, MatrixProblem, Vector
+
+IntVector = npt.NDArray[np.int64]
+
+# Newton's matrix is dense in the coupling rows; beyond this many the structure is not what this is made for.
+MAX_COUPLING_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChoiceProblem:
+    """min offset + cost x  s.t.  sum_(j in k) x_j <= copies_k (= where required), coupling' x <= limit, x integer.
+
+    K classes of equal blocks over n columns, sorted by class. cost (n,); start (K+1,): class k owns columns start_k
+    to start_(k+1); copies, required (K,); coupling CSR (n, m): coefficients of a column in the m coupling rows;
+    limit (m,); rows (m,): the original row behind each limit. offset makes values those of the original problem,
+    negated when that maximises. members: per class the original columns of its blocks, (copies_k, size of class k).
+    """
+
+    cost: Vector
+    start: IntVector
+    copies: IntVector
+    required: Mask
+    coupling: "sparse.csr_array"
+    limit: Vector
+    rows: IntVector
+    offset: float
+    members: tuple[IntVector, ...]
+
+    @property
+    def class_of(self) -> IntVector:
+        """Class of every column, (n,)."""
+        return np.repeat(np.arange(self.copies.size), np.diff(self.start))
+
+    def expand(self, counts: IntVector, num_columns: int) -> Vector:
+        """Point (num_columns,) of the original problem for the counts (n,): copies are served in block order."""
+        x = np.zeros(num_columns)
+        for k in np.unique(self.class_of[counts > 0]):
+            chosen = np.repeat(np.arange(self.members[k].shape[1]), counts[self.start[k] : self.start[k + 1]])
+            x[self.members[k][np.arange(chosen.size), chosen]] = 1.0
+        return x
+
+    def contract(self, x: Vector) -> IntVector:
+        """Counts (n,) of a point of the original problem."""
+        return np.concatenate([x[blocks].round().astype(np.int64).sum(axis=0) for blocks in self.members])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Coupling:
+    """Coupling rows in the form `matrix' x <= limit`: CSR (n, m), limit (m,), rows (m,)."""
+
+    matrix: "sparse.csr_array"
+    limit: Vector
+    rows: IntVector
+
+
+def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
+    """Choice form of the problem; None when it has none, or is infeasible at sight: then it is a plain MIP."""
+    if not (problem.integrality & (problem.lower >= 0) & (problem.upper <= 1)).all():
+        return None
+    rows = problem.matrix.tocsr()
+    choice = _choice_rows(problem, rows)
+    coupling = None if choice is None else _coupling_rows(problem, rows, choice)
+    if choice is None or coupling is None:
+        return None
+    block, required = _blocks(problem, rows, choice)
+    fixed = np.flatnonzero(problem.lower > 0)
+    if np.unique(block[fixed]).size < fixed.size:
+        return None
+    required[block[fixed]] = True
+    settled = np.isin(block, block[fixed])
+    columns = np.flatnonzero((problem.upper > 0) & (~settled | (problem.lower > 0)))
+    if not columns.size or not np.isin(np.flatnonzero(required), block[columns]).all():
+        return None
+    columns = columns[np.argsort(block[columns], kind="stable")]
+    return _merged(problem, columns, block[columns], required, coupling)
+
+
+def _choice_rows(problem: MatrixProblem, rows: "sparse.csr_array") -> IntVector | None:
+    """Indices of the choice rows; None when rows that look like one overlap."""
+    size = np.diff(rows.indptr)
+    num_other = np.bincount(np.repeat(np.arange(size.size), size), weights=rows.data != 1, minlength=size.size)
+    trivial_below = (problem.row_lower <= 0) | (problem.row_lower == 1)
+    chosen = np.flatnonzero((size > 0) & (num_other == 0) & (problem.row_upper == 1) & trivial_below)
+    overlap = np.bincount(rows[chosen].indices, minlength=problem.num_columns) > 1
+    return None if overlap.any() else chosen
+
+
+def _coupling_rows(problem: MatrixProblem, rows: "sparse.csr_array", choice: IntVector) -> _Coupling | None:
+    """All other rows; None when they are too many."""
+    rest = np.setdiff1d(np.arange(problem.num_rows), choice)
+    above = rest[np.isfinite(problem.row_upper[rest])]
+    below = rest[np.isfinite(problem.row_lower[rest])]
+    if above.size + below.size > MAX_COUPLING_ROWS:
+        return None
+    matrix = sparse.vstack([rows[above], -rows[below]], format="csc")
+    return _Coupling(
+        matrix=sparse.csr_array(matrix.T),
+        limit=np.concatenate([problem.row_upper[above], -problem.row_lower[below]]),
+        rows=np.concatenate([above, below]),
+    )
+
+
+def _blocks(problem: MatrixProblem, rows: "sparse.csr_array", choice: IntVector) -> tuple[IntVector, Mask]:
+    """Block of every column, and whether a block must choose. A column without choice row is a block of its own."""
+    block = np.full(problem.num_columns, -1, dtype=np.int64)
+    entries = rows[choice].tocoo()
+    block[entries.col] = entries.row
+    alone = np.flatnonzero(block < 0)
+    block[alone] = choice.size + np.arange(alone.size)
+    return block, np.concatenate([problem.row_lower[choice] > 0, np.zeros(alone.size, dtype=np.bool_)])
+
+
+def _merged(
+    problem: MatrixProblem, columns: IntVector, block: IntVector, required: Mask, coupling: _Coupling
+) -> ChoiceProblem:
+    """Choice problem over `columns`, sorted by `block`, with equal blocks as one class."""
+    cost = problem.sense.sign * problem.objective[columns]
+    matrix = coupling.matrix[columns]
+    blocks, first, size = np.unique(block, return_index=True, return_counts=True)
+    class_of_block = _classes(cost, matrix, first, size, required[blocks])
+    representative = np.unique(class_of_block, return_index=True)[1]
+    kept = np.concatenate([np.arange(first[b], first[b] + size[b]) for b in representative])
+    copies = np.bincount(class_of_block)
+    grouped = np.split(np.argsort(class_of_block, kind="stable"), np.cumsum(copies)[:-1])
+    return ChoiceProblem(
+        cost=cost[kept],
+        start=np.concatenate([[0], np.cumsum(size[representative])]),
+        copies=copies.astype(np.int64),
+        required=required[blocks[representative]],
+        coupling=sparse.csr_array(matrix[kept]),
+        limit=coupling.limit,
+        rows=coupling.rows,
+        offset=problem.sense.sign * problem.offset,
+        members=tuple(columns[first[group][:, None] + np.arange(size[group[0]])] for group in grouped),
+    )
+
+
+def _classes(cost: Vector, matrix: "sparse.csr_array", first: IntVector, size: IntVector, required: Mask) -> IntVector:
+    """Class of every block, numbered by first appearance. Equality is guessed by a signature and then verified."""
+    random = np.random.default_rng(0)
+    offset = np.arange(cost.size) - np.repeat(first, size)
+    weight = 1 + random.random(int(size.max()))
+    key = np.add.reduceat((cost + matrix @ random.random(matrix.shape[1])) * weight[offset], first)
+    signature = np.stack([required.astype(np.float64), size.astype(np.float64), key], axis=1)
+    _, appearance, guess = np.unique(signature, axis=0, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(appearance))
+    class_of_block: IntVector = rank[guess.ravel()]
+    twin = np.sort(appearance)[class_of_block]
+    partner = np.repeat(first[twin], size) + offset
+    if (cost == cost[partner]).all() and abs(matrix - matrix[partner]).sum() == 0:
+        return class_of_block
+    # Two blocks share a signature by chance: nothing is merged.
+    return np.arange(first.size, dtype=np.int64)

@@ -1,0 +1,119 @@
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import solver.backends.decomposition as module
+from solver.monitor import Progress, SolveMonitor
+from solver.options import SolveOptions
+from solver.problem import Sense
+from solver.result import Limit, TerminationReason
+from solver.solve import solve
+from tests.solver.decomposition.choices import choice_problem
+from tests.solver.instances import INF, market_split, problem
+
+EXACT = SolveOptions(solver="decomposition", relative_gap=0.0, time_limit_s=20.0)
+
+
+@pytest.fixture
+def _always_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also small problems go through pricing and narrow cores, so that widening happens."""
+    monkeypatch.setattr(module, "_SMALL", 0)
+    monkeypatch.setattr(module, "_FIRST_EXTRA", 2)
+
+
+@pytest.mark.usefixtures("_always_price")
+@given(
+    seed=st.integers(0, 100_000),
+    num_blocks=st.integers(1, 25),
+    num_resources=st.integers(1, 4),
+    num_clones=st.sampled_from([1, 1, 4]),
+    tightness=st.sampled_from([0.1, 0.4, 0.8, 2.0]),
+    required_share=st.sampled_from([0.0, 0.0, 0.3, 1.0]),
+    integral=st.booleans(),
+    sense=st.sampled_from(Sense),
+)
+@settings(max_examples=150, deadline=None)
+def test_it_equals_branch_and_bound(
+    seed: int,
+    num_blocks: int,
+    num_resources: int,
+    num_clones: int,
+    tightness: float,
+    required_share: float,
+    integral: bool,
+    sense: Sense,
+) -> None:
+    whole = choice_problem(
+        seed,
+        num_blocks=num_blocks,
+        num_resources=num_resources,
+        num_clones=num_clones,
+        tightness=tightness,
+        required_share=required_share,
+        integral=integral,
+        sense=sense,
+    )
+    ours = solve(whole, EXACT)
+    theirs = solve(whole, replace(EXACT, solver="highs"))
+    assert ours.termination is theirs.termination
+    if theirs.objective is not None:
+        assert ours.objective == pytest.approx(theirs.objective, abs=1e-6)
+        assert ours.bound == pytest.approx(theirs.objective, abs=1e-5)
+
+
+def test_other_problems_go_to_highs_whole() -> None:
+    knapsack = problem([[2, 3, 4]], [-INF], [7], [-3, -4, -6], upper=3)
+    result = solve(knapsack, EXACT)
+    assert result.objective == solve(knapsack, replace(EXACT, solver="highs")).objective
+    assert "whole by HiGHS" in result.message
+
+
+def test_the_gap_that_was_asked_for_is_proved() -> None:
+    whole = choice_problem(7, num_blocks=800, num_options=6, num_resources=3)
+    result = solve(whole, replace(EXACT, relative_gap=1e-3))
+    assert result.termination is TerminationReason.OPTIMAL
+    assert result.relative_gap is not None
+    assert result.relative_gap <= 1e-3
+    exact = solve(whole, EXACT)
+    assert exact.objective is not None
+    assert result.bound is not None
+    assert result.bound <= exact.objective + 1e-9
+
+
+def test_no_incumbent_in_time_is_no_answer() -> None:
+    split = market_split()
+    result = solve(split, replace(EXACT, time_limit_s=0.3))
+    assert result.termination is TerminationReason.NO_SOLUTION_FOUND
+    assert (result.limit, result.incumbent) == (Limit.TIME, None)
+
+
+def test_a_warm_start_survives_cancellation() -> None:
+    whole = choice_problem(7, num_blocks=800, num_options=6, num_resources=3)
+    canceled = threading.Event()
+    canceled.set()
+    start = np.zeros(whole.num_columns)
+    result = solve(whole, replace(EXACT, warm_start=start), SolveMonitor(canceled=canceled))
+    assert (result.termination, result.limit) == (TerminationReason.FEASIBLE, Limit.INTERRUPTED)
+    assert result.objective == whole.offset
+
+
+def test_progress_tells_of_incumbents_of_the_whole_problem() -> None:
+    whole = choice_problem(7, num_blocks=800, num_options=6, num_resources=3)
+    seen: list[Progress] = []
+    result = solve(whole, EXACT, SolveMonitor(on_progress=seen.append))
+    incumbents = [p for p in seen if p.incumbent is not None]
+    assert incumbents
+    assert all(p.incumbent is not None and p.incumbent.shape == (whole.num_columns,) for p in incumbents)
+    assert incumbents[-1].objective == pytest.approx(result.objective)
+
+
+def test_the_same_input_gives_the_same_point() -> None:
+    whole = choice_problem(11, num_blocks=400, num_options=6, num_resources=3, num_clones=2)
+    first, second = solve(whole, EXACT), solve(whole, EXACT)
+    assert first.incumbent is not None
+    assert second.incumbent is not None
+    assert (first.incumbent == second.incumbent).all()

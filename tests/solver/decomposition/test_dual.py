@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from solver.decomposition.dual import maximise_dual, reduced_costs
+from solver.decomposition.structure import find_structure
+from solver.problem import MatrixProblem, Sense
+from tests.solver.decomposition.choices import choice_problem
+from tests.solver.instances import INF, problem
+
+
+def linear_bound(whole: MatrixProblem) -> float:
+    """Optimum of the linear relaxation: what the Lagrangian dual of a choice problem equals."""
+    dense = whole.matrix.toarray()
+    equal = whole.row_lower == whole.row_upper
+    found = linprog(
+        whole.sense.sign * whole.objective,
+        A_ub=dense[~equal],
+        b_ub=whole.row_upper[~equal],
+        A_eq=dense[equal] if equal.any() else None,
+        b_eq=whole.row_upper[equal] if equal.any() else None,
+        bounds=(0, 1),
+    )
+    assert found.status == 0
+    assert found.fun is not None
+    return float(found.fun) + whole.sense.sign * whole.offset
+
+
+def test_one_knapsack_by_hand() -> None:
+    """Two jobs want 2 of 3 GPUs for 6 and 4: price 2 a GPU; L(2) = -(6-4) - (4-4) - 3*2 = -8."""
+    found = find_structure(problem([[2, 2]], [-INF], [3], [-6, -4]))
+    assert found is not None
+    priced = reduced_costs(found, np.array([2.0]))
+    assert priced.bound == -8.0
+    assert priced.columns.tolist() == [0.0, 0.0]
+    assert priced.nothing.tolist() == [2.0, 0.0]
+    assert maximise_dual(found).bound == pytest.approx(-8.0, abs=1e-3)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    num_resources=st.integers(1, 4),
+    num_clones=st.sampled_from([1, 3]),
+    tightness=st.sampled_from([0.2, 0.6, 2.0]),
+    sense=st.sampled_from(Sense),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_dual_is_a_bound_and_nearly_the_linear_one(
+    seed: int, num_resources: int, num_clones: int, tightness: float, sense: Sense
+) -> None:
+    whole = choice_problem(
+        seed, num_blocks=12, num_resources=num_resources, num_clones=num_clones, tightness=tightness, sense=sense
+    )
+    found = find_structure(whole)
+    assert found is not None
+    linear = linear_bound(whole)
+    dual = maximise_dual(found)
+    assert dual.bound <= linear + 1e-7
+    assert dual.bound >= linear - 2e-3 * abs(linear)
+    assert reduced_costs(found, dual.multipliers).bound == pytest.approx(dual.bound)
+
+
+def test_a_good_start_costs_less() -> None:
+    found = find_structure(choice_problem(5, num_blocks=200, num_resources=4))
+    assert found is not None
+    cold = maximise_dual(found)
+    warm = maximise_dual(found, cold.multipliers)
+    assert warm.bound == pytest.approx(cold.bound, rel=1e-4)
+    assert warm.num_evaluations < cold.num_evaluations
+
+
+def test_it_stops_when_told() -> None:
+    found = find_structure(choice_problem(5, num_blocks=200))
+    assert found is not None
+    told = maximise_dual(found, stop=lambda: True)
+    assert told.num_evaluations < maximise_dual(found).num_evaluations
+    assert told.bound <= maximise_dual(found).bound

@@ -1,0 +1,109 @@
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from solver.decomposition.structure import find_structure
+from solver.feasibility import violations
+from tests.solver.decomposition.choices import choice_problem
+from tests.solver.instances import INF, problem
+
+
+def test_two_jobs_over_one_resource() -> None:
+    """x0, x1 belong to one block, x2 (no choice row) to another; x3 is fixed at 0; 2 x0 + x1 + 3 x2 <= 4 couples."""
+    found = find_structure(
+        problem([[1, 1, 0, 1], [2, 1, 3, 1]], [-INF, -INF], [1, 4], [-5, -4, -3, -9], upper=[1, 1, 1, 0])
+    )
+    assert found is not None
+    assert found.cost.tolist() == [-5, -4, -3]
+    assert found.start.tolist() == [0, 2, 3]
+    assert found.copies.tolist() == [1, 1]
+    assert found.required.tolist() == [False, False]
+    assert found.coupling.toarray().tolist() == [[2], [1], [3]]
+    assert found.limit.tolist() == [4]
+    assert found.expand(np.array([0, 1, 1]), 4).tolist() == [0, 1, 1, 0]
+
+
+def test_a_column_fixed_at_one_settles_its_block() -> None:
+    found = find_structure(
+        problem([[1, 1, 0], [2, 1, 3]], [-INF, -INF], [1, 4], [-5, -4, -3], lower=[0, 1, 0], upper=[1, 1, 1])
+    )
+    assert found is not None
+    assert found.cost.tolist() == [-4, -3]
+    assert found.required.tolist() == [True, False]
+
+
+def test_lower_limits_become_upper_limits() -> None:
+    found = find_structure(problem([[1, 1], [2, 3]], [1, 2], [1, INF], [1, 2]))
+    assert found is not None
+    assert found.required.tolist() == [True]
+    assert found.coupling.toarray().tolist() == [[-2], [-3]]
+    assert found.limit.tolist() == [-2]
+
+
+@pytest.mark.parametrize("num_clones", [1, 3])
+def test_equal_blocks_become_copies(num_clones: int) -> None:
+    whole = choice_problem(1, num_blocks=5, num_clones=num_clones)
+    found = find_structure(whole)
+    assert found is not None
+    assert found.copies.tolist() == [num_clones] * 5
+    # Every copy takes the first option of its class: each original block has exactly one column at 1.
+    counts = np.zeros(found.cost.size, dtype=np.int64)
+    counts[found.start[:-1]] = num_clones
+    x = found.expand(counts, whole.num_columns)
+    assert x.reshape(-1, 3).tolist() == [[1, 0, 0]] * (5 * num_clones)
+    assert whole.value(x) == pytest.approx(float(found.cost @ counts) + found.offset)
+
+
+def test_blocks_that_differ_in_one_coefficient_stay_apart() -> None:
+    found = find_structure(
+        problem([[1, 1, 0, 0], [0, 0, 1, 1], [2, 1, 2, 1]], [-INF] * 3, [1, 1, 3], [-5, -4, -5, -4.5])
+    )
+    assert found is not None
+    assert found.copies.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"integrality": np.zeros(18, dtype=np.bool_)},
+        {"upper": np.full(18, 2.0)},
+        {"lower": np.full(18, -1.0)},
+        {"upper": np.zeros(18)},
+        {"lower": np.ones(18)},
+    ],
+    ids=["continuous", "integer", "negative", "all-zero", "two-in-one-block"],
+)
+def test_other_shapes_are_left_alone(changes: dict[str, Any]) -> None:
+    assert find_structure(replace(choice_problem(0), **changes)) is None
+
+
+def test_overlapping_choice_rows_are_left_alone() -> None:
+    assert find_structure(problem([[1, 1, 0], [0, 1, 1]], [-INF, -INF], [1, 1], [-1, -1, -1])) is None
+
+
+def test_many_coupling_rows_are_left_alone() -> None:
+    whole = choice_problem(0)
+    extra = sparse.csc_array(np.full((65, whole.num_columns), 2.0))
+    many = replace(
+        whole,
+        matrix=sparse.csc_array(sparse.vstack([whole.matrix, extra])),
+        row_lower=np.concatenate([whole.row_lower, np.full(65, -INF)]),
+        row_upper=np.concatenate([whole.row_upper, np.full(65, 9.0)]),
+    )
+    assert find_structure(many) is None
+
+
+def test_expanded_points_respect_choice_rows() -> None:
+    whole = choice_problem(3, num_clones=4)
+    found = find_structure(whole)
+    assert found is not None
+    counts = np.zeros(found.cost.size, dtype=np.int64)
+    counts[found.start[:-1]] = 1
+    counts[found.start[:-1] + 1] = 2
+    x = found.expand(counts, whole.num_columns)
+    relaxed = replace(whole, row_upper=np.concatenate([whole.row_upper[:-2], [INF, INF]]))
+    assert violations(relaxed, x) == ()
+    assert x.sum() == 3 * 6
