@@ -26,7 +26,7 @@ def plan_task(task: PlanTask, monitor: SolveMonitor) -> PlanOutcome:
 
 def export_task(request: PlanRequest, monitor: SolveMonitor) -> str:  # noqa: ARG001 - the pool's calling convention
     """Entry point of workers: the model of the request as MPS."""
-    return write_mps(_formulate(request, PhaseClock()).problem)
+    return write_mps(_formulate(request, PhaseClock()).named())
 
 
 def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resume | None = None) -> PlanOutcome:

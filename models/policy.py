@@ -32,10 +32,14 @@ class Formulation(ABC):
             options = replace(options, warm_start=self.warm_start)
         return solve(self.problem, options, monitor)
 
+    def named(self) -> MatrixProblem:
+        """The problem with names of rows and columns, for export and explanations."""
+        return self.problem
+
     def conflicts(self, time_limit_s: float) -> tuple[str, ...]:
         """Names of rows and bounds that exclude each other, asked for when the problem is infeasible; empty when none
         are found in time. The default searches the matrix form."""
-        return conflicting_rows(self.problem, time_limit_s)
+        return conflicting_rows(self.named(), time_limit_s)
 
     @abstractmethod
     def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:

@@ -56,7 +56,7 @@ def example_request(**options: object) -> PlanRequest:
     )
 
 
-@pytest.mark.parametrize("solver", ["highs", "scip"])
+@pytest.mark.parametrize("solver", ["highs", "scip", "decomposition"])
 def test_the_running_example_gives_the_papers_answer(solver: str) -> None:
     outcome = plan(example_request(solver=solver))
     assert outcome.termination is TerminationReason.OPTIMAL
@@ -139,7 +139,7 @@ def test_the_same_request_gives_the_same_plan() -> None:
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the published measurements of Sia are not at {DATA}")
-@pytest.mark.parametrize("solver", ["highs", "scip"])
+@pytest.mark.parametrize("solver", ["highs", "scip", "decomposition"])
 def test_a_busy_moment_goes_the_whole_way(solver: str) -> None:
     """Observations from the published profiles: fit, goodput, integer program, placement, check."""
     snapshot = busy_snapshot(read_workload("helios/workload-1"), 11_101.0, sia_cluster())

@@ -32,14 +32,13 @@ utility is a constant of the objective (0 when their shape is no configuration, 
 `given_costs`: u_ij = w_i times the cost in the job's goodput table; minimised.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
-from scipy import sparse
 
+from models.allocation.sia.assembly import assemble, column_names, constraint_groups
 from models.allocation.sia.check import allocation_violations
 from models.allocation.sia.extraction import extract_plan
 from models.allocation.sia.instance import SiaInstance, sia_instance
@@ -64,8 +63,12 @@ class SiaFormulation(Formulation):
 
     def __init__(self, instance: SiaInstance) -> None:
         self.instance = instance
-        self.problem: MatrixProblem = _compiled(instance)
+        self.problem: MatrixProblem = assemble(instance)
         self.warm_start: Vector | None = greedy_start(instance)
+
+    def named(self) -> MatrixProblem:
+        """The same problem with names, as declared."""
+        return compiled(self.instance)
 
     def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
         """Place the chosen configurations on GPUs and explain what is left out."""
@@ -102,75 +105,33 @@ def chosen_configurations(instance: SiaInstance, incumbent: Vector) -> IntVector
     return chosen
 
 
-def _compiled(instance: SiaInstance) -> MatrixProblem:
-    """The matrix form, with rows and columns named after jobs and configurations."""
+def compiled(instance: SiaInstance) -> MatrixProblem:
+    """The declared program in matrix form, with rows and columns named after jobs and configurations."""
     declared, row_names = declare(instance)
     problem = compile_cvxpy(declared, "sia").problem
     if problem.num_columns == 0:
         return problem
-    labels = [instance.configurations.label(c) for c in range(len(instance.configurations))]
-    return replace(
-        problem,
-        row_names=tuple(row_names[name] for name in problem.row_names),
-        column_names=tuple(
-            f"x[{instance.jobs[i].id},{labels[c]}]"
-            for i, c in zip(instance.pair_jobs, instance.pair_configurations, strict=True)
-        ),
-    )
+    names = tuple(row_names[name] for name in problem.row_names)
+    return replace(problem, row_names=names, column_names=column_names(instance))
 
 
 def declare(instance: SiaInstance) -> tuple[cp.Problem, dict[str, str]]:
     """The CVXPY problem, and a name for each row that its vector constraints become (`label[k]` -> name)."""
-    value = instance.worth.value[instance.pair_jobs, instance.pair_configurations]
-    sign = instance.sense.sign
-    # Leaving a job out costs its penalty: a constant, less the penalty for each pair that is chosen.
-    constant = sign * float(instance.penalty[instance.planned].sum())
-    constant += sum(instance.pinned_score(int(i)) for i in instance.pinned)
-    reserved = [int(i) for i in instance.planned if instance.jobs[i].reservation is not None]
     goal = cp.Minimize if instance.sense is Sense.MINIMIZE else cp.Maximize
     if not instance.pair_jobs.size:
-        impossible = [_labelled(cp.Constant(0.0) == 1.0, f"reserved[{instance.jobs[i].id}]") for i in reserved]
-        return cp.Problem(goal(cp.Constant(constant)), impossible), {}
+        reserved = [f"reserved[{instance.jobs[i].id}]" for i in instance.reserved]
+        impossible = [_labelled(cp.Constant(0.0) == 1.0, name) for name in reserved]
+        return cp.Problem(goal(cp.Constant(instance.constant)), impossible), {}
 
     x = cp.Variable(instance.pair_jobs.size, boolean=True, name="x")
-    objective = goal((value - sign * instance.penalty[instance.pair_jobs]) @ x + constant)
+    objective = goal(instance.gain @ x + instance.constant)
     constraints: list[Any] = []
     names: dict[str, str] = {}
-    for label, matrix, limits, is_equality, rows in _rows(instance, reserved):
-        left = matrix @ x
-        constraints.append(_labelled(left == limits if is_equality else left <= limits, label))
-        names |= {f"{label}[{k}]": name for k, name in enumerate(rows)}
+    for group in constraint_groups(instance):
+        left = group.matrix @ x
+        constraints.append(_labelled(left == group.limits if group.is_equality else left <= group.limits, group.label))
+        names |= {f"{group.label}[{k}]": name for k, name in enumerate(group.row_names)}
     return cp.Problem(objective, constraints), names
-
-
-def _rows(
-    instance: SiaInstance, reserved: Sequence[int]
-) -> Iterator[tuple[str, "sparse.csr_array", Vector, bool, list[str]]]:
-    """Label, matrix, limits, whether equality, and row names of each group of constraints that is not empty."""
-    ids = [job.id for job in instance.jobs]
-    num_pairs = np.bincount(instance.pair_jobs, minlength=len(ids))
-    choosing = np.setdiff1d(np.flatnonzero(num_pairs > 1), reserved)
-    if choosing.size:
-        names = [f"one_configuration[{ids[i]}]" for i in choosing]
-        yield "one_configuration", _membership(instance, choosing), np.ones(choosing.size), False, names
-    if reserved:
-        names = [f"reserved[{ids[i]}]" for i in reserved]
-        yield "reserved", _membership(instance, np.array(reserved)), np.ones(len(reserved)), True, names
-    matrix = sparse.csr_array(instance.rows.coefficients[:, instance.pair_configurations].astype(np.float64))
-    limits = instance.rows.limits.astype(np.float64)
-    # A type that no pair uses has nothing to limit.
-    used = np.flatnonzero(np.diff(matrix.indptr))
-    if used.size:
-        yield "placeable", matrix[used], limits[used], False, [instance.rows.names[k] for k in used]
-
-
-def _membership(instance: SiaInstance, jobs: IntVector) -> "sparse.csr_array":
-    """Rows of ones (len(jobs), P): the pairs of each job."""
-    row_of = np.full(len(instance.jobs), -1, dtype=np.int64)
-    row_of[jobs] = np.arange(jobs.size)
-    rows = row_of[instance.pair_jobs]
-    columns = np.flatnonzero(rows >= 0)
-    return sparse.csr_array((np.ones(columns.size), (rows[columns], columns)), shape=(jobs.size, rows.size))
 
 
 def _labelled(constraint: Any, label: str) -> Any:

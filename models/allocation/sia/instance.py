@@ -47,6 +47,23 @@ class SiaInstance:
         """Positive powers are maximised; negative ones and costs are minimised."""
         return objective_sense(self.parameters)
 
+    @property
+    def reserved(self) -> IntVector:
+        """Indices of the planned jobs that must get what they reserved."""
+        return np.array([i for i in self.planned if self.jobs[i].reservation is not None], dtype=np.int64)
+
+    @property
+    def gain(self) -> FloatVector:
+        """Change of the objective (P,) when a pair is chosen: its utility, and the penalty that is saved."""
+        value = self.worth.value[self.pair_jobs, self.pair_configurations]
+        return np.asarray(value - self.sense.sign * self.penalty[self.pair_jobs])
+
+    @property
+    def constant(self) -> float:
+        """Objective when no pair is chosen: every planned job waits, the pinned ones run."""
+        waiting = self.sense.sign * float(self.penalty[self.planned].sum())
+        return waiting + sum(self.pinned_score(int(i)) for i in self.pinned)
+
     def pinned_score(self, job: int) -> float:
         """Utility of a pinned job where it is; 0 where its shape is no configuration or its goodput is not known."""
         c = self.worth.current[job]

@@ -59,7 +59,7 @@ def test_the_optimum_equals_trying_everything_and_is_placed_legally(seed: int) -
     snapshot, parameters = random_snapshot(rng), random_parameters(rng)
     formulation = formulate_sia(snapshot, parameters, PhaseClock())
     expected = best_by_trying(formulation.instance)
-    result = solve(formulation, rng.choice(("highs", "scip")))
+    result = solve(formulation, rng.choice(("highs", "scip", "decomposition")))
     if expected is None:
         assert result.termination is TerminationReason.INFEASIBLE
         return

@@ -13,7 +13,6 @@ from models.performance.spec import (
 )
 from models.plan import Change
 from models.workload import Adaptivity, Job, Reservation, Snapshot
-from solver.infeasibility import conflicting_rows
 from solver.problem import Sense
 from solver.result import TerminationReason
 from tests.models.allocation.instances import given, plan_of, solve, table
@@ -66,7 +65,7 @@ def test_rows_and_columns_are_named_after_what_they_mean() -> None:
     )
     snapshot = Snapshot(cluster=cluster(node("n0", in_use=(0,)), node("n1")), jobs=jobs)
     formulation = formulate_sia(snapshot, SiaParameters(), PhaseClock())
-    assert set(formulation.problem.row_names) == {
+    assert set(formulation.named().row_names) == {
         "one_configuration[j0]",
         "reserved[j1]",
         "capacity[a]",
@@ -75,8 +74,8 @@ def test_rows_and_columns_are_named_after_what_they_mean() -> None:
         "whole_nodes[a]",
     }
     assert formulation.problem.sense is Sense.MINIMIZE
-    assert formulation.problem.column_names[0] == "x[j0,(1,1,a)]"
-    assert formulation.problem.column_names[-1] == "x[j1,(1,4,a)]"
+    assert formulation.named().column_names[0] == "x[j0,(1,1,a)]"
+    assert formulation.named().column_names[-1] == "x[j1,(1,4,a)]"
 
 
 def test_too_much_forced_demand_is_infeasible_and_names_what_conflicts() -> None:
@@ -87,7 +86,7 @@ def test_too_much_forced_demand_is_infeasible_and_names_what_conflicts() -> None
     formulation = formulate_sia(snapshot, SiaParameters(), PhaseClock())
     assert formulation.warm_start is None
     assert solve(formulation).termination is TerminationReason.INFEASIBLE
-    conflict = conflicting_rows(formulation.problem, 5.0)
+    conflict = formulation.conflicts(5.0)
     assert set(conflict) == {"capacity[a]", "reserved[j0]", "reserved[j1]", "reserved[j2]"}
 
 
@@ -96,7 +95,7 @@ def test_a_reservation_beyond_what_drained_nodes_leave_is_infeasible() -> None:
     machines = cluster(node("n0"), node("n1", state=NodeState.DRAINED))
     formulation = formulate_sia(Snapshot(cluster=machines, jobs=(job,)), SiaParameters(), PhaseClock())
     assert solve(formulation).termination is TerminationReason.INFEASIBLE
-    assert "reserved[j]" in conflicting_rows(formulation.problem, 5.0)
+    assert "reserved[j]" in formulation.conflicts(5.0)
 
 
 def test_no_jobs_give_an_empty_plan() -> None:
@@ -115,7 +114,7 @@ def test_a_reservation_without_any_pair_is_infeasible() -> None:
     job = Job(id="j", performance=ONE_PER_GPU, reservation=Reservation(gpu_type="a", num_gpus=3))
     formulation = formulate_sia(Snapshot(cluster=cluster(node("n0")), jobs=(job,)), SiaParameters(), PhaseClock())
     assert solve(formulation).termination is TerminationReason.INFEASIBLE
-    assert conflicting_rows(formulation.problem, 5.0) == ("reserved[j]",)
+    assert formulation.conflicts(5.0) == ("reserved[j]",)
 
 
 def test_a_non_preemptible_job_keeps_its_gpus_and_its_score_is_a_constant() -> None:
@@ -181,7 +180,7 @@ def test_the_warm_start_keeps_who_runs_and_starts_others_small() -> None:
     formulation = formulate_sia(Snapshot(cluster=cluster(node("n0")), jobs=jobs), SiaParameters(), PhaseClock())
     assert formulation.warm_start is not None
     started = np.flatnonzero(formulation.warm_start)
-    assert [formulation.problem.column_names[k] for k in started] == ["x[r,(1,4,a)]", "x[h,(1,4,a)]"]
+    assert [formulation.named().column_names[k] for k in started] == ["x[r,(1,4,a)]", "x[h,(1,4,a)]"]
 
 
 def test_batch_sizes_and_goodput_come_with_the_allocation() -> None:

@@ -19,7 +19,7 @@ def test_recorded_inputs_reach_the_recorded_optimum(name: str) -> None:
     recorded = load_instance(name)
     assert policy_issues(recorded.snapshot, recorded.parameters) == []
     clock = PhaseClock()
-    for solver in ("highs", "scip"):
+    for solver in ("highs", "scip", "decomposition"):
         formulation = formulate_sia(recorded.snapshot, recorded.parameters, clock)
         result = formulation.solve(SolveOptions(solver=solver, relative_gap=0.0), SolveMonitor())
         assert result.termination is TerminationReason.OPTIMAL

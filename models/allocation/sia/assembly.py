@@ -1,0 +1,94 @@
+"""The program's rows as arrays: shared by the declared model and by the direct way to the matrix form.
+
+Declaring in CVXPY and compiling costs more than solving; `assemble` gives the same matrix form without names, and
+tests compare the two. See `models.allocation.sia.formulation` for the mathematics.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from models.allocation.sia.instance import SiaInstance
+from models.configurations import IntVector
+from solver.problem import MatrixProblem, Vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ConstraintGroup:
+    """Rows `matrix x <= limits` (or `== limits`) of one kind: CSR (m, P), limits (m,), m names."""
+
+    label: str
+    matrix: "sparse.csr_array"
+    limits: Vector
+    is_equality: bool
+    row_names: tuple[str, ...]
+
+
+def constraint_groups(instance: SiaInstance) -> Iterator[ConstraintGroup]:
+    """Every group of constraints that is not empty."""
+    num_pairs = np.bincount(instance.pair_jobs, minlength=len(instance.jobs))
+    choosing = np.setdiff1d(np.flatnonzero(num_pairs > 1), instance.reserved)
+    if choosing.size:
+        yield _one_per_job(instance, "one_configuration", choosing, is_equality=False)
+    if instance.reserved.size:
+        yield _one_per_job(instance, "reserved", instance.reserved, is_equality=True)
+    # Few rows, many pairs: gathering columns of a transposed matrix copies whole lines.
+    by_configuration = sparse.csr_array(instance.rows.coefficients.T.astype(np.float64))
+    matrix = sparse.csr_array(by_configuration[instance.pair_configurations].T)
+    # A type that no pair uses has nothing to limit.
+    used = np.flatnonzero(np.diff(matrix.indptr))
+    if used.size:
+        yield ConstraintGroup(
+            label="placeable",
+            matrix=matrix[used],
+            limits=instance.rows.limits[used].astype(np.float64),
+            is_equality=False,
+            row_names=tuple(instance.rows.names[k] for k in used),
+        )
+
+
+def column_names(instance: SiaInstance) -> tuple[str, ...]:
+    """`x[job,(nodes,gpus,type)]` for every pair."""
+    labels = [instance.configurations.label(c) for c in range(len(instance.configurations))]
+    ids = [job.id for job in instance.jobs]
+    pairs = zip(instance.pair_jobs.tolist(), instance.pair_configurations.tolist(), strict=True)
+    return tuple(f"x[{ids[i]},{labels[c]}]" for i, c in pairs)
+
+
+def assemble(instance: SiaInstance) -> MatrixProblem:
+    """The program in matrix form, without names."""
+    groups = list(constraint_groups(instance))
+    num_pairs = instance.pair_jobs.size
+    # A reserved job without any pair leaves an empty row that cannot be 1.
+    matrix = sparse.vstack([sparse.csr_array((0, num_pairs)), *(group.matrix for group in groups)], format="csc")
+    lower = [group.limits if group.is_equality else np.full(group.limits.size, -np.inf) for group in groups]
+    return MatrixProblem(
+        name="sia",
+        sense=instance.sense,
+        objective=instance.gain,
+        offset=instance.constant,
+        matrix=sparse.csc_array(matrix),
+        row_lower=np.concatenate([np.zeros(0), *lower]),
+        row_upper=np.concatenate([np.zeros(0), *(group.limits for group in groups)]),
+        lower=np.zeros(num_pairs),
+        upper=np.ones(num_pairs),
+        integrality=np.ones(num_pairs, dtype=np.bool_),
+    )
+
+
+def _one_per_job(instance: SiaInstance, label: str, jobs: IntVector, *, is_equality: bool) -> ConstraintGroup:
+    """One row of ones over the pairs of each job."""
+    row_of = np.full(len(instance.jobs), -1, dtype=np.int64)
+    row_of[jobs] = np.arange(jobs.size)
+    rows = row_of[instance.pair_jobs]
+    columns = np.flatnonzero(rows >= 0)
+    shape = (jobs.size, rows.size)
+    return ConstraintGroup(
+        label=label,
+        matrix=sparse.csr_array((np.ones(columns.size), (rows[columns], columns)), shape=shape),
+        limits=np.ones(jobs.size),
+        is_equality=is_equality,
+        row_names=tuple(f"{label}[{instance.jobs[i].id}]" for i in jobs),
+    )
