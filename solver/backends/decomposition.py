@@ -27,7 +27,7 @@ from solver.problem import MatrixProblem, Vector
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 
 # Below this many columns after merging, branch and bound on the whole is quicker than pricing first.
-_SMALL = 1500
+_SMALL = 3000
 # Options beside the best one of each class in the first core, and how much wider each further core is.
 _FIRST_EXTRA = 150
 _WIDENING = 4

@@ -85,6 +85,8 @@ def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
     columns = np.flatnonzero((problem.upper > 0) & (~settled | (problem.lower > 0)))
     if not columns.size or not np.isin(np.flatnonzero(required), block[columns]).all():
         return None
+    useless = _useless(problem, columns, required[block[columns]], coupling)
+    columns = columns[~useless] if not useless.all() else columns
     columns = columns[np.argsort(block[columns], kind="stable")]
     return _merged(problem, columns, block[columns], required, coupling)
 
@@ -112,6 +114,14 @@ def _coupling_rows(problem: MatrixProblem, rows: "sparse.csr_array", choice: Int
         limit=np.concatenate([problem.row_upper[above], -problem.row_lower[below]]),
         rows=np.concatenate([above, below]),
     )
+
+
+def _useless(problem: MatrixProblem, columns: IntVector, required: Mask, coupling: _Coupling) -> Mask:
+    """Columns that gain nothing and free nothing, in blocks that may choose nothing instead."""
+    matrix = coupling.matrix[columns]
+    frees = np.bincount(np.repeat(np.arange(columns.size), np.diff(matrix.indptr)), matrix.data < 0, columns.size)
+    gains_nothing = problem.sense.sign * problem.objective[columns] >= 0
+    return np.asarray(gains_nothing & ~required & (frees == 0))
 
 
 def _blocks(problem: MatrixProblem, rows: "sparse.csr_array", choice: IntVector) -> tuple[IntVector, Mask]:
