@@ -15,6 +15,7 @@ import numpy as np
 from solver.backends.base import CROSSING_TOLERANCE, Backend, NativeOutcome, conclude, finite, rounded
 from solver.backends.decomposition import DecompositionBackend
 from solver.backends.highs import HighsBackend
+from solver.backends.portfolio import PortfolioBackend
 from solver.backends.scip import ScipBackend
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
@@ -24,6 +25,8 @@ from solver.problem import MatrixProblem, Vector
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from stowplan.errors import InputError
 
+# `auto` is the decomposition: it takes what has the structure and leaves the rest to HiGHS.
+AUTO = "auto"
 _backends: dict[str, Backend] = {}
 _registry = threading.Lock()
 
@@ -37,6 +40,7 @@ def register(backend: Backend) -> None:
 register(HighsBackend())
 register(ScipBackend())
 register(DecompositionBackend())
+register(PortfolioBackend(DecompositionBackend(), ScipBackend()))
 
 
 def available_solvers() -> Mapping[str, str]:
@@ -76,8 +80,10 @@ def solve(problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor |
 
 def _find(name: str) -> Backend:
     with _registry:
+        if name == AUTO:
+            return _backends[DecompositionBackend.name]
         if name not in _backends:
-            raise InputError(f"unknown solver {name!r}; available: {', '.join(sorted(_backends))}")
+            raise InputError(f"unknown solver {name!r}; available: {', '.join(sorted({AUTO, *_backends}))}")
         return _backends[name]
 
 

@@ -48,11 +48,10 @@ class DecompositionBackend:
         return f"HiGHS {self._highs.version}"
 
     def solve(self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
-        """Solve `problem`; see the protocol."""
+        """Solve `problem`; see the protocol. The result names HiGHS where it solved the problem whole."""
         structure = find_structure(problem)
         if structure is None:
-            result = self._highs.solve(problem, options, monitor)
-            return replace(result, solver=self.name, message="no choice structure: solved whole by HiGHS")
+            return self._highs.solve(problem, options, monitor)
         search = _Search(self._highs, problem, structure, options, monitor)
         return conclude(self, problem, search.run(), search.statistics())
 
@@ -76,6 +75,8 @@ class _Search:
         self._feed = ProgressFeed(monitor=monitor)
         self._cpu_s = time.process_time()
         self._num_nodes = 0
+        self._num_cores = 0
+        self._core_size = 0
         self._bound = -np.inf
         self._value = np.inf
         self._point: Vector | None = None
@@ -122,6 +123,8 @@ class _Search:
 
     def _solve(self, core: Core) -> TerminationReason | Limit | None:
         """Solve a core; None to go on, otherwise what ends the search."""
+        self._num_cores += 1
+        self._core_size = core.columns.size
         if not core.columns.size:
             if contradictions(core.problem):
                 return self._infeasible(core)
@@ -172,7 +175,13 @@ class _Search:
             self._feed.incumbent(point, sign * value, bound, self._num_nodes)
 
     def _outcome(self, ending: TerminationReason | Limit) -> NativeOutcome:
-        return NativeOutcome(ending=ending, point=self._point, bound=self._problem.sense.sign * self._bound)
+        structure = self._structure
+        message = (
+            f"{structure.copies.sum()} blocks in {structure.copies.size} classes, {structure.limit.size} coupling rows; "
+            f"{self._num_cores} cores, the last with {self._core_size} of {structure.cost.size} columns"
+        )
+        bound = self._problem.sense.sign * self._bound
+        return NativeOutcome(ending=ending, point=self._point, bound=bound, message=message)
 
     def _gap_is_closed(self) -> bool:
         return self._value - self._bound <= self._options.relative_gap * abs(self._value)

@@ -129,13 +129,13 @@ def test_progress_is_checked_and_rescaled() -> None:
 
 
 def test_unknown_solver_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"'gurobi'.*highs, scip"):
+    with pytest.raises(InputError, match=r"'gurobi'.*auto, decomposition, highs, portfolio, scip"):
         solving.solve(KNAPSACK, SolveOptions(solver="gurobi"))
 
 
 def test_available_solvers_have_versions() -> None:
     versions = solving.available_solvers()
-    assert set(versions) == {"highs", "scip"}
+    assert set(versions) == {"decomposition", "highs", "portfolio", "scip"}
     assert all(version[0].isdigit() for version in versions.values())
 
 

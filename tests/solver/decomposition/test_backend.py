@@ -69,7 +69,14 @@ def test_other_problems_go_to_highs_whole() -> None:
     knapsack = problem([[2, 3, 4]], [-INF], [7], [-3, -4, -6], upper=3)
     result = solve(knapsack, EXACT)
     assert result.objective == solve(knapsack, replace(EXACT, solver="highs")).objective
-    assert "whole by HiGHS" in result.message
+    assert result.solver == "highs"
+
+
+def test_auto_takes_what_has_the_structure() -> None:
+    assert solve(choice_problem(0), replace(EXACT, solver="auto")).solver == "decomposition"
+    assert (
+        solve(problem([[2, 3, 4]], [-INF], [7], [-3, -4, -6], upper=3), replace(EXACT, solver="auto")).solver == "highs"
+    )
 
 
 def test_the_gap_that_was_asked_for_is_proved() -> None:
