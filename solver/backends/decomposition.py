@@ -177,7 +177,8 @@ class _Search:
     def _outcome(self, ending: TerminationReason | Limit) -> NativeOutcome:
         structure = self._structure
         message = (
-            f"{structure.copies.sum()} blocks in {structure.copies.size} classes, {structure.limit.size} coupling rows; "
+            f"{structure.copies.sum()} blocks in {structure.copies.size} classes, "
+            f"{structure.limit.size} coupling rows; "
             f"{self._num_cores} cores, the last with {self._core_size} of {structure.cost.size} columns"
         )
         bound = self._problem.sense.sign * self._bound

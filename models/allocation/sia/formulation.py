@@ -44,6 +44,7 @@ from models.allocation.sia.extraction import extract_plan
 from models.allocation.sia.instance import SiaInstance, sia_instance
 from models.allocation.sia.parameters import SiaParameters
 from models.allocation.sia.start import greedy_start
+from models.allocation.sia.ties import for_declared, objective_step, toward_present
 from models.clock import PhaseClock
 from models.configurations import IntVector
 from models.placement.check import placement_violations
@@ -51,7 +52,11 @@ from models.plan import Plan
 from models.policy import Formulation
 from models.workload import Snapshot
 from solver.compilers.cvxpy import compile_cvxpy
+from solver.monitor import SolveMonitor
+from solver.options import SolveOptions
 from solver.problem import MatrixProblem, Sense, Vector
+from solver.result import SolveResult
+from solver.solve import solve
 from stowplan.errors import Issue
 
 # A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
@@ -69,6 +74,16 @@ class SiaFormulation(Formulation):
     def named(self) -> MatrixProblem:
         """The same problem with names, as declared."""
         return compiled(self.instance)
+
+    def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
+        """Solve; among plans of equal value the one that changes least is taken where costs have a step."""
+        step = objective_step(self.problem.objective)
+        if step is None or not self.problem.num_columns:
+            return super().solve(options, monitor)
+        changed = toward_present(self.problem, self.instance, step)
+        start = options.warm_start if options.warm_start is not None else self.warm_start
+        result = solve(changed, replace(options, warm_start=start), monitor)
+        return for_declared(result, self.problem, step)
 
     def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
         """Place the chosen configurations on GPUs and explain what is left out."""
