@@ -29,11 +29,13 @@ _INTEGRALITY = 1e-6
 class Prepared:
     """A problem with the same feasible points and `factor` (a power of two) times the objective.
 
-    `conflicts` names rows and bounds each of which alone makes the problem infeasible.
+    `row_factors` (m,), also powers of two, are what the rows were multiplied with. `conflicts` names rows and bounds
+    each of which alone makes the problem infeasible.
     """
 
     problem: MatrixProblem
     factor: float
+    row_factors: Vector
     conflicts: tuple[str, ...]
 
 
@@ -50,7 +52,7 @@ def prepare(problem: MatrixProblem) -> Prepared:
     tight = replace(problem, lower=lower, upper=upper)
     conflicts = contradictions(tight)
     if conflicts:
-        return Prepared(problem=problem, factor=1.0, conflicts=conflicts)
+        return Prepared(problem=problem, factor=1.0, row_factors=np.ones(problem.num_rows), conflicts=conflicts)
     factor = _objective_factor(problem.objective)
     rows = 2.0 ** -np.floor(np.log2(np.minimum(1.0, row_scale(problem))))
     matrix = problem.matrix if (rows == 1.0).all() else sparse.csc_array(sparse.diags_array(rows) @ problem.matrix)
@@ -64,7 +66,7 @@ def prepare(problem: MatrixProblem) -> Prepared:
         row_upper=np.maximum(problem.row_upper, problem.row_lower) * rows,
         upper=np.maximum(upper, lower),
     )
-    return Prepared(problem=scaled, factor=factor, conflicts=())
+    return Prepared(problem=scaled, factor=factor, row_factors=rows, conflicts=())
 
 
 def contradictions(problem: MatrixProblem) -> tuple[str, ...]:

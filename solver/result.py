@@ -64,7 +64,8 @@ class SolveResult:
     """What a solve proved.
 
     `incumbent` is float64 (n,), integers exact, re-checked against the matrix form; `objective` its value.
-    `bound` is a proven bound on the optimum from the other side (None: nothing proven).
+    `bound` is a proven bound on the optimum from the other side (None: nothing proven). `prices` (m,) are Lagrange
+    multipliers, in objective per unit of a row, where the backend found any.
 
     Raises
     ------
@@ -83,6 +84,7 @@ class SolveResult:
     solver: str
     solver_version: str
     message: str = ""
+    prices: Vector | None = None
 
     def __post_init__(self) -> None:
         reason = self.termination

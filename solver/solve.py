@@ -58,7 +58,8 @@ def solve(problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor |
     Raises
     ------
     InputError
-        For an unknown solver, a warm start of another shape than (n,), or a log that cannot be written.
+        For an unknown solver, a warm start of another shape than (n,), prices of another shape than (m,), or a log
+        that cannot be written.
     BackendError
         When the solver cannot represent the problem or refuses an option.
     """
@@ -68,6 +69,8 @@ def solve(problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor |
     start = options.warm_start
     if start is not None and start.shape != (problem.num_columns,):
         raise InputError(f"the warm start has shape {start.shape}; {problem.name} has {problem.num_columns} columns")
+    if options.prices is not None and options.prices.shape != (problem.num_rows,):
+        raise InputError(f"the prices have shape {options.prices.shape}; {problem.name} has {problem.num_rows} rows")
     _open_log(options)
     prepared = prepare(problem)
     watch = _Watch(problem, monitor, prepared.factor, started)
@@ -121,7 +124,11 @@ def _dispatch(
     if outcome is not None:
         return conclude(backend, problem, outcome, SolveStatistics())
     inner = SolveMonitor(on_progress=watch.forward, canceled=monitor.canceled)
-    return backend.solve(problem, replace(options, time_limit_s=remaining_s), inner)
+    prices = None if options.prices is None else options.prices * prepared.factor / prepared.row_factors
+    result = backend.solve(problem, replace(options, time_limit_s=remaining_s, prices=prices), inner)
+    if result.prices is None:
+        return result
+    return replace(result, prices=result.prices * prepared.row_factors / prepared.factor)
 
 
 def _separable(problem: MatrixProblem) -> NativeOutcome:

@@ -53,7 +53,8 @@ class DecompositionBackend:
         if structure is None:
             return self._highs.solve(problem, options, monitor)
         search = _Search(self._highs, problem, structure, options, monitor)
-        return conclude(self, problem, search.run(), search.statistics())
+        result = conclude(self, problem, search.run(), search.statistics())
+        return replace(result, prices=search.prices())
 
 
 class _Search:
@@ -80,6 +81,7 @@ class _Search:
         self._bound = -np.inf
         self._value = np.inf
         self._point: Vector | None = None
+        self._multipliers: Vector | None = None
 
     def run(self) -> NativeOutcome:
         """Widen cores until the gap is closed, nothing is left out, or a limit ends it."""
@@ -91,7 +93,7 @@ class _Search:
             if ending is not None:
                 return self._outcome(ending)
             # At or below its floor the core's optimum is everybody's.
-            if self._value <= core.floor or self._gap_is_closed():
+            if self._point is not None and (self._value <= core.floor or self._gap_is_closed()):
                 break
         return self._outcome(TerminationReason.OPTIMAL)
 
@@ -104,14 +106,23 @@ class _Search:
             num_nodes=self._num_nodes,
         )
 
+    def prices(self) -> Vector | None:
+        """Multipliers (m,) of the problem's rows; None when nothing was priced."""
+        if self._multipliers is None:
+            return None
+        prices = np.zeros(self._problem.num_rows)
+        np.add.at(prices, self._structure.rows, self._multipliers)
+        return prices
+
     def _cores(self) -> Iterator[Core]:
         """Cores from narrow to wide. The last one holds everything that can still matter."""
         structure = self._structure
         if structure.cost.size <= _SMALL:
             yield whole_core(structure)
             return
-        dual = maximise_dual(structure, stop=self._must_stop)
-        reduced = reduced_costs(structure, dual.multipliers)
+        guess = None if self._options.prices is None else self._options.prices[structure.rows]
+        self._multipliers = maximise_dual(structure, guess, self._must_stop).multipliers
+        reduced = reduced_costs(structure, self._multipliers)
         self._bound = reduced.bound
         extra = _FIRST_EXTRA
         while True:

@@ -21,8 +21,8 @@ _FIRST_TEMPERATURE = 0.3
 _WARM_TEMPERATURE = 0.01
 _LAST_TEMPERATURE = 1e-5
 _COOLING = 0.3
-_NEWTON_STEPS = 8
-_SHORTEST_STEP = 1e-3
+_NEWTON_STEPS = 12
+_SHORTEST_MOVE = 0.1
 _SHORTENING = 0.4
 # Relative gain of a step below which the next temperature has more to give.
 _SMALL_GAIN = 1e-8
@@ -105,6 +105,10 @@ class _SmoothOracle:
         smooth = float(problem.copies @ (best - temperature * np.log(total))) - outside
         return smooth, weight / total[self._class_of]
 
+    def largest_move(self, step: Vector) -> float:
+        """The most that the price of any column changes by `step` (m,)."""
+        return float(np.abs(self._problem.coupling @ step).max(initial=0.0))
+
     def derivatives(self, probability: Vector, temperature: float) -> tuple[Vector, Vector]:
         """Gradient (m,) and Hessian (m, m) of the smoothed dual."""
         problem = self._problem
@@ -132,7 +136,10 @@ def _newton(oracle: _SmoothOracle, point: Vector, temperature: float, stop: Call
         ridge = 1e-9 * max(1e-12, float(np.abs(np.diag(block)).max()))
         step[free] = np.linalg.solve(block - ridge * np.eye(len(block)), -gradient[free])
         length = 1.0
-        while length >= _SHORTEST_STEP:
+        # Where choices are settled the smoothed dual is almost linear, and the model of second order far too bold: a
+        # step is given up only when no column's price would change by more than a fraction of the temperature.
+        shortest = min(1.0, _SHORTEST_MOVE * temperature / max(1e-300, oracle.largest_move(step)))
+        while length >= shortest:
             trial = np.clip(point + length * step, 0.0, oracle.largest_multiplier)
             trial_value, trial_probability = oracle.value(trial, temperature)
             if trial_value > value:

@@ -1,5 +1,6 @@
 import threading
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import solver.backends.decomposition as module
+from solver.decomposition.dual import DualPoint, maximise_dual
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import Sense
 from solver.result import Limit, TerminationReason
 from solver.solve import solve
+from stowplan.errors import InputError
 from tests.solver.decomposition.choices import choice_problem
 from tests.solver.instances import INF, market_split, problem
 
@@ -124,3 +127,29 @@ def test_the_same_input_gives_the_same_point() -> None:
     assert first.incumbent is not None
     assert second.incumbent is not None
     assert (first.incumbent == second.incumbent).all()
+
+
+@pytest.mark.usefixtures("_always_price")
+@pytest.mark.parametrize("scale", [1.0, 1e-6])
+def test_prices_of_one_round_start_the_next(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prices come back in the problem's own units, whatever the solver was given."""
+    whole = choice_problem(7, num_blocks=300, num_options=6, num_resources=3)
+    whole = replace(whole, objective=whole.objective * scale)
+    first = solve(whole, replace(EXACT, relative_gap=1e-3))
+    assert first.prices is not None
+    assert (first.prices[:-3] == 0).all()
+    assert (first.prices[-3:] > 0).any()
+    evaluations: list[int] = []
+
+    def counted(*arguments: Any) -> DualPoint:
+        found = maximise_dual(*arguments)
+        evaluations.append(found.num_evaluations)
+        return found
+
+    monkeypatch.setattr(module, "maximise_dual", counted)
+    cold = solve(whole, replace(EXACT, relative_gap=1e-3))
+    warm = solve(whole, replace(EXACT, relative_gap=1e-3, prices=first.prices))
+    assert warm.objective == pytest.approx(cold.objective, rel=1e-3)
+    assert evaluations[1] < evaluations[0]
+    with pytest.raises(InputError, match=r"prices have shape \(1,\)"):
+        solve(whole, replace(EXACT, prices=np.ones(1)))
