@@ -5,24 +5,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from models.plan import PhaseTimes
+from solver.memory import peak_memory_bytes
 
 
 class PhaseClock:
-    """Adds up wall-clock seconds per named phase; a phase may be entered more than once."""
+    """Adds up seconds per named phase, wall-clock and CPU; a phase may be entered more than once."""
 
     def __init__(self) -> None:
         self._wall_s: dict[str, float] = {}
+        self._cpu_s: dict[str, float] = {}
         self._cpu_start_s = time.process_time()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Time the body as part of phase `name`."""
-        start_s = time.perf_counter()
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
         try:
             yield
         finally:
-            self._wall_s[name] = self._wall_s.get(name, 0.0) + time.perf_counter() - start_s
+            self._cpu_s[name] = self._cpu_s.get(name, 0.0) + time.process_time() - cpu_s
+            self._wall_s[name] = self._wall_s.get(name, 0.0) + time.perf_counter() - wall_s
 
     def times(self) -> PhaseTimes:
         """What has been measured so far."""
-        return PhaseTimes(wall_s=dict(self._wall_s), cpu_s=time.process_time() - self._cpu_start_s)
+        return PhaseTimes(
+            wall_s=dict(self._wall_s),
+            cpu_s=time.process_time() - self._cpu_start_s,
+            phase_cpu_s=dict(self._cpu_s),
+            peak_memory_bytes=peak_memory_bytes(),
+        )

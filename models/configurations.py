@@ -34,7 +34,10 @@ class ConfigurationSet:
 
     def up_to(self, num_gpus: int) -> "ConfigurationSet":
         """Without multi-node configurations of more than `num_gpus` GPUs. Single-node ones stay: they tell R."""
-        kept = (self.num_nodes == 1) | (self.num_gpus <= num_gpus)
+        return self.subset((self.num_nodes == 1) | (self.num_gpus <= num_gpus))
+
+    def subset(self, kept: npt.NDArray[np.bool_]) -> "ConfigurationSet":
+        """The configurations with `kept` (C,)."""
         return ConfigurationSet(
             gpu_types=self.gpu_types,
             type_index=self.type_index[kept],

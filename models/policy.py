@@ -1,7 +1,7 @@
 """What every policy offers to `models.planning`, and nothing about any of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from models.clock import PhaseClock
@@ -40,6 +40,10 @@ class Formulation(ABC):
         """Names of rows and bounds that exclude each other, asked for when the problem is infeasible; empty when none
         are found in time. The default searches the matrix form."""
         return conflicting_rows(self.named(), time_limit_s)
+
+    def prices(self, result: SolveResult) -> Mapping[str, float]:  # noqa: ARG002 - most models price nothing
+        """What one more unit of each scarce resource is worth, by row name; empty where the solver did not price."""
+        return {}
 
     @abstractmethod
     def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:

@@ -5,6 +5,7 @@ from models.allocation.sia.validation import policy_issues as sia_issues
 from models.placement.arnold.validation import policy_issues as arnold_issues
 from models.plan import Parameters
 from models.workload import Snapshot, snapshot_issues
+from solver.options import SOLVER_NAMES
 from stowplan.errors import Issue
 
 
@@ -17,3 +18,11 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
     if isinstance(parameters, SiaParameters):
         return issues + sia_issues(snapshot, parameters)
     return issues + arnold_issues(snapshot, parameters)
+
+
+def solver_fault(parameters: Parameters, solver: str) -> str | None:
+    """Why the policy cannot be planned with this solver, and which would do; None when it can."""
+    if solver == "exact" and isinstance(parameters, SiaParameters):
+        others = ", ".join(repr(name) for name in SOLVER_NAMES if name != solver)
+        return f"is 'exact', which is an algorithm of arnold; for sia it must be one of {others}"
+    return None

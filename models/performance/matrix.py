@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from models.configurations import ConfigurationSet
 from models.performance.batch import NUM_CANDIDATES, choose_batches
@@ -23,6 +24,8 @@ from models.performance.tables import TableLookup
 from models.performance.throughput import FloatArray, IntArray
 from models.workload import Adaptivity, Job
 from stowplan.errors import InputError, Issue
+
+BoolMatrix = npt.NDArray[np.bool_]
 
 # Elements of one temporary array of the batch search: it stays in the cache, and below the 128 KiB from which the C
 # library maps fresh pages for every allocation.
@@ -45,10 +48,11 @@ class GoodputMatrix:
     accumulation_steps: IntArray
 
 
-def evaluate(jobs: Sequence[Job], configurations: ConfigurationSet) -> GoodputMatrix:
+def evaluate(jobs: Sequence[Job], configurations: ConfigurationSet, wanted: BoolMatrix | None = None) -> GoodputMatrix:
     """Evaluate all jobs on all configurations; the row of a job without performance is 0.
 
-    Performances must have passed `performance_issues`. Observations are fitted first, equal ones once.
+    Performances must have passed `performance_issues`. Observations are fitted first, equal ones once. The batch
+    search, which is most of the work, is left out where `wanted` (J, C) is False: there too goodput is 0.
 
     Raises
     ------
@@ -65,25 +69,25 @@ def evaluate(jobs: Sequence[Job], configurations: ConfigurationSet) -> GoodputMa
     )
     _fill_tables(matrix, jobs, configurations)
     models = _goodput_models(jobs)
+    wanted = np.ones(shape, dtype=np.bool_) if wanted is None else wanted
     for elastic in (True, False):
         chosen = [j for j in models if (jobs[j].adaptivity is Adaptivity.ELASTIC) is elastic]
-        _fill_models(matrix, {j: models[j] for j in chosen}, configurations, elastic=elastic)
+        _fill_models(matrix, {j: models[j] for j in chosen}, configurations, wanted, elastic=elastic)
     _raise_unless_finite(matrix, jobs)
     return matrix
 
 
 def _fill_tables(matrix: GoodputMatrix, jobs: Sequence[Job], configurations: ConfigurationSet) -> None:
     lookup = TableLookup(configurations)
-    for j, job in enumerate(jobs):
-        table = job.performance
-        if not isinstance(table, ThroughputTable | GoodputTable):
-            continue
-        values = lookup.values(table.entries)
-        columns = list(values)
-        matrix.goodput[j, columns] = list(values.values())
-        if isinstance(table, ThroughputTable):
-            matrix.throughput[j, columns] = matrix.goodput[j, columns]
-            matrix.batch_size[j, columns] = table.batch_size or 0
+    throughputs = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, ThroughputTable)}
+    goodputs = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, GoodputTable)}
+    for tables in (throughputs, goodputs):
+        rows = np.array(list(tables), dtype=np.int64)
+        lookup.fill(matrix.goodput, rows, (table.entries for table in tables.values()))
+    rows = np.array(list(throughputs), dtype=np.int64)
+    batch_sizes = np.array([table.batch_size or 0 for table in throughputs.values()], dtype=np.int64)
+    matrix.throughput[rows] = matrix.goodput[rows]
+    matrix.batch_size[rows] = np.where(matrix.goodput[rows] > 0, batch_sizes[:, None], 0)
 
 
 def _goodput_models(jobs: Sequence[Job]) -> dict[int, GoodputModel]:
@@ -94,14 +98,19 @@ def _goodput_models(jobs: Sequence[Job]) -> dict[int, GoodputModel]:
 
 
 def _fill_models(
-    matrix: GoodputMatrix, models: dict[int, GoodputModel], configurations: ConfigurationSet, *, elastic: bool
+    matrix: GoodputMatrix,
+    models: dict[int, GoodputModel],
+    configurations: ConfigurationSet,
+    wanted: BoolMatrix,
+    *,
+    elastic: bool,
 ) -> None:
-    """Search the batch size of every feasible pair, block by block."""
+    """Search the batch size of every feasible pair that is wanted, block by block."""
     if not models:
         return
     num_candidates = NUM_CANDIDATES if elastic else 1
     profiles = ProfileTable.of(models, configurations.gpu_types, elastic=elastic)
-    rows, columns = profiles.feasible_pairs(configurations)
+    rows, columns = profiles.feasible_pairs(configurations, wanted)
     block = _BLOCK_ELEMENTS // num_candidates
     for first in range(0, rows.size, block):
         row, column = rows[first : first + block], columns[first : first + block]

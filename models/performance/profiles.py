@@ -1,20 +1,26 @@
 """The profiles of many jobs as one array, from which blocks of (job, configuration) pairs are gathered."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from models.configurations import ConfigurationSet
 from models.performance.batch import Pairs
 from models.performance.bootstrap import scaling_parameters
 from models.performance.efficiency import signal_share
-from models.performance.spec import GoodputModel, TypeProfile
+from models.performance.spec import GoodputModel
 from models.performance.throughput import Coefficients, FloatArray, IntArray
 
-_NUM_COLUMNS = 15
-_coefficients = attrgetter("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n", "gamma")
+_COEFFICIENTS = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n", "gamma")
+_coefficients = attrgetter(*_COEFFICIENTS)
+_own_fields = attrgetter(
+    "gpus_per_replica", "min_local_batch", "max_local_batch", *(f"parameters.{name}" for name in _COEFFICIENTS)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -22,7 +28,9 @@ class ProfileTable:
     """M jobs on T GPU types; K profiles in all.
 
     jobs: int64 (M,), the caller's index of each job. profile_of: int64 (M, T) into the profiles, -1 for none.
-    values: float64 (15, K), the fields of a profile in the order of `_fields`; integers up to 2^53 are exact.
+    values: float64 (15, K) by profile: GPUs per replica, smallest and largest local batch, initial and largest batch,
+    share of the signal, alpha_c and beta_c, and the seven parameters that scale the time of a step. Integers up to 2^53
+    are exact.
     """
 
     jobs: IntArray
@@ -33,25 +41,40 @@ class ProfileTable:
     def of(cls, models: dict[int, GoodputModel], gpu_types: tuple[str, ...], *, elastic: bool) -> Self:
         """Gather the models of jobs that are all elastic, or all keep their initial batch."""
         profile_of = np.full((len(models), len(gpu_types)), -1, dtype=np.int64)
-        values: list[tuple[float, ...]] = []
+        owner: list[int] = []
+        own: list[tuple[float, ...]] = []
+        bootstrapped: dict[int, tuple[float, ...]] = {}
         for row, model in enumerate(models.values()):
-            share = float(signal_share(model.gradient.squared_norm, model.gradient.variance))
             for t, name in enumerate(gpu_types):
                 profile = model.profiles.get(name)
                 if profile is not None:
-                    profile_of[row, t] = len(values)
-                    values.append(_fields(model, name, profile, share, elastic=elastic))
+                    if profile.single_gpu_only:
+                        bootstrapped[len(own)] = _coefficients(scaling_parameters(model, name))
+                    profile_of[row, t] = len(own)
+                    owner.append(row)
+                    own.append(_own_fields(profile))
+        fields = np.fromiter(chain.from_iterable(own), dtype=np.float64).reshape(len(own), 3 + len(_COEFFICIENTS)).T
+        scaling = fields[3:].copy()
+        if bootstrapped:
+            scaling[:, list(bootstrapped)] = np.array(list(bootstrapped.values())).T
         return cls(
             jobs=np.array(list(models), dtype=np.int64),
             profile_of=profile_of,
-            values=np.array(values, dtype=np.float64).reshape(-1, _NUM_COLUMNS).T.copy(),
+            values=np.concatenate(
+                [fields[:3], _batch_fields(models.values(), elastic=elastic)[:, owner], fields[3:5], scaling]
+            ),
         )
 
-    def feasible_pairs(self, configurations: ConfigurationSet) -> tuple[IntArray, IntArray]:
-        """Row and configuration (N,) of every pair: whole replicas, and a batch that feeds all of them."""
-        profile = self.profile_of[:, configurations.type_index]
-        known_rows, known_columns = np.nonzero(profile >= 0)
-        gpus_per_replica, min_local_batch, _, _, maximum_batch = self.values[:5, profile[known_rows, known_columns]]
+    def feasible_pairs(
+        self, configurations: ConfigurationSet, wanted: npt.NDArray[np.bool_]
+    ) -> tuple[IntArray, IntArray]:
+        """Row and configuration (N,) of every pair: whole replicas, and a batch that feeds all of them.
+
+        `wanted` (J, C) leaves pairs out; its rows are the caller's jobs.
+        """
+        known_rows, known_columns = np.nonzero((self.profile_of >= 0)[:, configurations.type_index] & wanted[self.jobs])
+        profile = self.profile_of[known_rows, configurations.type_index[known_columns]]
+        gpus_per_replica, min_local_batch, _, _, maximum_batch = (self.values[k, profile] for k in range(5))
         replicas, left_over = np.divmod(configurations.num_gpus[known_columns], gpus_per_replica)
         feasible = (left_over == 0) & (min_local_batch * replicas <= maximum_batch)
         return known_rows[feasible], known_columns[feasible]
@@ -84,18 +107,10 @@ class ProfileTable:
         )
 
 
-def _fields(
-    model: GoodputModel, gpu_type: str, profile: TypeProfile, share: float, *, elastic: bool
-) -> tuple[float, ...]:
-    """One column of `ProfileTable.values`; the last seven are the parameters that scale the time of a step."""
-    return (
-        profile.gpus_per_replica,
-        profile.min_local_batch,
-        profile.max_local_batch,
-        model.batch.initial,
-        model.batch.maximum if elastic else model.batch.initial,
-        share,
-        profile.parameters.alpha_c,
-        profile.parameters.beta_c,
-        *_coefficients(scaling_parameters(model, gpu_type)),
-    )
+def _batch_fields(models: Collection[GoodputModel], *, elastic: bool) -> FloatArray:
+    """Initial and largest batch, and share of the signal, of each model: float64 (3, M)."""
+    initial = np.array([model.batch.initial for model in models], dtype=np.float64)
+    maximum = np.array([model.batch.maximum for model in models], dtype=np.float64)
+    squared_norm = np.array([model.gradient.squared_norm for model in models], dtype=np.float64)
+    variance = np.array([model.gradient.variance for model in models], dtype=np.float64)
+    return np.stack([initial, maximum if elastic else initial, signal_share(squared_norm, variance)])

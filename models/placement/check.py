@@ -24,6 +24,9 @@ def placement_violations(snapshot: Snapshot, allocations: Sequence[JobAllocation
     nodes = {node.id: node for node in snapshot.cluster.nodes}
     jobs = {job.id: job for job in snapshot.jobs}
     pinned = {job.id: _canonical(job.current or ()) for job in snapshot.jobs if _is_pinned(job, nodes)}
+    largest: dict[str, int] = {}
+    for node in nodes.values():
+        largest[node.gpu_type] = max(node.num_gpus, largest.get(node.gpu_type, 0))
     return [
         *_job_set_violations(snapshot.jobs, allocations, pinned),
         *_gpu_use_violations(nodes, allocations, pinned),
@@ -31,7 +34,7 @@ def placement_violations(snapshot: Snapshot, allocations: Sequence[JobAllocation
             issue
             for k, allocation in enumerate(allocations)
             for issue in _allocation_violations(
-                f"/allocations/{k}", allocation, jobs.get(allocation.job_id), nodes, pinned
+                f"/allocations/{k}", allocation, jobs.get(allocation.job_id), nodes, largest, pinned
             )
         ),
     ]
@@ -92,13 +95,14 @@ def _gpu_use_violations(
     owner |= {place: f"the non-preemptible job {job_id!r}" for job_id, places in pinned.items() for place in places}
     given: dict[tuple[str, int], str] = {}
     for k, allocation in enumerate(allocations):
+        own = pinned.get(allocation.job_id, frozenset())
         for part in allocation.gpus:
             for gpu in part.gpus:
                 place = (part.node, gpu)
-                others = [given[place]] if place in given else []
-                if place in owner and place not in pinned.get(allocation.job_id, ()):
+                others = [f"job {given[place]!r}"] if place in given else []
+                if place in owner and place not in own:
                     others.append(owner[place])
-                given[place] = f"job {allocation.job_id!r}"
+                given[place] = allocation.job_id
                 for other in others:
                     yield Issue(
                         code="gpu_taken_twice",
@@ -113,13 +117,14 @@ def _allocation_violations(
     allocation: JobAllocation,
     job: Job | None,
     nodes: Mapping[str, Node],
+    largest: Mapping[str, int],
     pinned: Mapping[str, frozenset[tuple[str, int]]],
 ) -> Iterator[Issue]:
+    """Faults of one allocation; `largest` is the GPU count of the largest node of each type."""
     stays = allocation.job_id in pinned
     for part in allocation.gpus:
-        yield from _node_violations(
-            pointer + pointer_of("gpus", part.node), allocation, part, nodes.get(part.node), stays
-        )
+        for code, detail in _node_faults(allocation, part, nodes.get(part.node), stays):
+            yield Issue(code=code, pointer=pointer + pointer_of("gpus", part.node), detail=detail)
     yield from _count_violations(pointer, allocation)
     if stays and _canonical(allocation.gpus) != pinned[allocation.job_id]:
         yield Issue(
@@ -128,7 +133,7 @@ def _allocation_violations(
             detail=f"job {allocation.job_id!r} is not preemptible and runs; it must keep exactly its GPUs",
         )
     if not stays:
-        yield from _split_violations(pointer, allocation, nodes)
+        yield from _split_violations(pointer, allocation, nodes, largest)
         if job is not None:
             yield from _bound_violations(pointer, allocation, job)
     if job is not None and job.reservation is not None:
@@ -142,34 +147,25 @@ def _allocation_violations(
             )
 
 
-def _node_violations(
-    pointer: str, allocation: JobAllocation, part: NodeGpus, node: Node | None, stays: bool
-) -> Iterator[Issue]:
-    """Faults of the GPUs on one node."""
+def _node_faults(
+    allocation: JobAllocation, part: NodeGpus, node: Node | None, stays: bool
+) -> Iterator[tuple[str, str]]:
+    """Code and detail of every fault of the GPUs on one node."""
     if node is None:
-        yield Issue(code="unknown_node", pointer=pointer, detail=f"the cluster has no node {part.node!r}")
+        yield "unknown_node", f"the cluster has no node {part.node!r}"
         return
     wrong = sorted({gpu for gpu in part.gpus if not 0 <= gpu < node.num_gpus})
     if wrong:
-        yield Issue(
-            code="unknown_gpu",
-            pointer=pointer,
-            detail=f"node {node.id!r} has GPUs 0 to {node.num_gpus - 1}; there is no GPU {wrong}",
-        )
+        yield "unknown_gpu", f"node {node.id!r} has GPUs 0 to {node.num_gpus - 1}; there is no GPU {wrong}"
     if not part.gpus:
-        yield Issue(code="bad_gpu_list", pointer=pointer, detail=f"no GPU of node {node.id!r} is listed; leave it out")
+        yield "bad_gpu_list", f"no GPU of node {node.id!r} is listed; leave it out"
     if node.gpu_type != allocation.gpu_type:
-        yield Issue(
-            code="gpu_type_mismatch",
-            pointer=pointer,
-            detail=f"node {node.id!r} has GPUs of type {node.gpu_type!r}; the allocation is of {allocation.gpu_type!r}",
+        yield (
+            "gpu_type_mismatch",
+            f"node {node.id!r} has GPUs of type {node.gpu_type!r}; the allocation is of {allocation.gpu_type!r}",
         )
     if node.state is NodeState.DOWN or (node.state is NodeState.DRAINED and not stays):
-        yield Issue(
-            code="node_unavailable",
-            pointer=pointer,
-            detail=f"node {node.id!r} is {node.state}; it takes no work",
-        )
+        yield "node_unavailable", f"node {node.id!r} is {node.state}; it takes no work"
 
 
 def _count_violations(pointer: str, allocation: JobAllocation) -> Iterator[Issue]:
@@ -180,8 +176,9 @@ def _count_violations(pointer: str, allocation: JobAllocation) -> Iterator[Issue
             pointer=f"{pointer}/num_gpus",
             detail=f"job {allocation.job_id!r} is said to get {allocation.num_gpus} GPUs; {listed} are listed",
         )
-    repeated = sorted(name for name, n in Counter(part.node for part in allocation.gpus).items() if n > 1)
-    if repeated:
+    names = [part.node for part in allocation.gpus]
+    if len(set(names)) < len(names):
+        repeated = sorted(name for name, n in Counter(names).items() if n > 1)
         yield Issue(
             code="bad_gpu_list",
             pointer=f"{pointer}/gpus",
@@ -189,20 +186,24 @@ def _count_violations(pointer: str, allocation: JobAllocation) -> Iterator[Issue
         )
 
 
-def _split_violations(pointer: str, allocation: JobAllocation, nodes: Mapping[str, Node]) -> Iterator[Issue]:
+def _split_violations(
+    pointer: str, allocation: JobAllocation, nodes: Mapping[str, Node], largest: Mapping[str, int]
+) -> Iterator[Issue]:
     """Rules (a) and (b): one node, or whole nodes."""
+    if len(allocation.gpus) < 2:
+        return
     parts = [part for part in allocation.gpus if part.gpus and part.node in nodes]
     if len({part.node for part in parts}) < 2:
         return
     listed = sum(len(part.gpus) for part in parts)
-    largest = max(node.num_gpus for node in nodes.values() if node.gpu_type == nodes[parts[0].node].gpu_type)
+    node_size = largest[nodes[parts[0].node].gpu_type]
     broken = [part for part in parts if len(set(part.gpus)) != nodes[part.node].num_gpus]
-    if broken and listed < largest:
+    if broken and listed < node_size:
         yield Issue(
             code="partial_node_split",
             pointer=f"{pointer}/gpus",
             detail=f"job {allocation.job_id!r} has {listed} GPUs over {len(parts)} nodes; fewer GPUs than a node has "
-            f"({largest}) must sit on one node",
+            f"({node_size}) must sit on one node",
         )
         return
     for part in broken:

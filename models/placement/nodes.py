@@ -17,6 +17,7 @@ handed out. Ties go to the node that comes first in the cluster.
 
 import heapq
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -62,16 +63,19 @@ def assign_gpus(
         When the choice breaks the placeability rows, so that no placement exists.
     """
     node_sizes = whole_node_sizes(configurations)
+    nodes = snapshot.cluster.nodes
     units = cluster_arrays(snapshot.cluster).units
     demands = _demands(snapshot, configurations, choice, taken)
+    members: dict[str, list[int]] = {name: [] for name in configurations.gpu_types}
+    for i, node in enumerate(nodes):
+        members[node.gpu_type].append(i)
     placed: dict[str, Slices] = {}
     for t, name in enumerate(configurations.gpu_types):
         if demands[t]:
-            members = [i for i, node in enumerate(snapshot.cluster.nodes) if node.gpu_type == name]
             pool = Pool(
                 node_size=int(node_sizes[t]),
-                sizes={i: snapshot.cluster.nodes[i].num_gpus for i in members},
-                free={i: taken.free_masks[i] for i in members},
+                sizes={i: nodes[i].num_gpus for i in members[name]},
+                free={i: taken.free_masks[i] for i in members[name]},
                 demands=demands[t],
             )
             if not pool.fits():
@@ -85,27 +89,34 @@ def _demands(
 ) -> list[list[Demand]]:
     """Demands per GPU type, in the order of the choice."""
     nodes = snapshot.cluster.nodes
-    whole = takes_whole_nodes(configurations)
+    shapes = list(
+        zip(
+            configurations.type_index.tolist(),
+            configurations.num_nodes.tolist(),
+            configurations.num_gpus.tolist(),
+            takes_whole_nodes(configurations).tolist(),
+            strict=True,
+        )
+    )
     demands: list[list[Demand]] = [[] for _ in configurations.gpu_types]
     for job_id, c in choice.items():
-        t = int(configurations.type_index[c])
-        shape = (int(configurations.num_nodes[c]), int(configurations.num_gpus[c]))
+        t, num_nodes, num_gpus, whole = shapes[c]
         running = taken.running.get(job_id, ())
         now = tuple(
             (node, mask)
             for node, mask in running
             if taken.free_masks[node] & mask == mask and nodes[node].gpu_type == configurations.gpu_types[t]
         )
-        same = (len(now), sum(mask.bit_count() for _, mask in now)) == shape and len(now) == len(running)
-        per_node = shape[1] // shape[0]
+        same = len(now) == len(running) == num_nodes and sum(mask.bit_count() for _, mask in now) == num_gpus
+        per_node = num_gpus // num_nodes
         # Rule (b): a job of a whole configuration that shares a node, or sits on one of another size, has to move.
-        legal = not whole[c] or all(mask.bit_count() == nodes[node].num_gpus == per_node for node, mask in now)
+        legal = not whole or all(mask.bit_count() == nodes[node].num_gpus == per_node for node, mask in now)
         demands[t].append(
             Demand(
                 job_id=job_id,
-                num_nodes=shape[0],
-                num_gpus=shape[1],
-                whole=bool(whole[c]),
+                num_nodes=num_nodes,
+                num_gpus=num_gpus,
+                whole=whole,
                 now=now,
                 stays=same and legal,
             )
@@ -184,6 +195,8 @@ def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[i
     """
     if count == 0:
         return []
+    if not units.shape[1]:
+        return [int(node) for node in free[:count]]
     inside = free
     for tier in reversed(range(units.shape[1])):
         column = units[free, tier]
@@ -218,6 +231,7 @@ def _place_partial(pool: Pool, demands: Sequence[Demand]) -> dict[str, Slices]:
     return placed
 
 
+@lru_cache(maxsize=4096)
 def _block(free: int, size: int, preferred: int) -> int:
     """Choose `size` of the GPUs `free` of a node: an aligned block if there is one, with most `preferred` GPUs.
 

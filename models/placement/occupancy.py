@@ -5,6 +5,7 @@ GPUs of a node are a bit mask: bit g stands for GPU g. Nodes are named by their 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from models.workload import NodeGpus, Snapshot
 from topology.cluster import NodeState
@@ -48,8 +49,7 @@ def occupancy(snapshot: Snapshot) -> Occupancy:
     }
     pinned = frozenset(job.id for job in snapshot.jobs if not job.preemptible and job.id in running)
     free_masks = [
-        mask_of(range(node.num_gpus)) & ~mask_of(node.gpus_in_use) if node.state is NodeState.UP else 0
-        for node in nodes
+        (1 << node.num_gpus) - 1 & ~mask_of(node.gpus_in_use) if node.state is NodeState.UP else 0 for node in nodes
     ]
     for job_id in pinned:
         for node, mask in running[job_id]:
@@ -73,6 +73,7 @@ def mask_of(gpus: Iterable[int]) -> int:
     return mask
 
 
+@lru_cache(maxsize=4096)
 def gpus_of(mask: int) -> tuple[int, ...]:
     """GPU indices of the set bits, ascending."""
     return tuple(gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1)

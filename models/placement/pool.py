@@ -24,7 +24,8 @@ class Demand:
 class Pool:
     """Free GPUs per node (`free`: node -> mask) against the demands that are not placed yet.
 
-    The sums of the placeability rows (see `models.placement.placeability`) are kept per block size 2^k < R.
+    Nodes are counted by their free GPUs and demands by their size, from which the sums of the placeability rows (see
+    `models.placement.placeability`) follow for every block size 2^k < R.
     """
 
     def __init__(
@@ -33,13 +34,13 @@ class Pool:
         self.node_size = node_size
         self.blocks = tuple(1 << k for k in range((node_size - 1).bit_length()))
         self._sizes = sizes
-        self.free: dict[int, int] = {}
-        self._available = [0] * len(self.blocks)
+        self.free = dict(free)
+        self._num_nodes_with = [0] * (1 + max(sizes.values(), default=0))
         self._whole_available = 0
-        self._needed = [0] * len(self.blocks)
+        for node in free:
+            self._count(node, 1)
+        self._partial_gpus = [0] * len(self.blocks)
         self._whole_needed = 0
-        for node, mask in free.items():
-            self._set(node, mask)
         for demand in demands:
             self._need(demand, 1)
 
@@ -67,13 +68,19 @@ class Pool:
 
     def fits(self) -> bool:
         """Whether all demands that are left can be placed."""
-        return self._whole_needed <= self._whole_available and all(
-            needed <= available for needed, available in zip(self._needed, self._available, strict=True)
-        )
+        return max(self.shortages()) <= 0
 
     def shortages(self) -> tuple[int, ...]:
         """Needed minus available GPUs per block size, then needed minus available whole nodes."""
-        blocks = (needed - available for needed, available in zip(self._needed, self._available, strict=True))
+        needed = [
+            sum(self._partial_gpus[k:]) + self._whole_needed * (self.node_size // block * block)
+            for k, block in enumerate(self.blocks)
+        ]
+        available = [
+            sum(num_free // block * block * num_nodes for num_free, num_nodes in enumerate(self._num_nodes_with))
+            for block in self.blocks
+        ]
+        blocks = (need - have for need, have in zip(needed, available, strict=True))
         return (*blocks, self._whole_needed - self._whole_available)
 
     def is_whole(self, node: int) -> bool:
@@ -81,23 +88,19 @@ class Pool:
         return self._sizes[node] == self.node_size and self.free[node].bit_count() == self.node_size
 
     def _set(self, node: int, mask: int) -> None:
-        if node in self.free:
-            self._count(node, -1)
+        self._count(node, -1)
         self.free[node] = mask
         self._count(node, 1)
 
     def _count(self, node: int, sign: int) -> None:
         num_free = self.free[node].bit_count()
-        for k, block in enumerate(self.blocks):
-            self._available[k] += sign * (num_free // block * block)
-        if self.is_whole(node):
+        self._num_nodes_with[num_free] += sign
+        if num_free == self.node_size == self._sizes[node]:
             self._whole_available += sign
 
     def _need(self, demand: Demand, sign: int) -> None:
-        for k, block in enumerate(self.blocks):
-            if demand.whole:
-                self._needed[k] += sign * demand.num_nodes * (self.node_size // block * block)
-            elif demand.num_gpus >= block:
-                self._needed[k] += sign * demand.num_gpus
         if demand.whole:
             self._whole_needed += sign * demand.num_nodes
+        else:
+            # Under the largest block that is not above its size.
+            self._partial_gpus[demand.num_gpus.bit_length() - 1] += sign * demand.num_gpus

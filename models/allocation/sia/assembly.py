@@ -49,6 +49,11 @@ def constraint_groups(instance: SiaInstance) -> Iterator[ConstraintGroup]:
         )
 
 
+def row_names(instance: SiaInstance) -> tuple[str, ...]:
+    """Names of the rows that `assemble` makes, in its order."""
+    return tuple(name for group in constraint_groups(instance) for name in group.row_names)
+
+
 def column_names(instance: SiaInstance) -> tuple[str, ...]:
     """`x[job,(nodes,gpus,type)]` for every pair."""
     labels = [instance.configurations.label(c) for c in range(len(instance.configurations))]

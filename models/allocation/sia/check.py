@@ -78,10 +78,11 @@ class _Audit:
             return 0.0
         if self._costs:
             return job.weight * float(goodput[c])
-        own = self._row(job, goodput)
+        row = self._row(job, goodput)
         if self._is_pinned(job):
-            own[c] = True
-        if not own.any():
+            row[c] = True
+        own = np.flatnonzero(row)
+        if not own.size:
             return math.nan
         value = float(self._num_gpus[own].min()) * float(goodput[c]) / float(goodput[own].min())
         value *= self._restart_factor(job, allocation)

@@ -1,5 +1,7 @@
 """From chosen configurations to a plan: GPUs, batch sizes, what changes, who waits and why, and the score."""
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 
 from models.allocation.sia.instance import SiaInstance
@@ -19,34 +21,42 @@ def extract_plan(instance: SiaInstance, chosen: IntVector) -> Plan:
     slices |= {job_id: instance.taken.running[job_id] for job_id in sorted(instance.taken.pinned)}
     settled = chosen.copy()
     settled[instance.pinned] = instance.worth.current[instance.pinned]
-    placed = sorted([*running, *instance.pinned.tolist()])
+    placed = np.array(sorted([*running, *instance.pinned.tolist()]), dtype=np.int64)
     waiting = np.array([i for i in instance.planned if chosen[i] < 0], dtype=np.int64)
     counts = np.bincount(chosen[running], minlength=len(instance.configurations))
     return Plan(
-        allocations=tuple(_allocation(instance, i, int(settled[i]), slices[instance.jobs[i].id]) for i in placed),
+        allocations=tuple(_allocations(instance, placed, settled[placed], slices)),
         unplaced=unplaced_jobs(instance, waiting, counts),
-        score=tuple(_score(instance, i, int(settled[i])) for i in range(len(instance.jobs))),
+        score=tuple(_scores(instance, settled)),
     )
 
 
-def _allocation(instance: SiaInstance, i: int, c: int, slices: Slices) -> JobAllocation:
-    """Allocation of job i in configuration c, -1 for a pinned job whose shape is no configuration."""
-    job = instance.jobs[i]
-    known = c >= 0 and instance.matrix.goodput[i, c] > 0
-    as_goodput = known and instance.parameters.objective is SiaObjective.GOODPUT
-    batch_size = int(instance.matrix.batch_size[i, c]) if known else 0
-    local_batch_size = int(instance.matrix.local_batch_size[i, c]) if known else 0
-    return JobAllocation(
-        job_id=job.id,
-        gpu_type=_gpu_type(instance, slices),
-        num_gpus=_num_gpus(slices),
-        gpus=node_gpus(slices, instance.snapshot),
-        change=_change(instance, job.id, slices),
-        batch_size=batch_size or None,
-        local_batch_size=local_batch_size or None,
-        accumulation_steps=int(instance.matrix.accumulation_steps[i, c]) if local_batch_size else None,
-        expected_goodput=float(instance.matrix.goodput[i, c]) if as_goodput else None,
-    )
+def _allocations(
+    instance: SiaInstance, placed: IntVector, chosen: IntVector, slices: Mapping[str, Slices]
+) -> Iterator[JobAllocation]:
+    """Allocations of the jobs `placed` (n,) in the configurations `chosen` (n,).
+
+    -1 stands for a pinned job whose shape is no configuration: what is not known of a job is 0 in the matrix.
+    """
+    matrix = instance.matrix
+    as_goodput = instance.parameters.objective is SiaObjective.GOODPUT
+    # One gathering for all: looking up single elements takes longer than everything else here.
+    fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
+    known = [np.where(chosen >= 0, field[placed, chosen], 0).tolist() for field in fields]
+    for i, goodput, batch_size, local_batch_size, accumulation_steps in zip(placed.tolist(), *known, strict=True):
+        job_id = instance.jobs[i].id
+        taken = slices[job_id]
+        yield JobAllocation(
+            job_id=job_id,
+            gpu_type=_gpu_type(instance, taken),
+            num_gpus=_num_gpus(taken),
+            gpus=node_gpus(taken, instance.snapshot),
+            change=_change(instance, job_id, taken),
+            batch_size=batch_size or None,
+            local_batch_size=local_batch_size or None,
+            accumulation_steps=accumulation_steps if local_batch_size else None,
+            expected_goodput=goodput if as_goodput and goodput > 0 else None,
+        )
 
 
 def _change(instance: SiaInstance, job_id: str, slices: Slices) -> Change:
@@ -60,15 +70,19 @@ def _change(instance: SiaInstance, job_id: str, slices: Slices) -> Change:
     return Change.KEPT if sorted(before) == sorted(slices) else Change.MOVED
 
 
-def _score(instance: SiaInstance, i: int, c: int) -> ScoreTerm:
-    """The job's summand of the objective: its utility (or cost) in configuration c, or the penalty for waiting."""
-    job = instance.jobs[i]
-    term = "utility" if instance.parameters.objective is SiaObjective.GOODPUT else "cost"
-    if job.id in instance.taken.pinned:
-        return ScoreTerm(term=term, job_id=job.id, value=instance.pinned_score(i))
-    if c < 0:
-        return ScoreTerm(term="queue_penalty", job_id=job.id, value=instance.sense.sign * float(instance.penalty[i]))
-    return ScoreTerm(term=term, job_id=job.id, value=float(instance.worth.value[i, c]))
+def _scores(instance: SiaInstance, chosen: IntVector) -> Iterator[ScoreTerm]:
+    """Every job's summand of the objective: its utility (or cost) in configuration `chosen` (J,), or the penalty for
+    waiting where that is -1."""
+    running = "utility" if instance.parameters.objective is SiaObjective.GOODPUT else "cost"
+    values = instance.sense.sign * instance.penalty
+    runs = np.flatnonzero(chosen >= 0)
+    values[runs] = instance.worth.value[runs, chosen[runs]]
+    for i in instance.pinned.tolist():
+        values[i] = instance.pinned_score(i)
+    waits = chosen < 0
+    waits[instance.pinned] = False
+    for job, value, is_waiting in zip(instance.jobs, values.tolist(), waits.tolist(), strict=True):
+        yield ScoreTerm(term="queue_penalty" if is_waiting else running, job_id=job.id, value=value)
 
 
 def _gpu_type(instance: SiaInstance, slices: Slices) -> str:

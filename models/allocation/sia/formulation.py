@@ -32,13 +32,14 @@ utility is a constant of the objective (0 when their shape is no configuration, 
 `given_costs`: u_ij = w_i times the cost in the job's goodput table; minimised.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 
-from models.allocation.sia.assembly import assemble, column_names, constraint_groups
+from models.allocation.sia.assembly import assemble, column_names, constraint_groups, row_names
 from models.allocation.sia.check import allocation_violations
 from models.allocation.sia.extraction import extract_plan
 from models.allocation.sia.instance import SiaInstance, sia_instance
@@ -77,6 +78,7 @@ class SiaFormulation(Formulation):
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve; among plans of equal value the one that changes least is taken where costs have a step."""
+        options = replace(options, prices=self._known_prices())
         step = objective_step(self.problem.objective)
         if step is None or not self.problem.num_columns:
             return super().solve(options, monitor)
@@ -84,6 +86,20 @@ class SiaFormulation(Formulation):
         start = options.warm_start if options.warm_start is not None else self.warm_start
         result = solve(changed, replace(options, warm_start=start), monitor)
         return for_declared(result, self.problem, step)
+
+    def prices(self, result: SolveResult) -> Mapping[str, float]:
+        """What one more unit of each scarce row is worth, in the objective."""
+        if result.prices is None:
+            return {}
+        scarce = np.flatnonzero(result.prices > 0)
+        names = row_names(self.instance)
+        return {names[k]: float(result.prices[k]) for k in scarce}
+
+    def _known_prices(self) -> Vector | None:
+        known = self.instance.parameters.prices
+        if not known:
+            return None
+        return np.array([known.get(name, 0.0) for name in row_names(self.instance)], dtype=np.float64)
 
     def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
         """Place the chosen configurations on GPUs and explain what is left out."""

@@ -2,18 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
-from models.allocation.sia.utility import FloatVector, Utilities, utilities
+from models.allocation.sia.utility import FloatVector, Utilities, allowed_configurations, utilities
 from models.clock import PhaseClock
 from models.configurations import ConfigurationSet, IntVector, enumerate_configurations
 from models.performance.matrix import GoodputMatrix, evaluate
+from models.performance.spec import GoodputTable, ThroughputTable
 from models.placement.occupancy import Occupancy, occupancy
 from models.placement.placeability import PlaceabilityRows, placeability_rows
 from models.workload import Job, Snapshot
 from solver.problem import Sense
+
+_num_gpus = attrgetter("num_gpus")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,9 +84,15 @@ def sia_instance(snapshot: Snapshot, parameters: SiaParameters, clock: PhaseCloc
     """Evaluate goodputs and utilities, and list the feasible pairs."""
     with clock.phase("performance"):
         configurations = enumerate_configurations(snapshot.cluster).up_to(_most_gpus(snapshot))
-        matrix = evaluate(snapshot.jobs, configurations)
+        matrix = evaluate(snapshot.jobs, configurations, _wanted(snapshot, configurations))
     with clock.phase("build"):
         return instance_of(snapshot, parameters, configurations, matrix)
+
+
+def _wanted(snapshot: Snapshot, configurations: ConfigurationSet) -> "np.typing.NDArray[np.bool_]":
+    """Pairs (J, C) that can matter: those within the job's bounds, and all of a job that may be pinned."""
+    may_be_pinned = np.array([not job.preemptible for job in snapshot.jobs], dtype=np.bool_)
+    return allowed_configurations(snapshot.jobs, configurations) | may_be_pinned[:, None]
 
 
 def _most_gpus(snapshot: Snapshot) -> int:
@@ -94,7 +104,12 @@ def _most_gpus(snapshot: Snapshot) -> int:
 def _most_gpus_of(job: Job, all_gpus: int) -> int:
     running = sum(len(slice_.gpus) for slice_ in job.current or ())
     promised = job.reservation.num_gpus if job.reservation is not None else 0
-    return max(job.max_gpus or all_gpus, running, promised)
+    most = job.max_gpus or all_gpus
+    if isinstance(job.performance, ThroughputTable | GoodputTable):
+        # A job whose table lies below its bounds keeps all configurations, to be told what is missing.
+        listed = max(map(_num_gpus, job.performance.entries), default=0)
+        most = min(most, listed) if listed >= job.min_gpus else most
+    return max(most, running, promised)
 
 
 def instance_of(

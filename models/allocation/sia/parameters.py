@@ -1,7 +1,8 @@
 """What a user may tune in Sia."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from stowplan.errors import InputError
@@ -19,21 +20,26 @@ class SiaParameters:
     """Parameters of Sia section 3.4, with the paper's defaults.
 
     fairness_power: p, not 0; negative minimises. queue_penalty: lambda per job that gets nothing.
-    double_at_most: a running job gets at most twice its GPUs, a waiting one its minimum (section 3.1).
+    prices: what an earlier plan's `prices` said; a good start for solvers that price capacity, without any other
+    effect. double_at_most: a running job gets at most twice its GPUs, a waiting one its minimum (section 3.1).
 
     Raises
     ------
     InputError
-        When p is 0 or a value is not finite.
+        When p is 0, a value is not finite, or a price is negative.
     """
 
     fairness_power: float = -0.5
     queue_penalty: float = 1.1
     double_at_most: bool = False
     objective: SiaObjective = SiaObjective.GOODPUT
+    prices: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.fairness_power) or self.fairness_power == 0:
             raise InputError(f"fairness_power is {self.fairness_power}; must be finite and not 0")
         if not math.isfinite(self.queue_penalty) or self.queue_penalty < 0:
             raise InputError(f"queue_penalty is {self.queue_penalty}; must be finite and at least 0")
+        for row, price in self.prices.items():
+            if not math.isfinite(price) or price < 0:
+                raise InputError(f"the price of {row} is {price}; must be finite and at least 0")

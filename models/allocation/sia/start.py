@@ -14,30 +14,42 @@ def greedy_start(instance: SiaInstance) -> Vector | None:
     None when a reservation does not fit.
     """
     start = np.zeros(instance.pair_jobs.size)
-    used = np.zeros_like(instance.rows.limits)
     served = np.zeros(len(instance.jobs), dtype=np.bool_)
     is_reserved = np.array([job.reservation is not None for job in instance.jobs], dtype=np.bool_)
     forced = is_reserved[instance.pair_jobs]
     stays = instance.worth.current[instance.pair_jobs] == instance.pair_configurations
-    order = [*np.flatnonzero(forced), *np.flatnonzero(stays & ~forced), *_smallest_pairs(instance)]
-    for pair in order:
-        job = instance.pair_jobs[pair]
-        column = instance.rows.coefficients[:, instance.pair_configurations[pair]]
-        if not served[job] and (used + column <= instance.rows.limits).all():
-            used += column
+    order = np.concatenate([np.flatnonzero(forced), np.flatnonzero(stays & ~forced), _smallest_pairs(instance)])
+    left = instance.rows.limits.tolist()
+    jobs, configurations = instance.pair_jobs[order].tolist(), instance.pair_configurations[order].tolist()
+    needs = {c: _entries(instance.rows.coefficients[:, c]) for c in set(configurations)}
+    for pair, job, configuration in zip(order.tolist(), jobs, configurations, strict=True):
+        if not served[job] and all(left[row] >= amount for row, amount in needs[configuration]):
+            for row, amount in needs[configuration]:
+                left[row] -= amount
             start[pair] = 1.0
             served[job] = True
     return start if served[is_reserved & ~_pinned(instance)].all() else None
 
 
+def _entries(column: IntVector) -> list[tuple[int, int]]:
+    """Row and amount of the coefficients that are not 0."""
+    rows = np.flatnonzero(column)
+    return list(zip(rows.tolist(), column[rows].tolist(), strict=True))
+
+
 def _smallest_pairs(instance: SiaInstance) -> IntVector:
     """The pair of each job with the fewest GPUs (of these the best), most gain per GPU first."""
+    if not instance.pair_jobs.size:
+        return np.zeros(0, dtype=np.int64)
     num_gpus = instance.configurations.num_gpus[instance.pair_configurations]
     value = instance.worth.value[instance.pair_jobs, instance.pair_configurations]
     gain = instance.penalty[instance.pair_jobs] - instance.sense.sign * value
-    by_job = np.lexsort([-gain, num_gpus, instance.pair_jobs])
-    _, first = np.unique(instance.pair_jobs[by_job], return_index=True)
-    pairs = by_job[first]
+    # Pairs are ordered by job.
+    first, size = np.unique(instance.pair_jobs, return_index=True, return_counts=True)[1:]
+    smallest = num_gpus == np.repeat(np.minimum.reduceat(num_gpus, first), size)
+    gain_if_smallest = np.where(smallest, gain, -np.inf)
+    best = np.flatnonzero(gain_if_smallest == np.repeat(np.maximum.reduceat(gain_if_smallest, first), size))
+    pairs = best[np.unique(instance.pair_jobs[best], return_index=True)[1]]
     pairs = pairs[gain[pairs] > 0]
     return np.asarray(pairs[np.argsort(-gain[pairs] / num_gpus[pairs], kind="stable")])
 

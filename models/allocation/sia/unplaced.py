@@ -18,6 +18,7 @@ import numpy.typing as npt
 from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.utility import allowed_configurations
 from models.configurations import ConfigurationSet, IntVector
+from models.performance.matrix import evaluate
 from models.placement.placeability import takes_whole_nodes
 from models.plan import UnplacedJob
 from models.workload import Adaptivity, Job
@@ -28,13 +29,13 @@ Mask = npt.NDArray[np.bool_]
 
 def unplaced_jobs(instance: SiaInstance, waiting: IntVector, counts: IntVector) -> tuple[UnplacedJob, ...]:
     """Explain the jobs `waiting` (indices) beside a plan that takes each configuration `counts` (C,) times."""
-    allowed = allowed_configurations(instance.jobs, instance.configurations)
+    allowed = allowed_configurations([instance.jobs[i] for i in waiting], instance.configurations)
     explainer = _Explainer(
         instance=instance,
         missing_alone=instance.rows.missing_gpus(np.zeros_like(counts)),
         missing=instance.rows.missing_gpus(counts),
     )
-    return tuple(explainer.explain(int(i), allowed[i]) for i in waiting)
+    return tuple(explainer.explain(int(i), row) for i, row in zip(waiting, allowed, strict=True))
 
 
 class _Explainer:
@@ -51,7 +52,7 @@ class _Explainer:
         if not allowed.any():
             return self._no_configuration(job)
         if not runnable.any():
-            return self._no_performance(i, job, allowed)
+            return self._no_performance(job, allowed)
         if not offered.any():
             return self._short(
                 job, "capacity", runnable, self._missing_alone, "does not fit what is free for this plan, even alone"
@@ -87,9 +88,10 @@ class _Explainer:
             remedy=f"let it have one of the nearest valid GPU counts: {', '.join(map(str, nearest))}",
         )
 
-    def _no_performance(self, i: int, job: Job, allowed: Mask) -> UnplacedJob:
+    def _no_performance(self, job: Job, allowed: Mask) -> UnplacedJob:
         configurations = self._instance.configurations
-        known = np.flatnonzero(self._instance.matrix.goodput[i] > 0)
+        # The matrix may leave out what lies outside the bounds.
+        known = np.flatnonzero(evaluate([job], configurations).goodput[0] > 0)
         labels = ", ".join(configurations.label(int(c)) for c in known[:6])
         return self._unplaced(
             job,

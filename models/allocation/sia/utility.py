@@ -217,7 +217,8 @@ def _value(
     )
     normalised = np.where(runnable, discount * scale * goodput, 1.0)
     with np.errstate(over="ignore"):
-        return _checked(np.where(runnable, weight * normalised**parameters.fairness_power, 0.0))
+        powers = np.power(normalised, parameters.fairness_power, out=np.zeros_like(normalised), where=runnable)
+        return _checked(weight * powers)
 
 
 def _checked(value: FloatMatrix) -> FloatMatrix:

@@ -139,14 +139,14 @@ def _configuration_issues(
 def _reserved_goodput_issues(
     pointer: str, job: Job, reservation: Reservation, configurations: ConfigurationSet
 ) -> Iterator[Issue]:
+    t = configurations.gpu_types.index(reservation.gpu_type)
+    reserved = (configurations.type_index == t) & (configurations.num_gpus == reservation.num_gpus)
     try:
-        goodput = evaluate([job], configurations).goodput[0]
+        goodput = evaluate([job], configurations.subset(reserved)).goodput
     except InputError:
         # Magnitudes that overflow: found again for all jobs, with their pointers, when the request is planned.
         return
-    t = configurations.gpu_types.index(reservation.gpu_type)
-    reserved = (configurations.type_index == t) & (configurations.num_gpus == reservation.num_gpus)
-    if not (goodput[reserved] > 0).any():
+    if not (goodput > 0).any():
         yield Issue(
             code="reservation_cannot_run",
             pointer=f"{pointer}/reservation",
