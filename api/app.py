@@ -11,7 +11,7 @@ from api.body import BodyLimitMiddleware
 from api.describe import PROBLEM_RESPONSES, openapi_document
 from api.metrics import MetricsMiddleware
 from api.problems import install_problem_handlers
-from api.routers import checks, plans, service, snapshots
+from api.routers import checks, comparisons, plans, service, snapshots
 from api.service import PlanService
 from api.settings import Settings
 from api.store import Store
@@ -20,6 +20,7 @@ from stowplan import __version__
 
 # What a worker loads before it is ready; the serving process loads none of it.
 PRELOAD = ("models.planning",)
+_ROUTERS = (plans.router, comparisons.router, checks.router, snapshots.router, service.router)
 # Room for pictures, models and resumed plans beside the plans that wait.
 _AUXILIARY_QUEUE = 64
 _DESCRIPTION = """\
@@ -64,10 +65,14 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
         lifespan=lifespan,
         responses=PROBLEM_RESPONSES,
         generate_unique_id_function=lambda route: route.name,
+        redirect_slashes=False,
+        # The pages that FastAPI offers load their scripts from elsewhere; they would be empty in a cluster.
+        docs_url=None,
+        redoc_url=None,
     )
-    for router in (plans.router, checks.router, snapshots.router, service.router):
+    for router in _ROUTERS:
         app.include_router(router)
-    install_problem_handlers(app)
+    install_problem_handlers(app, [route for router in _ROUTERS for route in router.routes])
     app.add_middleware(BodyLimitMiddleware, max_bytes=settings.max_body_bytes)
     app.add_middleware(MetricsMiddleware)
     return app

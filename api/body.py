@@ -48,13 +48,16 @@ class BodyLimitMiddleware:
 
 
 async def json_text(request: Request) -> bytes:
-    """Read the body, as it came.
+    """Read the body of a request.
 
     Raises
     ------
     MediaTypeError
-        When it is not declared as JSON.
+        When it is not declared as JSON, or compressed.
     """
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise MediaTypeError(f"the body has the Content-Encoding {coding}; send it as it is")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise MediaTypeError(f"the body is declared as {kind or 'nothing'}; send Content-Type: application/json")

@@ -1,14 +1,12 @@
 """Checks that solve nothing."""
 
-from api.convert import allocations_from_documents, check_request
-from api.files import PLAN_BODY
+from api.convert import check_request, placement_issues
 from api.outcome import issue_documents
 from api.reading import read_document
 from api.schemas.problem import ValidationDoc, VerificationDoc
-from api.schemas.request import VerifyBody
+from api.schemas.request import PLAN_BODY, VerifyBody
 from api.settings import Settings
 from api.snapshots import Snapshots
-from models.placement.check import placement_violations
 from stowplan.errors import InputError, Severity
 
 
@@ -39,5 +37,5 @@ def verify_placement(body: VerifyBody, snapshots: Snapshots) -> VerificationDoc:
         When the snapshot is wrong; a wrong placement is an answer.
     """
     snapshot = snapshots.resolve(body.snapshot).snapshot
-    violations = placement_violations(snapshot, allocations_from_documents(body.allocations, snapshot))
+    violations = placement_issues(body.allocations, snapshot)
     return VerificationDoc(legal=not violations, violations=issue_documents(violations))

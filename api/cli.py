@@ -14,21 +14,26 @@ from pydantic_core import from_json
 from typer.core import TyperGroup
 
 from api import console
-from api.convert import allocations_from_documents
+from api.compare_locally import compare_locally, draw_comparison, solver_names
+from api.comparison_console import print_comparison, print_run
+from api.comparison_documents import result_document, run_document
+from api.convert import placement_issues
 from api.demo import run_demo
 from api.errors import NotFoundError
 from api.examples_store import example, examples
-from api.figures.request import FigureRequest, PictureFormat
+from api.figures.request import ComparisonFigure, FigureRequest, PictureFormat
 from api.files import load_allocations, load_request, load_snapshot
 from api.importing import GpuFacts, import_cluster, node_defaults
 from api.local import LocalPlanner, local_document, policy_name
 from api.outcome import issue_documents
 from api.pretty import pretty_json
 from api.reading import MalformedJsonError
+from api.schemas.base import MAX_GPUS_PER_NODE
 from api.schemas.problem import VerificationDoc
-from api.settings import read_settings
-from models.placement.check import placement_violations
+from api.settings import Settings, read_settings, setting_variables
+from models.comparison import agreement
 from models.plan import PlanOutcome, PlanRequest
+from solver.options import SOLVER_NAMES
 from solver.pool import TaskCanceledError
 from solver.result import TerminationReason
 from stowplan import __version__
@@ -55,6 +60,8 @@ _EPILOG = (
 _BAD_INPUT = (InputError, MalformedJsonError, NotFoundError)
 _PICTURES: Mapping[str, PictureFormat] = {".svg": "svg", ".png": "png"}
 _STDIN = Path("/dev/stdin")
+# A solver that the file may name gives way to those that are compared.
+_AUTO = {"solver": "auto"}
 
 
 class _Commands(TyperGroup):
@@ -103,7 +110,7 @@ def _root(
 def plan_command(
     file: File,
     policy: Annotated[str | None, typer.Option(help="sia or arnold; needed when FILE is a bare snapshot.")] = None,
-    solver: Annotated[str | None, typer.Option(help="highs or scip.")] = None,
+    solver: Annotated[str | None, typer.Option(help=f"One of {', '.join(SOLVER_NAMES)}.")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the solve.")] = None,
     gap: Annotated[float | None, typer.Option(help="Relative gap at which a plan counts as optimal.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of the solver.")] = None,
@@ -147,6 +154,42 @@ def plan_command(
     raise typer.Exit(_outcome_code(outcome))
 
 
+@app.command("compare-solvers", epilog=_EPILOG)
+def compare_command(
+    file: File,
+    policy: Annotated[str | None, typer.Option(help="sia or arnold; needed when FILE is a bare snapshot.")] = None,
+    solvers: Annotated[str, typer.Option(help=f"Any of {', '.join(SOLVER_NAMES)}.")] = "auto,highs,scip",
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for each solve.")] = None,
+    gap: Annotated[float | None, typer.Option(help="Relative gap at which a plan counts as optimal.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of each solver.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of each solver.")] = None,
+    parameters: Annotated[str | None, typer.Option(help="Any parameters of the policy, as a JSON object.")] = None,
+    json_: Json = False,
+    figure: Annotated[Path | None, typer.Option(help="Draw the comparison into this .svg or .png file.")] = None,
+) -> None:
+    """Run one request through several solvers, one after another, each in a fresh process under the same limits.
+
+    Ctrl-C stops the solver that runs and leaves out the rest. Answers that contradict each other are our fault.
+    """
+    picture, names = _picture_format(figure), solver_names(solvers)
+    options = {"time_limit_s": time_limit, "relative_gap": gap, "threads": threads, "seed": seed}
+    request, warnings = load_request(_readable(file), policy, _json_object(parameters), {**_given(options), **_AUTO})
+    console.print_warnings(warnings)
+    runs = compare_locally(
+        request, names, lambda name: console.progress_line(f"{name}: "), lambda run: print_run(run_document(run))
+    )
+    result = result_document(request, names, runs)
+    try:
+        if figure is not None and picture is not None:
+            _write(figure, draw_comparison(ComparisonFigure(result=result, format=picture)))
+    finally:
+        if json_:
+            _print_document(result)
+        else:
+            print_comparison(console.output(), result)
+    raise typer.Exit(ExitCode.OUR_FAULT if agreement(runs).errors else ExitCode.PLANNED)
+
+
 @app.command("verify", epilog=_EPILOG)
 def verify_command(
     snapshot: Annotated[Path, typer.Argument(metavar="SNAPSHOT", help="A snapshot or a plan request; - for stdin.")],
@@ -155,8 +198,8 @@ def verify_command(
 ) -> None:
     """Check somebody's placement on a snapshot and print every rule that it breaks."""
     known = load_snapshot(_readable(snapshot))
-    placement = allocations_from_documents(load_allocations(_readable(allocations)), known)
-    violations = placement_violations(known, placement)
+    placement = load_allocations(_readable(allocations))
+    violations = placement_issues(placement, known)
     if json_:
         _print_document(VerificationDoc(legal=not violations, violations=issue_documents(violations)))
     elif violations:
@@ -166,17 +209,38 @@ def verify_command(
     raise typer.Exit(ExitCode.ILLEGAL if violations else ExitCode.PLANNED)
 
 
-@app.command("serve")
+def _default(setting: str) -> str:
+    """What a setting is where neither an option nor a variable gives it."""
+    return str(getattr(Settings(), setting))
+
+
+@app.command("serve", epilog=f"Variables: {', '.join(setting_variables())}.")
 def serve_command(
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 for any free one.")] = None,
-    database: Annotated[str | None, typer.Option(help="SQLite file, or :memory:.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Solves at a time.")] = None,
-    queue_size: Annotated[int | None, typer.Option(help="Plans that may wait.")] = None,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for a solve that names no limit.")] = None,
-    max_time_limit: Annotated[float | None, typer.Option(help="Most seconds that a request may ask for.")] = None,
-    max_threads: Annotated[int | None, typer.Option(help="Most threads that a request may ask for.")] = None,
-    max_body_bytes: Annotated[int | None, typer.Option(help="Largest request body.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default=_default("host"))] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on; 0 for any free one.", show_default=_default("port"))
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option(help="SQLite file, or :memory:.", show_default=_default("database"))
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Solves at a time.", show_default=_default("workers"))] = None,
+    queue_size: Annotated[
+        int | None, typer.Option(help="Plans that may wait.", show_default=_default("queue_size"))
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(help="Seconds for a solve that names no limit.", show_default=_default("time_limit_s")),
+    ] = None,
+    max_time_limit: Annotated[
+        float | None,
+        typer.Option(help="Most seconds that a request may ask for.", show_default=_default("max_time_limit_s")),
+    ] = None,
+    max_threads: Annotated[
+        int | None, typer.Option(help="Most threads that a request may ask for.", show_default=_default("max_threads"))
+    ] = None,
+    max_body_bytes: Annotated[
+        int | None, typer.Option(help="Largest request body.", show_default=_default("max_body_bytes"))
+    ] = None,
 ) -> None:
     """Serve the HTTP interface. Every setting can be given as a variable STOWPLAN_..., options win."""
     overrides = {
@@ -200,7 +264,7 @@ def import_command(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="slurm, csv or topograph.")],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File of that format; - for standard input.")],
     gpu_type: Annotated[str, typer.Option(help="GPU type of the nodes.")],
-    gpus_per_node: Annotated[int, typer.Option(help="GPUs of a node.")],
+    gpus_per_node: Annotated[int, typer.Option(min=1, max=MAX_GPUS_PER_NODE, help="GPUs of a node.")],
     memory: Annotated[str | None, typer.Option(help="Memory of a GPU, such as 80GiB.")] = None,
     peak_flops: Annotated[str | None, typer.Option(help="Peak of a GPU, such as 312T.")] = None,
     intra_node_bandwidth: Annotated[str | None, typer.Option(help="Between GPUs of a node: 300GB/s.")] = None,
@@ -235,7 +299,7 @@ def import_command(
 
 @app.command("examples")
 def examples_command(
-    example_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Print this one.")] = None,
+    example_id: Annotated[str | None, typer.Argument(metavar="ID", help="Print this one.")] = None,
 ) -> None:
     """List the packaged examples, or print one, ready for `stowplan plan -`."""
     if example_id is None:

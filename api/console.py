@@ -22,6 +22,7 @@ from stowplan.errors import Issue, StowplanError
 _PIPE_WIDTH = 140
 _MAX_NODES_SHOWN = 4
 _MAX_HOSTS_SHOWN = 32
+_MAX_ISSUES_SHOWN = 40
 
 
 def output() -> Console:
@@ -42,9 +43,11 @@ def print_error(error: StowplanError) -> None:
 
 
 def print_issues(console: Console, issues: Sequence[Issue]) -> None:
-    """One line per issue."""
-    for issue in issues:
+    """One line per issue, as many as can be read."""
+    for issue in issues[:_MAX_ISSUES_SHOWN]:
         console.print(f"  {escape(issue.pointer or '/')}: {escape(issue.detail)}", soft_wrap=True)
+    if len(issues) > _MAX_ISSUES_SHOWN:
+        console.print(f"  and {len(issues) - _MAX_ISSUES_SHOWN} more")
 
 
 def print_warnings(issues: Sequence[Issue]) -> None:
@@ -55,14 +58,14 @@ def print_warnings(issues: Sequence[Issue]) -> None:
 
 
 @contextmanager
-def progress_line() -> Iterator[Watcher]:
-    """A line that follows a solve, where somebody looks on."""
+def progress_line(title: str = "") -> Iterator[Watcher]:
+    """A line that follows a solve, where somebody looks on; `title` stands before it."""
     console = errors()
     if not console.is_terminal:
         yield Watcher(on_progress=lambda *_: None, on_stop=lambda: None)
         return
-    with console.status("starting") as status:
-        yield _watcher(status)
+    with console.status(f"{title}starting") as status:
+        yield _watcher(status, title)
 
 
 def print_outcome(console: Console, policy: str, outcome: PlanOutcome, options: SolveOptions | None = None) -> None:
@@ -98,15 +101,15 @@ def _wide(console: Console) -> Console:
     return console
 
 
-def _watcher(status: Status) -> Watcher:
-    stopping = ""
+def _watcher(status: Status, title: str) -> Watcher:
+    stopping = title
 
     def on_progress(progress: Progress | None, elapsed_s: float) -> None:
         status.update(stopping + _progress_words(progress, elapsed_s))
 
     def on_stop() -> None:
         nonlocal stopping
-        stopping = "stopping (Ctrl-C again quits)  "
+        stopping = f"{title}stopping (Ctrl-C again quits)  "
         status.update(stopping)
 
     return Watcher(on_progress=on_progress, on_stop=on_stop)
@@ -136,6 +139,7 @@ def _summary(policy: str, outcome: PlanOutcome, options: SolveOptions | None) ->
         ("bound", f"{number(outcome.bound)}, gap {percent(outcome.relative_gap)}"),
         ("verified", "yes, by a check that knows no solver" if outcome.plan is not None else "-"),
         ("solver", solver),
+        ("certificate", outcome.certificate or "-"),
         ("time", _time_words(outcome)),
     ):
         table.add_row(f"[bold]{name}[/]", escape(words))

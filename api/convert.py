@@ -1,5 +1,6 @@
 """From documents to the types of the planner and back. Pointers of the planner become pointers of the request."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -14,13 +15,15 @@ from api.settings import Settings
 from models.allocation.sia.parameters import SiaParameters
 from models.placement.arnold.affinity import CharacterisationRecord
 from models.placement.arnold.parameters import ArnoldParameters
+from models.placement.check import placement_violations
 from models.plan import Change, JobAllocation, Parameters, PlanRequest
-from models.validation import request_issues
+from models.validation import request_issues, solver_fault
 from models.workload import Job, NodeGpus, Parallelism, Reservation, Snapshot, Transformer
 from solver.options import SolveOptions
 from stowplan.errors import InputError, Issue, raise_for_errors
 from topology.cluster import Cluster, GpuType, Node, Tier
 
+_DERIVED_FIELD = re.compile(r"^(/allocations/[0-9]+)/(?:num_gpus|gpu_type)$")
 PlanBodyDoc = SiaPlanBody | ArnoldPlanBody
 
 
@@ -52,6 +55,9 @@ def check_request(body: PlanBodyDoc, snapshot: Snapshot, settings: Settings) -> 
             parameters = _parameters(body)
     except InputError as error:
         return CheckedRequest(request=None, issues=(*issues, *error.issues))
+    fault = solver_fault(parameters, body.options.solver)
+    if fault is not None:
+        issues.append(Issue(code="unknown_value", pointer="/options/solver", detail=fault))
     issues += [issue_in_request(issue) for issue in request_issues(snapshot, parameters)]
     request = PlanRequest(snapshot=snapshot, parameters=parameters, options=_options(body.options, settings))
     return CheckedRequest(request=request, issues=tuple(issues))
@@ -99,8 +105,15 @@ def snapshot_to_document(snapshot: Snapshot) -> SnapshotDoc:
     return SnapshotDoc(cluster=cluster, jobs=tuple(_job_document(job) for job in snapshot.jobs))
 
 
-def allocations_from_documents(documents: Sequence[AllocationDoc], snapshot: Snapshot) -> list[JobAllocation]:
-    """Allocations by anybody: type and count follow from the GPUs; what happens to the jobs is not judged."""
+def placement_issues(documents: Sequence[AllocationDoc], snapshot: Snapshot) -> list[Issue]:
+    """Every rule that a placement by anybody breaks; pointers are relative to an object with `allocations`."""
+    violations = placement_violations(snapshot, _allocations(documents, snapshot))
+    # What follows from the GPUs is no field of the document.
+    return [replace(issue, pointer=_DERIVED_FIELD.sub(r"\1/gpus", issue.pointer)) for issue in violations]
+
+
+def _allocations(documents: Sequence[AllocationDoc], snapshot: Snapshot) -> list[JobAllocation]:
+    """Allocations whose type and count follow from the GPUs; what happens to the jobs is not judged."""
     type_of = {node.id: node.gpu_type for node in snapshot.cluster.nodes}
     return [
         JobAllocation(

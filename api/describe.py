@@ -11,13 +11,15 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from api.problems import PROBLEM_TYPE
 from api.routers.common import PLAN_BODY_NAME, SCHEMA_PATH
+from api.schemas.comparison import ComparisonBody
 from api.schemas.problem import ProblemDoc
 from api.schemas.request import ArnoldPlanBody, SiaPlanBody, VerifyBody
 from api.schemas.snapshot import SnapshotDoc
 
 # Read by `api.body` or written by `api.problems`, so that FastAPI does not see them.
 _UNSEEN: list[tuple[type[BaseModel], JsonSchemaMode]] = [
-    (model, "validation") for model in (SiaPlanBody, ArnoldPlanBody, VerifyBody, SnapshotDoc, ProblemDoc)
+    (model, "validation")
+    for model in (SiaPlanBody, ArnoldPlanBody, ComparisonBody, VerifyBody, SnapshotDoc, ProblemDoc)
 ]
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {

@@ -9,17 +9,15 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
 from api.convert import check_request, located, snapshot_from_document
-from api.reading import read_document
-from api.schemas.request import MAX_THREADS, MAX_TIME_LIMIT_S, POLICY_NAMES, AllocationDoc, PlanBody
-from api.schemas.snapshot import SnapshotDoc, SnapshotReference
+from api.reading import read_document, refuse_repeated_keys
+from api.schemas.request import MAX_THREADS, MAX_TIME_LIMIT_S, PLAN_BODY, POLICY_NAMES, AllocationDoc
+from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
 from api.settings import Settings
 from models.plan import PlanRequest
 from models.workload import Snapshot
 from stowplan.errors import FileFormatError, InputError, Issue
 from topology.files import read_text
 
-PLAN_BODY: TypeAdapter[PlanBody] = TypeAdapter(PlanBody)
-_SNAPSHOT: TypeAdapter[SnapshotDoc] = TypeAdapter(SnapshotDoc)
 _ALLOCATIONS: TypeAdapter[tuple[AllocationDoc, ...]] = TypeAdapter(tuple[AllocationDoc, ...])
 # Who plans on an own machine may ask for as much as a document can say.
 _UNCAPPED = Settings(max_time_limit_s=MAX_TIME_LIMIT_S, max_threads=MAX_THREADS)
@@ -90,7 +88,7 @@ def load_snapshot(path: Path) -> Snapshot:
     document = _document(path)
     try:
         text = to_json(document.get("snapshot", document), inf_nan_mode="constants")
-        return snapshot_from_document(read_document(_SNAPSHOT, text, "snapshot"))
+        return snapshot_from_document(read_document(SNAPSHOT, text, "snapshot"))
     except InputError as error:
         raise InputError(f"{path}: {error.detail}", error.issues) from error
 
@@ -128,11 +126,16 @@ def read_json(path: Path) -> Any:
     ------
     FileFormatError
         When the file cannot be read or is not JSON; names the line.
+    InputError
+        When an object repeats a key.
     """
+    text = read_text(path)
     try:
-        return from_json(read_text(path))
+        document = from_json(text)
     except ValueError as error:
         raise FileFormatError.at(str(path), None, f"is not JSON: {error}") from error
+    refuse_repeated_keys(text, f"file {path}")
+    return document
 
 
 def _document(path: Path) -> dict[str, Any]:

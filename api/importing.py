@@ -11,11 +11,13 @@ from pydantic_core import to_json
 from api.files import read_json
 from api.quantities import parse_quantity
 from api.reading import read_document
-from api.schemas.snapshot import GpuTypeDoc
+from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
 from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType
 from topology.readers import READERS, NodeDefaults, read_csv
+from topology.serialize import cluster_to_json
 
+_CLUSTER: TypeAdapter[ClusterDoc] = TypeAdapter(ClusterDoc)
 _GPU_TYPES: TypeAdapter[tuple[GpuTypeDoc, ...]] = TypeAdapter(tuple[GpuTypeDoc, ...])
 
 
@@ -94,14 +96,17 @@ def import_cluster(
     Raises
     ------
     InputError
-        When the format is unknown, or has no columns.
+        When the format is unknown or has no columns, or the cluster is none that can be planned.
     """
     if format_ not in READERS:
         raise InputError(f"there is no format {format_!r}; the formats are {sorted(READERS)}")
     if format_ == "csv":
-        return read_csv(
+        cluster = read_csv(
             path, defaults, minipod_tier=minipod_tier, id_column=id_column, tier_columns=tier_columns or None
         )
-    if id_column is not None or tier_columns:
+    elif id_column is not None or tier_columns:
         raise InputError(f"--id-column and --tier-column go with csv; {format_} has no columns")
-    return READERS[format_](path, defaults, minipod_tier=minipod_tier)
+    else:
+        cluster = READERS[format_](path, defaults, minipod_tier=minipod_tier)
+    read_document(_CLUSTER, to_json(cluster_to_json(cluster)), "cluster")
+    return cluster

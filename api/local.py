@@ -21,7 +21,7 @@ from stowplan.errors import WorkerError
 _PLAN_TASK = "models.planning:plan_task"
 _FIGURE_TASK = "api.figures.render:figure_task"
 # Beyond the time limit of the solve: build, placement, check.
-_SLACK_S = 60.0
+SLACK_S = 60.0
 _TICK_S = 0.1
 
 
@@ -77,9 +77,9 @@ class LocalPlanner:
             ticket.cancel()
             watcher.on_stop()
 
-        ticket = self._pool.submit(_PLAN_TASK, PlanTask(request=request), request.options.time_limit_s + _SLACK_S)
+        ticket = self._pool.submit(_PLAN_TASK, PlanTask(request=request), request.options.time_limit_s + SLACK_S)
         try:
-            outcome: PlanOutcome = _wait(ticket, watcher.on_progress, stop)
+            outcome: PlanOutcome = wait_for(ticket, watcher.on_progress, stop)
         except WorkerError:
             if ticket.last_incumbent is None:
                 raise
@@ -91,7 +91,7 @@ class LocalPlanner:
 
     def draw(self, request: FigureRequest) -> bytes:
         """Draw an outcome."""
-        picture: bytes = self._pool.submit(_FIGURE_TASK, request, _SLACK_S).result()
+        picture: bytes = self._pool.submit(_FIGURE_TASK, request, SLACK_S).result()
         return picture
 
     def _finish(self, request: PlanRequest, ticket: Ticket, watcher: Watcher) -> PlanOutcome:
@@ -103,8 +103,8 @@ class LocalPlanner:
             bound=None if last is None else last.bound,
             elapsed_s=0.0 if last is None else last.elapsed_s,
         )
-        second = self._pool.submit(_PLAN_TASK, PlanTask(request=request, resume=resume), _SLACK_S)
-        outcome: PlanOutcome = _wait(second, watcher.on_progress, second.cancel)
+        second = self._pool.submit(_PLAN_TASK, PlanTask(request=request, resume=resume), SLACK_S)
+        outcome: PlanOutcome = wait_for(second, watcher.on_progress, second.cancel)
         return outcome
 
 
@@ -126,7 +126,7 @@ def local_document(request: PlanRequest, outcome: PlanOutcome) -> LocalPlanDoc:
     )
 
 
-def _wait(ticket: Ticket, on_progress: Callable[[Progress | None, float], None], stop: Callable[[], None]) -> Any:
+def wait_for(ticket: Ticket, on_progress: Callable[[Progress | None, float], None], stop: Callable[[], None]) -> Any:
     """Wait for the result of a ticket; a KeyboardInterrupt stops it, a second one passes."""
     interrupted = False
     start_s = time.monotonic()

@@ -1,30 +1,22 @@
 """Prometheus metrics of the service."""
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from solver.pool import WorkerPool
+
 _BUCKETS_S = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolState:
-    """What the pool says about itself."""
-
-    queue_length: int
-    busy_workers: int
-    worker_restarts: int
 
 
 class Metrics:
     """One registry per application, so that several can live in one process."""
 
-    def __init__(self, pool_state: Callable[[], PoolState]) -> None:
+    def __init__(self, pool: WorkerPool) -> None:
         self._registry = CollectorRegistry()
         self.requests = Counter(
             "stowplan_http_requests", "Requests", ["method", "route", "status"], registry=self._registry
@@ -40,7 +32,7 @@ class Metrics:
             buckets=_BUCKETS_S,
             registry=self._registry,
         )
-        self._registry.register(_PoolCollector(pool_state))
+        self._registry.register(_PoolCollector(pool))
 
     def text(self) -> bytes:
         """Text exposition of all metrics."""
@@ -48,14 +40,14 @@ class Metrics:
 
 
 class _PoolCollector(Collector):
-    def __init__(self, pool_state: Callable[[], PoolState]) -> None:
-        self._pool_state = pool_state
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
 
     def collect(self) -> Iterable[Metric]:
-        state = self._pool_state()
-        yield GaugeMetricFamily("stowplan_queue_length", "Tasks that wait for a worker", state.queue_length)
-        yield GaugeMetricFamily("stowplan_busy_workers", "Workers that run a task", state.busy_workers)
-        yield CounterMetricFamily("stowplan_worker_restarts", "Workers that were replaced", state.worker_restarts)
+        pool = self._pool
+        yield GaugeMetricFamily("stowplan_queue_length", "Tasks that wait for a worker", pool.queue_length)
+        yield GaugeMetricFamily("stowplan_busy_workers", "Workers that run a task", pool.num_busy)
+        yield CounterMetricFamily("stowplan_worker_restarts", "Workers that were replaced", pool.num_restarts)
 
 
 class MetricsMiddleware:

@@ -58,6 +58,8 @@ def outcome_to_document(outcome: PlanOutcome, snapshot: Snapshot) -> OutcomeDoc:
         warnings=issue_documents(outcome.warnings),
         size=ModelSizeDoc.model_validate(statistics, from_attributes=True),
         solver=SolverDoc(name=outcome.solver, version=outcome.solver_version),
+        certificate=outcome.certificate,
+        prices=dict(outcome.prices),
     )
 
 
@@ -91,6 +93,9 @@ def outcome_from_document(document: OutcomeDoc, timings: TimingsDoc) -> PlanOutc
         statistics=SolveStatistics(first_incumbent_s=None if first_ms is None else first_ms / MS_PER_S, **size),
         solver=solver.name,
         solver_version=solver.version,
+        # Plans of earlier versions have none.
+        certificate=document.certificate or "",
+        prices=document.prices,
     )
 
 

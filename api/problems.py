@@ -1,19 +1,23 @@
 """Every error leaves as RFC 9457 problem details."""
 
 import logging
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
 
-from api.errors import status_of
+from api.errors import HeaderError, status_of
+from api.faults import fault_detail
 from api.outcome import issue_documents
 from api.reading import MAX_ISSUES
 from api.schemas.problem import ProblemDoc
-from stowplan.errors import Issue, StowplanError
+from stowplan.errors import InputError, Issue, StowplanError
 
 PROBLEM_TYPE = "application/problem+json"
 _RETRY_AFTER_S = {HTTPStatus.TOO_MANY_REQUESTS: 2, HTTPStatus.SERVICE_UNAVAILABLE: 10, HTTPStatus.GATEWAY_TIMEOUT: 10}
@@ -21,11 +25,19 @@ _HTTP_CODES = {HTTPStatus.NOT_FOUND: "not_found", HTTPStatus.METHOD_NOT_ALLOWED:
 _logger = logging.getLogger("stowplan.api.problems")
 
 
-def install_problem_handlers(app: FastAPI) -> None:
-    """Answer every error of the application with problem details."""
+def install_problem_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Answer every error of the application with problem details; `routes` are those that it has."""
+
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            # The exception knows only the methods of the first route with this path.
+            headers["Allow"] = ", ".join(_methods_at(request, routes))
+        return _http_error(request, error, headers)
+
     app.exception_handler(StowplanError)(_stowplan_error)
     app.exception_handler(RequestValidationError)(_parameter_error)
-    app.exception_handler(HTTPException)(_http_error)
+    app.exception_handler(HTTPException)(http_error)
     app.exception_handler(ClientDisconnect)(_disconnect)
     app.exception_handler(Exception)(_unexpected_error)
 
@@ -58,25 +70,32 @@ async def _stowplan_error(request: Request, error: StowplanError) -> Response:
 
 
 async def _parameter_error(request: Request, error: RequestValidationError) -> Response:
-    """Query and path parameters; bodies are read by `api.reading`."""
-    issues = tuple(
-        Issue(
-            code="invalid_parameter",
-            pointer="",
-            detail=f"{fault['loc'][0]} parameter {fault['loc'][-1]!r}: {fault['msg']}",
-        )
-        for fault in error.errors()
-    )
-    return problem_response(request.url.path, "invalid_input", "a parameter of the request is wrong", issues)
+    """Query parameters and headers; bodies are read by `api.reading`."""
+    faults = error.errors()
+    issues = tuple(Issue(code="invalid_parameter", pointer="", detail=_parameter_detail(fault)) for fault in faults)
+    if any(fault["loc"][0] == "header" for fault in faults):
+        return problem_response(request.url.path, HeaderError.code, "a header of the request is wrong", issues)
+    return problem_response(request.url.path, InputError.code, "a parameter of the request is wrong", issues)
 
 
-async def _http_error(request: Request, error: HTTPException) -> Response:
+def _parameter_detail(fault: ErrorDetails) -> str:
+    kind, name = fault["loc"][:2]
+    noun = "header" if kind == "header" else f"{kind} parameter"
+    return f"{noun} {name!r} " + ("is not known" if fault["type"] == "extra_forbidden" else fault_detail(fault))
+
+
+def _http_error(request: Request, error: HTTPException, headers: dict[str, str]) -> Response:
     code = _HTTP_CODES.get(HTTPStatus(error.status_code), "internal_error")
     detail = {
         "not_found": f"there is nothing at {request.url.path}",
         "method_not_allowed": f"{request.method} is not possible at {request.url.path}",
     }.get(code, str(error.detail))
-    return problem_response(request.url.path, code, detail, headers=dict(error.headers or {}))
+    return problem_response(request.url.path, code, detail, headers=headers)
+
+
+def _methods_at(request: Request, routes: Sequence[BaseRoute]) -> list[str]:
+    found = (route for route in routes if route.matches(dict(request.scope))[0] is not Match.NONE)
+    return sorted({method for route in found for method in getattr(route, "methods", ())})
 
 
 async def _disconnect(_: Request, __: ClientDisconnect) -> Response:

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import signal
 import socket
 import threading
 from types import FrameType
@@ -12,7 +13,7 @@ from api.app import create_app
 from api.service import PlanService
 from api.settings import Settings
 from api.store import Store
-from stowplan.errors import InputError
+from stowplan.errors import InputError, WorkerError
 
 _BACKLOG = 2048
 _logger = logging.getLogger("stowplan.api.server")
@@ -27,6 +28,8 @@ def serve(settings: Settings) -> None:
         When the database cannot be opened.
     InputError
         When the address cannot be listened on.
+    WorkerError
+        When no worker can be started.
     """
     listener = listen(settings.host, settings.port)
     try:
@@ -46,12 +49,16 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._state = state
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of handlers
         """Handle a signal; in a thread, because signal handlers must not wait for locks."""
         service: PlanService | None = getattr(self._state, "service", None)
         if service is not None:
             threading.Thread(target=service.begin_shutdown, name="begin-shutdown").start()
-        super().handle_exit(sig, frame)
+        # Uvicorn's own handler notes the signal and raises it again in the end, which would kill this process before
+        # the database is closed.
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
 
 
 def _run(settings: Settings, store: Store, listener: socket.socket) -> None:
@@ -67,7 +74,10 @@ def _run(settings: Settings, store: Store, listener: socket.socket) -> None:
     # What start-up has made stays for good: garbage collection need not look at it while it reads large requests.
     gc.collect()
     gc.freeze()
-    _Server(config, app.state).run(sockets=[listener])
+    server = _Server(config, app.state)
+    server.run(sockets=[listener])
+    if not server.started:
+        raise WorkerError("the service could not start; its log says why")
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -88,5 +98,6 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise InputError(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port") from error
+        reason = error.strerror or error
+        raise InputError(f"cannot listen on {host}:{port}: {reason}; choose another --host or --port") from error
     return listener

@@ -12,6 +12,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
+from api.comparisons import Comparisons
 from api.convert import PlanBodyDoc, body_text, check_request
 from api.ending import Ending, final_record
 from api.errors import (
@@ -24,14 +25,14 @@ from api.errors import (
     WorkerTimeoutError,
 )
 from api.feed import STATE, EventFeed, PlanEvent
-from api.figures.request import FigureRequest
-from api.files import PLAN_BODY
+from api.figures.request import ComparisonFigure, FigureRequest
 from api.hashing import input_hash
-from api.metrics import Metrics, PoolState
+from api.metrics import Metrics
 from api.outcome import outcome_from_document
 from api.present import has_figure, plan_document, plan_list
 from api.running import RunningPlan
 from api.schemas.plan import FailureDoc, OutcomeDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc, UsedOptionsDoc
+from api.schemas.request import PLAN_BODY
 from api.settings import Settings
 from api.snapshots import Snapshots
 from api.store import PlanRecord, Store
@@ -40,10 +41,12 @@ from solver.pool import QueueFullError, WorkerPool
 from stowplan import __version__
 
 _FIGURE_TASK = "api.figures.render:figure_task"
+_COMPARISON_FIGURE_TASK = "api.figures.comparison:figure_task"
 _MODEL_TASK = "models.planning:export_task"
 _AUXILIARY_LIMIT_S = 60.0
 _MS_PER_S = 1e3
 _POLL_S = 0.02
+_AFTER_LOST_EVENTS = 1_000_000_000
 _logger = logging.getLogger("stowplan.api.service")
 _LEFT_BEHIND = FailureDoc(
     code="interrupted", detail="the service stopped or crashed before the plan was final; ask for it again"
@@ -58,8 +61,9 @@ class PlanService:
 
     def __init__(self, settings: Settings, store: Store, pool: WorkerPool) -> None:
         self.settings = settings
-        self.metrics = Metrics(self._pool_state)
+        self.metrics = Metrics(pool)
         self.snapshots = Snapshots(store)
+        self.comparisons = Comparisons(settings, store, self.snapshots)
         self._store = store
         self._pool = pool
         self._admission = threading.Lock()
@@ -135,9 +139,12 @@ class PlanService:
         running = self._running.get(plan_id)
         if running is not None:
             return running.feed
-        self._record(plan_id)
-        past = json.loads(self._store.plan_events(plan_id) or "[]")
-        return EventFeed.of_past(PlanEvent(**event) for event in past)
+        status = self._record(plan_id).status
+        past = self._store.plan_events(plan_id)
+        if past is None:
+            # Its events were lost with an earlier process; whoever has seen some of them learns how it ended.
+            return EventFeed.of_past([PlanEvent(id=_AFTER_LOST_EVENTS, name=STATE, data={"status": status.value})])
+        return EventFeed.of_past(PlanEvent(**event) for event in json.loads(past))
 
     async def wait(self, plan_id: str, timeout_s: float) -> None:
         """Return when the plan is final, or the time is over."""
@@ -180,6 +187,18 @@ class PlanService:
         drawn: bytes = await self._run(_FIGURE_TASK, request)
         return drawn
 
+    async def comparison_figure(self, comparison_id: str) -> bytes:
+        """Draw a comparison of solvers as SVG.
+
+        Raises
+        ------
+        NoOutcomeError
+            When there is nothing to draw.
+        """
+        document = await run_in_threadpool(self.comparisons.drawable, comparison_id)
+        drawn: bytes = await self._run(_COMPARISON_FIGURE_TASK, ComparisonFigure(result=document, format="svg"))
+        return drawn
+
     async def model(self, plan_id: str) -> str:
         """Give the model behind a plan as MPS."""
         request = await run_in_threadpool(self._plan_request, plan_id)
@@ -200,6 +219,7 @@ class PlanService:
             running = list(self._running.values())
         for plan in running:
             plan.stop(PlanStatus.INTERRUPTED)
+        self.comparisons.begin_shutdown()
 
     def close(self, close_pool: bool) -> None:
         """Stop, and the pool too if it is ours; whatever does not come back in time is marked as interrupted."""
@@ -207,6 +227,7 @@ class PlanService:
         end_s = time.monotonic() + self.settings.shutdown_s
         while self._running and time.monotonic() < end_s:
             time.sleep(_POLL_S)
+        self.comparisons.close(end_s)
         if close_pool:
             self._pool.close()
         self._closed = True
@@ -296,16 +317,11 @@ class PlanService:
             async with asyncio.timeout(_AUXILIARY_LIMIT_S):
                 return await asyncio.wrap_future(ticket.future)
         except TimeoutError as error:
-            raise WorkerTimeoutError("all workers are busy; ask again later") from error
+            raise WorkerTimeoutError(
+                f"not done within {_AUXILIARY_LIMIT_S:.0f} s: all workers are busy, or the plan is too large for this"
+            ) from error
         finally:
             ticket.cancel()
-
-    def _pool_state(self) -> PoolState:
-        return PoolState(
-            queue_length=self._pool.queue_length,
-            busy_workers=self._pool.num_busy,
-            worker_restarts=self._pool.num_restarts,
-        )
 
 
 def _no_plan(plan_id: str) -> NotFoundError:

@@ -17,6 +17,7 @@ class Settings:
     """Every setting `x` can be given as STOWPLAN_X.
 
     database: path of the SQLite file, or `:memory:`. queue_size: plans that may wait for a worker.
+    comparison_queue_size: comparisons of solvers that may wait for the one that runs.
     tasks_per_worker: a worker is replaced after as many, which bounds what leaks.
     max_wait_s: cap of `Prefer: wait`. time_limit_s: of a solve, where the request names none; max_time_limit_s
     and max_threads: the most that a request may ask for. deadline_slack_s: how long a worker may take beyond the
@@ -34,6 +35,7 @@ class Settings:
     database: str = "stowplan.sqlite"
     workers: int = 2
     queue_size: int = 256
+    comparison_queue_size: int = 8
     tasks_per_worker: int = 1000
     max_body_bytes: int = 32 * 2**20
     max_wait_s: float = 60.0
@@ -45,6 +47,8 @@ class Settings:
     shutdown_s: float = 5.0
 
     def __post_init__(self) -> None:
+        if self.database != IN_MEMORY and not Path(self.database).name:
+            raise InputError(f"database is {self.database!r}; must be the path of a file, or {IN_MEMORY}")
         if not 0 <= self.port < 2**16:
             raise InputError(f"port is {self.port}; must be 0 (any free one) to 65535")
         for field in fields(self):
@@ -52,12 +56,18 @@ class Settings:
             if field.name != "port" and field.type in (int, float) and not 0 < value < float("inf"):
                 raise InputError(f"{field.name} is {value}; must be finite and above 0")
         if self.time_limit_s > self.max_time_limit_s:
-            raise InputError(f"time_limit_s is {self.time_limit_s}, above max_time_limit_s {self.max_time_limit_s}")
+            limits = f"time_limit_s is {self.time_limit_s}, above max_time_limit_s {self.max_time_limit_s}"
+            raise InputError(f"{limits}; lower the one or raise the other")
 
     @property
     def database_path(self) -> Path | None:
         """File of the database; None for one in memory."""
         return None if self.database == IN_MEMORY else Path(self.database)
+
+
+def setting_variables() -> list[str]:
+    """Names of all variables."""
+    return [_PREFIX + field.name.upper() for field in fields(Settings)]
 
 
 def read_settings(overrides: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
@@ -76,8 +86,7 @@ def read_settings(overrides: Mapping[str, object], environ: Mapping[str, str] = 
         name = variable.removeprefix(_PREFIX).lower()
         kind = kinds.get(name)
         if kind is None:
-            known = ", ".join(_PREFIX + known.upper() for known in kinds)
-            raise InputError(f"{variable} names no setting; the settings are {known}")
+            raise InputError(f"{variable} names no setting; the settings are {', '.join(setting_variables())}")
         values[name] = _parse(variable, text, kind)
     values.update({name: value for name, value in overrides.items() if value is not None})
     return Settings(**values)

@@ -3,19 +3,15 @@
 import time
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
-
 from api.convert import located, snapshot_from_document
 from api.errors import NotFoundError
 from api.hashing import snapshot_id
 from api.present import time_of
 from api.schemas.service import SnapshotLinksDoc, SnapshotReceiptDoc
-from api.schemas.snapshot import SnapshotDoc, SnapshotReference
+from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
 from api.store import SnapshotRecord, Store
 from models.workload import Snapshot
 from stowplan.errors import InputError, Issue
-
-SNAPSHOT: TypeAdapter[SnapshotDoc] = TypeAdapter(SnapshotDoc)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

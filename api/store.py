@@ -1,4 +1,4 @@
-"""Plans and snapshots in SQLite. Finished plans survive a restart; one process owns a database at a time."""
+"""Plans, comparisons and snapshots in SQLite. What is final survives a restart; one process owns the database."""
 
 import fcntl
 import threading
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sqlalchemy import (
+    Boolean,
     Column,
     Connection,
     Engine,
@@ -69,6 +70,16 @@ _snapshots = Table(
     Column("id", String, primary_key=True),
     Column("created_at_s", Float, nullable=False),
     Column("document", Text, nullable=False),
+)
+
+_comparisons = Table(
+    "comparisons",
+    _metadata,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("final", Boolean, nullable=False, index=True),
+    Column("document", Text, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 
@@ -215,6 +226,41 @@ class Store:
         with self._reading() as connection:
             row = connection.execute(select(_snapshots).where(_snapshots.c.id == snapshot_id)).one_or_none()
         return None if row is None else SnapshotRecord(**row._mapping)
+
+    def add_comparison(self, comparison_id: str, document: str) -> None:
+        """Insert a comparison that is not final; `document` is JSON text."""
+        with self._writing() as connection:
+            connection.execute(insert(_comparisons).values(id=comparison_id, final=False, document=document))
+
+    def finish_comparison(self, comparison_id: str, document: str) -> None:
+        """Write the final state of a comparison."""
+        known = _comparisons.c.id == comparison_id
+        with self._writing() as connection:
+            connection.execute(update(_comparisons).where(known).values(final=True, document=document))
+
+    def delete_comparison(self, comparison_id: str) -> bool:
+        """Delete a comparison; False when there is none."""
+        with self._writing() as connection:
+            return connection.execute(delete(_comparisons).where(_comparisons.c.id == comparison_id)).rowcount > 0
+
+    def comparison(self, comparison_id: str) -> str | None:
+        """One comparison as JSON text."""
+        with self._reading() as connection:
+            return connection.scalar(select(_comparisons.c.document).where(_comparisons.c.id == comparison_id))
+
+    def comparisons(self, limit: int, before: int | None) -> list[tuple[int, str]]:
+        """Sequence and JSON text of comparisons, from the newest to the oldest; only sequences below `before`."""
+        query = select(_comparisons.c.sequence, _comparisons.c.document)
+        query = query.order_by(_comparisons.c.sequence.desc()).limit(limit)
+        if before is not None:
+            query = query.where(_comparisons.c.sequence < before)
+        with self._reading() as connection:
+            return [(row.sequence, row.document) for row in connection.execute(query)]
+
+    def unfinished_comparisons(self) -> list[str]:
+        """Comparisons that are not final, as JSON text."""
+        with self._reading() as connection:
+            return list(connection.scalars(select(_comparisons.c.document).where(~_comparisons.c.final)))
 
     def _one_plan(self, condition: Any) -> PlanRecord | None:
         with self._reading() as connection:

@@ -1,7 +1,7 @@
 """Numbers and outcomes in words, the same in pictures and on terminals."""
 
 from models.plan import PlanOutcome
-from solver.result import Limit
+from solver.result import Limit, TerminationReason
 
 # A gap below this is rounding of the solver.
 _NO_GAP = 1e-9
@@ -26,7 +26,25 @@ def number(value: float | None) -> str:
 
 def termination_words(outcome: PlanOutcome) -> str:
     """Why the solve ended: `optimal`, `feasible (time limit)`, `feasible (interrupted)`."""
-    reason, limit = outcome.termination.replace("_", " "), outcome.limit
+    return ending_words(outcome.termination, outcome.limit)
+
+
+def ending_words(termination: TerminationReason, limit: Limit | None) -> str:
+    """The same from its parts."""
+    reason = termination.replace("_", " ")
     if limit is None:
         return reason
     return f"{reason} ({limit})" if limit in (Limit.INTERRUPTED, Limit.DEADLINE) else f"{reason} ({limit} limit)"
+
+
+def duration(milliseconds: float | None) -> str:
+    """`0.430 ms`, `88.7 ms`, `2.20 s`; `-` where nothing is known."""
+    if milliseconds is None:
+        return "-"
+    value, unit = (milliseconds / 1e3, "s") if milliseconds >= 999.5 else (milliseconds, "ms")
+    return f"{value:.0f} {unit}" if value >= 99.95 else f"{value:#.3g} {unit}"
+
+
+def memory(num_bytes: int | None) -> str:
+    """`191 MB`; `-` where nothing is known."""
+    return "-" if num_bytes is None else f"{num_bytes / 1e6:.0f} MB"

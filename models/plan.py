@@ -115,7 +115,8 @@ class PretrainingPlacement:
     `cells[row][column]` is a node id, `minipods[row][column]` its minipod (path joined by `/`); a row is a PP
     group, a column a DP group. `hosts` is the rank order: stage-major, GPUs of host k hold ranks
     k x GPUs per node onwards. `minipod_spread` counts minipods (Eq. 4), `distance` is Eq. 3 (one minipod is 0).
-    `objective_eq4` and `objective_eq2` are the weighted sums in the two measures.
+    `objective_eq4` and `objective_eq2` are the weighted sums in the two measures. `spares` are nodes kept free in the
+    minipods used, as backups on failure.
     """
 
     job_id: str
@@ -132,6 +133,7 @@ class PretrainingPlacement:
     max_unit_spread: int
     objective_eq4: float
     objective_eq2: float
+    spares: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +148,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseTimes:
-    """Wall-clock seconds per phase, in the order they ran, and CPU seconds of the whole."""
+    """Wall-clock seconds per phase, in the order they ran, and CPU seconds of the whole and per phase.
+
+    CPU seconds are those of the whole process, solver threads included; an outcome read from a document has none
+    per phase. `peak_memory_bytes` is the largest resident set of the process so far, whatever it did before.
+    """
 
     wall_s: Mapping[str, float]
     cpu_s: float
+    phase_cpu_s: Mapping[str, float] = field(default_factory=dict)
+    peak_memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +165,9 @@ class PlanOutcome:
     """What planning ended with; `plan` is None exactly when the termination has no incumbent.
 
     `conflicts` names constraints that exclude each other when infeasible. `warnings` travel with the answer.
-    `objective` and `bound` are in the policy's own sense (`sense`).
+    `objective` and `bound` are in the policy's own sense (`sense`). `certificate` is one sentence: what proves the
+    answer, or what ended the solve before it was proved. `prices` tell what one more unit of a scarce row (a GPU of a
+    type, say) is worth in the objective, where the solver priced rows; they are a start for the next plan.
     """
 
     termination: TerminationReason
@@ -173,6 +183,8 @@ class PlanOutcome:
     statistics: SolveStatistics
     solver: str
     solver_version: str
+    certificate: str
+    prices: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (self.plan is not None) != self.termination.has_incumbent:

@@ -4,16 +4,17 @@ from importlib.metadata import version
 
 from models.allocation.sia.formulation import formulate_sia
 from models.allocation.sia.parameters import SiaParameters
+from models.certificate import certificate_of
 from models.clock import PhaseClock
 from models.placement.arnold.policy import formulate_arnold
 from models.plan import Plan, PlanOutcome, PlanRequest, PlanTask, Resume
 from models.policy import Formulation
-from models.validation import request_issues
+from models.validation import request_issues, solver_fault
 from solver.export import write_mps
 from solver.feasibility import violations
 from solver.monitor import SolveMonitor
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
-from stowplan.errors import Issue, Severity, UnverifiedPlanError, raise_for_errors
+from stowplan.errors import InputError, Issue, Severity, UnverifiedPlanError, raise_for_errors
 
 # Explaining an infeasible model is a courtesy; it must not cost more than a short solve.
 _CONFLICT_TIME_LIMIT_S = 5.0
@@ -45,6 +46,9 @@ def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resu
     with clock.phase("validate"):
         issues = request_issues(request.snapshot, request.parameters)
         raise_for_errors(issues, "request")
+        fault = solver_fault(request.parameters, request.options.solver)
+        if fault is not None:
+            raise InputError(f"the solver {fault}")
     formulation = _formulate(request, clock)
     with clock.phase("solve"):
         if resume is None:
@@ -74,6 +78,8 @@ def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resu
         statistics=result.statistics,
         solver=result.solver,
         solver_version=result.solver_version,
+        certificate=certificate_of(result),
+        prices=formulation.prices(result),
     )
 
 

@@ -1,5 +1,6 @@
 """The cluster by tier and node, one cell per GPU, coloured by what runs on it."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -188,13 +189,20 @@ def capacity_words(cluster: Cluster) -> str:
 def _waiting(plan: Plan, width: float) -> str:
     """Names of the jobs that get nothing, as many as fit one line."""
     names = [printable(job.job_id) for job in plan.unplaced]
-    head = f"waiting ({len(names)}): "
-    for shown in range(len(names), 0, -1):
+    if not names:
+        return ""
+
+    def line(shown: int) -> str:
         rest = f", +{len(names) - shown} more" if shown < len(names) else ""
-        line = head + ", ".join(names[:shown]) + rest
-        if text_width(line, TEXT_SIZE) <= width:
-            return line
-    return fitted(f"{len(names)} waiting", TEXT_SIZE, width) if names else ""
+        return f"waiting ({len(names)}): " + ", ".join(names[:shown]) + rest
+
+    # Every name takes more than a point: of thousands, only the first need to be measured.
+    if len(names) <= width and text_width(line(len(names)), TEXT_SIZE) <= width:
+        return line(len(names))
+    counts = range(1, min(len(names), int(width)))
+    if shown := bisect_right(counts, width, key=lambda shown: text_width(line(shown), TEXT_SIZE)):
+        return line(shown)
+    return fitted(f"{len(names)} waiting", TEXT_SIZE, width)
 
 
 def _places(group: CellGroup) -> Iterator[tuple[str, int]]:

@@ -93,7 +93,7 @@ def render(request: FigureRequest) -> bytes:
             groups = job_groups(outcome.plan)
             panels = [cluster_panel(snapshot, outcome.plan, groups, _MAX_WIDTH, _MAX_HEIGHT, _MIN_WIDTH)]
             title = _allocation_title(snapshot, outcome.plan)
-        return _save(_compose(title, _outcome_words(outcome), panels), request.format)
+        return save(_compose(title, _outcome_words(outcome), panels), request.format)
 
 
 def _compose(title: str, subtitle: str, panels: Sequence[_Panel]) -> Figure:
@@ -102,17 +102,17 @@ def _compose(title: str, subtitle: str, panels: Sequence[_Panel]) -> Figure:
     inner = max(sum(panel.width for panel in panels) + (len(panels) - 1) * _PANEL_GAP, _MIN_WIDTH)
     width, height = inner + 2 * _MARGIN, head + max(panel.height for panel in panels) + 2 * _MARGIN
     figure = Figure(figsize=(width / _POINTS_PER_INCH, height / _POINTS_PER_INCH), facecolor="white")
-    axes = _axes(figure, _MARGIN, _MARGIN, inner, head)
+    axes = page_axes(figure, _MARGIN, _MARGIN, inner, head)
     write(axes, 0.0, 0.45 * LINE_PT, fitted(title, TITLE_SIZE, inner, bold=True), TITLE_SIZE, fontweight="bold")
     write(axes, 0.0, 1.6 * LINE_PT, fitted(subtitle, TEXT_SIZE, inner), color=FAINT_INK)
     x = _MARGIN
     for panel in panels:
-        panel.draw(_axes(figure, x, _MARGIN + head, panel.width, panel.height))
+        panel.draw(page_axes(figure, x, _MARGIN + head, panel.width, panel.height))
         x += panel.width + _PANEL_GAP
     return figure
 
 
-def _axes(figure: Figure, x: float, y: float, width: float, height: float) -> Any:
+def page_axes(figure: Figure, x: float, y: float, width: float, height: float) -> Any:
     """Axes without decoration whose upper left corner is at (x, y) of the page."""
     page_width, page_height = (_POINTS_PER_INCH * inches for inches in figure.get_size_inches())
     rectangle = (x / page_width, 1 - (y + height) / page_height, width / page_width, height / page_height)
@@ -121,7 +121,8 @@ def _axes(figure: Figure, x: float, y: float, width: float, height: float) -> An
     return axes
 
 
-def _save(figure: Figure, format_: PictureFormat) -> bytes:
+def save(figure: Figure, format_: PictureFormat) -> bytes:
+    """The bytes of a picture; equal pictures have equal bytes."""
     buffer = io.BytesIO()
     # Dates and versions in the metadata would make equal pictures differ.
     metadata = {"Date": None, "Creator": "stowplan"} if format_ == "svg" else {"Software": "stowplan"}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from api.schemas.comparison import ComparisonResultDoc
 from models.plan import PlanOutcome
 from models.workload import Snapshot
 
@@ -15,4 +16,12 @@ class FigureRequest:
 
     snapshot: Snapshot
     outcome: PlanOutcome
+    format: PictureFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonFigure:
+    """The comparison to draw, and as what."""
+
+    result: ComparisonResultDoc
     format: PictureFormat

@@ -1,6 +1,7 @@
 """Colours, type sizes and text measures that every picture shares. Lengths are points (1/72 inch)."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -108,11 +109,12 @@ def fitted(text: str, size: float, width: float, bold: bool = False) -> str:
     text = printable(text)
     if text_width(text, size, bold) <= width:
         return text
-    for length in range(len(text) - 1, 1, -1):
-        shorter = text[:length].rstrip() + "…"
-        if text_width(shorter, size, bold) <= width:
-            return shorter
-    return ""
+
+    def shortened(length: int) -> str:
+        return text[:length].rstrip() + "…"
+
+    longest = bisect_right(range(len(text)), width, key=lambda length: text_width(shortened(length), size, bold)) - 1
+    return shortened(longest) if longest > 1 else ""
 
 
 def write(axes: Any, x: float, y: float, text: str, size: float = TEXT_SIZE, **settings: Any) -> None:

@@ -5,7 +5,7 @@ import time
 from typing import Annotated, Any, cast
 
 from fastapi import Depends, Header, Path, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, WithJsonSchema
 from starlette.responses import Response
 
 from api.errors import HeaderError
@@ -13,17 +13,14 @@ from api.service import PlanService
 
 SCHEMA_PATH = "#/components/schemas/"
 PLAN_BODY_NAME = "PlanBody"
-PlanId = Annotated[str, Path(min_length=1, max_length=64, examples=["plan-0190f3a2"])]
+PlanId = Annotated[str, Path(examples=["plan-0190f3a2"])]
 IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
         description="The same key with the same body gives the same plan, however often it is sent.",
+        json_schema_extra={"minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
     ),
-]
-Prefer = Annotated[
-    str | None,
-    Header(alias="Prefer", description="`wait=N`: answer with the plan if it is final within N seconds (RFC 7240)."),
 ]
 
 
@@ -41,7 +38,17 @@ Service = Annotated[PlanService, Depends(plan_service)]
 Arrival = Annotated[float, Depends(arrival_s)]
 
 
-def preferred_wait_s(prefer: str | None, max_wait_s: float) -> float | None:
+def preferred_wait_s(
+    service: Service,
+    prefer: Annotated[
+        list[str] | None,
+        # For the reader of the document it is one header, whose lines HTTP joins with commas.
+        WithJsonSchema({"type": "string"}),
+        Header(
+            alias="Prefer", description="`wait=N`: answer with the plan if it is final within N seconds (RFC 7240)."
+        ),
+    ] = None,
+) -> float | None:
     """Seconds to wait for, capped; None when the client does not ask to wait.
 
     Raises
@@ -49,13 +56,16 @@ def preferred_wait_s(prefer: str | None, max_wait_s: float) -> float | None:
     HeaderError
         When `wait` is no number of seconds.
     """
-    for preference in re.split("[,;]", prefer or ""):
+    for preference in re.split("[,;]", ",".join(prefer or ())):
         name, _, value = (part.strip() for part in preference.partition("="))
         if name.lower() == "wait":
             if not value.strip('"').isdecimal():
                 raise HeaderError(f"Prefer: wait is {value!r}; must be a whole number of seconds")
-            return min(float(value.strip('"')), max_wait_s)
+            return min(float(value.strip('"')), service.settings.max_wait_s)
     return None
+
+
+WaitS = Annotated[float | None, Depends(preferred_wait_s)]
 
 
 def checked_key(key: str | None) -> str | None:

@@ -13,22 +13,20 @@ from api.body import json_body
 from api.convert import PlanBodyDoc
 from api.examples_store import example
 from api.feed import EventFeed
-from api.files import PLAN_BODY
 from api.present import plan_path
 from api.routers.common import (
     PLAN_BODY_NAME,
     Arrival,
     IdempotencyKey,
     PlanId,
-    Prefer,
     Service,
+    WaitS,
     checked_key,
     documented_body,
     json_response,
-    preferred_wait_s,
 )
-from api.schemas.plan import PlanDoc, PlanList, PlanStatus
-from api.schemas.request import PlanBody
+from api.schemas.plan import PageQuery, PlanDoc, PlanList
+from api.schemas.request import PLAN_BODY, PlanBody
 from api.service import PlanService
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
@@ -59,7 +57,7 @@ async def create_plan(
     service: Service,
     received_s: Arrival,
     body: Annotated[PlanBodyDoc, Depends(json_body(PLAN_BODY))],
-    prefer: Prefer = None,
+    wait_s: WaitS,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Plan a snapshot with a policy.
@@ -68,7 +66,6 @@ async def create_plan(
     final within N seconds; otherwise it is 202 and `Location` says where the plan will be. A client that goes away
     does not stop its plan.
     """
-    wait_s = preferred_wait_s(prefer, service.settings.max_wait_s)
     plan_id = await run_in_threadpool(service.submit, body, checked_key(idempotency_key), received_s)
     return await _answer(service, plan_id, wait_s)
 
@@ -76,19 +73,16 @@ async def create_plan(
 @router.get("", summary="List plans")
 async def list_plans(
     service: Service,
-    limit: Annotated[int, Query(ge=1, le=500, description="Plans per page.")] = 50,
-    before: Annotated[int | None, Query(ge=1, description="Cursor of the next page; see `next`.")] = None,
-    status: Annotated[list[PlanStatus] | None, Query(description="Only plans of these states.")] = None,
+    page: Annotated[PageQuery, Query()],
 ) -> PlanList:
     """Plans from the newest to the oldest, without their allocations."""
-    query = urlencode([("limit", limit), *(("status", wanted.value) for wanted in status or [])])
-    return await run_in_threadpool(service.plans, limit, before, status or [], query)
+    query = urlencode([("limit", page.limit), *(("status", wanted.value) for wanted in page.status)])
+    return await run_in_threadpool(service.plans, page.limit, page.before, list(page.status), query)
 
 
 @router.get("/{plan_id}", summary="Look at a plan", response_model=PlanDoc)
-async def get_plan(service: Service, plan_id: PlanId, prefer: Prefer = None) -> Response:
+async def get_plan(service: Service, plan_id: PlanId, wait_s: WaitS) -> Response:
     """The plan as it stands. `Prefer: wait=N` waits until it is final, at most N seconds."""
-    wait_s = preferred_wait_s(prefer, service.settings.max_wait_s)
     if wait_s is not None:
         await service.wait(plan_id, wait_s)
     return json_response(await run_in_threadpool(service.plan, plan_id), headers=_applied(wait_s))
@@ -127,7 +121,10 @@ async def get_model(service: Service, plan_id: PlanId) -> Response:
     "/{plan_id}/events",
     summary="Follow a plan",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events."}},
+    responses={
+        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events."},
+        204: {"description": "The plan is final and nothing came after `Last-Event-ID`: do not connect again."},
+    },
 )
 async def get_events(
     service: Service,
@@ -135,24 +132,25 @@ async def get_events(
     last_event_id: Annotated[
         int, Header(alias="Last-Event-ID", ge=0, description="Only what came after this event.")
     ] = 0,
-) -> StreamingResponse:
+) -> Response:
     """Follow a plan by server-sent events: `state`, `incumbent` and `bound`.
 
     What has happened before is sent first; the stream ends with the plan.
     """
     feed = await run_in_threadpool(service.feed, plan_id)
+    if feed.closed and not feed.after(last_event_id):
+        return Response(status_code=204)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     stream = _event_stream(feed, last_event_id, service.settings.heartbeat_s)
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
 @router.post("/{plan_id}:cancel", summary="Cancel a plan", response_model=PlanDoc, responses=_ACCEPTED)
-async def cancel_plan(service: Service, plan_id: PlanId, prefer: Prefer = None) -> Response:
+async def cancel_plan(service: Service, plan_id: PlanId, wait_s: WaitS) -> Response:
     """Stop a plan; the best solution found so far is kept.
 
     Answers like the creation of a plan: 200 when the plan is final, else 202. A final plan stays as it is.
     """
-    wait_s = preferred_wait_s(prefer, service.settings.max_wait_s)
     await run_in_threadpool(service.cancel, plan_id)
     return await _answer(service, plan_id, wait_s)
 

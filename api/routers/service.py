@@ -9,10 +9,16 @@ from starlette.responses import Response
 from api.examples_store import Example, example, examples
 from api.policies import POLICIES
 from api.routers.common import Service, json_response
-from api.schemas.service import ExampleDoc, ExampleListDoc, HealthDoc, PolicyListDoc
+from api.schemas.service import ExampleDoc, ExampleListDoc, HealthDoc, IndexDoc, PolicyListDoc
 from stowplan import __version__
 
 router = APIRouter(tags=["service"])
+
+
+@router.get("/", summary="Index")
+async def index() -> IndexDoc:
+    """Say what answers here, and where to go on."""
+    return IndexDoc(name="stowplan", version=__version__)
 
 
 @router.get("/v1/policies", summary="List policies")

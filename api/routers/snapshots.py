@@ -10,8 +10,7 @@ from api.body import json_body
 from api.examples_store import example
 from api.routers.common import Service, documented_body, json_response
 from api.schemas.service import SnapshotReceiptDoc
-from api.schemas.snapshot import SnapshotDoc
-from api.snapshots import SNAPSHOT
+from api.schemas.snapshot import SNAPSHOT, SnapshotDoc
 
 router = APIRouter(prefix="/v1/snapshots", tags=["snapshots"])
 _EXAMPLE = example("sia-paper-table1")

@@ -10,8 +10,10 @@ MAX_GPUS = 10_000_000
 MAX_ITEMS = 200_000
 MAX_COUNT = 1_000_000_000
 MAX_BYTES = 2**62
+MAX_NAME_LENGTH = 256
 
-Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
+# No control characters and no line breaks, which would garble terminals, logs and pictures.
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$")]
 Text = Annotated[str, Field(max_length=4096)]
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]

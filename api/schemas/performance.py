@@ -128,4 +128,3 @@ class GoodputTableDoc(Document):
 
 
 PerformanceDoc = Annotated[GoodputDoc | ThroughputTableDoc | GoodputTableDoc, Field(discriminator="kind")]
-PERFORMANCE_KINDS = ("goodput", "throughput_table", "goodput_table")

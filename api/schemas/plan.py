@@ -2,8 +2,9 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas.base import Document
 from api.schemas.problem import IssueDoc
@@ -210,6 +211,12 @@ class OutcomeDoc(Document):
     warnings: tuple[IssueDoc, ...] = ()
     size: ModelSizeDoc | None = None
     solver: SolverDoc | None = None
+    """What answered, such as HiGHS where `auto` was asked for."""
+    certificate: str | None = None
+    """What proves the answer, or what ended the solve before it was proved."""
+    prices: dict[str, float] = Field(default_factory=dict)
+    """What one more unit of a scarce resource is worth in the objective, by its row of the model, where the solver
+    priced them. Give them to the next plan as `parameters.prices`: it starts from there."""
 
 
 class LinksDoc(Document):
@@ -253,6 +260,19 @@ class PlanDoc(OutcomeDoc, PlanHeader):
 
     timings: TimingsDoc
     failure: FailureDoc | None = None
+
+
+class PageQuery(BaseModel):
+    """Query parameters of the list of plans. Not strict: what stands in a URL is text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    limit: Annotated[int, Field(ge=1, le=500)] = 50
+    """Plans per page."""
+    before: Annotated[int, Field(ge=1, lt=2**63)] | None = None
+    """Cursor of the next page; see `next`."""
+    status: tuple[PlanStatus, ...] = ()
+    """Only plans of these states."""
 
 
 class PlanList(Document):

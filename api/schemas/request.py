@@ -2,13 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag, TypeAdapter
 from pydantic_core import PydanticCustomError
 
 from api.schemas.base import MAX_ITEMS, Document, GpuMap, Name, NonNegative, Positive, Text
 from api.schemas.snapshot import SnapshotDoc, SnapshotReference
 from models.allocation.sia.parameters import SiaObjective
 from models.placement.arnold.parameters import SchedulingUnit
+from solver.options import SolverName
 
 MAX_TIME_LIMIT_S = 86_400.0
 MAX_THREADS = 1024
@@ -42,6 +43,8 @@ class SiaParametersDoc(Document):
     """A running job gets at most twice its GPUs, a waiting one its minimum."""
     objective: SiaObjective = SiaObjective.GOODPUT
     """goodput: Eq. 4 of the paper; given_costs: values of goodput tables are costs to minimise."""
+    prices: dict[Name, NonNegative] = Field(default_factory=dict, max_length=10_000)
+    """`prices` of an earlier plan, a start for solvers that price capacity. They change no optimum."""
 
 
 class CharacterisationRecordDoc(Document):
@@ -74,10 +77,9 @@ class ArnoldParametersDoc(Document):
     """Add rows that cut off no optimum of the paper's model but help the solver to prove it."""
 
 
-class OptionsDoc(Document):
+class LimitsDoc(Document):
     """Limits and settings of the solve; what is missing gets the default of the service."""
 
-    solver: Literal["highs", "scip"] = "highs"
     time_limit_s: Annotated[float, Field(gt=0, le=MAX_TIME_LIMIT_S)] | None = None
     """Wall-clock limit of the solve; the best plan found so far is returned."""
     relative_gap: Annotated[float, Field(ge=0, le=1)] = 1e-4
@@ -85,6 +87,15 @@ class OptionsDoc(Document):
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
     """With one thread the same input and seed give the same plan."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+
+class OptionsDoc(LimitsDoc):
+    """Solver, limits and settings of the solve; what is missing gets the default of the service."""
+
+    solver: SolverName = "auto"
+    """auto: the exact algorithm where there is one, else HiGHS; the plan says which was used. exact: Arnold's, and
+    nothing else. decomposition: Sia's; a problem of another shape goes to HiGHS. portfolio: two race, the first proof
+    wins; it needs two cores."""
 
 
 class SiaPlanBody(Document):
@@ -106,6 +117,7 @@ class ArnoldPlanBody(Document):
 
 
 PlanBody = Annotated[SiaPlanBody | ArnoldPlanBody, Field(discriminator="policy")]
+PLAN_BODY: TypeAdapter[PlanBody] = TypeAdapter(PlanBody)
 POLICY_NAMES = ("sia", "arnold")
 
 

@@ -64,6 +64,27 @@ class ExampleListDoc(Document):
     examples: tuple[ExampleDoc, ...]
 
 
+class IndexLinksDoc(Document):
+    """Where to go from here (paths)."""
+
+    openapi: str = "/openapi.json"
+    policies: str = "/v1/policies"
+    examples: str = "/v1/examples"
+    plans: str = "/v1/plans"
+    solver_comparisons: str = "/v1/solver-comparisons"
+    health: str = "/healthz"
+    readiness: str = "/readyz"
+    metrics: str = "/metrics"
+
+
+class IndexDoc(Document):
+    """What answers here."""
+
+    name: str = Field(examples=["stowplan"])
+    version: str
+    links: IndexLinksDoc = IndexLinksDoc()
+
+
 class HealthDoc(Document):
     """Whether the service lives, or can plan."""
 

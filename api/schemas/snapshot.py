@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, TypeAdapter
 
 from api.schemas.base import (
     MAX_BYTES,
@@ -71,7 +71,8 @@ class ClusterDoc(Document):
     """Nodes under named tiers, coarsest first."""
 
     gpu_types: Annotated[tuple[GpuTypeDoc, ...], Field(max_length=256)]
-    nodes: Annotated[tuple[NodeDoc, ...], Field(max_length=MAX_ITEMS)]
+    # That there must be a node is said by the cluster itself, in its own words.
+    nodes: Annotated[tuple[NodeDoc, ...], Field(max_length=MAX_ITEMS, json_schema_extra={"minItems": 1})]
     tiers: Annotated[tuple[TierDoc, ...], Field(max_length=16)] = ()
     minipod_tier: Name | None = None
     """The tier whose units are the minipods."""
@@ -139,6 +140,9 @@ class SnapshotDoc(Document):
 
     cluster: ClusterDoc
     jobs: Annotated[tuple[JobDoc, ...], Field(max_length=MAX_ITEMS)]
+
+
+SNAPSHOT: TypeAdapter[SnapshotDoc] = TypeAdapter(SnapshotDoc)
 
 
 class SnapshotReference(Document):

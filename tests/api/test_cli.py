@@ -167,7 +167,7 @@ def test_a_fault_of_ours_is_exit_code_1(planned: Path, monkeypatch: pytest.Monke
         (["/nowhere.json"], "/nowhere.json: cannot be read"),
         (["{request}", "--policy", "arnold"], "is a request for policy 'sia', not 'arnold'"),
         (["{snapshot}"], "names no policy; choose one of ['sia', 'arnold']"),
-        (["{request}", "--solver", "gurobi"], "/options/solver: is \"gurobi\"; must be 'highs' or 'scip'"),
+        (["{request}", "--solver", "gurobi"], "/options/solver: is \"gurobi\"; must be 'auto', "),
         (["{request}", "--time-limit", "-1"], "/options/time_limit_s: is -1.0; must be above 0"),
         (["{request}", "--fairness-power", "0"], "/parameters/fairness_power: is 0"),
         (["{request}", "--alpha", "0.5"], "/parameters/alpha: there is no field 'alpha' here"),
@@ -208,6 +208,30 @@ def test_verify_lists_every_violation(planned: Path, tmp_path: Path) -> None:
     document = json.loads(run("verify", planned / "request.json", allocations, "--json").stdout)
     assert document["legal"] is False
     assert {"unknown_node", "unknown_job", "gpu_taken_twice"} <= {issue["code"] for issue in document["violations"]}
+
+
+def test_verify_points_into_the_placement(planned: Path, tmp_path: Path) -> None:
+    """The number of GPUs follows from the GPUs: it is no field of the document."""
+    allocations = written(tmp_path, {"allocations": [{"job_id": "j0", "gpus": {}}]})
+    document = json.loads(run("verify", planned / "request.json", allocations, "--json").stdout)
+    assert {(issue["code"], issue["pointer"]) for issue in document["violations"]} == {
+        ("below_min_gpus", "/allocations/0/gpus")
+    }
+
+
+def test_of_many_errors_the_first_are_printed(tmp_path: Path) -> None:
+    request = written(tmp_path, sia_request([{"id": f"j{k}"} for k in range(100)]))
+    result = run("plan", request)
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert result.stderr.count("has no performance") == 40
+    assert result.stderr.endswith("  and 60 more\n")
+
+
+def test_serve_says_its_defaults() -> None:
+    words = " ".join(run("serve", "--help").stdout.replace("│", " ").split())
+    assert "Port to listen on; 0 for any free one. [default: (8080)]" in words
+    assert "[default: (stowplan.sqlite)]" in words
+    assert "STOWPLAN_SHUTDOWN_S" in words
 
 
 def test_verify_accepts_a_plan(planned: Path) -> None:
@@ -293,6 +317,8 @@ def test_import_takes_gpu_types_from_another_document_and_wraps_a_snapshot(tmp_p
         ((*FACTS, "--id-column", "host"), "slurm", "--id-column and --tier-column go with csv"),
         (FACTS, "slurm", "hosts.csv:1"),
         ((*FACTS, "--minipod-tier", "rack"), "csv", "no tier is called 'rack'"),
+        ((*FACTS, "--gpus-per-node", "0"), "csv", "Invalid value for '--gpus-per-node'"),
+        ((*FACTS, "--gpu-type", ""), "csv", "/gpu_types/0/name: is empty; must have at least 1 character"),
         (("--gpu-types", "/nowhere.json"), "csv", "/nowhere.json: cannot be read"),
     ],
 )
@@ -355,7 +381,8 @@ def slow_request(folder: Path) -> Path:
     document = changed(document, "/snapshot/cluster/nodes", nodes)
     document = changed(document, "/snapshot/jobs/0", {"id": "llm", "parallelism": {"tp": 2, "pp": 12, "dp": 100}})
     document = changed(document, "/parameters/alpha", 0.1)
-    return written(folder, changed(document, "/options", {"relative_gap": 0.0, "time_limit_s": 50.0}))
+    options = {"solver": "highs", "relative_gap": 0.0, "time_limit_s": 50.0}
+    return written(folder, changed(document, "/options", options))
 
 
 def test_ctrl_c_keeps_the_best_plan(tmp_path: Path) -> None:

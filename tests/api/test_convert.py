@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from api.convert import snapshot_from_document, snapshot_to_document
 from api.examples_store import examples
-from api.files import PLAN_BODY, load_request
+from api.files import load_request
 from api.outcome import outcome_from_document, outcome_to_document
 from api.schemas.plan import OutcomeDoc, TimingsDoc
-from api.snapshots import SNAPSHOT
+from api.schemas.request import PLAN_BODY
+from api.schemas.snapshot import SNAPSHOT
 from models.allocation.sia.parameters import SiaParameters
 from models.performance.spec import (
     BatchRange,
@@ -237,6 +238,7 @@ def _outcome() -> PlanOutcome:
         statistics=SolveStatistics(first_incumbent_s=0.25, num_nodes=7, num_columns=3, num_rows=2, num_nonzeros=4),
         solver="highs",
         solver_version="1.15.1",
+        certificate="proven optimal by highs",
     )
 
 

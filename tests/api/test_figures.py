@@ -6,6 +6,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,7 @@ def outcome_of(
         statistics=SolveStatistics(),
         solver="highs",
         solver_version="1",
+        certificate="",
     )
 
 
@@ -406,3 +408,19 @@ def test_fitted_text_fits() -> None:
     for width in (5.0, 20.0, 60.0, 500.0):
         assert text_width(fitted("a-rather-long-job-name", 8.0, width), 8.0) <= width
     assert fitted("short", 8.0, 500.0) == "short"
+
+
+@pytest.mark.parametrize("width", [0.0, 9.0, 40.0, 77.5, 200.0])
+def test_fitted_text_is_as_long_as_fits(width: float) -> None:
+    text = "a job name - with gaps"
+    candidates = [text, *(text[:length].rstrip() + "…" for length in range(len(text) - 1, 1, -1))]
+    assert fitted(text, 8.0, width) == next((words for words in candidates if text_width(words, 8.0) <= width), "")
+
+
+def test_of_many_waiting_jobs_those_that_fit_a_line_are_named() -> None:
+    plan = small_plan()
+    waiting = tuple(replace(plan.unplaced[0], job_id=f"job-{k}") for k in range(20_000))
+    words = texts(picture(mixed_cluster(), replace(plan, unplaced=waiting)))
+    (line,) = [text for text in words if text.startswith("waiting (20000): job-0, job-1, ")]
+    named, _, rest = line.rpartition(", +")
+    assert rest == f"{20_000 - named.count('job-')} more"

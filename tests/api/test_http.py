@@ -1,8 +1,10 @@
 """The protocol: errors, limits, headers, pages, metrics."""
 
+import gzip
 import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -11,7 +13,7 @@ from api.app import create_app
 from api.settings import IN_MEMORY, Settings
 from solver.pool import WorkerPool
 from tests.api.asking import JSON, planned, post
-from tests.api.requests import sia_request
+from tests.api.requests import json_text, sia_request
 from tests.api.serving import serving
 
 
@@ -22,6 +24,10 @@ def _problem(answer: httpx.Response, status: int, code: str) -> dict[str, object
     assert problem["code"] == code
     assert problem["instance"] == answer.request.url.path
     return problem
+
+
+def _details(problem: dict[str, Any]) -> list[str]:
+    return [issue["detail"] for issue in problem["errors"]]
 
 
 @pytest.mark.parametrize("path", ["/v1/plans", "/v1/plans:validate"])
@@ -66,17 +72,48 @@ def test_unknown_paths_plans_and_methods(client: httpx.Client) -> None:
     _problem(client.delete("/v1/plans/plan-0"), 404, "not_found")
     _problem(client.get("/v1/snapshots/snapshot-0"), 404, "not_found")
     _problem(client.get("/v1/examples/none"), 404, "not_found")
-    answer = client.put("/v1/plans", json={})
+    _problem(client.get("/v1/plans/"), 404, "not_found")
+    _problem(client.get("/docs"), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [("/v1/plans", "GET, POST"), ("/v1/plans/plan-0", "DELETE, GET"), ("/v1/snapshots", "POST"), ("/healthz", "GET")],
+)
+def test_a_wrong_method_is_told_the_right_ones(client: httpx.Client, path: str, methods: str) -> None:
+    answer = client.put(path, json={})
     _problem(answer, 405, "method_not_allowed")
-    assert "POST" in answer.headers["allow"] or "GET" in answer.headers["allow"]
+    assert answer.headers["allow"] == methods
 
 
 def test_wrong_parameters_and_headers(client: httpx.Client) -> None:
     problem = _problem(client.get("/v1/plans?limit=0"), 422, "invalid_input")
-    assert "query parameter 'limit'" in json.dumps(problem["errors"])
-    _problem(client.get("/v1/plans?status=lost"), 422, "invalid_input")
+    assert _details(problem) == ["query parameter 'limit' is \"0\"; must be at least 1"]
+    problem = _problem(client.get("/v1/plans?status=lost"), 422, "invalid_input")
+    assert _details(problem)[0].startswith("query parameter 'status' is \"lost\"; must be 'queued', 'building'")
+    problem = _problem(client.get("/v1/plans?statsu=failed"), 422, "invalid_input")
+    assert _details(problem) == ["query parameter 'statsu' is not known"]
+    # Beyond what the database can compare with.
+    _problem(client.get(f"/v1/plans?before={2**63}"), 422, "invalid_input")
     _problem(post(client, "/v1/plans", sia_request(), Prefer="wait=soon"), 400, "invalid_header")
+    problem = _problem(client.get("/v1/plans/plan-0/events", headers={"Last-Event-ID": "x"}), 400, "invalid_header")
+    assert _details(problem)[0].startswith("header 'Last-Event-ID' is \"x\"; must be a valid integer")
     _problem(post(client, "/v1/plans", sia_request(), Idempotency_Key="x" * 300), 400, "invalid_header")
+
+
+def test_a_compressed_body_is_refused(client: httpx.Client) -> None:
+    body = gzip.compress(json_text(sia_request()))
+    answer = client.post("/v1/plans", content=body, headers={**JSON, "Content-Encoding": "gzip"})
+    problem = _problem(answer, 415, "unsupported_media_type")
+    assert "Content-Encoding gzip" in str(problem["detail"])
+
+
+def test_an_index_says_where_to_go(client: httpx.Client) -> None:
+    index = client.get("/").json()
+    assert index["name"] == "stowplan"
+    for name, path in index["links"].items():
+        # Readiness may have to be waited for.
+        assert client.get(path).status_code in ((200, 503) if name == "readiness" else (200,)), path
 
 
 def test_without_prefer_the_answer_is_a_promise(client: httpx.Client) -> None:
@@ -92,6 +129,13 @@ def test_without_prefer_the_answer_is_a_promise(client: httpx.Client) -> None:
 
 def test_waiting_is_capped(client: httpx.Client) -> None:
     answer = post(client, "/v1/plans", sia_request(), Prefer="respond-async, wait=9999")
+    assert answer.status_code == 200
+    assert answer.headers["preference-applied"] == "wait=20"
+
+
+def test_preferences_may_come_in_several_headers(client: httpx.Client) -> None:
+    headers = [*JSON.items(), ("Prefer", "respond-async"), ("Prefer", "wait=20")]
+    answer = client.post("/v1/plans", content=json_text(sia_request()), headers=headers)
     assert answer.status_code == 200
     assert answer.headers["preference-applied"] == "wait=20"
 
@@ -129,7 +173,7 @@ def test_examples_are_listed_and_sound(client: httpx.Client) -> None:
 
 
 def test_health_and_metrics(client: httpx.Client) -> None:
-    planned(client, sia_request())
+    planned(client, sia_request(options={"solver": "highs"}))
     assert client.get("/healthz").json()["status"] == "ok"
     assert client.get("/readyz").json()["status"] == "ok"
     text = client.get("/metrics").text

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.published.sia_instances import load_instance
 from benchmarks.published.sia_traces import DATA, busy_snapshot, read_workload, sia_cluster
 from models.allocation.sia.formulation import SiaFormulation
 from models.allocation.sia.parameters import SiaParameters
@@ -155,3 +156,22 @@ def test_a_busy_moment_goes_the_whole_way(solver: str) -> None:
     # 22 jobs fit on 64 GPUs, and the queue penalty is above the worst utility: nobody waits.
     assert len(placed) == len(snapshot.jobs) == 22
     assert all(allocation.batch_size for allocation in placed.values())
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the published measurements of Sia are not at {DATA}")
+def test_prices_of_a_plan_start_the_next() -> None:
+    recorded = load_instance("sia2048_r180")
+    # Distinct costs: without clones the problem is large enough to be priced.
+    jobs = tuple(replace(job, weight=1 + k / 7919) for k, job in enumerate(recorded.snapshot.jobs))
+    request = PlanRequest(
+        snapshot=replace(recorded.snapshot, jobs=jobs),
+        parameters=recorded.parameters,
+        options=SolveOptions(solver="decomposition", relative_gap=1e-4),
+    )
+    first = plan(request)
+    assert set(first.prices) <= {"capacity[aws]", "capacity[dgx-ext]", "capacity[rtx]"}
+    assert first.prices
+    assert all(price > 0 for price in first.prices.values())
+    second = plan(replace(request, parameters=replace(recorded.parameters, prices=first.prices)))
+    assert second.objective == pytest.approx(first.objective, rel=1e-4)
+    assert second.termination is TerminationReason.OPTIMAL

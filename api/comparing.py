@@ -1,0 +1,96 @@
+"""One instance through several solvers: one after another, each in a fresh worker, under the same limits."""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from models.comparison import History, RunFailure, SolverRun
+from models.plan import PlanRequest
+from solver.pool import TaskCanceledError, Ticket, WorkerPool
+from solver.result import Limit
+from stowplan.errors import StowplanError, WorkerError
+
+RUN_TASK = "models.tracing:traced_task"
+# Loaded before the clock runs: what is compared are solvers, not imports.
+_PRELOAD = ("models.tracing",)
+_NOT_BEGUN = RunFailure(code=TaskCanceledError.code, detail="the comparison was stopped before this solver began")
+
+
+class SolverComparison:
+    """Runs solvers on `request`. `stop` and `kill` may come from any thread, `run` is for one.
+
+    `slack_s` is how long a worker may take beyond the time limit of its solve. `wait` waits for the result of a
+    ticket; it may look on, and may call `stop`.
+    """
+
+    def __init__(
+        self, request: PlanRequest, slack_s: float, wait: Callable[[Ticket], Any] = lambda ticket: ticket.result()
+    ) -> None:
+        self._request = request
+        self._deadline_s = request.options.time_limit_s + slack_s
+        self._wait = wait
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._pool: WorkerPool | None = None
+        self._ticket: Ticket | None = None
+
+    def run(self, solver: str) -> SolverRun:
+        """Run one solver. Whatever goes wrong is in the answer, so that others can still be run."""
+        if self._stopped:
+            return _failed(solver, History(), _NOT_BEGUN)
+        history = History()
+        begun_s = math.inf
+
+        def begin() -> None:
+            nonlocal begun_s
+            begun_s = time.monotonic()
+
+        try:
+            run: SolverRun = self._run_in_fresh_worker(solver, history, begin)
+        except TaskCanceledError:
+            return _failed(solver, history, _NOT_BEGUN)
+        except WorkerError as error:
+            at_deadline = time.monotonic() - begun_s >= self._deadline_s
+            return _failed(
+                solver, history, RunFailure(code="deadline" if at_deadline else error.code, detail=error.detail)
+            )
+        except StowplanError as error:
+            return _failed(solver, history, RunFailure(code=error.code, detail=error.detail, issues=error.issues))
+        if run.outcome is not None and run.outcome.limit is Limit.INTERRUPTED and not self._stopped:
+            # Nobody but the pool asked it to stop: at its deadline.
+            run = replace(run, outcome=replace(run.outcome, limit=Limit.DEADLINE))
+        return run
+
+    def stop(self) -> None:
+        """Ask the solver that runs to come back with its best plan; later ones are not run."""
+        with self._lock:
+            self._stopped = True
+            ticket = self._ticket
+        if ticket is not None:
+            ticket.cancel()
+
+    def kill(self) -> None:
+        """Stop, and end the worker now."""
+        self.stop()
+        with self._lock:
+            pool = self._pool
+        if pool is not None:
+            pool.close()
+
+    def _run_in_fresh_worker(self, solver: str, history: History, begin: Callable[[], None]) -> Any:
+        request = replace(self._request, options=replace(self._request.options, solver=solver))
+        with WorkerPool(num_workers=1, max_queue=1, preload=_PRELOAD) as pool:
+            ticket = pool.submit(RUN_TASK, request, self._deadline_s, on_progress=history.add, on_start=begin)
+            with self._lock:
+                self._pool, self._ticket = pool, ticket
+                stopped = self._stopped
+            if stopped:
+                ticket.cancel()
+            return self._wait(ticket)
+
+
+def _failed(solver: str, history: History, failure: RunFailure) -> SolverRun:
+    return SolverRun(solver=solver, outcome=None, failure=failure, history=history.points)

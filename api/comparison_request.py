@@ -1,0 +1,59 @@
+"""From the body of a comparison to the request that every solver gets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from api.convert import PlanBodyDoc, check_request, located
+from api.reading import read_document
+from api.schemas.comparison import ComparisonBody
+from api.schemas.request import ArnoldParametersDoc, ArnoldPlanBody, OptionsDoc, SiaParametersDoc, SiaPlanBody
+from api.settings import Settings
+from models.plan import PlanRequest
+from models.workload import Snapshot
+from stowplan.errors import InputError, Issue
+
+_POLICIES: Mapping[str, tuple[TypeAdapter[Any], type[SiaPlanBody] | type[ArnoldPlanBody]]] = {
+    "sia": (TypeAdapter(SiaParametersDoc), SiaPlanBody),
+    "arnold": (TypeAdapter(ArnoldParametersDoc), ArnoldPlanBody),
+}
+
+
+def plan_body(body: ComparisonBody) -> PlanBodyDoc:
+    """Give the plan that each solver is asked for.
+
+    Raises
+    ------
+    InputError
+        When the parameters are not those of the policy.
+    """
+    parameters, kind = _POLICIES[body.policy]
+    text = to_json(body.parameters, inf_nan_mode="constants")
+    with located("/parameters"):
+        read = read_document(parameters, text, "parameters")
+    options = OptionsDoc(**dict(body.options))
+    return kind.model_validate(
+        {"policy": body.policy, "snapshot": body.snapshot, "parameters": read, "options": options}
+    )
+
+
+def comparison_request(
+    body: PlanBodyDoc, solvers: tuple[str, ...], snapshot: Snapshot, settings: Settings
+) -> PlanRequest:
+    """Turn the plan that `plan_body` gave into a request.
+
+    Raises
+    ------
+    InputError
+        When something is wrong with it, or a solver is listed twice.
+    """
+    twice = [
+        Issue(code="listed_twice", pointer=f"/solvers/{k}", detail=f"{solver!r} is listed before; list it once")
+        for k, solver in enumerate(solvers)
+        if solver in solvers[:k]
+    ]
+    if twice:
+        raise InputError("a solver is listed twice", twice)
+    return check_request(body, snapshot, settings).required()

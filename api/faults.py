@@ -1,0 +1,169 @@
+"""What pydantic finds wrong with a document, as issues: a stable code, a JSON pointer, and words."""
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic_core import ErrorDetails
+
+from api.schemas.base import MAX_NAME_LENGTH, Document
+from api.schemas.comparison import ComparisonBody
+from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTableDoc
+from api.schemas.request import (
+    AllocationDoc,
+    ArnoldParametersDoc,
+    ArnoldPlanBody,
+    SiaParametersDoc,
+    SiaPlanBody,
+    VerifyBody,
+)
+from api.schemas.snapshot import ClusterDoc, GpuTypeDoc, SnapshotDoc, SnapshotReference
+from api.wording import counted
+from stowplan.errors import Issue, pointer_of
+
+# What can stand at the top of a text, or be an item of a list there.
+_ROOTS: tuple[type[Document], ...] = (
+    *(VerifyBody, ComparisonBody, SiaParametersDoc, ArnoldParametersDoc),
+    *(SnapshotDoc, ClusterDoc, AllocationDoc, GpuTypeDoc),
+)
+# Field that holds a union ("": the text itself) -> what pydantic calls its members in locations. These are no keys of
+# the document. None: not a document.
+_UNION_MEMBERS: Mapping[str, Mapping[str, type[Document] | None]] = {
+    "": {"sia": SiaPlanBody, "arnold": ArnoldPlanBody},
+    "snapshot": {"inline": SnapshotDoc, "stored": SnapshotReference},
+    "performance": {"goodput": GoodputDoc, "throughput_table": ThroughputTableDoc, "goodput_table": GoodputTableDoc},
+    "gpus_in_use": {"indices": None, "count": None},
+}
+_CODES: Mapping[str, str] = {
+    "missing": "missing_field",
+    "extra_forbidden": "unknown_field",
+    "finite_number": "not_finite",
+    "union_tag_invalid": "unknown_value",
+    "union_tag_not_found": "missing_field",
+    "literal_error": "unknown_value",
+    "enum": "unknown_value",
+    "string_too_short": "wrong_length",
+    "string_too_long": "wrong_length",
+    "too_short": "wrong_length",
+    "too_long": "wrong_length",
+    "string_pattern_mismatch": "wrong_format",
+    "one_of": "one_of",
+    "out_of_range": "out_of_range",
+}
+_BOUNDS: Mapping[str, str] = {
+    "greater_than": "above",
+    "greater_than_equal": "at least",
+    "less_than": "below",
+    "less_than_equal": "at most",
+}
+
+
+def fault_issue(fault: ErrorDetails) -> Issue:
+    """The issue that a fault is for the sender of the document."""
+    path = list(_path(fault["loc"]))
+    if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        path.append(_discriminator(fault))
+    return Issue(code=_code(fault), pointer=short_pointer(path), detail=fault_detail(fault))
+
+
+def short_pointer(path: Sequence[str | int]) -> str:
+    """JSON pointer with keys cut to the length of a name: an answer repeats them once per fault."""
+    return pointer_of(*(part if isinstance(part, int) else part[:MAX_NAME_LENGTH] for part in path))
+
+
+def _path(loc: tuple[int | str, ...]) -> Iterator[int | str]:
+    """Keys and indices of the document, without the names of union members and pydantic's mark for a key."""
+    for k, part in enumerate(loc):
+        if part not in _union_members(loc, k) and part != "[key]":
+            yield part
+
+
+def _union_members(loc: tuple[int | str, ...], k: int) -> Mapping[str, type[Document] | None]:
+    """Members of the union, if any, of which `loc[k]` may be one."""
+    return _UNION_MEMBERS.get(str(loc[k - 1]) if k else "", {})
+
+
+def _code(fault: ErrorDetails) -> str:
+    kind = fault["type"]
+    if kind in _BOUNDS:
+        limit = fault["ctx"].get("gt", fault["ctx"].get("ge"))
+        if limit == 0:
+            return "not_positive" if kind == "greater_than" else "negative"
+        return "not_positive" if limit == 1 and isinstance(limit, int) else "out_of_range"
+    return _CODES.get(kind, "wrong_type" if kind.endswith(("_type", "_parsing")) else kind)
+
+
+def fault_detail(fault: ErrorDetails) -> str:
+    """What is wrong and what would be right, in words."""
+    kind, value, context = fault["type"], fault["input"], fault.get("ctx", {})
+    if kind == "missing":
+        return "is missing"
+    if kind == "extra_forbidden":
+        return _unknown_field(fault["loc"])
+    if kind in _BOUNDS:
+        limit = next(context[key] for key in ("gt", "ge", "lt", "le") if key in context)
+        return f"is {_short(value)}; must be {_BOUNDS[kind]} {limit}"
+    if _CODES.get(kind) == "wrong_length":
+        return _wrong_length(kind, value, context)
+    if kind == "string_pattern_mismatch":
+        return f"is {_short(value)}; must not hold control characters or line breaks"
+    if kind == "union_tag_invalid":
+        return f"is {_short(value[_discriminator(fault)])}; must be one of {context['expected_tags']}"
+    if kind == "union_tag_not_found":
+        return "is missing; it says which kind of document this is"
+    if kind in ("one_of", "out_of_range"):
+        return fault["msg"]
+    message = fault["msg"].removeprefix("Input should be ")
+    return f"is {_short(value)}; must be {message}" if message != fault["msg"] else f"{fault['msg']}: {_short(value)}"
+
+
+def _wrong_length(kind: str, value: Any, context: Mapping[str, Any]) -> str:
+    noun = "character" if kind.startswith("string") else "item"
+    key = "min_length" if "min_length" in context else "max_length"
+    bound = "at least" if key == "min_length" else "at most"
+    found = f"has {counted(len(value), noun)}" if value else "is empty"
+    return f"{found}; must have {bound} {counted(context[key], noun)}"
+
+
+def _discriminator(fault: ErrorDetails) -> str:
+    """The field that tells the members of a union apart."""
+    return str(fault["ctx"]["discriminator"]).strip("'")
+
+
+def _unknown_field(loc: tuple[int | str, ...]) -> str:
+    name, models = str(loc[-1]), _documents_at(loc[:-1])
+    here = sorted({field for model in models for field in model.model_fields})
+    near = difflib.get_close_matches(name, here, n=1)
+    hint = f"the fields here are {here}" if len(models) == 1 else "remove it"
+    if near and near != [name]:
+        hint = f"did you mean {near[0]!r}?"
+    return f"there is no field {name[:64]!r} here; {hint}"
+
+
+def _documents_at(loc: tuple[int | str, ...]) -> set[type[Document]]:
+    """Kinds of document that may stand at `loc`."""
+    models: set[type[Document]] = set(_ROOTS)
+    for k, part in enumerate(loc):
+        member = _union_members(loc, k).get(str(part))
+        fields = [model.model_fields[part] for model in models if part in model.model_fields]
+        if member is not None:
+            models = {member}
+        elif fields:
+            models = {model for field in fields for model in _documents_in(field.annotation)}
+    return models
+
+
+def _documents_in(annotation: object) -> Iterator[type[Document]]:
+    """Documents that an annotation names."""
+    if isinstance(annotation, type) and issubclass(annotation, Document):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _documents_in(argument)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = json.dumps(value, ensure_ascii=not str(value).isprintable())
+    return text if len(text) <= 64 else text[:61] + "..."

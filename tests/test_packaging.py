@@ -1,0 +1,15 @@
+"""What the distribution ships is written down by hand; nothing may be missing or too much."""
+
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("stowplan", "topology", "solver", "models", "executor", "api")
+
+
+def test_every_package_of_the_rooms_is_shipped() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    there = {
+        ".".join(path.parent.relative_to(ROOT).parts) for room in ROOMS for path in (ROOT / room).rglob("__init__.py")
+    }
+    assert sorted(listed) == sorted(there)
