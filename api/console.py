@@ -197,6 +197,8 @@ def _print_pretraining(console: Console, placement: PretrainingPlacement) -> Non
     console.print("[bold]hosts in rank order[/]" + (f" (the first {len(shown)}; --json lists all)" if rest else ""))
     digits = len(str(len(shown) - 1))
     console.print(Columns([Text(f"{rank:>{digits}} {node}") for rank, node in enumerate(shown)], padding=(0, 2)))
+    if placement.spares:
+        console.print(escape(f"spare nodes: {', '.join(placement.spares[:_MAX_HOSTS_SHOWN])}"))
 
 
 def _where(slices: Sequence[NodeGpus]) -> str:

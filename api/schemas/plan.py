@@ -134,6 +134,8 @@ class CommunicationMatrixDoc(Document):
     max_unit_spread: int
     objective_eq4: float
     objective_eq2: float
+    spares: tuple[str, ...] = ()
+    """Nodes kept free as backups, minipod after minipod."""
 
 
 class TimingsDoc(Document):

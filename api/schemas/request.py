@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 from api.schemas.base import MAX_ITEMS, Document, GpuMap, Name, NonNegative, Positive, Text
 from api.schemas.snapshot import SnapshotDoc, SnapshotReference
 from models.allocation.sia.parameters import SiaObjective
-from models.placement.arnold.parameters import SchedulingUnit
+from models.placement.arnold.parameters import SchedulingUnit, SpreadObjective
 from solver.options import SolverName
 
 MAX_TIME_LIMIT_S = 86_400.0
@@ -75,6 +75,12 @@ class ArnoldParametersDoc(Document):
     """Your own characterisation records; where they cover the GPU type, the published ones are not asked."""
     strengthen: bool = False
     """Add rows that cut off no optimum of the paper's model but help the solver to prove it."""
+    spread_objective: SpreadObjective = SpreadObjective.EQ4
+    """eq4: minipods used and spread of the scheduling unit; eq2: the spreads of rows and columns themselves."""
+    tier_weights: dict[Name, Annotated[float, Field(ge=0, le=1e9)]] | None = None
+    """Weights of Eq. 4 on the units of several tiers. Null: the minipod tier alone, as in the paper."""
+    spare_nodes_per_minipod: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """Wholly free nodes kept back in every minipod that is used, as backups on failure."""
 
 
 class LimitsDoc(Document):
