@@ -7,12 +7,16 @@ minipods break at the same cells where their shares agree, which keeps the sprea
 
 import numpy as np
 
-from models.placement.arnold.instance import IntMatrix
+from models.placement.arnold.instance import IntMatrix, IntVector
 
 
-def arrange_groups(counts: IntMatrix) -> IntMatrix:
-    """Minipod index of every cell (groups, cells of a group) from whole nodes per group and minipod (G, M)."""
-    order = np.argsort(-counts.sum(axis=0), kind="stable")
+def arrange_groups(counts: IntMatrix, order: IntVector | None = None) -> IntMatrix:
+    """Minipod index of every cell (groups, cells of a group) from whole nodes per group and minipod (G, M).
+
+    order: minipods (M,) in another order than by nodes used.
+    """
+    if order is None:
+        order = np.argsort(-counts.sum(axis=0), kind="stable")
     ordered = counts[:, order]
     blocks = ordered[np.lexsort(-ordered.T[::-1])]
     labels: IntMatrix = np.repeat(np.tile(order, len(counts)), blocks.ravel())

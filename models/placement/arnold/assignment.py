@@ -11,6 +11,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse.csgraph import maximum_flow
 
@@ -20,6 +21,19 @@ from models.placement.arnold.instance import ArnoldInstance, IntMatrix, max_spre
 from models.placement.arnold.parameters import SchedulingUnit
 from models.placement.arnold.pool import NodePool
 from solver.problem import Mask
+
+FloatMatrix = npt.NDArray[np.float64]
+# A share that misses a whole node by less is rounding of the solver.
+_WHOLE = 1e-6
+
+
+def own_split(instance: ArnoldInstance, shares: FloatMatrix, used: Mask) -> IntMatrix | None:
+    """Counts (G, M) when the `shares` (G, M) of groups are whole nodes already and fit; else None."""
+    counts: IntMatrix = np.rint(shares * instance.group_size).astype(np.int64)
+    whole = np.abs(shares * instance.group_size - counts).max() <= _WHOLE
+    filled = (counts.sum(axis=1) == instance.group_size).all()
+    fitting = (counts.sum(axis=0) <= np.where(used, instance.free_nodes, 0)).all()
+    return counts if whole and filled and fitting and (counts >= 0).all() else None
 
 
 def whole_nodes(instance: ArnoldInstance, selected: Mask, used: Mask) -> IntMatrix:

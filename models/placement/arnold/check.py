@@ -11,14 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.placement.arnold.matrix import communication_matrix, matrix_faults, stage_major
-from models.placement.arnold.parameters import SchedulingUnit
-from models.placement.arnold.spread import measure
+from models.placement.arnold.parameters import ArnoldParameters, SchedulingUnit, SpreadObjective
+from models.placement.arnold.spread import measure, units_of
 from models.plan import JobAllocation, Plan, PretrainingPlacement
 from models.workload import Job, NodeGpus, Parallelism, Snapshot
 from stowplan.errors import Issue
 from topology.cluster import Node, NodeState
 
 _TOLERANCE = 1e-6
+_DEFAULT = ArnoldParameters()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,8 +33,13 @@ class _Scene:
     depth: int
 
 
-def placement_violations(snapshot: Snapshot, placement: PretrainingPlacement, tier: str) -> list[Issue]:
-    """Everything that is wrong with `placement` when the units of `tier` are the minipods."""
+def placement_violations(
+    snapshot: Snapshot, placement: PretrainingPlacement, tier: str, num_spares: int = 0
+) -> list[Issue]:
+    """Everything that is wrong with `placement` when the units of `tier` are the minipods.
+
+    `num_spares` nodes must be kept free in every minipod used.
+    """
     scene = _scene(snapshot, tier)
     job = scene.jobs.get(placement.job_id)
     if job is None or job.parallelism is None:
@@ -45,32 +51,60 @@ def placement_violations(snapshot: Snapshot, placement: PretrainingPlacement, ti
         return [_violation("ragged_matrix", "cells", detail)]
     found = [*_cell_violations(scene, job, placement), *_type_violations(scene, job, job.parallelism, placement)]
     found += _label_violations(scene, placement)
+    found += _spare_violations(scene, placement, num_spares)
     if placement.hosts != stage_major(placement.cells):
         found.append(_violation("wrong_rank_order", "hosts", "hosts must be the cells column by column (stage-major)"))
     return found + list(_value_violations(placement))
 
 
-def plan_violations(snapshot: Snapshot, plan: Plan, tier: str, objective: float) -> list[Issue]:
+def plan_violations(
+    snapshot: Snapshot, plan: Plan, tier: str, objective: float, parameters: ArnoldParameters = _DEFAULT
+) -> list[Issue]:
     """Everything that is wrong with an Arnold plan, or with its claim to be at least as good as `objective`.
 
-    A plan may be better than the point it was read from, never worse.
+    `parameters` say what is minimised and how many nodes are kept back. A plan may be better than the point it was
+    read from, never worse.
     """
     placement = plan.pretraining
     if placement is None:
         return [Issue(code="no_placement", pointer="/pretraining", detail="an Arnold plan must place its job")]
     scene = _scene(snapshot, tier)
-    found = [*placement_violations(snapshot, placement, tier), *_coverage_violations(scene, plan)]
+    found = placement_violations(snapshot, placement, tier, parameters.spare_nodes_per_minipod)
+    found += _coverage_violations(scene, plan)
     for k, allocation in enumerate(plan.allocations):
         if allocation.job_id in scene.jobs:
             found += _allocation_violations(f"/allocations/{k}", scene, allocation, placement)
+    real, field = _objective(snapshot, scene, placement, parameters)
     score = math.fsum(term.value for term in plan.score)
-    if not abs(score - placement.objective_eq4) <= _TOLERANCE:
-        detail = f"the terms add up to {score}, the objective is {placement.objective_eq4}"
+    if not abs(score - real) <= _TOLERANCE:
+        detail = f"the terms add up to {score}, the objective is {real}"
         found.append(Issue(code="wrong_score", pointer="/score", detail=detail))
-    if not placement.objective_eq4 <= objective + _TOLERANCE:
-        detail = f"is {placement.objective_eq4}, worse than the {objective} that the solver claims"
-        found.append(_violation("objective_mismatch", "objective_eq4", detail))
+    if not real <= objective + _TOLERANCE:
+        detail = f"is {real}, worse than the {objective} that the solver claims"
+        found.append(_violation("objective_mismatch", field, detail))
     return found
+
+
+def _objective(
+    snapshot: Snapshot, scene: _Scene, placement: PretrainingPlacement, parameters: ArnoldParameters
+) -> tuple[float, str]:
+    """What the placement is worth, and the field that says so. Values that are given have been recomputed by now."""
+    if parameters.spread_objective is SpreadObjective.EQ2:
+        return placement.objective_eq2, "objective_eq2"
+    if parameters.tier_weights is None:
+        return placement.objective_eq4, "objective_eq4"
+    unknown = any(node not in scene.nodes for row in placement.cells for node in row)
+    if unknown or placement.scheduling_unit not in list(SchedulingUnit):
+        return math.nan, "cells"
+    tiers = [tier.name for tier in snapshot.cluster.tiers]
+    values = (
+        weight
+        * measure(units_of(snapshot, placement.cells, tiers.index(name))).objective_eq4(
+            placement.alpha, SchedulingUnit(placement.scheduling_unit)
+        )
+        for name, weight in parameters.tier_weights.items()
+    )
+    return math.fsum(values), "cells"
 
 
 def _scene(snapshot: Snapshot, tier: str) -> _Scene:
@@ -145,6 +179,27 @@ def _label_violations(scene: _Scene, placement: PretrainingPlacement) -> Iterato
             if node is not None and label != "/".join(node.path[: scene.depth]):
                 detail = f"node {name!r} is in {'/'.join(node.path[: scene.depth])!r}, not in {label!r}"
                 yield _violation("wrong_minipod", f"minipods/{r}/{c}", detail)
+
+
+def _spare_violations(scene: _Scene, placement: PretrainingPlacement, num_spares: int) -> Iterator[Issue]:
+    """In every minipod used `num_spares` nodes like those of the job, wholly free and in no cell."""
+    cells = {name for row in placement.cells for name in row}
+    kinds = {(scene.nodes[name].gpu_type, scene.nodes[name].num_gpus) for name in cells if name in scene.nodes}
+    spares = Counter({label: 0 for row in placement.minipods for label in row})
+    for k, name in enumerate(placement.spares):
+        node = scene.nodes.get(name)
+        if node is None:
+            yield _violation("unknown_node", f"spares/{k}", f"the cluster has no node {name!r}")
+            continue
+        spares["/".join(node.path[: scene.depth])] += 1
+        busy = node.state is not NodeState.UP or node.gpus_in_use or scene.holders.get(name)
+        if busy or name in cells or placement.spares.index(name) != k or (node.gpu_type, node.num_gpus) not in kinds:
+            detail = f"node {name!r} must be up, wholly free, like the nodes of the job, in no cell and named once"
+            yield _violation("wrong_spare", f"spares/{k}", detail)
+    for label, num in sorted(spares.items()):
+        if num != num_spares or label not in {label for row in placement.minipods for label in row}:
+            detail = f"minipod {label!r} keeps {num} spare nodes; {num_spares} are wanted where the job has nodes"
+            yield _violation("wrong_spares", "spares", detail)
 
 
 def _value_violations(placement: PretrainingPlacement) -> Iterator[Issue]:

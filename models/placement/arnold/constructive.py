@@ -46,14 +46,14 @@ def _candidates(instance: ArnoldInstance) -> Iterator[IntMatrix]:
         if instance.minipod_weight * num_minipods + instance.spread_weight * instance.least_spread > best:
             return
         order = largest_first[:num_minipods]
-        for counts in (_in_sequence(instance, order), _whole_groups_first(instance, order)):
+        for counts in (in_sequence(instance, order), whole_groups_first(instance, order)):
             best = min(best, instance.objective(counts))
             yield counts
             if max_spread(counts) == instance.least_spread:
                 return
 
 
-def _in_sequence(instance: ArnoldInstance, order: IntVector) -> IntMatrix:
+def in_sequence(instance: ArnoldInstance, order: IntVector) -> IntMatrix:
     """Deal the nodes of the minipods, in `order`, to one group after the other."""
     slots = np.repeat(order, instance.free_nodes[order])[: instance.num_nodes]
     counts = np.zeros((instance.num_groups, instance.num_minipods), dtype=np.int64)
@@ -61,7 +61,7 @@ def _in_sequence(instance: ArnoldInstance, order: IntVector) -> IntMatrix:
     return counts
 
 
-def _whole_groups_first(instance: ArnoldInstance, order: IntVector) -> IntMatrix:
+def whole_groups_first(instance: ArnoldInstance, order: IntVector) -> IntMatrix:
     """Place whole groups in `order`, then cut the others from what is left."""
     size = instance.group_size
     counts = np.zeros((instance.num_groups, instance.num_minipods), dtype=np.int64)

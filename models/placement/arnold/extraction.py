@@ -1,11 +1,12 @@
-"""From whole nodes per group and minipod to a plan: cells, rank order, spreads, score, and the other jobs."""
+"""From the node in every cell to a plan: rank order, spreads, score, spare nodes, and the other jobs."""
 
-from models.placement.arnold.assignment import arrange, pick_nodes
+import numpy as np
+
 from models.placement.arnold.instance import IntMatrix, affinity_weights
 from models.placement.arnold.matrix import stage_major
-from models.placement.arnold.parameters import SchedulingUnit
+from models.placement.arnold.parameters import ArnoldParameters, SchedulingUnit, SpreadObjective
 from models.placement.arnold.selection import Affinity, Selection
-from models.placement.arnold.spread import Spreads, measure
+from models.placement.arnold.spread import Spreads, measure, units_of
 from models.placement.arnold.volumes import num_microbatches
 from models.placement.occupancy import occupancy
 from models.plan import Change, JobAllocation, Plan, PretrainingPlacement, ScoreTerm, UnplacedJob
@@ -13,11 +14,15 @@ from models.workload import Job, NodeGpus, Snapshot
 
 
 def arnold_plan(
-    snapshot: Snapshot, selection: Selection, unit: SchedulingUnit, affinity: Affinity, counts: IntMatrix
+    snapshot: Snapshot,
+    selection: Selection,
+    parameters: ArnoldParameters,
+    affinity: Affinity,
+    minipods: IntMatrix,
+    cells: tuple[tuple[str, ...], ...],
 ) -> Plan:
-    """Plan from `counts` (G, M): the job placed, running jobs kept, other waiting jobs left out."""
-    minipods = arrange(counts, unit)
-    cells = pick_nodes(minipods, selection.pool, unit)
+    """Plan from minipods and nodes (rows, columns): the job placed, running jobs kept, other waiting jobs left out."""
+    unit = parameters.scheduling_unit
     spreads = measure(minipods)
     labels = selection.pool.minipods
     placement = PretrainingPlacement(
@@ -35,6 +40,7 @@ def arnold_plan(
         max_unit_spread=spreads.of_unit(unit),
         objective_eq4=spreads.objective_eq4(affinity.alpha, unit),
         objective_eq2=spreads.objective_eq2(affinity.alpha),
+        spares=_spares(selection, minipods, cells),
     )
     running = occupancy(snapshot).running
     kept = [job for job in snapshot.jobs if job.id in running]
@@ -42,7 +48,7 @@ def arnold_plan(
     return Plan(
         allocations=(_planned(selection, placement.hosts), *(_kept(snapshot, job) for job in kept)),
         unplaced=tuple(_unplaced(job) for job in waiting),
-        score=_score(spreads, selection.job.id, unit, affinity.alpha),
+        score=_score(snapshot, parameters, affinity.alpha, placement, spreads),
         pretraining=placement,
     )
 
@@ -98,11 +104,45 @@ def _unplaced(job: Job) -> UnplacedJob:
     )
 
 
-def _score(spreads: Spreads, job_id: str, unit: SchedulingUnit, alpha: float) -> tuple[ScoreTerm, ...]:
-    """Summands of Eq. 4: minipods used weigh on the groups that are not the unit, T on those that are."""
+def _spares(selection: Selection, minipods: IntMatrix, cells: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """Nodes kept back in every minipod used: those that would be handed out next."""
+    taken = {node for row in cells for node in row}
+    free = ([node for node in selection.pool.nodes[j] if node not in taken] for j in np.unique(minipods).tolist())
+    return tuple(node for left in free for node in left[: selection.num_spares])
+
+
+def _score(
+    snapshot: Snapshot, parameters: ArnoldParameters, alpha: float, placement: PretrainingPlacement, spreads: Spreads
+) -> tuple[ScoreTerm, ...]:
+    """Summands of the objective: of Eq. 2, or of Eq. 4 on the minipods or on the units of every weighted tier."""
+    job_id, unit = placement.job_id, parameters.scheduling_unit
+    if parameters.spread_objective is SpreadObjective.EQ2:
+        return (
+            ScoreTerm(term="dp_distance", job_id=job_id, value=alpha * spreads.distance.dp),
+            ScoreTerm(term="pp_distance", job_id=job_id, value=(1 - alpha) * spreads.distance.pp),
+        )
+    if parameters.tier_weights is None:
+        return _eq4_terms(spreads, job_id, unit, alpha, "minipods", 1.0)
+    tiers = [tier.name for tier in snapshot.cluster.tiers]
+    return tuple(
+        term
+        for name, weight in parameters.tier_weights.items()
+        for term in _eq4_terms(
+            measure(units_of(snapshot, placement.cells, tiers.index(name))), job_id, unit, alpha, name, weight
+        )
+    )
+
+
+def _eq4_terms(
+    spreads: Spreads, job_id: str, unit: SchedulingUnit, alpha: float, units: str, weight: float
+) -> tuple[ScoreTerm, ...]:
+    """Summands of Eq. 4: units used weigh on the groups that are not the scheduling unit, T on those that are."""
     minipod_weight, spread_weight = affinity_weights(alpha, unit)
     other = "dp" if unit is SchedulingUnit.PP else "pp"
+    mark = "" if units == "minipods" else f"_{units}"
     return (
-        ScoreTerm(term=f"{other}_minipods", job_id=job_id, value=minipod_weight * spreads.num_used),
-        ScoreTerm(term=f"{unit.value}_spread", job_id=job_id, value=spread_weight * spreads.of_unit(unit)),
+        ScoreTerm(term=f"{other}_{units}", job_id=job_id, value=weight * minipod_weight * spreads.num_used),
+        ScoreTerm(
+            term=f"{unit.value}_spread{mark}", job_id=job_id, value=weight * spread_weight * spreads.of_unit(unit)
+        ),
     )

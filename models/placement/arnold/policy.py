@@ -1,60 +1,85 @@
 """Arnold as a policy: from a snapshot to the placement of its one waiting pre-training job."""
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import pyomo.environ as pyo
 from scipy import sparse
 
 from models.clock import PhaseClock
-from models.placement.arnold.assignment import improved, whole_nodes
-from models.placement.arnold.check import plan_violations
+from models.placement.arnold.assignment import arrange, improved, own_split, pick_nodes, whole_nodes
+from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import construct
-from models.placement.arnold.extraction import arnold_plan
+from models.placement.arnold.exact import solve_exactly
 from models.placement.arnold.formulation import arnold_model
 from models.placement.arnold.instance import ArnoldInstance, IntMatrix, affinity_weights, max_spread
-from models.placement.arnold.parameters import ArnoldParameters
-from models.placement.arnold.selection import Affinity, Selection, minipod_tier, select
+from models.placement.arnold.parameters import ArnoldParameters, SpreadObjective
+from models.placement.arnold.placement_formulation import PlacementFormulation, asks_for_exact, search_result
+from models.placement.arnold.selection import Affinity, Selection, select
+from models.placement.arnold.tier_policy import TierFormulation
+from models.placement.arnold.true_spread_policy import TrueSpreadFormulation
 from models.placement.arnold.validation import selection_issues
 from models.plan import Plan
 from models.policy import Formulation
 from models.workload import Snapshot
-from solver.compilers.pyomo import compile_pyomo
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem, Sense, Vector
 from solver.result import SolveResult
+from solver.solve import AUTO
 from stowplan.errors import Issue, raise_for_errors
 
 
-class ArnoldFormulation(Formulation):
-    """The MIP of one job; see `formulation` for the mathematics and `assignment` for the way back."""
+class ArnoldFormulation(PlacementFormulation):
+    """Eqs. 4-10 for one job: `exact` answers at once, `formulation` declares the paper's MIP for general solvers."""
 
     def __init__(
         self, *, snapshot: Snapshot, parameters: ArnoldParameters, selection: Selection, affinity: Affinity
     ) -> None:
-        self.snapshot = snapshot
-        self.selection = selection
-        self.affinity = affinity
-        self.unit = parameters.scheduling_unit
-        self.tier = minipod_tier(snapshot, parameters)
+        super().__init__(snapshot=snapshot, parameters=parameters, selection=selection, affinity=affinity)
         self.instance = arnold_instance(selection, parameters, affinity.alpha)
-        self.model = arnold_model(self.instance, strengthen=parameters.strengthen)
-        self.compiled = compile_pyomo(self.model)
-        self.problem = self.compiled.problem
-        self.constructed = construct(self.instance)
-        self.warm_start = None if self.constructed is None else self.point(self.constructed)
+
+    def declare(self) -> pyo.ConcreteModel:
+        """Declare the paper's MIP."""
+        return arnold_model(self.instance, strengthen=self.parameters.strengthen)
+
+    @cached_property
+    def constructed(self) -> IntMatrix | None:
+        """Constructive solution (G, M), None when too few nodes are free."""
+        return construct(self.instance)
+
+    @cached_property
+    def warm_start(self) -> Vector | None:  # type: ignore[override]  # a general solver starts here, others need none
+        """The constructive solution as a point (n,)."""
+        return None if self.constructed is None else self.point(self.constructed)
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
-        """Solve from the constructive start, and hand out the incumbent in whole nodes.
+        """Solve exactly, or from the constructive start by a general solver; the incumbent is in whole nodes.
 
-        Minipods that the incumbent opens but does not need are closed, so that the objective is the plan's.
+        Minipods that an incumbent opens but does not need are closed, so that the objective is the plan's.
         """
+        if asks_for_exact(options):
+            return self._solve_exactly(Budget(options=options, monitor=monitor))
         result = super().solve(options, monitor)
         if result.incumbent is None:
             return result
-        point = self.point(self.counts(result.incumbent))
+        point = self.point(improved(self.instance, self.counts(result.incumbent), self.constructed))
         return replace(result, incumbent=point, objective=self.problem.value(point))
+
+    def _solve_exactly(self, budget: Budget) -> SolveResult:
+        def report(counts: IntMatrix, bound: float) -> None:
+            budget.tell(objective=self.instance.objective(counts), bound=bound, incumbent=self.point(counts))
+
+        answer = solve_exactly(self.instance, budget, report)
+        return search_result(
+            budget,
+            point=None if answer.counts is None else self.point(answer.counts),
+            objective=answer.objective,
+            bound=answer.bound,
+            proven=answer.proven,
+            message=answer.certificate,
+        )
 
     def conflicts(self, time_limit_s: float) -> tuple[str, ...]:  # noqa: ARG002 - known without a search
         """The capacities of all minipods and one group more than fits into them: no row of these can be left out."""
@@ -66,31 +91,21 @@ class ArnoldFormulation(Formulation):
     def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
         """Nodes for every cell, from whole nodes per group and minipod."""
         with clock.phase("place"):
-            return arnold_plan(self.snapshot, self.selection, self.unit, self.affinity, self.counts(incumbent))
-
-    def violations(self, plan: Plan, objective: float) -> list[Issue]:
-        """Check without any solver; the plan may be better than `objective`, never worse."""
-        return plan_violations(self.snapshot, plan, self.tier, objective)
+            minipods = arrange(self.counts(incumbent), self.unit)
+            return self.plan(minipods, pick_nodes(minipods, self.selection.pool, self.unit))
 
     def counts(self, incumbent: Vector) -> IntMatrix:
         """Whole nodes (G, M) that are at least as good as the point `incumbent` (n,)."""
-        self.compiled.load(incumbent)
-        shape = (self.instance.num_groups, self.instance.num_minipods)
-        used = np.array([pyo.value(self.model.y[j]) > 0.5 for j in self.model.j])
-        selected = np.array([pyo.value(self.model.s[i, j]) > 0.5 for i in self.model.i for j in self.model.j])
-        counts = whole_nodes(self.instance, selected.reshape(shape), used)
-        return improved(self.instance, counts, self.constructed)
+        instance = self.instance
+        shape = (instance.num_groups, instance.num_minipods)
+        y, s, p, _ = np.split(incumbent, np.cumsum([shape[1], shape[0] * shape[1], shape[0] * shape[1]]))
+        own = own_split(instance, p.reshape(shape), y > 0.5)
+        return whole_nodes(instance, (s > 0.5).reshape(shape), y > 0.5) if own is None else own
 
     def point(self, counts: IntMatrix) -> Vector:
-        """The point (n,) of the problem that stands for `counts` (G, M)."""
-        model = self.model
-        model.T.set_value(max_spread(counts))
-        for k, j in enumerate(model.j):
-            model.y[j].set_value(int(counts[:, k].any()))
-            for i in model.i:
-                model.s[i, j].set_value(int(counts[i, k] > 0))
-                model.p[i, j].set_value(counts[i, k] / self.instance.group_size)
-        return np.array([variable.value for variable in self.compiled.variables], dtype=np.float64)
+        """The point (n,) of the problem that stands for `counts` (G, M), in the order of its declaration."""
+        used, shares = counts.any(axis=0), counts / self.instance.group_size
+        return np.concatenate([used, (counts > 0).ravel(), shares.ravel(), [max_spread(counts)]]).astype(np.float64)
 
 
 class NothingToPlan(Formulation):
@@ -109,6 +124,10 @@ class NothingToPlan(Formulation):
             upper=nothing,
             integrality=np.zeros(0, dtype=np.bool_),
         )
+
+    def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
+        """Answer at once; the exact algorithm of this policy has nothing to do here."""
+        return super().solve(replace(options, solver=AUTO) if asks_for_exact(options) else options, monitor)
 
     def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:  # noqa: ARG002 - every policy's signature
         """Hand out the empty plan."""
@@ -129,14 +148,14 @@ def arnold_instance(selection: Selection, parameters: ArnoldParameters, alpha: f
         num_groups=num_groups,
         group_size=group_size,
         minipods=selection.pool.minipods,
-        free_nodes=selection.pool.free_nodes,
+        free_nodes=selection.room,
         minipod_weight=minipod_weight,
         spread_weight=spread_weight,
     )
 
 
 def formulate_arnold(snapshot: Snapshot, parameters: ArnoldParameters, clock: PhaseClock) -> Formulation:
-    """Turn the snapshot into the MIP of its one waiting pre-training job.
+    """Turn the snapshot into the problem of its one waiting pre-training job.
 
     Raises
     ------
@@ -150,4 +169,9 @@ def formulate_arnold(snapshot: Snapshot, parameters: ArnoldParameters, clock: Ph
         raise_for_errors(selection_issues(selection, parameters), "snapshot")
         affinity = selection.affinity(parameters)
     with clock.phase("build"):
-        return ArnoldFormulation(snapshot=snapshot, parameters=parameters, selection=selection, affinity=affinity)
+        kind: type[PlacementFormulation] = ArnoldFormulation
+        if parameters.spread_objective is SpreadObjective.EQ2:
+            kind = TrueSpreadFormulation
+        elif parameters.tier_weights is not None:
+            kind = TierFormulation
+        return kind(snapshot=snapshot, parameters=parameters, selection=selection, affinity=affinity)

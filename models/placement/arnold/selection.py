@@ -8,14 +8,17 @@ of which enough are wholly free is taken; when none has enough, the first that s
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from models.placement.arnold.affinity import AffinityMatch, look_up
+from models.placement.arnold.instance import IntVector
 from models.placement.arnold.matrix import CommunicationMatrix, communication_matrix, matrix_faults
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.pool import NodePool, node_pool
 from models.placement.arnold.volumes import communication_volumes
 from models.placement.occupancy import occupancy
 from models.workload import Job, Parallelism, Snapshot
-from stowplan.errors import InputError, Issue
+from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,7 @@ class Affinity:
 class Selection:
     """The job at `position` of the snapshot, its matrix and the nodes that it may take.
 
-    `other_types` would have suited the job too.
+    `num_spares` nodes stay free in every minipod used. `other_types` would have suited the job too.
     """
 
     position: int
@@ -38,12 +41,18 @@ class Selection:
     parallelism: Parallelism
     matrix: CommunicationMatrix
     pool: NodePool
+    num_spares: int = 0
     other_types: tuple[str, ...] = ()
+
+    @property
+    def room(self) -> IntVector:
+        """Wholly free nodes per minipod (M,) that the job may take when it uses the minipod."""
+        return np.maximum(self.pool.free_nodes - self.num_spares, 0)
 
     @property
     def num_free(self) -> int:
         """Wholly free nodes that the job may take."""
-        return int(self.pool.free_nodes.sum())
+        return int(self.room.sum())
 
     def match(self, parameters: ArnoldParameters) -> AffinityMatch | None:
         """Nearest characterisation record; None when the job has no `transformer` to compare."""
@@ -79,6 +88,7 @@ def select(snapshot: Snapshot, parameters: ArnoldParameters) -> Selection:
     """
     position, job, parallelism = _planned_job(snapshot)
     tier = minipod_tier(snapshot, parameters)
+    raise_for_errors(list(_tier_weight_faults(snapshot, parameters)), "parameters")
     suitable: list[Selection] = []
     faults: list[Issue] = []
     for gpu_type in _candidate_types(snapshot, job):
@@ -88,7 +98,14 @@ def select(snapshot: Snapshot, parameters: ArnoldParameters) -> Selection:
         if pool is not None and not found:
             matrix = communication_matrix(parallelism, pool.gpus_per_node)
             suitable.append(
-                Selection(position=position, job=job, parallelism=parallelism, matrix=matrix, pool=pool),
+                Selection(
+                    position=position,
+                    job=job,
+                    parallelism=parallelism,
+                    matrix=matrix,
+                    pool=pool,
+                    num_spares=parameters.spare_nodes_per_minipod,
+                )
             )
     if not suitable:
         raise InputError(f"no GPU type suits job {job.id!r}", faults)
@@ -125,6 +142,17 @@ def minipod_tier(snapshot: Snapshot, parameters: ArnoldParameters) -> str:
         )
         raise InputError("the cluster has no minipods", [issue])
     return tier
+
+
+def _tier_weight_faults(snapshot: Snapshot, parameters: ArnoldParameters) -> Iterator[Issue]:
+    tiers = [tier.name for tier in snapshot.cluster.tiers]
+    for name in parameters.tier_weights or {}:
+        if name not in tiers:
+            yield Issue(
+                code="unknown_tier",
+                pointer=pointer_of("parameters", "tier_weights", name),
+                detail=f"no tier is called {name!r}; the tiers are {tiers}",
+            )
 
 
 def _planned_job(snapshot: Snapshot) -> tuple[int, Job, Parallelism]:

@@ -5,6 +5,7 @@ Input is the communication matrix as an int64 array (rows, columns) of minipod i
 - Distance D (Eq. 3): positions in which two one-hot vectors of the group differ; one minipod counts 0, k >= 2 count k.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from models.placement.arnold.instance import IntMatrix, IntVector, affinity_weights
 from models.placement.arnold.parameters import SchedulingUnit
 from models.plan import SpreadPair
+from models.workload import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,14 @@ class Spreads:
     def objective_eq2(self, alpha: float) -> float:
         """alpha * largest D of a DP group + (1 - alpha) * largest D of a PP group."""
         return alpha * self.distance.dp + (1 - alpha) * self.distance.pp
+
+
+def units_of(snapshot: Snapshot, cells: Sequence[Sequence[str]], tier: int) -> IntMatrix:
+    """Unit of the tier at position `tier` in which each cell (rows, columns) sits, numbered in the order of names."""
+    paths = {node.id: node.path[: tier + 1] for node in snapshot.cluster.nodes}
+    of_cell = [[paths[node] for node in row] for row in cells]
+    number = {path: k for k, path in enumerate(sorted({path for row in of_cell for path in row}))}
+    return np.array([[number[path] for path in row] for row in of_cell], dtype=np.int64)
 
 
 def minipods_per_row(minipods: IntMatrix) -> IntVector:

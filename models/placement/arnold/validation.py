@@ -88,11 +88,14 @@ def _warnings(selection: Selection) -> Iterator[Issue]:
 def _shortage(selection: Selection) -> str:
     """Counts behind an infeasible model, and what would make it feasible."""
     pool, needed = selection.pool, selection.matrix.num_nodes
-    free = sorted(zip(pool.free_nodes.tolist(), pool.minipods, strict=True), key=lambda item: (-item[0], item[1]))
+    free = sorted(zip(selection.room.tolist(), pool.minipods, strict=True), key=lambda item: (-item[0], item[1]))
     listed = ", ".join(f"{label}: {count}" for count, label in free[:_MAX_LISTED] if count)
+    kept = f" beyond {selection.num_spares} spare ones per minipod" if selection.num_spares else ""
     return (
         f"job {selection.job.id!r} needs {needed} wholly free nodes of {pool.gpus_per_node} {pool.gpu_type!r} GPUs, "
-        f"{selection.num_free} are free" + (f" ({listed})" if listed else "") + f"; free {needed - selection.num_free} "
+        f"{selection.num_free} are free{kept}"
+        + (f" ({listed})" if listed else "")
+        + f"; free {needed - selection.num_free} "
         f"more, or lower dp or pp to at most {selection.num_free} nodes"
     )
 

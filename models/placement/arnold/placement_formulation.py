@@ -1,0 +1,102 @@
+"""What the formulations of Arnold share: the model is declared when somebody asks for it, and the way back to nodes."""
+
+from abc import abstractmethod
+from functools import cached_property
+from importlib.metadata import version
+
+import pyomo.environ as pyo
+
+from models.placement.arnold.budget import Budget
+from models.placement.arnold.check import plan_violations
+from models.placement.arnold.extraction import arnold_plan
+from models.placement.arnold.instance import IntMatrix
+from models.placement.arnold.parameters import ArnoldParameters
+from models.placement.arnold.selection import Affinity, Selection, minipod_tier
+from models.plan import Plan
+from models.policy import Formulation
+from models.workload import Snapshot
+from solver.compilers.pyomo import PyomoCompilation, compile_pyomo
+from solver.options import SolveOptions
+from solver.problem import MatrixProblem, Sense, Vector
+from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from solver.solve import AUTO
+from stowplan.errors import Issue
+
+EXACT = "exact"
+
+
+class PlacementFormulation(Formulation):
+    """One job on the minipods of a snapshot. The exact algorithms need no model, so it is declared on demand."""
+
+    def __init__(
+        self, *, snapshot: Snapshot, parameters: ArnoldParameters, selection: Selection, affinity: Affinity
+    ) -> None:
+        self.snapshot = snapshot
+        self.parameters = parameters
+        self.selection = selection
+        self.affinity = affinity
+        self.unit = parameters.scheduling_unit
+        self.tier = minipod_tier(snapshot, parameters)
+
+    @abstractmethod
+    def declare(self) -> pyo.ConcreteModel:
+        """Declare the model that general solvers get, and that is exported."""
+
+    @cached_property
+    def model(self) -> pyo.ConcreteModel:
+        """The declared model."""
+        return self.declare()
+
+    @cached_property
+    def compiled(self) -> PyomoCompilation:
+        """The model in matrix form, with its variables."""
+        return compile_pyomo(self.model)
+
+    @cached_property
+    def problem(self) -> MatrixProblem:  # type: ignore[override]  # declared when somebody asks for it
+        """The model in matrix form."""
+        return self.compiled.problem
+
+    def violations(self, plan: Plan, objective: float) -> list[Issue]:
+        """Check without any solver; the plan may be better than `objective`, never worse."""
+        return plan_violations(self.snapshot, plan, self.tier, objective, self.parameters)
+
+    def plan(self, minipods: IntMatrix, cells: tuple[tuple[str, ...], ...]) -> Plan:
+        """Plan from minipod indices (rows, columns) and the node in every cell."""
+        return arnold_plan(self.snapshot, self.selection, self.parameters, self.affinity, minipods, cells)
+
+
+def asks_for_exact(options: SolveOptions) -> bool:
+    """Whether the algorithm of ours is wanted rather than a general solver."""
+    return options.solver in (AUTO, EXACT)
+
+
+def search_result(
+    budget: Budget, *, point: Vector | None, objective: float | None, bound: float | None, proven: bool, message: str
+) -> SolveResult:
+    """Result of a search of ours: proven infeasible without a point, else optimal when the gap asked for is proven."""
+    limit: Limit | None = None
+    if point is None or objective is None or bound is None:
+        reason = TerminationReason.INFEASIBLE
+    elif proven or objective - bound <= budget.options.relative_gap * abs(objective):
+        reason = TerminationReason.OPTIMAL
+    else:
+        reason, limit = TerminationReason.FEASIBLE, budget.ended_by or Limit.OTHER
+    return SolveResult(
+        termination=reason,
+        limit=limit,
+        sense=Sense.MINIMIZE,
+        incumbent=point,
+        objective=objective,
+        bound=bound,
+        statistics=SolveStatistics(
+            solve_s=budget.elapsed_s,
+            solve_cpu_s=budget.elapsed_cpu_s,
+            first_incumbent_s=budget.first_incumbent_s,
+            num_nodes=budget.num_nodes,
+            num_columns=None if point is None else point.size,
+        ),
+        solver=EXACT,
+        solver_version=version("stowplan"),
+        message=message,
+    )

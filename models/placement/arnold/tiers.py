@@ -1,0 +1,96 @@
+"""Data of a placement that weighs several tiers, free of any modelling layer.
+
+    minimise  sum_t w_t (a Y_t + b T_t)
+
+over the weighted tiers t: Y_t units of the tier are used, and one group touches at most T_t of them; a and b as in
+Eq. 4. One weighted tier, the minipods with weight 1, is the paper's case. Bins are the units of the finest weighted
+tier; every coarser unit is a set of bins. A solution is an int64 matrix `counts` (G, B): nodes of each group per bin.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.placement.arnold.instance import ArnoldInstance, IntMatrix, IntVector, max_spread, num_used
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WeightedTier:
+    """A tier with weight `weight`; unit: int64 (B,), the unit of each bin, numbered from 0 and each with a bin."""
+
+    name: str
+    weight: float
+    unit: IntVector
+
+    @property
+    def num_units(self) -> int:
+        """Number of units."""
+        return int(self.unit.max()) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TierInstance:
+    """G groups of `group_size` nodes on B bins.
+
+    free_nodes: int64 (B,); tiers: coarsest first. a and b of Eq. 4 are `minipod_weight` and `spread_weight`.
+
+    Raises
+    ------
+    ValueError
+        When there is no group, bin or tier, or shapes disagree: a bug of whoever built it.
+    """
+
+    num_groups: int
+    group_size: int
+    free_nodes: IntVector
+    tiers: tuple[WeightedTier, ...]
+    minipod_weight: float
+    spread_weight: float
+
+    def __post_init__(self) -> None:
+        if self.num_groups < 1 or self.group_size < 1 or not self.free_nodes.size or not self.tiers:
+            raise ValueError("an instance needs at least one group, one node per group, one bin and one tier")
+        if any(tier.unit.shape != self.free_nodes.shape for tier in self.tiers) or (self.free_nodes < 0).any():
+            raise ValueError("every tier must name the unit of each bin, and free_nodes be at least 0")
+
+    @property
+    def num_bins(self) -> int:
+        """Number of bins B."""
+        return int(self.free_nodes.size)
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes that the job needs."""
+        return self.num_groups * self.group_size
+
+    @property
+    def has_room(self) -> bool:
+        """Whether enough nodes are free: exactly then there is a solution."""
+        return int(self.free_nodes.sum()) >= self.num_nodes
+
+    def alone(self, tier: WeightedTier) -> ArnoldInstance:
+        """Eq. 4 on the units of one tier."""
+        free = np.bincount(tier.unit, weights=self.free_nodes, minlength=tier.num_units).astype(np.int64)
+        return ArnoldInstance(
+            num_groups=self.num_groups,
+            group_size=self.group_size,
+            minipods=tuple(f"{tier.name} {k}" for k in range(tier.num_units)),
+            free_nodes=free,
+            minipod_weight=self.minipod_weight,
+            spread_weight=self.spread_weight,
+        )
+
+    def objective(self, counts: IntMatrix) -> float:
+        """Weighted sum over the tiers for the solution `counts` (G, B)."""
+        total = 0.0
+        for tier in self.tiers:
+            units = on_units(counts, tier)
+            total += tier.weight * (self.minipod_weight * num_used(units) + self.spread_weight * max_spread(units))
+        return total
+
+
+def on_units(counts: IntMatrix, tier: WeightedTier) -> IntMatrix:
+    """Nodes per group and unit of the tier (G, U) from nodes per group and bin."""
+    units = np.zeros((counts.shape[0], tier.num_units), dtype=np.int64)
+    np.add.at(units.T, tier.unit, counts.T)
+    return units
