@@ -13,32 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from api.convert import snapshot_to_document
-from benchmarks.published.sia_traces import busy_snapshot, read_workload, sia_cluster
+from benchmarks.published.sia_traces import fitted_snapshot
 from benchmarks.service import Answer, Service, running_service
-from models.performance.fit import fit_models
-from models.performance.spec import GoodputObservations
-from models.workload import Snapshot
 
-_SCALES = {64: "helios/workload-1", 512: "scale/helios-1-8x", 2048: "scale/helios-1-32x"}
-_BUSY_S = 10_801.0
-# The released policy offers no job more than this.
-_MAX_GPUS = 64
+_SCALES = (64, 512, 2048)
 _PHASES = ("validate", "performance", "build", "solve", "place", "verify")
-
-
-def fitted_snapshot(num_gpus: int) -> Snapshot:
-    """The busy moment on `num_gpus` GPUs, observations replaced by the models fitted to them."""
-    snapshot = busy_snapshot(read_workload(_SCALES[num_gpus]), _BUSY_S, sia_cluster(num_gpus // 64))
-    observed = [job.performance for job in snapshot.jobs if isinstance(job.performance, GoodputObservations)]
-    jobs = tuple(
-        replace(job, performance=model, max_gpus=_MAX_GPUS)
-        for job, model in zip(snapshot.jobs, fit_models(observed), strict=True)
-    )
-    return replace(snapshot, jobs=jobs)
 
 
 def main() -> int:

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.published.sia_instances import simulated_cluster
 from models.configurations import ConfigurationSet
+from models.performance.fit import fit_models
 from models.performance.matrix import evaluate
 from models.performance.spec import BatchRange, GoodputObservations, GradientStatistics, Observation
 from models.workload import Job, Snapshot
@@ -39,6 +40,11 @@ APPLICATIONS = {
     "ncf": Application(batch=BatchRange(initial=256, maximum=32768), restart_cost_s=15.0),
     "gpt_pmp": Application(batch=BatchRange(initial=48, maximum=384), restart_cost_s=30.0),
 }
+
+# Helios trace 1, scaled; a moment with many jobs; the most GPUs of a job in the released policy.
+_SCALED = {64: "helios/workload-1", 512: "scale/helios-1-8x", 2048: "scale/helios-1-32x"}
+_BUSY_S = 10_801.0
+_MAX_GPUS = 64
 
 GPT_GPUS_PER_REPLICA = {"rtx": 8, "dgx-ext": 2}
 
@@ -135,6 +141,22 @@ def observations(
         },
         gpus_per_replica={name: GPT_GPUS_PER_REPLICA[name] for name in known} if hybrid else {},
     )
+
+
+def fitted_snapshot(num_gpus: int, max_jobs: int | None = None) -> Snapshot:
+    """The busy moment of Helios trace 1 on 64, 512 or 2,048 GPUs, with the models fitted to the measurements.
+
+    Every job is submitted `num_gpus` / 64 times, as the authors scale the trace; no job gets more than 64 GPUs, as in
+    their policy. `max_jobs` keeps the first ones.
+    """
+    snapshot = busy_snapshot(read_workload(_SCALED[num_gpus]), _BUSY_S, sia_cluster(num_gpus // 64))
+    jobs = snapshot.jobs[:max_jobs]
+    observed = [job.performance for job in jobs if isinstance(job.performance, GoodputObservations)]
+    fitted = tuple(
+        replace(job, performance=model, max_gpus=_MAX_GPUS)
+        for job, model in zip(jobs, fit_models(observed), strict=True)
+    )
+    return replace(snapshot, jobs=fitted)
 
 
 def busy_snapshot(

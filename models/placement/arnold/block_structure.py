@@ -1,8 +1,8 @@
 """Constructive solutions of Eq. 2: the matrix is cut into bands, and every band has minipods of its own.
 
 A band of w columns takes the R rows in pieces of w cells. Two kinds:
-- whole: each piece is in one minipod; minipod j has room for floor(f_j / w) pieces. With p bands of at most q minipods, a
-  row touches p minipods and a column q: a block structure.
+- whole: each piece is in one minipod; minipod j has room for floor(f_j / w) pieces. With p bands of at most q
+  minipods, a row touches p minipods and a column q: a block structure.
 - cut: minipods are filled to the last node, so that nothing is wasted, and a piece is cut where one ends and the next
   begins. The pieces of a row are cut in at most one band: every band has its own order of the rows. Then a row touches
   p + 1 minipods, when no minipod is smaller than a piece.
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from models.placement.arnold.instance import IntMatrix, IntVector
 from models.placement.arnold.true_spread import spreads
 
-_TRIES_PER_GROUP = 20
+_TRIES_PER_GROUP = 8
 
 
 def banded(
@@ -44,7 +44,7 @@ def banded(
         if _improve(groups, rooms, column_spread, needs, rng).sum() >= length:
             filled = _widths(np.array([rooms[group].sum(axis=0) for group in groups]), needs)
             labels = _cut_labels(groups, filled, free, shape) if cut else _labels(groups, filled, free, shape)
-            if labels is not None and spreads(labels) <= (row_spread, column_spread):
+            if labels is not None and (np.array(spreads(labels)) <= (row_spread, column_spread)).all():
                 return labels
     return None
 
@@ -142,7 +142,7 @@ def _labels(groups: list[list[int]], widths: IntVector, free: IntVector, shape: 
 def _cut_labels(
     groups: list[list[int]], widths: IntVector, free: IntVector, shape: tuple[int, int]
 ) -> IntMatrix | None:
-    """Fill the bands node by node, rows that are cut in different places of the matrix; None when they do not suffice."""
+    """Fill the bands node by node, no row being cut in two of them; None when there are too few rows for that."""
     labels = np.zeros(shape, dtype=np.int64)
     first, uncut = 0, np.arange(shape[0])
     for group, width in zip(groups, widths.tolist(), strict=True):

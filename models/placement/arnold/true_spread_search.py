@@ -4,7 +4,8 @@ For every row spread a the least column spread b(a) is wanted.
 - a = 1 (rows in one minipod each): every column touches every minipod, so b(1) is the fewest minipods with
   sum floor(f_j / C) >= R. Likewise b = 1 needs a as large as the fewest with sum floor(f_j / R) >= C.
 - Otherwise a is at least the least spread of R groups of C nodes, and b that of C groups of R nodes, as far as the
-  arguments of `exact` go; the relaxation by shapes bounds b(a) further, and block structures are tried from that bound upwards.
+  arguments of `exact` go; the relaxation by shapes bounds b(a) further, and block structures are tried from that bound
+  upwards.
 - What stays open and could be best goes to the row-set model.
 
 No a is looked at that costs too much even with b = 2: when b = 1 has been dealt with, b is at least 2.
@@ -198,19 +199,25 @@ class _Search:
         """Whether bands of columns, or of rows, keep to the column spread."""
         if self.budget.ended_by is not None:
             return False
-        a, b, seed = level.row_spread, column_spread, self.budget.options.seed
-        shape = (self.instance.num_rows, self.instance.num_columns)
-        labels = None
-        for cut in (False, True):
-            if labels is None:
-                labels = banded(self.free, a, b, shape, seed, cut=cut)
-            if labels is None:
-                across = banded(self.free, b, a, shape[::-1], seed, cut=cut)
-                labels = None if across is None else across.T
+        labels = self._block_structure(level.row_spread, column_spread)
         if labels is None:
             return False
         level.upper = min(level.upper, self.consider(self.largest[labels])[1])
         return True
+
+    def _block_structure(self, row_spread: int, column_spread: int) -> IntMatrix | None:
+        """Bands of columns or of rows, cheap tries first; pieces are cut only where bands are few."""
+        shape, seed = (self.instance.num_rows, self.instance.num_columns), self.budget.options.seed
+        few_columns = row_spread <= column_spread
+        for cut, by_columns in ((False, True), (True, few_columns), (False, False)):
+            if by_columns:
+                labels = banded(self.free, row_spread, column_spread, shape, seed, cut=cut)
+            else:
+                across = banded(self.free, column_spread, row_spread, shape[::-1], seed, cut=cut)
+                labels = None if across is None else across.T
+            if labels is not None:
+                return labels
+        return None
 
     def settle(self, level: _Level) -> None:
         """Decide the level by the integral relaxation and the row-set model, or give it up."""

@@ -5,6 +5,7 @@ from models.allocation.sia.extraction import extract_plan
 from models.allocation.sia.instance import sia_instance
 from models.allocation.sia.parameters import SiaParameters
 from models.clock import PhaseClock
+from models.performance.spec import BatchRange, GoodputModel, GradientStatistics, ThroughputParameters, TypeProfile
 from models.plan import UnplacedJob
 from models.workload import Adaptivity, Job, Snapshot
 from tests.models.allocation.instances import plan_of, table
@@ -51,6 +52,21 @@ def test_bounds_between_two_configurations() -> None:
 def test_a_performance_without_goodput_within_the_bounds() -> None:
     job = Job(id="j", min_gpus=4, performance=table({("a", 1): 1.0, ("a", 2): 2.0}))
     item = unplaced(cluster(node("n0")), job)["j"]
+    assert item.reason == "no_performance"
+    assert item.remedy == "widen its bounds to what it can run on: (1,1,a), (1,2,a)"
+
+
+def test_a_fitted_model_without_goodput_within_the_bounds() -> None:
+    """At least four samples a replica and eight in all feed two replicas, not four."""
+    parameters = ThroughputParameters(
+        alpha_c=1.0, beta_c=0.0, alpha_r=0.0, beta_r=0.0, alpha_n=0.0, beta_n=0.0, gamma=1.0
+    )
+    model = GoodputModel(
+        batch=BatchRange(initial=8, maximum=8),
+        gradient=GradientStatistics(squared_norm=1.0, variance=1.0),
+        profiles={"a": TypeProfile(parameters=parameters, min_local_batch=4, max_local_batch=8)},
+    )
+    item = unplaced(cluster(node("n0")), Job(id="j", min_gpus=4, performance=model))["j"]
     assert item.reason == "no_performance"
     assert item.remedy == "widen its bounds to what it can run on: (1,1,a), (1,2,a)"
 

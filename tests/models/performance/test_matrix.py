@@ -347,3 +347,24 @@ def test_a_slower_clock_only_changes_the_unit(one_job: Job, factor: float) -> No
     )
     found = evaluate([one_job, replace(one_job, performance=slower)], MANY).goodput
     np.testing.assert_allclose(found[1] * factor, found[0], rtol=1e-12)
+
+
+@given(st.lists(jobs(), min_size=1, max_size=5), st.integers(0, 2**32 - 1))
+@settings(max_examples=25, deadline=None)
+def test_pairs_that_nobody_wants_are_left_out_and_the_others_stay(some: list[Job], seed: int) -> None:
+    wanted = np.random.default_rng(seed).random((len(some), len(MANY))) < 0.5
+    every, chosen = evaluate(some, MANY), evaluate(some, MANY, wanted)
+    np.testing.assert_array_equal(chosen.goodput, np.where(wanted, every.goodput, 0.0))
+    np.testing.assert_array_equal(chosen.batch_size, np.where(wanted, every.batch_size, 0))
+
+
+def test_an_entry_for_exact_nodes_overrules_one_for_any_wherever_it_stands() -> None:
+    """(1,8,A) and (2,8,A) hold as many GPUs; the entry for two nodes speaks about the second only."""
+    shapes = configurations((1, 8, "A"), (2, 8, "A"), (1, 8, "B"))
+    general = TableEntry(gpu_type="A", num_gpus=8, value=1.0)
+    exact = TableEntry(gpu_type="A", num_gpus=8, num_nodes=2, value=5.0)
+    unknown = TableEntry(gpu_type="A", num_gpus=9, value=7.0)
+    for entries in ((general, exact, unknown), (exact, unknown, general)):
+        found = evaluate([job(GoodputTable(entries=entries)), job(None)], shapes)
+        assert found.goodput.tolist() == [[1.0, 5.0, 0.0], [0.0, 0.0, 0.0]]
+        assert found.batch_size.sum() == 0
