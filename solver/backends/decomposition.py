@@ -8,6 +8,7 @@
 A problem of another shape, or one that is small after merging, goes to HiGHS whole (merged, where possible).
 """
 
+import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,6 +32,7 @@ _SMALL = 3000
 # Options beside the best one of each class in the first core, and how much wider each further core is.
 _FIRST_EXTRA = 150
 _WIDENING = 4
+_NARROW_CORES = 2
 _LEAST_TIME_S = 1e-3
 
 
@@ -90,10 +92,12 @@ class _Search:
             self._offer(start)
         for core in self._cores():
             ending = self._solve(core)
+            if self._gap_is_closed():
+                break
             if ending is not None:
                 return self._outcome(ending)
             # At or below its floor the core's optimum is everybody's.
-            if self._point is not None and (self._value <= core.floor or self._gap_is_closed()):
+            if self._value <= core.floor:
                 break
         return self._outcome(TerminationReason.OPTIMAL)
 
@@ -125,11 +129,12 @@ class _Search:
         reduced = reduced_costs(structure, self._multipliers)
         self._bound = reduced.bound
         extra = _FIRST_EXTRA
-        while True:
+        for attempt in itertools.count():
             # Options that cost more than this cannot improve on the incumbent.
             enough = self._value - reduced.bound
-            threshold = min(enough, threshold_for(reduced, structure.copies.size, extra))
-            yield build_core(structure, reduced, threshold)
+            narrow = threshold_for(reduced, structure.copies.size, extra)
+            # Where narrow cores do not close the gap, the linear relaxation is weak: branch on all that matters.
+            yield build_core(structure, reduced, enough if attempt >= _NARROW_CORES else min(enough, narrow))
             extra *= _WIDENING
 
     def _solve(self, core: Core) -> TerminationReason | Limit | None:
@@ -196,7 +201,7 @@ class _Search:
         return NativeOutcome(ending=ending, point=self._point, bound=bound, message=message)
 
     def _gap_is_closed(self) -> bool:
-        return self._value - self._bound <= self._options.relative_gap * abs(self._value)
+        return self._point is not None and self._value - self._bound <= self._options.relative_gap * abs(self._value)
 
     def _must_stop(self) -> bool:
         return self._monitor.canceled.is_set() or self._feed.elapsed_s() > self._options.time_limit_s

@@ -12,9 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from solver.decomposition.structure import ChoiceProblem
 from solver.problem import Mask, Vector
+
+Matrix = npt.NDArray[np.float64]
 
 # In units of the mean absolute cost. From a good start the early, blunt stages would only lose it.
 _FIRST_TEMPERATURE = 0.3
@@ -23,6 +26,7 @@ _LAST_TEMPERATURE = 1e-5
 _COOLING = 0.3
 _NEWTON_STEPS = 12
 _SHORTEST_MOVE = 0.1
+_RIDGE = 1e-9
 _SHORTENING = 0.4
 # Relative gain of a step below which the next temperature has more to give.
 _SMALL_GAIN = 1e-8
@@ -121,6 +125,26 @@ class _SmoothOracle:
         return gradient, hessian / temperature
 
 
+def _bounded_step(point: Vector, gradient: Vector, hessian: Matrix) -> Vector:
+    """Newton step (m,) that stays at or above 0: multipliers that would go below end there, the others are solved anew.
+
+    Clipping alone is not enough: rows that are nearly the same pull in opposite directions, and what is left after
+    clipping may point downhill.
+    """
+    step = np.zeros_like(point)
+    free: Mask = (point > 0) | (gradient > 0)
+    ridge = _RIDGE * max(1e-12, float(np.abs(np.diag(hessian)).max(initial=0.0)))
+    while free.any():
+        pull = gradient[free] + hessian[np.ix_(free, ~free)] @ step[~free]
+        step[free] = np.linalg.solve(hessian[np.ix_(free, free)] - ridge * np.eye(int(free.sum())), -pull)
+        below = free & (point + step < 0)
+        if not below.any():
+            break
+        step[below] = -point[below]
+        free &= ~below
+    return step
+
+
 def _newton(oracle: _SmoothOracle, point: Vector, temperature: float, stop: Callable[[], bool]) -> Vector:
     """A few projected Newton steps with halving line search; enough for the next temperature to start from."""
     value, probability = oracle.value(point, temperature)
@@ -128,13 +152,7 @@ def _newton(oracle: _SmoothOracle, point: Vector, temperature: float, stop: Call
         if stop():
             break
         gradient, hessian = oracle.derivatives(probability, temperature)
-        free: Mask = (point > 0) | (gradient > 0)
-        if not free.any():
-            break
-        step = np.zeros_like(point)
-        block = hessian[np.ix_(free, free)]
-        ridge = 1e-9 * max(1e-12, float(np.abs(np.diag(block)).max()))
-        step[free] = np.linalg.solve(block - ridge * np.eye(len(block)), -gradient[free])
+        step = _bounded_step(point, gradient, hessian)
         length = 1.0
         # Where choices are settled the smoothed dual is almost linear, and the model of second order far too bold: a
         # step is given up only when no column's price would change by more than a fraction of the temperature.

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 from scipy.optimize import linprog
 
 from solver.decomposition.dual import maximise_dual, reduced_costs
@@ -58,7 +61,7 @@ def test_the_dual_is_a_bound_and_nearly_the_linear_one(
     linear = linear_bound(whole)
     dual = maximise_dual(found)
     assert dual.bound <= linear + 1e-7
-    assert dual.bound >= linear - 1e-3 * abs(linear)
+    assert dual.bound >= linear - 5e-3 * abs(linear)
     assert reduced_costs(found, dual.multipliers).bound == pytest.approx(dual.bound)
 
 
@@ -85,3 +88,20 @@ def test_it_stops_when_told() -> None:
     told = maximise_dual(found, stop=lambda: True)
     assert told.num_evaluations < maximise_dual(found).num_evaluations
     assert told.bound <= maximise_dual(found).bound
+
+
+def test_rows_that_are_nearly_the_same() -> None:
+    """The second row is the first one over all but one column: clipped Newton steps stayed far from the optimum."""
+    whole = choice_problem(3, num_blocks=200, num_options=5, num_resources=4)
+    capacity = whole.matrix.tocsr()[-4:]
+    nearly = capacity.copy()
+    nearly.data[nearly.indptr[:-1]] = 0.0
+    twice = replace(
+        whole,
+        matrix=sparse.csc_array(sparse.vstack([whole.matrix, nearly])),
+        row_lower=np.concatenate([whole.row_lower, np.full(4, -INF)]),
+        row_upper=np.concatenate([whole.row_upper, whole.row_upper[-4:] - 2]),
+    )
+    found = find_structure(twice)
+    assert found is not None
+    assert maximise_dual(found).bound == pytest.approx(linear_bound(twice), rel=1e-5)
