@@ -52,6 +52,25 @@ def test_ranks_of_a_pretraining_job(client: httpx.Client) -> None:
     assert set(matrix["minipod_spread"]) == {"dp", "pp"}
 
 
+def test_eq2_with_spare_nodes(client: httpx.Client) -> None:
+    """Twelve nodes of Fig. 12 over three minipods of six free nodes and more; one node of each used one stays free."""
+    request = client.get("/v1/examples/arnold-fig12").json()
+    request["parameters"] = {"alpha": 0.3, "spread_objective": "eq2", "spare_nodes_per_minipod": 1}
+    plan = planned(client, request)
+    matrix = plan["communication"]
+    assert plan["verified"]
+    assert plan["objective"] == pytest.approx(matrix["objective_eq2"])
+    assert len(matrix["spares"]) == matrix["num_minipods_used"]
+    assert not set(matrix["spares"]) & set(matrix["hosts"])
+
+
+def test_tier_weights_add_up_over_tiers(client: httpx.Client) -> None:
+    request = client.get("/v1/examples/arnold-fig12").json()
+    request["parameters"] = {"alpha": 0.3, "tier_weights": {"minipod": 2.0}}
+    once = planned(client, {**request, "parameters": {"alpha": 0.3}})
+    assert planned(client, request)["objective"] == pytest.approx(2 * once["objective"])
+
+
 def test_changes_against_the_current_placement(client: httpx.Client) -> None:
     jobs = [table_job("stays", min_gpus=4, max_gpus=4, current={"n0": [0, 1, 2, 3]}), table_job("waits")]
     plan = planned(client, sia_request(jobs))
