@@ -168,6 +168,7 @@ class WorkerPool:
         self._max_tasks = max_tasks_per_worker
         self._preload = preload
         self._changed = threading.Condition()
+        self._starting = threading.Lock()
         self._queue: deque[Ticket] = deque()
         self._workers: set[WorkerProcess] = set()
         self._num_busy = 0
@@ -287,7 +288,9 @@ class WorkerPool:
                 self._workers.add(worker)
                 self._num_started += 1
             try:
-                worker.start()
+                # One after another: the first is ready, and so the pool of use, as soon as can be on few cores.
+                with self._starting:
+                    worker.start()
                 failures = 0
                 pause_s = 0.0 if self._feed(worker) else _IDLE_CHECK_S
             except WorkerError as error:

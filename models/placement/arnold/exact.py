@@ -220,6 +220,8 @@ class _Search:
 
     def certificate(self) -> str:
         """Say what proves the bound."""
-        last = self.levels[-1].spread
+        first, last = self.levels[0].spread, self.levels[-1].spread
         parts = [level.describe() for level in self.levels]
+        if first > 1:
+            parts.insert(0, f"T < {first}: impossible (one group does not fit)")
         return "; ".join([*parts, f"T > {last}: not better, as {self.fewest} minipods are needed at any T"])

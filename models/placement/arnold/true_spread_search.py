@@ -35,7 +35,8 @@ from solver.problem import Mask
 from solver.result import SolveResult, TerminationReason
 
 _TOLERANCE = 1e-9
-_ROUNDING = 1e-6
+# A bound on a count of minipods may miss an integer by rounding.
+_ROUNDING = 1e-5
 # Larger models take longer to declare than they are worth.
 _MAX_COLUMNS = 15_000
 # The relaxations are there to save time.
