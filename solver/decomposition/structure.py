@@ -73,8 +73,8 @@ def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
         return None
     rows = problem.matrix.tocsr()
     choice = _choice_rows(problem, rows)
-    coupling = None if choice is None else _coupling_rows(problem, rows, choice)
-    if choice is None or coupling is None:
+    coupling = _coupling_rows(problem, rows, choice)
+    if coupling is None:
         return None
     block, required = _blocks(problem, rows, choice)
     fixed = np.flatnonzero(problem.lower > 0)
@@ -91,14 +91,22 @@ def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
     return _merged(problem, columns, block[columns], required, coupling)
 
 
-def _choice_rows(problem: MatrixProblem, rows: "sparse.csr_array") -> IntVector | None:
-    """Indices of the choice rows; None when rows that look like one overlap."""
+def _choice_rows(problem: MatrixProblem, rows: "sparse.csr_array") -> IntVector:
+    """Indices of disjoint choice rows. Where rows that look like one overlap the earlier ones choose."""
     size = np.diff(rows.indptr)
     num_other = np.bincount(np.repeat(np.arange(size.size), size), weights=rows.data != 1, minlength=size.size)
     trivial_below = (problem.row_lower <= 0) | (problem.row_lower == 1)
     chosen = np.flatnonzero((size > 0) & (num_other == 0) & (problem.row_upper == 1) & trivial_below)
-    overlap = np.bincount(rows[chosen].indices, minlength=problem.num_columns) > 1
-    return None if overlap.any() else chosen
+    if (np.bincount(rows[chosen].indices, minlength=problem.num_columns) <= 1).all():
+        return chosen
+    taken = np.zeros(problem.num_columns, dtype=np.bool_)
+    disjoint = []
+    for row in chosen.tolist():
+        columns = rows.indices[rows.indptr[row] : rows.indptr[row + 1]]
+        if not taken[columns].any():
+            taken[columns] = True
+            disjoint.append(row)
+    return np.array(disjoint, dtype=np.int64)
 
 
 def _coupling_rows(problem: MatrixProblem, rows: "sparse.csr_array", choice: IntVector) -> _Coupling | None:

@@ -80,8 +80,11 @@ def test_other_shapes_are_left_alone(changes: dict[str, Any]) -> None:
     assert find_structure(replace(choice_problem(0), **changes)) is None
 
 
-def test_overlapping_choice_rows_are_left_alone() -> None:
-    assert find_structure(problem([[1, 1, 0], [0, 1, 1]], [-INF, -INF], [1, 1], [-1, -1, -1])) is None
+def test_of_overlapping_choice_rows_the_first_chooses() -> None:
+    found = find_structure(problem([[1, 1, 0], [0, 1, 1]], [-INF, -INF], [1, 1], [-1, -2, -3]))
+    assert found is not None
+    assert found.start.tolist() == [0, 2, 3]
+    assert found.coupling.toarray().tolist() == [[0], [1], [1]]
 
 
 def test_many_coupling_rows_are_left_alone() -> None:
