@@ -4,7 +4,7 @@
 
 where the minimum includes 0 (choose nothing) for optional classes. L is concave and piecewise linear in the few
 multipliers u (m,), and every L(u) is a lower bound. The minimum is smoothed to -tau log sum exp(-(.)/tau), which is
-maximised by a projected Newton method in m dimensions while tau falls; the bound that is returned is always the
+maximised by a damped Newton method in m dimensions while tau falls; the bound that is returned is always the
 unsmoothed L at the best point seen.
 """
 
@@ -26,8 +26,8 @@ _LAST_TEMPERATURE = 1e-5
 _COOLING = 0.3
 _NEWTON_STEPS = 12
 _SHORTEST_MOVE = 0.1
-_RIDGE = 1e-9
-_SHORTENING = 0.4
+_LEAST_DAMPING = 1e-9
+_DAMPING_FACTOR = 10.0
 # Relative gain of a step below which the next temperature has more to give.
 _SMALL_GAIN = 1e-8
 
@@ -88,6 +88,9 @@ class _SmoothOracle:
         self._heads = problem.start[:-1]
         # Without a feasible point the dual has no maximum; prices far beyond all costs have told enough.
         self.largest_multiplier = 1e4 * (1.0 + float(np.abs(problem.cost).max()))
+        # Rough curvature (m,) of each row at temperature 1 while all options are equally likely.
+        squares = problem.coupling.power(2).T @ (problem.copies / np.diff(problem.start))[self._class_of]
+        self.curvature = np.maximum(squares, 1e-12)
         self.best_bound = -np.inf
         self.best_point = np.zeros(problem.limit.size)
         self.num_evaluations = 0
@@ -125,18 +128,19 @@ class _SmoothOracle:
         return gradient, hessian / temperature
 
 
-def _bounded_step(point: Vector, gradient: Vector, hessian: Matrix) -> Vector:
-    """Newton step (m,) that stays at or above 0: multipliers that would go below end there, the others are solved anew.
+def _bounded_step(point: Vector, gradient: Vector, hessian: Matrix, damping: Vector) -> Vector:
+    """Damped Newton step (m,) that stays at or above 0: multipliers that would go below end there, the others are
+    solved anew.
 
     Clipping alone is not enough: rows that are nearly the same pull in opposite directions, and what is left after
     clipping may point downhill.
     """
     step = np.zeros_like(point)
     free: Mask = (point > 0) | (gradient > 0)
-    ridge = _RIDGE * max(1e-12, float(np.abs(np.diag(hessian)).max(initial=0.0)))
+    damped = hessian - np.diag(damping)
     while free.any():
-        pull = gradient[free] + hessian[np.ix_(free, ~free)] @ step[~free]
-        step[free] = np.linalg.solve(hessian[np.ix_(free, free)] - ridge * np.eye(int(free.sum())), -pull)
+        pull = gradient[free] + damped[np.ix_(free, ~free)] @ step[~free]
+        step[free] = np.linalg.solve(damped[np.ix_(free, free)], -pull)
         below = free & (point + step < 0)
         if not below.any():
             break
@@ -146,25 +150,28 @@ def _bounded_step(point: Vector, gradient: Vector, hessian: Matrix) -> Vector:
 
 
 def _newton(oracle: _SmoothOracle, point: Vector, temperature: float, stop: Callable[[], bool]) -> Vector:
-    """A few projected Newton steps with halving line search; enough for the next temperature to start from."""
+    """A few bounded Newton steps; enough for the next temperature to start from.
+
+    Where choices are settled the smoothed dual is almost linear and Newton's step far too bold. Such a step is not
+    shortened, for its direction is worthless too, but damped (Levenberg and Marquardt), down to a gradient step; the
+    unit of the damping is the curvature of rows whose choices are open.
+    """
     value, probability = oracle.value(point, temperature)
+    damping = _LEAST_DAMPING
     for _ in range(_NEWTON_STEPS):
         if stop():
             break
         gradient, hessian = oracle.derivatives(probability, temperature)
-        step = _bounded_step(point, gradient, hessian)
-        length = 1.0
-        # Where choices are settled the smoothed dual is almost linear, and the model of second order far too bold: a
-        # step is given up only when no column's price would change by more than a fraction of the temperature.
-        shortest = min(1.0, _SHORTEST_MOVE * temperature / max(1e-300, oracle.largest_move(step)))
-        while length >= shortest:
-            trial = np.clip(point + length * step, 0.0, oracle.largest_multiplier)
+        while True:
+            step = _bounded_step(point, gradient, hessian, damping * oracle.curvature / temperature)
+            trial = np.minimum(point + step, oracle.largest_multiplier)
             trial_value, trial_probability = oracle.value(trial, temperature)
             if trial_value > value:
                 break
-            length *= _SHORTENING
-        else:
-            break
+            if oracle.largest_move(trial - point) < _SHORTEST_MOVE * temperature:
+                return point
+            damping *= _DAMPING_FACTOR
+        damping = max(_LEAST_DAMPING, damping / _DAMPING_FACTOR)
         gain, point, value, probability = trial_value - value, trial, trial_value, trial_probability
         if gain < _SMALL_GAIN * max(1.0, abs(value)):
             break

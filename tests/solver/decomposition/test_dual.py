@@ -61,12 +61,12 @@ def test_the_dual_is_a_bound_and_nearly_the_linear_one(
     linear = linear_bound(whole)
     dual = maximise_dual(found)
     assert dual.bound <= linear + 1e-7
-    assert dual.bound >= linear - 2e-2 * abs(linear)
+    assert dual.bound >= linear - 1e-4 * abs(linear)
     assert reduced_costs(found, dual.multipliers).bound == pytest.approx(dual.bound)
 
 
 def test_a_step_into_the_flat_is_walked_back() -> None:
-    """Found by the property above: full Newton steps overshot by half the optimum and could not return."""
+    """Found by the property above: Newton steps overshot by half the optimum, and shortening them led nowhere."""
     whole = choice_problem(8421, num_blocks=12, num_resources=3, tightness=0.2)
     found = find_structure(whole)
     assert found is not None
