@@ -17,8 +17,9 @@ from models.placement.arnold.affinity import CharacterisationRecord
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.check import placement_violations
 from models.plan import Change, JobAllocation, Parameters, PlanRequest
+from models.transformer import Transformer
 from models.validation import request_issues, solver_fault
-from models.workload import Job, NodeGpus, Parallelism, Reservation, Snapshot, Transformer
+from models.workload import Job, NodeGpus, Parallelism, Reservation, Snapshot
 from solver.options import SolveOptions
 from stowplan.errors import InputError, Issue, raise_for_errors
 from topology.cluster import Cluster, GpuType, Node, Tier

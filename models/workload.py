@@ -6,9 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from models.parallel_plan import ParallelPlan
+from models.performance.coefficients import Calibration
 from models.performance.spec import Performance
+from models.transformer import JobModel, OperatorModel, Transformer
 from stowplan.errors import Issue, Severity, pointer_of, raise_for_errors
 from topology.cluster import Cluster, Node, NodeState
+
+
+# Switches, and the ZeRO stage.
+_MAY_BE_ZERO = frozenset({"gated", "tied_embeddings", "zero_stage"})
 
 
 class Adaptivity(StrEnum):
@@ -53,19 +60,14 @@ class Parallelism:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transformer:
-    """The model of a pre-training job, in the notation of Arnold appendix C.
+class Expansion:
+    """GPUs that an earlier plan added to a running job beyond its basic demand (Suika section 3.2.3).
 
-    `num_experts` > 1 makes the feed-forward part of every layer a mixture of experts.
+    `benefit`: the marginal benefit B for which they were given.
     """
 
-    num_layers: int
-    hidden_size: int
-    vocabulary_size: int
-    sequence_length: int
-    global_batch: int
-    micro_batch: int
-    num_experts: int = 1
+    gpus: tuple[NodeGpus, ...]
+    benefit: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,12 @@ class Job:
     `current` is where the job runs now (None: it waits). `gpu_types` restricts the GPU types (None: any).
     `weight` multiplies the job's terms of the objective. `age_s`, `num_restarts`, `restart_cost_s` feed the
     restart factor (Sia Eq. 3). A non-preemptible job that runs keeps its GPUs.
-    `performance` is what Sia needs, `parallelism` and `transformer` what Arnold needs.
+    `performance` is what Sia needs, `parallelism` and `transformer` what Arnold needs. Arena and Suika need
+    `transformer`, `operators` or a throughput table; at most one of `transformer` and `operators`.
+    Arena: `priority` (1 is launched first), `deadline_s` from now, `remaining_iterations`.
+    Suika: `min_gpus` is the basic demand, `parallelism` the plan to start with, `parallel_plan` the one that runs, on
+    exactly the GPUs of `current`; `expansions` are what the last plans added, oldest first.
+    `calibration`: coefficients inverted from measurements, in place of those from data sheets.
     """
 
     id: str
@@ -93,6 +100,18 @@ class Job:
     performance: Performance | None = None
     parallelism: Parallelism | None = None
     transformer: Transformer | None = None
+    operators: OperatorModel | None = None
+    priority: int = 1
+    deadline_s: float | None = None
+    remaining_iterations: float | None = None
+    parallel_plan: ParallelPlan | None = None
+    expansions: tuple[Expansion, ...] = ()
+    calibration: Calibration | None = None
+
+    @property
+    def model(self) -> JobModel | None:
+        """What the job trains, where it says so."""
+        return self.transformer or self.operators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +171,10 @@ def _job_issues(pointer: str, job: Job, cluster: Cluster) -> Iterator[Issue]:
     for part in ("parallelism", "transformer"):
         value = getattr(job, part)
         for field in value.__slots__ if value is not None else ():
-            if getattr(value, field) < 1:
+            count = getattr(value, field)
+            if isinstance(count, int) and field not in _MAY_BE_ZERO and count < 1:
                 yield Issue(
-                    code="not_positive",
-                    pointer=f"{pointer}/{part}/{field}",
-                    detail=f"is {getattr(value, field)}; must be at least 1",
+                    code="not_positive", pointer=f"{pointer}/{part}/{field}", detail=f"is {count}; must be at least 1"
                 )
 
 

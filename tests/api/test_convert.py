@@ -40,7 +40,8 @@ from models.plan import (
     SpreadPair,
     UnplacedJob,
 )
-from models.workload import Adaptivity, Job, NodeGpus, Parallelism, Reservation, Snapshot, Transformer
+from models.workload import Adaptivity, Job, NodeGpus, Parallelism, Reservation, Snapshot
+from models.transformer import Transformer
 from solver.result import Limit, SolveStatistics, TerminationReason
 from stowplan.errors import FileFormatError, InputError, Issue, Severity
 from tests.api.requests import json_text, sia_request, table_job

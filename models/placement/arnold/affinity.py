@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.placement.arnold.volumes import communication_volumes
-from models.workload import Parallelism, Transformer
+from models.transformer import Transformer
+from models.workload import Parallelism
 from stowplan.errors import InputError
 
 
@@ -56,7 +57,7 @@ def _published(
 ) -> CharacterisationRecord:
     """Record whose ratios follow from an assumed model shape on the degrees of Fig. 12 (96 GPUs: 8, 2, 6)."""
     volumes = communication_volumes(transformer, Parallelism(tp=8, pp=2, dp=6))
-    r1, r2 = volumes.ratios(transformer.micro_batch)
+    r1, r2 = volumes.ratios(transformer.micro_batch_or_one)
     return CharacterisationRecord(gpu_type=gpu_type, r1=r1, r2=r2, j_dp=j_dp, j_pp=j_pp, model=model, source=source)
 
 

@@ -77,7 +77,7 @@ def _batch(selection: Selection) -> tuple[int, int, int] | tuple[None, None, Non
     num_micro = num_microbatches(transformer, selection.parallelism)
     if not num_micro.is_integer():
         return None, None, None
-    return transformer.global_batch, transformer.micro_batch, int(num_micro) - 1
+    return transformer.global_batch, transformer.micro_batch_or_one, int(num_micro) - 1
 
 
 def _kept(snapshot: Snapshot, job: Job) -> JobAllocation:

@@ -60,7 +60,7 @@ class Selection:
         if transformer is None:
             return None
         volumes = communication_volumes(transformer, self.parallelism)
-        return look_up(self.pool.gpu_type, volumes.ratios(transformer.micro_batch), parameters.records)
+        return look_up(self.pool.gpu_type, volumes.ratios(transformer.micro_batch_or_one), parameters.records)
 
     def affinity(self, parameters: ArnoldParameters) -> Affinity:
         """Affinity given by the user, else that of the nearest record.

@@ -17,7 +17,8 @@ Readings that the paper leaves open:
 
 from dataclasses import dataclass
 
-from models.workload import Parallelism, Transformer
+from models.transformer import Transformer
+from models.workload import Parallelism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ class Volumes:
 
 def num_microbatches(transformer: Transformer, parallelism: Parallelism) -> float:
     """Micro-batches m of a step per replica (Eq. 11); no whole number when the batch does not divide evenly."""
-    return transformer.global_batch / (transformer.micro_batch * parallelism.dp)
+    return transformer.global_batch / (transformer.micro_batch_or_one * parallelism.dp)
 
 
 def communication_volumes(transformer: Transformer, parallelism: Parallelism) -> Volumes:
@@ -73,7 +74,7 @@ def communication_volumes(transformer: Transformer, parallelism: Parallelism) ->
     embedding = h * (transformer.vocabulary_size + transformer.sequence_length)
     layer = 4 * h**2 + 2 * h + _feed_forward(h, transformer.num_experts)
     stage = embedding + transformer.num_layers / parallelism.pp * layer
-    activation = 2 * transformer.micro_batch * transformer.sequence_length * h
+    activation = 2 * transformer.micro_batch_or_one * transformer.sequence_length * h
     return Volumes(
         weights=stage / parallelism.tp,
         dp=stage / parallelism.tp,

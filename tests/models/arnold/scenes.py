@@ -11,7 +11,8 @@ from models.placement.arnold.instance import ArnoldInstance, affinity_weights
 from models.placement.arnold.parameters import ArnoldParameters, SchedulingUnit
 from models.placement.arnold.policy import ArnoldFormulation, formulate_arnold
 from models.plan import Plan, PretrainingPlacement
-from models.workload import Job, Parallelism, Snapshot, Transformer
+from models.transformer import Transformer
+from models.workload import Job, Parallelism, Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.result import SolveResult

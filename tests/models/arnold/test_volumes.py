@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from models.placement.arnold.volumes import ElementSizes, communication_volumes, num_microbatches
-from models.workload import Parallelism, Transformer
+from models.transformer import Transformer
+from models.workload import Parallelism
 
 # GPT of 7 billion parameters in 8 stages, bf16: the paper gives no settings for its 2 GB and 30 MB (section 4).
 GPT_7B = Transformer(

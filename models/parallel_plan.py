@@ -1,0 +1,225 @@
+"""3D-parallel plans in the hierarchy PP - DP - TP (Suika appendix A.1).
+
+A plan is a sequence of pipeline stages; a stage is a set of data-parallel replicas; a replica is one tensor-parallel
+group, whose GPUs sit in one node and are of one type. Degrees may differ between stages, local batches between the
+replicas of a stage. A plan in hand is well formed; whether it is legal for a job on a cluster is decided by
+`models.parallelism.legality`.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One tensor-parallel group: replica j of a stage.
+
+    `gpus` are indices on `node`, in the order of the tensor coordinate. `local_batch`: sequences of every micro-batch
+    that the replica works on (b_ij of the paper).
+    """
+
+    node: str
+    gpu_type: str
+    gpus: tuple[int, ...]
+    local_batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One pipeline stage: `num_layers` layers (l_i), replicated `dp` times with `tp` GPUs each.
+
+    The first stage also holds the embedding, the last one the head; neither is counted in `num_layers`.
+    """
+
+    num_layers: int
+    replicas: tuple[Replica, ...]
+
+    @property
+    def dp(self) -> int:
+        """Data-parallel degree."""
+        return len(self.replicas)
+
+    @property
+    def tp(self) -> int:
+        """Tensor-parallel degree, the same in all replicas."""
+        return len(self.replicas[0].gpus)
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of the stage."""
+        return self.dp * self.tp
+
+    @property
+    def micro_batch(self) -> int:
+        """Sequences of one micro-batch, over all replicas."""
+        return sum(replica.local_batch for replica in self.replicas)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelPlan:
+    """Stages in pipeline order, and the number of micro-batches of one iteration (N_b).
+
+    Raises
+    ------
+    InputError
+        When there is no stage or replica, a count is below 1, the replicas of a stage differ in their tensor degree,
+        the stages in the size of their micro-batch, or a GPU occurs twice.
+    """
+
+    stages: tuple[Stage, ...]
+    num_micro_batches: int
+
+    def __post_init__(self) -> None:
+        raise_for_errors(list(_faults(self)), "parallel plan")
+
+    @property
+    def pp(self) -> int:
+        """Pipeline degree."""
+        return len(self.stages)
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of all stages."""
+        return sum(stage.num_gpus for stage in self.stages)
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of all stages."""
+        return sum(stage.num_layers for stage in self.stages)
+
+    @property
+    def micro_batch(self) -> int:
+        """Sequences of one micro-batch."""
+        return self.stages[0].micro_batch
+
+    @property
+    def global_batch(self) -> int:
+        """Sequences of one iteration."""
+        return self.micro_batch * self.num_micro_batches
+
+    @property
+    def gpus(self) -> tuple[tuple[str, int], ...]:
+        """(node, GPU) of every rank: pipe slowest, then data, tensor fastest."""
+        return tuple((replica.node, gpu) for stage in self.stages for replica in stage.replicas for gpu in replica.gpus)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether all stages have the same degrees and all replicas the same local batch.
+
+        Layers may differ between stages: an uneven partition is no asymmetry of the groups.
+        """
+        degrees = {(stage.dp, stage.tp) for stage in self.stages}
+        batches = {replica.local_batch for stage in self.stages for replica in stage.replicas}
+        return len(degrees) == len(batches) == 1
+
+    def notation(self) -> str:
+        """Short form: `PP2 DP2 TP4 (20+20 layers, 8 x 4)` when symmetric, else stage by stage `20L 2x4 | 20L 3x2`."""
+        batches = f"{self.num_micro_batches} x {self.micro_batch}"
+        layers = "+".join(str(stage.num_layers) for stage in self.stages)
+        if self.is_symmetric:
+            return f"PP{self.pp} DP{self.stages[0].dp} TP{self.stages[0].tp} ({layers} layers, {batches})"
+        stages = " | ".join(f"{stage.num_layers}L {stage.dp}x{stage.tp}" for stage in self.stages)
+        return f"{stages} ({batches})"
+
+
+def symmetric_plan(
+    *,
+    num_layers: int | tuple[int, ...],
+    pp: int,
+    dp: int,
+    tp: int,
+    global_batch: int,
+    num_micro_batches: int,
+    gpu_type: str,
+    gpus: tuple[tuple[str, int], ...],
+) -> ParallelPlan:
+    """Build the plan of equal degrees in all stages.
+
+    Parameters
+    ----------
+    num_layers
+        Layers of the model, spread as evenly as they go with the longer stages first; or the layers of each stage.
+    gpus
+        (node, GPU) of every rank: pipe slowest, then data, tensor fastest; length pp x dp x tp.
+
+    Raises
+    ------
+    InputError
+        When the batch does not divide into micro-batches and replicas, a tensor group leaves its node, or the number
+        of GPUs or stages is not that of the degrees.
+    """
+    layers = even_split(num_layers, pp) if isinstance(num_layers, int) else num_layers
+    if len(gpus) != pp * dp * tp or len(layers) != pp:
+        raise InputError(
+            f"PP{pp} DP{dp} TP{tp} needs {pp * dp * tp} GPUs and {pp} stages, not {len(gpus)}, {len(layers)}"
+        )
+    if global_batch % (num_micro_batches * dp):
+        raise InputError(
+            f"a global batch of {global_batch} does not divide into {num_micro_batches} micro-batches for {dp} replicas"
+        )
+    local_batch = global_batch // (num_micro_batches * dp)
+    groups = [gpus[k : k + tp] for k in range(0, len(gpus), tp)]
+    if any(len({node for node, _ in group}) > 1 for group in groups):
+        raise InputError(f"a tensor-parallel group of {tp} GPUs leaves its node; order the GPUs node by node")
+    replicas = [
+        Replica(node=group[0][0], gpu_type=gpu_type, gpus=tuple(gpu for _, gpu in group), local_batch=local_batch)
+        for group in groups
+    ]
+    return ParallelPlan(
+        stages=tuple(
+            Stage(num_layers=count, replicas=tuple(replicas[k * dp : (k + 1) * dp])) for k, count in enumerate(layers)
+        ),
+        num_micro_batches=num_micro_batches,
+    )
+
+
+def _faults(plan: ParallelPlan) -> Iterator[Issue]:
+    """Everything that is wrong with a plan whatever the job."""
+    if plan.num_micro_batches < 1:
+        yield _fault("not_positive", "/num_micro_batches", f"is {plan.num_micro_batches}; at least 1")
+    if not plan.stages:
+        yield _fault("no_stages", "/stages", "the plan has no stages; at least 1")
+    seen: set[tuple[str, int]] = set()
+    for i, stage in enumerate(plan.stages):
+        yield from _stage_faults(pointer_of("stages", i), stage, seen)
+    sizes = {stage.micro_batch for stage in plan.stages}
+    if len(sizes) > 1:
+        yield _fault(
+            "micro_batch_differs",
+            "/stages",
+            f"the stages work on micro-batches of {sorted(sizes)} sequences; every stage sees all sequences",
+        )
+
+
+def _stage_faults(where: str, stage: Stage, seen: set[tuple[str, int]]) -> Iterator[Issue]:
+    """Faults of one stage; `seen` are the GPUs of the stages before, and gets those of this one."""
+    if stage.num_layers < 1:
+        yield _fault("not_positive", f"{where}/num_layers", f"is {stage.num_layers}; at least 1")
+    if not stage.replicas:
+        yield _fault("no_replicas", f"{where}/replicas", "the stage has no replicas; at least 1")
+    for j, replica in enumerate(stage.replicas):
+        pointer = f"{where}/replicas/{j}"
+        if replica.local_batch < 1:
+            yield _fault("not_positive", f"{pointer}/local_batch", f"is {replica.local_batch}; at least 1")
+        if not replica.gpus or len(replica.gpus) != stage.tp:
+            yield _fault(
+                "tensor_degree",
+                f"{pointer}/gpus",
+                f"has {len(replica.gpus)} GPUs; every replica of a stage has as many, and this one {stage.tp}",
+            )
+        for gpu in replica.gpus:
+            if (replica.node, gpu) in seen:
+                yield _fault("gpu_taken_twice", f"{pointer}/gpus", f"GPU {gpu} of node {replica.node!r} is used twice")
+            seen.add((replica.node, gpu))
+
+
+def _fault(code: str, pointer: str, detail: str) -> Issue:
+    return Issue(code=code, pointer=pointer, detail=detail)
+
+
+def even_split(total: int, parts: int) -> tuple[int, ...]:
+    """Split `total` into `parts` whole numbers that differ by at most one, the larger first."""
+    return tuple(math.ceil((total - k) / parts) for k in range(parts))

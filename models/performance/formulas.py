@@ -1,0 +1,69 @@
+r"""Iteration time of a 3D plan (Suika appendix A.2) as functions of arrays: everything broadcasts, times in seconds.
+
+Notation: stage i with l_i layers, DP_i replicas of TP_i GPUs, local batch b_ij, N_b micro-batches.
+
+TP   forward computation    k_comp b c / TP                 c: share of the stage, l_i where all layers are equal
+     forward communication  V / bandwidth, V = v b 2 (1 - 1/TP), v: bytes that the stage's all-reduces carry per sample
+     bandwidth              intra-node x min(log2 V' / log2 saturation, 1), V' = V / number of all-reduces
+     backward               k_backward x computation + communication
+     optimiser              k_optim p / TP                  p: share of the stage's parameters
+DP   times are the maxima over the replicas;
+     reduction              g p 2 (1 - 1/DP) / bandwidth    g: gradient bytes of the mean layer
+     exposed part           (backward^k + reduction^k)^(1/k) - backward
+PP   T = sum_i c_i + (N_b - 1) max_i c_i + max_i (extra_i - sum_{j<i} backward_j),  c_i forward + backward of a stage
+
+Readings where the print cannot hold:
+- The exponent of the overlap is printed as -1; 1/k makes it no overlap at k = 1 (backward + reduction) and
+  max(backward, reduction) as k grows, which is what the text and the works it cites say.
+- The reduction volume is printed with 1 - 1/TP_i; a ring over DP_i replicas moves 2 (1 - 1/DP_i) of the gradients, and
+  nothing when there is one replica.
+- It is printed without / TP_i. Across nodes that is right: the tensor ranks of a node reduce at the same time over the
+  node's network bandwidth, which they share. Inside a node every GPU has links of its own, so there we divide.
+- The exposed times are of the first stage at least: stage i ends its last backward pass sum_{j<i} backward_j earlier.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64] | float
+FloatArray = npt.NDArray[np.float64]
+
+
+def all_reduce_bytes(payload_bytes: Floats, members: Floats) -> Floats:
+    """Bytes that each member of a ring all-reduce sends for a payload; 0 for one member."""
+    return 2.0 * payload_bytes * (1.0 - 1.0 / members)
+
+
+def saturated_bandwidth(peak_bytes_per_s: Floats, message_bytes: Floats, saturation_bytes: Floats) -> Floats:
+    """Effective bandwidth of messages too small to fill the links, linear in log2 of their size (A.2)."""
+    reached = np.log2(np.maximum(message_bytes, 2.0)) / np.log2(np.maximum(saturation_bytes, 4.0))
+    return np.asarray(peak_bytes_per_s * np.minimum(reached, 1.0))
+
+
+def exposed_reduction_s(backward_s: Floats, reduction_s: Floats, overlap: Floats) -> FloatArray:
+    """Part of the gradient reduction that the backward pass does not hide."""
+    longer = np.maximum(backward_s, reduction_s)
+    shorter = np.minimum(backward_s, reduction_s)
+    # Scaled by the longer one: powers of small times would underflow.
+    ratio = np.divide(shorter, longer, out=np.zeros(np.shape(longer)), where=longer > 0)
+    return np.asarray(longer * (1.0 + ratio**overlap) ** (1.0 / np.asarray(overlap)) - backward_s)
+
+
+def pipeline_s(
+    forward_s: FloatArray, backward_s: FloatArray, extra_s: FloatArray, num_micro_batches: Floats
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Warm-up, steady and extra time of 1F1B pipelines.
+
+    Parameters
+    ----------
+    forward_s, backward_s, extra_s
+        (..., S) per stage and micro-batch; `extra_s` is exposed reduction plus optimiser. Stages that a plan does not
+        have are 0, and stand behind those that it has.
+    num_micro_batches
+        (...)
+    """
+    both = forward_s + backward_s
+    warm_up = both.sum(axis=-1)
+    steady = (num_micro_batches - 1.0) * both.max(axis=-1)
+    before = np.cumsum(backward_s, axis=-1) - backward_s
+    return warm_up, np.asarray(steady), (extra_s - before).max(axis=-1)

@@ -1,0 +1,106 @@
+"""What a model costs, layer by layer: the common ground of all planners, whatever the model is.
+
+A profile is a sequence of L layers (transformer blocks, or clustered operators) between an embedding and a head. The
+first stage of a plan holds the embedding, the last one the head; both are zero for operator lists.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+FloatVector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerCost:
+    """Costs of one layer without any parallelism; per sample (sequence) unless it says otherwise.
+
+    parameters: weights of the layer. forward_flops: FLOPs of the forward pass.
+    memory_traffic_bytes: activations read and written in the forward pass (the weights come once per micro-batch).
+    tensor_parallel_bytes: what all tensor-parallel all-reduces of the forward pass carry (2 k_activ for a transformer
+    block). boundary_bytes: activation handed to the next layer (k_activ). partitioned_activation_bytes: kept for the
+    backward pass, divided by the tensor degree (k_activ-p). replicated_activation_bytes: the same, not divided
+    (k_activ-np).
+    """
+
+    parameters: float = 0.0
+    forward_flops: float = 0.0
+    memory_traffic_bytes: float = 0.0
+    tensor_parallel_bytes: float = 0.0
+    boundary_bytes: float = 0.0
+    partitioned_activation_bytes: float = 0.0
+    replicated_activation_bytes: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelProfile:
+    """Costs of a model and how it is trained.
+
+    `parameter_bytes`, `gradient_bytes`, `optimizer_bytes`: per parameter, in memory; gradients are reduced over the
+    replicas as they are kept. `backward_ratio`: FLOPs of the backward pass over those of the forward
+    pass, 2, or 3 where the forward pass is repeated. `backward_all_reduces`: tensor-parallel traffic of the backward
+    pass over that of the forward pass, 1 or 2. `flops_precision`: key of the peak in the GPU catalogue.
+    `tensor_units`: what tensor parallelism divides, (name, count): every degree must divide every count.
+    """
+
+    name: str
+    layers: tuple[LayerCost, ...]
+    embedding: LayerCost
+    head: LayerCost
+    global_batch: int
+    micro_batch: int | None
+    zero_stage: int
+    flops_precision: str
+    parameter_bytes: float
+    gradient_bytes: float
+    optimizer_bytes: float
+    backward_ratio: float
+    backward_all_reduces: float = 1.0
+    tensor_units: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def num_layers(self) -> int:
+        """L, embedding and head not counted."""
+        return len(self.layers)
+
+    @cached_property
+    def prefix(self) -> "ProfilePrefix":
+        """Running sums over the layers."""
+        return ProfilePrefix.of(self)
+
+    def admits_tensor_degree(self, tp: int) -> bool:
+        """Whether the degree divides everything that tensor parallelism divides."""
+        return all(count % tp == 0 for _, count in self.tensor_units)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ProfilePrefix:
+    """Sums of costs over layers [0, k), float64 (L + 1,) each; a stage [a, b) costs `sums[b] - sums[a]`.
+
+    The embedding is part of layer 0 and the head of layer L - 1, but for `boundary_bytes`, which is (L,): what layer k
+    hands on.
+    """
+
+    parameters: FloatVector
+    forward_flops: FloatVector
+    memory_traffic_bytes: FloatVector
+    tensor_parallel_bytes: FloatVector
+    partitioned_activation_bytes: FloatVector
+    replicated_activation_bytes: FloatVector
+    boundary_bytes: FloatVector
+
+    @classmethod
+    def of(cls, profile: ModelProfile) -> "ProfilePrefix":
+        """Sum up a profile."""
+        sums: dict[str, FloatVector] = {}
+        for name in cls.__slots__:
+            values = np.array([getattr(layer, name) for layer in profile.layers], dtype=np.float64)
+            if name == "boundary_bytes":
+                sums[name] = values
+                continue
+            values[0] += getattr(profile.embedding, name)
+            values[-1] += getattr(profile.head, name)
+            sums[name] = np.concatenate([[0.0], np.cumsum(values)])
+        return cls(**sums)

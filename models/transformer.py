@@ -1,0 +1,131 @@
+"""The model that a job trains: a transformer, or a list of operators. Facts that users write down; costs are derived
+by `models.performance.architecture`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Precision(StrEnum):
+    """Number format of weights and activations in forward and backward passes."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+class Optimizer(StrEnum):
+    """What decides the optimiser states: Adam keeps two moments, SGD with momentum one."""
+
+    ADAM = "adam"
+    SGD = "sgd"
+
+
+class Checkpointing(StrEnum):
+    """Activation checkpointing: none, selective (attention is recomputed), full (whole layers are recomputed)."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+class Normalisation(StrEnum):
+    """Norm before attention and feed-forward; `rmsnorm` has no bias."""
+
+    LAYERNORM = "layernorm"
+    RMSNORM = "rmsnorm"
+
+
+class Biases(StrEnum):
+    """Linear layers with a bias: all (GPT), the query, key and value projections (Qwen), none (LLaMA)."""
+
+    ALL = "all"
+    QKV = "qkv"
+    NONE = "none"
+
+
+class Positions(StrEnum):
+    """Position information: a learned table of `sequence_length` rows, or rotary (no parameters)."""
+
+    LEARNED = "learned"
+    ROTARY = "rotary"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transformer:
+    """A decoder-only transformer and how it is trained: GPT, LLaMA, Qwen, and mixtures of experts.
+
+    Shape. `sequence_length` in tokens. `num_heads` None: hidden_size / 64, at least 1. `num_kv_heads` None: as many as
+    heads (fewer: grouped-query attention). `head_size` None: hidden_size / num_heads. `feed_forward_size` None:
+    4 x hidden_size. `gated`: three matrices in the feed-forward part instead of two. `num_experts` > 1 makes every
+    `expert_interval`-th feed-forward part a mixture of experts, `experts_per_token` of which work on a token.
+
+    Training. `global_batch`: sequences of one optimiser step. `micro_batch`: sequences of one micro-batch per replica;
+    None leaves it to the planner. `zero_stage`: what ZeRO shards over the replicas: 1 optimiser states, 2 gradients
+    too, 3 weights too; 2 and 3 exclude pipelines.
+
+    `name` is that of the catalogue, None for a model that the user describes.
+    """
+
+    num_layers: int
+    hidden_size: int
+    vocabulary_size: int
+    sequence_length: int
+    global_batch: int
+    micro_batch: int | None = None
+    num_heads: int | None = None
+    num_kv_heads: int | None = None
+    head_size: int | None = None
+    feed_forward_size: int | None = None
+    gated: bool = False
+    normalisation: Normalisation = Normalisation.LAYERNORM
+    biases: Biases = Biases.ALL
+    positions: Positions = Positions.LEARNED
+    tied_embeddings: bool = True
+    num_experts: int = 1
+    experts_per_token: int = 1
+    expert_interval: int = 1
+    precision: Precision = Precision.BF16
+    optimizer: Optimizer = Optimizer.ADAM
+    checkpointing: Checkpointing = Checkpointing.NONE
+    zero_stage: int = 1
+    name: str | None = None
+
+    @property
+    def micro_batch_or_one(self) -> int:
+        """The micro-batch where one must be assumed."""
+        return self.micro_batch or 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One operator (or cluster of operators) of a model, in order; everything per sample but the parameters.
+
+    `forward_flops`; `memory_traffic_bytes`: read and written in the forward pass; `activation_bytes`: kept for the
+    backward pass; `output_bytes`: handed to the next operator; `tensor_parallel_bytes`: all-reduced in the forward
+    pass when tensor-parallel degrees are above 1.
+    """
+
+    name: str
+    parameters: int
+    forward_flops: float
+    memory_traffic_bytes: float
+    activation_bytes: float
+    output_bytes: float
+    tensor_parallel_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorModel:
+    """A model given by its operators, such as a Wide-ResNet; the training fields are those of `Transformer`."""
+
+    operators: tuple[Operator, ...]
+    global_batch: int
+    micro_batch: int | None = None
+    precision: Precision = Precision.BF16
+    optimizer: Optimizer = Optimizer.ADAM
+    zero_stage: int = 1
+    name: str | None = None
+
+
+JobModel = Transformer | OperatorModel
