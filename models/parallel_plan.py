@@ -7,7 +7,7 @@ replicas of a stage. A plan in hand is well formed; whether it is legal for a jo
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
@@ -133,7 +133,7 @@ def symmetric_plan(
     tp: int,
     global_batch: int,
     num_micro_batches: int,
-    gpu_type: str,
+    gpu_type: str | Mapping[str, str],
     gpus: tuple[tuple[str, int], ...],
 ) -> ParallelPlan:
     """Build the plan of equal degrees in all stages.
@@ -142,6 +142,8 @@ def symmetric_plan(
     ----------
     num_layers
         Layers of the model, spread as evenly as they go with the longer stages first; or the layers of each stage.
+    gpu_type
+        Type of all GPUs, or of those of each node.
     gpus
         (node, GPU) of every rank: pipe slowest, then data, tensor fastest; length pp x dp x tp.
 
@@ -165,7 +167,12 @@ def symmetric_plan(
     if any(len({node for node, _ in group}) > 1 for group in groups):
         raise InputError(f"a tensor-parallel group of {tp} GPUs leaves its node; order the GPUs node by node")
     replicas = [
-        Replica(node=group[0][0], gpu_type=gpu_type, gpus=tuple(gpu for _, gpu in group), local_batch=local_batch)
+        Replica(
+            node=group[0][0],
+            gpu_type=gpu_type if isinstance(gpu_type, str) else gpu_type[group[0][0]],
+            gpus=tuple(gpu for _, gpu in group),
+            local_batch=local_batch,
+        )
         for group in groups
     ]
     return ParallelPlan(

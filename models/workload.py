@@ -13,7 +13,6 @@ from models.transformer import JobModel, OperatorModel, Transformer
 from stowplan.errors import Issue, Severity, pointer_of, raise_for_errors
 from topology.cluster import Cluster, Node, NodeState
 
-
 # Switches, and the ZeRO stage.
 _MAY_BE_ZERO = frozenset({"gated", "tied_embeddings", "zero_stage"})
 
@@ -168,6 +167,8 @@ def _job_issues(pointer: str, job: Job, cluster: Cluster) -> Iterator[Issue]:
                 code="negative", pointer=f"{pointer}/{field}", detail=f"is {value}; must be finite and at least 0"
             )
     yield from _type_issues(pointer, job, {kind.name for kind in cluster.gpu_types})
+    yield from _training_issues(pointer, job)
+    yield from _plan_issues(pointer, job, cluster)
     for part in ("parallelism", "transformer"):
         value = getattr(job, part)
         for field in value.__slots__ if value is not None else ():
@@ -176,6 +177,62 @@ def _job_issues(pointer: str, job: Job, cluster: Cluster) -> Iterator[Issue]:
                 yield Issue(
                     code="not_positive", pointer=f"{pointer}/{part}/{field}", detail=f"is {count}; must be at least 1"
                 )
+
+
+def _training_issues(pointer: str, job: Job) -> Iterator[Issue]:
+    """Faults of what the job trains, how urgent it is, and how much is left of it."""
+    if job.transformer is not None and job.operators is not None:
+        yield Issue(code="one_of", pointer=f"{pointer}/operators", detail="give one of transformer and operators")
+    if job.priority < 1:
+        yield Issue(code="not_positive", pointer=f"{pointer}/priority", detail=f"is {job.priority}; 1 is the first")
+    if job.deadline_s is not None and not (math.isfinite(job.deadline_s) and job.deadline_s > 0):
+        yield Issue(
+            code="deadline_in_the_past",
+            pointer=f"{pointer}/deadline_s",
+            detail=f"is {job.deadline_s}; give seconds from now, above 0, or leave it out",
+        )
+    left = job.remaining_iterations
+    if left is not None and not (math.isfinite(left) and left > 0):
+        yield Issue(
+            code="not_positive", pointer=f"{pointer}/remaining_iterations", detail=f"is {left}; finite and above 0"
+        )
+
+
+def _plan_issues(pointer: str, job: Job, cluster: Cluster) -> Iterator[Issue]:
+    """Faults of the plan that is said to run, and of the expansions behind it."""
+    running = {(part.node, gpu) for part in job.current or () for gpu in part.gpus}
+    type_of = {node.id: node.gpu_type for node in cluster.nodes}
+    if job.parallel_plan is not None:
+        planned = set(job.parallel_plan.gpus)
+        if planned != running:
+            wrong = sorted(planned ^ running)[:3]
+            yield Issue(
+                code="plan_not_on_current",
+                pointer=f"{pointer}/parallel_plan",
+                detail=f"the plan must use exactly the GPUs of `current`; they differ in {wrong}",
+            )
+        for i, stage in enumerate(job.parallel_plan.stages):
+            for j, replica in enumerate(stage.replicas):
+                if type_of.get(replica.node, replica.gpu_type) != replica.gpu_type:
+                    yield Issue(
+                        code="gpu_type_mismatch",
+                        pointer=f"{pointer}/parallel_plan/stages/{i}/replicas/{j}/gpu_type",
+                        detail=f"is {replica.gpu_type!r}; node {replica.node!r} has {type_of[replica.node]!r}",
+                    )
+    added = Counter((part.node, gpu) for grown in job.expansions for part in grown.gpus for gpu in part.gpus)
+    for k, grown in enumerate(job.expansions):
+        gpus = {(part.node, gpu) for part in grown.gpus for gpu in part.gpus}
+        if (
+            not gpus
+            or not gpus <= running
+            or any(added[place] > 1 for place in gpus)
+            or not math.isfinite(grown.benefit)
+        ):
+            yield Issue(
+                code="bad_expansion",
+                pointer=f"{pointer}/expansions/{k}",
+                detail="must list GPUs of `current`, each in one expansion only, and a finite benefit",
+            )
 
 
 def _type_issues(pointer: str, job: Job, known: set[str]) -> Iterator[Issue]:

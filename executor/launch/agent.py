@@ -1,0 +1,149 @@
+"""The one process per host that starts the ranks of a deployment there, and tells how they end.
+
+    python -P -m executor.launch.agent FOLDER HOST
+
+Reads `launch.json` of the deployment's folder, starts the ranks of HOST with the environment of a distributed run,
+writes their output to `logs/rank-N.log`, and keeps `status/HOST.json` up to date. When a rank dies, the others of the
+host are ended, since a collective would wait for it for ever. Exits with 0 when all ranks did, 143 when it was told to
+stop, else 1. Needs the standard library only, so that a host needs nothing but what trains.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_POLL_S = 0.1
+_HEARTBEAT_S = 2.0
+_STOPPED = 128 + signal.SIGTERM
+
+
+class Agent:
+    """Ranks of one host."""
+
+    def __init__(self, folder: Path, host: str) -> None:
+        self._folder = folder
+        self._host = host
+        launch = json.loads((folder / "launch.json").read_text())
+        self._ranks = [rank for rank in launch["ranks"] if rank["node"] == host]
+        if not self._ranks:
+            known = sorted({rank["node"] for rank in launch["ranks"]})
+            raise SystemExit(f"the deployment has no ranks on host {host!r}; its hosts are {', '.join(known)}")
+        self._launch = launch
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._stopping = False
+
+    def run(self) -> int:
+        """Start the ranks and wait for all of them; returns the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stop())
+        (self._folder / "logs").mkdir(exist_ok=True)
+        (self._folder / "status").mkdir(exist_ok=True)
+        for rank in self._ranks:
+            self._processes[rank["rank"]] = self._start(rank)
+        self._report()
+        written = time.monotonic()
+        known: dict[int, int | None] = {}
+        while any(process.poll() is None for process in self._processes.values()) and not self._stopping:
+            codes = {rank: process.returncode for rank, process in self._processes.items()}
+            if any(code not in (None, 0) for code in codes.values()):
+                break
+            if codes != known or time.monotonic() - written > _HEARTBEAT_S:
+                self._report()
+                known, written = codes, time.monotonic()
+            time.sleep(_POLL_S)
+        # What is dead by now died by itself; what ends from here on was ended by us.
+        own = {rank: process.poll() for rank, process in self._processes.items()}
+        self._end_all()
+        self._report(own)
+        if self._stopping:
+            return _STOPPED
+        return 0 if all(code == 0 for code in own.values()) else 1
+
+    def _start(self, rank: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
+        environment = {
+            **os.environ,
+            **self._launch["environment"],
+            "RANK": str(rank["rank"]),
+            "LOCAL_RANK": str(rank["local_rank"]),
+            "WORLD_SIZE": str(len(self._launch["ranks"])),
+            "LOCAL_WORLD_SIZE": str(len(self._ranks)),
+            "MASTER_ADDR": self._launch["master_addr"],
+            "MASTER_PORT": str(self._launch["master_port"]),
+            "CUDA_VISIBLE_DEVICES": ",".join(str(r["gpu"]) for r in sorted(self._ranks, key=lambda r: r["local_rank"])),
+        }
+        with (self._folder / "logs" / f"rank-{rank['rank']}.log").open("ab") as log:
+            return subprocess.Popen(  # noqa: S603 - the command is that of the deployment
+                self._launch["command"],
+                cwd=self._folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _stop(self) -> None:
+        self._stopping = True
+
+    def _end_all(self) -> None:
+        """SIGTERM to all that live, SIGKILL after the grace."""
+        self._signal(signal.SIGTERM)
+        deadline = time.monotonic() + float(self._launch["grace_s"])
+        while time.monotonic() < deadline and any(process.poll() is None for process in self._processes.values()):
+            time.sleep(_POLL_S)
+        self._signal(signal.SIGKILL)
+        for process in self._processes.values():
+            process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self._processes.values():
+            if process.poll() is None:
+                # The whole session: data loaders and checkpoint converters of the rank, too.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+
+    def _report(self, own: Mapping[int, int | None] | None = None) -> None:
+        """Write the status; `own` are the exit codes that ranks ended with before others were ended."""
+        final = own is not None
+        ranks = {}
+        for rank, process in self._processes.items():
+            code = process.poll()
+            ended_by_us = final and own is not None and own[rank] is None
+            ranks[str(rank)] = {
+                "pid": process.pid,
+                "running": code is None,
+                "exit_code": code if code is not None and code >= 0 else None,
+                "signal": -code if code is not None and code < 0 else None,
+                "ended_by_agent": ended_by_us,
+            }
+        status = {
+            "host": self._host,
+            "agent_pid": os.getpid(),
+            "updated_at_s": time.time(),
+            "final": final,
+            "stopped": self._stopping,
+            "ranks": ranks,
+        }
+        path = self._folder / "status" / f"{self._host}.json"
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(status))
+        temporary.replace(path)
+
+
+def main(arguments: list[str]) -> int:
+    """Entry point; returns the exit status."""
+    if len(arguments) != 2:
+        sys.stderr.write("usage: python -m executor.launch.agent FOLDER HOST\n")
+        return 2
+    return Agent(Path(arguments[0]).resolve(), arguments[1]).run()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

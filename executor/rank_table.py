@@ -1,0 +1,96 @@
+"""Which rank of a training run sits on which GPU, and with which coordinates.
+
+Ranks go pipe slowest, then data, then tensor: the order of DeepSpeed's `PipeModelDataParallelTopology`, whose groups
+are exactly those of the plan when the launcher gives every process the rank that stands here. Hosts may come in any
+order; inside a tensor group ranks grow with the tensor coordinate, as DeepSpeed needs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import ClassVar
+
+from models.parallel_plan import ParallelPlan
+from stowplan.errors import InputError, Issue
+
+
+class AsymmetricPlanError(InputError):
+    """DeepSpeed cannot run the plan: degrees differ between stages, or batches between replicas."""
+
+    code: ClassVar[str] = "asymmetric_plan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """One process. `local_rank` counts the GPUs that the run uses on the node, in the order of their index `gpu`."""
+
+    rank: int
+    node: str
+    gpu: int
+    local_rank: int
+    pipe: int
+    data: int
+    tensor: int
+
+
+def rank_table(plan: ParallelPlan) -> tuple[Rank, ...]:
+    """Give every rank of a symmetric plan, in rank order.
+
+    Raises
+    ------
+    AsymmetricPlanError
+        Naming the stages, where the plan is not symmetric.
+    """
+    refuse_asymmetry(plan)
+    dp, tp = plan.stages[0].dp, plan.stages[0].tp
+    local = {place: k for _, places in groupby(sorted(plan.gpus), key=lambda p: p[0]) for k, place in enumerate(places)}
+    return tuple(
+        Rank(
+            rank=k,
+            node=node,
+            gpu=gpu,
+            local_rank=local[node, gpu],
+            pipe=k // (dp * tp),
+            data=k // tp % dp,
+            tensor=k % tp,
+        )
+        for k, (node, gpu) in enumerate(plan.gpus)
+    )
+
+
+def refuse_asymmetry(plan: ParallelPlan) -> None:
+    """Raise AsymmetricPlanError unless all stages have the same degrees and all replicas the same batch."""
+    first = plan.stages[0]
+    issues = [
+        Issue(
+            code="asymmetric_stage",
+            pointer=f"/stages/{i}",
+            detail=f"stage {i} has DP{stage.dp} TP{stage.tp}, stage 0 has DP{first.dp} TP{first.tp}; "
+            "DeepSpeed needs the same degrees in all stages",
+        )
+        for i, stage in enumerate(plan.stages)
+        if (stage.dp, stage.tp) != (first.dp, first.tp)
+    ]
+    issues += [
+        Issue(
+            code="uneven_batches",
+            pointer=f"/stages/{i}/replicas",
+            detail=f"the replicas of stage {i} work on {sorted({r.local_batch for r in stage.replicas})} sequences; "
+            "DeepSpeed gives every replica the same batch",
+        )
+        for i, stage in enumerate(plan.stages)
+        if len({replica.local_batch for replica in stage.replicas}) > 1
+    ]
+    if issues:
+        raise AsymmetricPlanError(
+            f"the plan {plan.notation()} is not symmetric and cannot be deployed; project it to a symmetric one", issues
+        )
+
+
+def hosts_of(ranks: Sequence[Rank]) -> dict[str, tuple[Rank, ...]]:
+    """Nodes in the order of their first rank, each with its ranks by local rank."""
+    nodes: dict[str, list[Rank]] = {}
+    for rank in ranks:
+        nodes.setdefault(rank.node, []).append(rank)
+    return {node: tuple(sorted(group, key=attrgetter("local_rank"))) for node, group in nodes.items()}

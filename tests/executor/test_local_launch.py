@@ -1,0 +1,154 @@
+"""The local backend and its agents, with shell commands in place of a trainer."""
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, RunState, RunStatus, read_launch, status_of
+from executor.launch.local import LocalBackend, free_port
+
+_LIMIT_S = 20.0
+
+
+def deployment(folder: Path, script: str, hosts: dict[str, int], port: int | None = None) -> Path:
+    """A folder whose ranks run `script` in a shell; `hosts` maps names to numbers of ranks."""
+    ranks = [
+        {"rank": 0, "node": host, "gpu": k, "local_rank": k} for host, count in hosts.items() for k in range(count)
+    ]
+    for number, rank in enumerate(ranks):
+        rank["rank"] = number
+    launch = {
+        "ranks": ranks,
+        "command": ["/bin/sh", "-c", script],
+        "environment": {"GREETING": "hello"},
+        "master_addr": "127.0.0.1",
+        "master_port": port or free_port(),
+        "grace_s": 0.5,
+    }
+    folder.mkdir(exist_ok=True)
+    (folder / "launch.json").write_text(json.dumps(launch))
+    return folder
+
+
+def wait(backend: LocalBackend, folder: Path, until: Callable[[RunStatus], bool]) -> RunStatus:
+    deadline = time.monotonic() + _LIMIT_S
+    while time.monotonic() < deadline:
+        status = backend.status(folder)
+        if until(status):
+            return status
+        time.sleep(0.02)
+    raise AssertionError(f"still {backend.status(folder)}")
+
+
+def over(pid: int) -> bool:
+    """Whether a process has ended within a second; one that nobody has reaped yet has."""
+    for _ in range(50):
+        stat = Path(f"/proc/{pid}/stat")
+        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_every_rank_gets_its_place_in_the_run(tmp_path: Path) -> None:
+    backend = LocalBackend()
+    folder = deployment(tmp_path / "d", "echo $GREETING $RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR", {"b": 2, "a": 1})
+    backend.start(folder)
+    assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
+    lines = [backend.logs(folder, rank).read_text().strip() for rank in range(3)]
+    assert lines == ["hello 0 0 3 127.0.0.1", "hello 1 1 3 127.0.0.1", "hello 2 0 3 127.0.0.1"]
+
+
+def test_a_rank_that_fails_is_named_and_the_others_end(tmp_path: Path) -> None:
+    backend = LocalBackend()
+    script = "if [ $RANK = 1 ]; then echo out of luck; exit 7; else sleep 60; fi"
+    folder = deployment(tmp_path / "d", script, {"a": 3})
+    backend.start(folder)
+    status = wait(backend, folder, lambda status: status.state.final and not status.num_running)
+    assert status.state is RunState.FAILED
+    assert [(dead.rank, dead.host, dead.exit_code, dead.signal) for dead in status.dead] == [(1, "a", 7, None)]
+    assert status.dead[0].last_lines == ("out of luck",)
+    assert status.detail == "rank 1 on host a ended with exit code 7"
+
+
+def test_death_by_signal_is_no_success(tmp_path: Path) -> None:
+    backend = LocalBackend()
+    folder = deployment(tmp_path / "d", "sleep 60", {"a": 1, "b": 1})
+    backend.start(folder)
+    running = wait(backend, folder, lambda status: status.num_running == 2)
+    os.kill(running.pids[0], signal.SIGKILL)
+    status = wait(backend, folder, lambda status: status.state is RunState.FAILED)
+    assert [(dead.rank, dead.signal) for dead in status.dead] == [(0, "SIGKILL")]
+    backend.stop(folder)
+    assert backend.status(folder).num_running == 0
+
+
+def test_stopping_leaves_no_process(tmp_path: Path) -> None:
+    backend = LocalBackend()
+    # The rank ignores SIGTERM: it has to be killed after the grace.
+    folder = deployment(tmp_path / "d", "trap '' TERM; while true; do sleep 0.1; done", {"a": 2})
+    backend.start(folder)
+    pids = wait(backend, folder, lambda status: status.num_running == 2).pids
+    backend.stop(folder, grace_s=1.0)
+    assert backend.status(folder).state is RunState.STOPPED
+    assert all(over(pid) for pid in pids.values())
+    backend.stop(folder)
+
+
+def test_another_process_can_take_over(tmp_path: Path) -> None:
+    folder = deployment(tmp_path / "d", "sleep 60", {"a": 1})
+    starter, other = LocalBackend(), LocalBackend()
+    starter.start(folder)
+    assert wait(other, folder, lambda status: status.num_running == 1).state is RunState.RUNNING
+    with pytest.raises(LaunchError, match="running already"):
+        other.start(folder)
+    other.stop(folder, grace_s=1.0)
+    assert starter.status(folder).state is RunState.STOPPED
+
+
+def test_an_agent_that_is_killed_is_no_success(tmp_path: Path) -> None:
+    backend = LocalBackend()
+    folder = deployment(tmp_path / "d", "sleep 60", {"a": 1})
+    backend.start(folder)
+    wait(backend, folder, lambda status: status.num_running == 1)
+    os.kill(json.loads((folder / "agents.json").read_text())["a"]["pid"], signal.SIGKILL)
+    status = wait(backend, folder, lambda status: status.state.final)
+    assert status.state is RunState.FAILED
+    assert "agents are gone" in status.detail
+    backend.stop(folder)
+    assert over(status.pids[0])
+
+
+def test_a_port_in_use_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        folder = deployment(tmp_path / "d", "true", {"a": 1}, port)
+        with pytest.raises(LaunchError, match=f"port {port} .* choose another"):
+            LocalBackend().start(folder)
+    assert not (folder / "agents.json").exists()
+
+
+def test_a_folder_without_a_deployment(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"launch\.json"):
+        LocalBackend().status(tmp_path)
+
+
+def test_silence_is_told_from_work(tmp_path: Path) -> None:
+    folder = deployment(tmp_path / "d", "true", {"a": 1})
+    assert status_of(folder, read_launch(folder)).state is RunState.STARTING
+    (folder / "status").mkdir()
+    rank = {"pid": 1, "running": True, "exit_code": None, "signal": None, "ended_by_agent": False}
+    report = {"host": "a", "updated_at_s": 1000.0, "final": False, "stopped": False, "ranks": {"0": rank}}
+    (folder / "status" / "a.json").write_text(json.dumps(report))
+    assert status_of(folder, read_launch(folder), 1000.0 + HEARTBEAT_LIMIT_S).state is RunState.RUNNING
+    lost = status_of(folder, read_launch(folder), 1001.0 + HEARTBEAT_LIMIT_S)
+    assert lost.state is RunState.LOST
+    assert "no word from a" in lost.detail
