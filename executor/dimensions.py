@@ -1,0 +1,28 @@
+"""Sizes of a transformer's parts, with what the user left out filled in."""
+
+from dataclasses import dataclass
+
+from models.transformer import Transformer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dimensions:
+    """Sizes that the layers are built with."""
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    head: int
+    feed_forward: int
+
+    @classmethod
+    def of(cls, model: Transformer) -> "Dimensions":
+        """Fill in the defaults that `Transformer` documents."""
+        heads = model.num_heads or max(1, model.hidden_size // 64)
+        return cls(
+            hidden=model.hidden_size,
+            heads=heads,
+            kv_heads=model.num_kv_heads or heads,
+            head=model.head_size or model.hidden_size // heads,
+            feed_forward=model.feed_forward_size or 4 * model.hidden_size,
+        )

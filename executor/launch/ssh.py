@@ -1,0 +1,110 @@
+"""One agent per host, started over SSH.
+
+The folder of the deployment must lie under the same path on all hosts (checkpoints need a shared file system anyway),
+and the hosts need the executor under the interpreter that `launch.json` names. Host keys and
+passwords are never asked for: set up keys, and an `ssh_config` for users, ports and jump hosts.
+"""
+
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar
+
+from executor.launch.base import LaunchBackend, LaunchError, read_launch
+
+_CONNECT_S = 10
+_COMMAND_S = 30.0
+_POLL_S = 0.2
+_MAX_CONNECTIONS = 32
+
+
+class SshBackend(LaunchBackend):
+    """Hosts reached with the `ssh` command; `options` are put before the host name (`("-F", "my_config")`)."""
+
+    name: ClassVar[str] = "ssh"
+
+    def __init__(self, options: tuple[str, ...] = ()) -> None:
+        self._options = options
+
+    def start(self, folder: Path) -> None:
+        """See whether every host is there and sees the folder, then start all agents; all or none."""
+        launch = read_launch(folder)
+        hosts = _addresses(launch)
+        seen = f"test -f {shlex.quote(str(folder / 'launch.json'))} || {{ echo 'does not see {folder}' >&2; exit 3; }}"
+        self._everywhere(hosts, dict.fromkeys(hosts, seen))
+        for report in (folder / "status").glob("*.json"):
+            report.unlink()
+        try:
+            self._everywhere(hosts, {host: _start_command(folder, launch, host) for host in hosts})
+        except LaunchError:
+            self.stop(folder, grace_s=1.0)
+            raise
+
+    def stop(self, folder: Path, grace_s: float = 10.0) -> None:
+        """Tell all agents to stop, wait, and kill what is left."""
+        launch = read_launch(folder)
+        hosts = _addresses(launch)
+        # The brackets keep the shell that carries the pattern from matching it.
+        pattern = shlex.quote(f"[e]xecutor.launch.agent {re.escape(str(folder))} ")
+        self._everywhere(hosts, dict.fromkeys(hosts, f"pkill -TERM -f -- {pattern} || true"))
+        deadline = time.monotonic() + 2 * grace_s
+        while time.monotonic() < deadline:
+            left = self._everywhere(hosts, dict.fromkeys(hosts, f"pgrep -c -f -- {pattern} || true"))
+            if not any(map(int, left.values())):
+                return
+            time.sleep(_POLL_S)
+        self._everywhere(hosts, dict.fromkeys(hosts, f"pkill -KILL -f -- {pattern} || true"))
+
+    def _everywhere(self, hosts: Mapping[str, str], commands: Mapping[str, str]) -> dict[str, str]:
+        """Run a command on every host at the same time; the output per host."""
+        with ThreadPoolExecutor(max_workers=min(_MAX_CONNECTIONS, len(hosts))) as pool:
+            results = dict(
+                zip(hosts, pool.map(lambda host: self._run(hosts[host], commands[host]), hosts), strict=True)
+            )
+        failed = {host: error for host, (_, error) in results.items() if error is not None}
+        if failed:
+            raise LaunchError("; ".join(f"host {host}: {error}" for host, error in failed.items()))
+        return {host: output for host, (output, _) in results.items()}
+
+    def _run(self, address: str, command: str) -> tuple[str, str | None]:
+        """Output, and what went wrong."""
+        line = [
+            "ssh",
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            f"ConnectTimeout={_CONNECT_S}",
+            *self._options,
+            "--",
+            address,
+            command,
+        ]
+        try:
+            done = subprocess.run(line, capture_output=True, text=True, timeout=_COMMAND_S, check=False)  # noqa: S603
+        except FileNotFoundError:
+            return "", "there is no ssh command here; install an SSH client"
+        except subprocess.TimeoutExpired:
+            return "", f"{address} did not answer within {_COMMAND_S:.0f} s"
+        if done.returncode == 0:
+            return done.stdout.strip(), None
+        said = done.stderr.strip().splitlines()
+        # 255 is ssh's own: the host was not reached, or refused us.
+        place = f"{address} cannot be reached" if done.returncode == 255 else f"{address} refused"
+        return "", f"{place}: {said[-1] if said else f'exit code {done.returncode}'}"
+
+
+def _addresses(launch: Mapping[str, Any]) -> dict[str, str]:
+    """Address of every host: what `addresses` says, else its name."""
+    known = launch.get("addresses", {})
+    return {rank["node"]: known.get(rank["node"], rank["node"]) for rank in launch["ranks"]}
+
+
+def _start_command(folder: Path, launch: Mapping[str, Any], host: str) -> str:
+    """Shell command that starts the agent and lets go of it."""
+    agent = shlex.join([launch["python"], "-P", "-m", "executor.launch.agent", str(folder), host])
+    log = shlex.quote(str(folder / f"agent-{host}.log"))
+    return f"setsid nohup {agent} > {log} 2>&1 < /dev/null &"

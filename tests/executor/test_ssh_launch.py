@@ -1,0 +1,139 @@
+"""The SSH backend: with a stand-in for `ssh` that runs commands here, and with a real daemon where there is one."""
+
+import getpass
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from executor.launch.base import LaunchError, RunState, RunStatus
+from executor.launch.local import free_port
+from executor.launch.ssh import SshBackend
+from tests.executor.test_local_launch import deployment, over
+
+# Runs the command here, unless the address is that of a host that is down or has an own file system.
+_STAND_IN = """#!/bin/sh
+while [ "$1" != "--" ]; do shift; done
+case "$2" in
+  down) echo "ssh: connect to host down port 22: No route to host" >&2; exit 255;;
+  elsewhere) exec sh -c "cd / && $(echo "$3" | sed 's#/#/nowhere/#g')";;
+esac
+exec sh -c "$3"
+"""
+_LIMIT_S = 20.0
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = folder / "ssh"
+    script.write_text(_STAND_IN)
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return folder
+
+
+def finished(backend: SshBackend, folder: Path) -> RunStatus:
+    deadline = time.monotonic() + _LIMIT_S
+    while time.monotonic() < deadline and not backend.status(folder).state.final:
+        time.sleep(0.05)
+    return backend.status(folder)
+
+
+def addressed(folder: Path, script: str, hosts: dict[str, int], addresses: dict[str, str]) -> Path:
+    """A deployment with addresses, and this interpreter for the agents."""
+    made = deployment(folder, script, hosts)
+    launch = json.loads((made / "launch.json").read_text())
+    launch |= {"addresses": addresses, "python": sys.executable}
+    (made / "launch.json").write_text(json.dumps(launch))
+    return made
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_ranks_run_on_their_hosts_and_their_ends_are_known(tmp_path: Path) -> None:
+    backend = SshBackend()
+    folder = addressed(tmp_path / "d", "echo $RANK", {"a": 2, "b": 1}, {})
+    backend.start(folder)
+    assert finished(backend, folder).state is RunState.SUCCEEDED
+    assert [backend.logs(folder, k).read_text() for k in range(3)] == ["0\n", "1\n", "2\n"]
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_stop_ends_agents_and_ranks_everywhere(tmp_path: Path) -> None:
+    backend = SshBackend()
+    folder = addressed(tmp_path / "d", "sleep 60", {"a": 1, "b": 1}, {})
+    backend.start(folder)
+    deadline = time.monotonic() + _LIMIT_S
+    while backend.status(folder).num_running < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    pids = backend.status(folder).pids
+    backend.stop(folder, grace_s=2.0)
+    assert backend.status(folder).state is RunState.STOPPED
+    assert len(pids) == 2
+    assert all(over(pid) for pid in pids.values())
+
+
+@pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [("down", "host b: down cannot be reached: .*No route"), ("elsewhere", "host b: elsewhere refused")],
+)
+def test_nothing_starts_unless_every_host_is_ready(tmp_path: Path, address: str, says: str) -> None:
+    folder = addressed(tmp_path / "d", "true", {"a": 1, "b": 1}, {"b": address})
+    with pytest.raises(LaunchError, match=says):
+        SshBackend().start(folder)
+    assert SshBackend().status(folder).state is RunState.STARTING
+    assert not list((folder).glob("agent-*.log"))
+
+
+def test_a_machine_without_ssh_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = addressed(tmp_path / "d", "true", {"a": 1}, {})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LaunchError, match="install an SSH client"):
+        SshBackend().start(folder)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    """A real SSH daemon on a free port; gives the options that reach it."""
+    sshd = shutil.which("sshd") or "/usr/sbin/sshd"
+    if not Path(sshd).exists() or shutil.which("ssh-keygen") is None:
+        pytest.skip("needs an SSH daemon (Debian: openssh-server)")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True)
+    (tmp_path / "authorized").write_text((tmp_path / "user.pub").read_text())
+    (tmp_path / "authorized").chmod(0o600)
+    Path("/run/sshd").mkdir(exist_ok=True)
+    port = free_port()
+    options = ["-o", f"HostKey={tmp_path / 'host'}", "-o", f"AuthorizedKeysFile={tmp_path / 'authorized'}"]
+    options += ["-o", "StrictModes=no", "-o", "PermitRootLogin=yes", "-o", "UsePAM=no", "-o", "PidFile=none"]
+    process = subprocess.Popen(
+        [sshd, "-D", "-f", "/dev/null", "-p", str(port), "-o", "ListenAddress=127.0.0.1", *options],
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + _LIMIT_S
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.05)
+    unknown = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR")
+    yield ("-p", str(port), "-i", str(tmp_path / "user"), *unknown)
+    process.terminate()
+    process.wait()
+
+
+def test_with_a_real_daemon(tmp_path: Path, daemon: tuple[str, ...]) -> None:
+    backend = SshBackend(daemon)
+    address = f"{getpass.getuser()}@127.0.0.1"
+    folder = addressed(tmp_path / "d", "echo $RANK", {"a": 1, "b": 1}, {"a": address, "b": address})
+    backend.start(folder)
+    assert finished(backend, folder).state is RunState.SUCCEEDED
+    assert backend.logs(folder, 1).read_text() == "1\n"
