@@ -1,0 +1,166 @@
+"""A run as a folder: everything that starts it, readable and usable without us.
+
+job.json         what every rank reads (`executor.training_job`)
+launch.json      ranks, command, environment: what the agents read (`executor.launch.agent`)
+ds_config.json   the DeepSpeed configuration that follows from job.json
+ranks.csv        rank, host, GPU, local rank, pipe, data and tensor coordinate
+hostfile         hosts in the order of their first rank, with slots, as DeepSpeed and MPI read them
+slurm_hosts      the same, one line per host, for SLURM_HOSTFILE
+launch-local.sh, launch-ssh.sh, job.sbatch, jobset.yaml
+README.txt       how to start it with each
+"""
+
+import csv
+import io
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from executor.deepspeed_config import ds_config
+from executor.deployment import Deployment
+from executor.launch.kubernetes import jobset_manifest
+from executor.launch.slurm import batch_script
+from executor.rank_table import Rank, hosts_of
+from executor.records import write_text
+from executor.training_job import Device, write_training_job
+from stowplan.errors import InputError
+
+_README = """{title}
+
+{notation}
+{num_ranks} ranks on {num_hosts} hosts; rank 0 is on {first}, the others meet it there on port {port}.
+
+This folder must lie under the same path on every host: {folder}
+The hosts need Python with the executor installed: pip install 'stowplan[executor]'
+
+This machine       sh launch-local.sh
+Hosts by SSH       sh launch-ssh.sh          (keys set up; no passwords are asked for)
+Slurm              sbatch job.sbatch
+Kubernetes         kubectl apply -f jobset.yaml   (JobSet controller; see the comments in the file)
+
+ranks.csv says which rank sits where. The groups of the plan come out right only with these ranks: every process must
+get RANK and LOCAL_RANK as listed there. Output goes to logs/rank-N.log, the end of every rank to status/HOST.json.
+"""
+
+
+def write_bundle(deployment: Deployment, folder: Path, checkpoints: Path, resume: str | None = None) -> None:
+    """Write the run into `folder`, which is made.
+
+    Parameters
+    ----------
+    checkpoints
+        Folder of the checkpoints, shared by all runs of the deployment.
+    resume
+        Tag of a checkpoint, `"last"`, or None to start anew.
+
+    Raises
+    ------
+    InputError
+        When the folder holds a run already, or cannot be written.
+    """
+    folder = folder.resolve()
+    if (folder / "launch.json").exists():
+        raise InputError(f"{folder} holds a run already; choose another folder")
+    job = deployment.training_job(folder, checkpoints.resolve(), resume)
+    ranks = deployment.ranks()
+    launch = launch_document(deployment, folder)
+    gpus = max(map(len, hosts_of(ranks).values())) if deployment.training.device is Device.CUDA else 0
+    limit_s = deployment.launch.time_limit_s
+    texts = {
+        "ds_config.json": json.dumps(ds_config(job), indent=2) + "\n",
+        "ranks.csv": _table(ranks),
+        "hostfile": "".join(f"{host} slots={len(group)}\n" for host, group in hosts_of(ranks).items()),
+        "slurm_hosts": "".join(f"{host}\n" for host in hosts_of(ranks)),
+        "launch-local.sh": _local_script(launch, folder),
+        "launch-ssh.sh": _ssh_script(launch, folder),
+        "job.sbatch": batch_script(folder, launch, deployment.name, gpus, limit_s),
+        "jobset.yaml": jobset_manifest(deployment, folder),
+        "README.txt": _readme(deployment, folder),
+        "launch.json": json.dumps(launch, indent=1) + "\n",
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_training_job(job, folder / "job.json")
+        for name, text in texts.items():
+            write_text(folder / name, text)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}") from error
+
+
+def launch_document(deployment: Deployment, folder: Path) -> dict[str, Any]:
+    """What the agents and the backends read."""
+    options, ranks = deployment.launch, deployment.ranks()
+    first = ranks[0].node
+    address = "127.0.0.1" if options.backend == "local" else options.addresses.get(first, first).rpartition("@")[2]
+    return {
+        "ranks": [
+            {"rank": rank.rank, "node": rank.node, "gpu": rank.gpu, "local_rank": rank.local_rank} for rank in ranks
+        ],
+        "command": [options.python, "-P", "-m", "executor.trainer", str(folder / "job.json")],
+        "python": options.python,
+        "environment": dict(options.environment),
+        "addresses": dict(options.addresses),
+        "master_addr": address,
+        "master_port": options.master_port,
+        "grace_s": options.grace_s,
+    }
+
+
+def _table(ranks: tuple[Rank, ...]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["rank", "host", "gpu", "local_rank", "pipe", "data", "tensor"])
+    writer.writerows([r.rank, r.node, r.gpu, r.local_rank, r.pipe, r.data, r.tensor] for r in ranks)
+    return text.getvalue()
+
+
+def _local_script(launch: Mapping[str, Any], folder: Path) -> str:
+    hosts = dict.fromkeys(rank["node"] for rank in launch["ranks"])
+    agents = [shlex.join([launch["python"], "-P", "-m", "executor.launch.agent", str(folder), host]) for host in hosts]
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            "# All hosts of the plan on this machine; ends with the first agent that fails.",
+            *_waited(agents),
+        ]
+    )
+
+
+def _ssh_script(launch: Mapping[str, Any], folder: Path) -> str:
+    hosts = dict.fromkeys(rank["node"] for rank in launch["ranks"])
+    agents = {
+        host: shlex.join([launch["python"], "-P", "-m", "executor.launch.agent", str(folder), host]) for host in hosts
+    }
+    lines = [
+        shlex.join(["ssh", "-o", "BatchMode=yes", launch["addresses"].get(host, host), agent])
+        for host, agent in agents.items()
+    ]
+    return "\n".join(["#!/bin/sh", "# One agent per host; ends with the first agent that fails.", *_waited(lines)])
+
+
+def _waited(commands: list[str]) -> list[str]:
+    """Shell lines that run the commands at the same time and fail when one of them does."""
+    starts = [line for command in commands for line in (f"{command} &", 'agents="$agents $!"')]
+    return [
+        "agents=",
+        *starts,
+        "status=0",
+        'for agent in $agents; do wait "$agent" || status=$?; done',
+        "exit $status",
+        "",
+    ]
+
+
+def _readme(deployment: Deployment, folder: Path) -> str:
+    ranks = deployment.ranks()
+    return _README.format(
+        title=f"Deployment {deployment.name}",
+        notation=f"{deployment.model.name or 'transformer'}: {deployment.plan.notation()}",
+        num_ranks=len(ranks),
+        num_hosts=len(hosts_of(ranks)),
+        first=ranks[0].node,
+        port=deployment.launch.master_port,
+        folder=folder,
+    )

@@ -1,0 +1,125 @@
+"""What is deployed: a plan, the model that it trains, and where and how the ranks are started."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from executor.rank_table import Rank, rank_table
+from executor.training_job import Device, Schedule, TokenType, TrainingJob
+from models.parallel_plan import ParallelPlan
+from models.transformer import Transformer
+from stowplan.errors import InputError, Issue, raise_for_errors
+
+DEFAULT_PORT = 29_500
+BACKENDS = ("local", "ssh", "slurm", "kubernetes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOptions:
+    """What a user chooses of a training run beyond model and plan; the fields are those of `TrainingJob`."""
+
+    num_steps: int = 1000
+    seed: int = 0
+    device: Device = Device.CUDA
+    schedule: Schedule = field(default_factory=Schedule)
+    token_file: str | None = None
+    token_type: TokenType = TokenType.UINT16
+    checkpoint_interval: int = 100
+    keep_checkpoints: int = 2
+    layers_hook: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """How ranks are started.
+
+    `addresses`: node of the plan -> host name or address, where they differ; with SSH also `user@host`. `master_port`:
+    port of rank 0's host on which the ranks meet. `python`: interpreter on the hosts. `environment`: variables for all
+    ranks. `grace_s`: from being told to end to being killed. `time_limit_s` and `image` are for Slurm and Kubernetes.
+    """
+
+    backend: str = "local"
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    master_port: int = DEFAULT_PORT
+    python: str = "python3"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    grace_s: float = 10.0
+    time_limit_s: float = 86_400.0
+    image: str = "stowplan-executor:latest"
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise InputError(f"backend is {self.backend!r}; must be one of {', '.join(BACKENDS)}")
+        if not 0 < self.master_port < 65_536:
+            raise InputError(f"master_port is {self.master_port}; must be from 1 to 65535")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A symmetric plan for one job, to be written into a folder and started from there.
+
+    `name` is a word of letters, digits and dashes: it becomes a file name and a name in Slurm and Kubernetes.
+
+    Raises
+    ------
+    AsymmetricPlanError
+        When the plan is not symmetric.
+    InputError
+        When plan and model do not fit together, or the trainer cannot run them.
+    """
+
+    name: str
+    model: Transformer
+    plan: ParallelPlan
+    training: TrainingOptions = field(default_factory=TrainingOptions)
+    launch: LaunchOptions = field(default_factory=LaunchOptions)
+
+    def __post_init__(self) -> None:
+        raise_for_errors(list(_faults(self)), "deployment")
+        # Both refuse what cannot be run.
+        self.ranks()
+        self.training_job(Path(), Path())
+
+    def ranks(self) -> tuple[Rank, ...]:
+        """Rank table of the plan."""
+        return rank_table(self.plan)
+
+    def training_job(self, folder: Path, checkpoints: Path, resume: str | None = None) -> TrainingJob:
+        """What the ranks read when the run lies in `folder`; `checkpoints` outlive it."""
+        options = self.training
+        return TrainingJob(
+            model=replace(self.model, zero_stage=1, global_batch=self.plan.global_batch),
+            stage_layers=tuple(stage.num_layers for stage in self.plan.stages),
+            micro_batch=self.plan.stages[0].replicas[0].local_batch,
+            num_micro_batches=self.plan.num_micro_batches,
+            num_steps=options.num_steps,
+            dp=self.plan.stages[0].dp,
+            tp=self.plan.stages[0].tp,
+            device=options.device,
+            schedule=options.schedule,
+            seed=options.seed,
+            token_file=options.token_file,
+            token_type=options.token_type,
+            checkpoint_folder=str(checkpoints),
+            checkpoint_interval=options.checkpoint_interval,
+            keep_checkpoints=options.keep_checkpoints,
+            resume=resume,
+            metrics_folder=str(folder / "metrics"),
+            layers_hook=options.layers_hook,
+        )
+
+
+def _faults(deployment: Deployment) -> Iterator[Issue]:
+    name = deployment.name
+    if not name or not all(letter.isalnum() or letter == "-" for letter in name) or len(name) > 63:
+        detail = f"is {name!r}; must be of letters, digits and dashes, 63 at most"
+        yield Issue(code="bad_name", pointer="/name", detail=detail)
+    model, plan = deployment.model, deployment.plan
+    if model.global_batch != plan.global_batch:
+        detail = (
+            f"the plan makes {plan.global_batch} sequences a step, the model's global batch is {model.global_batch}"
+        )
+        yield Issue(code="global_batch", pointer="/plan", detail=detail)
+    if model.num_layers != plan.num_layers:
+        detail = f"the plan has {plan.num_layers} layers, the model {model.num_layers}"
+        yield Issue(code="stage_layers", pointer="/plan/stages", detail=detail)

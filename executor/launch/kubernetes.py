@@ -1,0 +1,117 @@
+"""A JobSet that runs the agents of a deployment under Kubernetes. It is written, never applied.
+
+One replicated job per stage group: hosts that hold the same pipeline stages. Its pods are tied to exactly these nodes,
+one pod a node, and each pod asks Kubernetes for the name of its node, which tells the agent its ranks. So the scheduler
+may swap pods inside a group but never break the placement. Pods use the network of the host: rank 0 is found under
+the address of its node, and RDMA devices need no plug-in.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from executor.deployment import Deployment
+from executor.rank_table import Rank, hosts_of
+from executor.training_job import Device
+
+_API = "jobset.x-k8s.io/v1alpha2"
+_HOSTNAME = "kubernetes.io/hostname"
+# Put on every pod by the controller.
+_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+# Shared memory between the ranks of a host, for NCCL.
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point in a container, not a file of ours
+_COMMENT = """# Needs the JobSet controller (v0.8 or later). The image must hold the executor. The folder must be a volume
+# that all nodes share: replace hostPath where it is not a mounted file system. One pod runs on each node.
+"""
+
+
+def jobset_manifest(deployment: Deployment, folder: Path) -> str:
+    """YAML of the JobSet."""
+    groups = stage_groups(deployment.ranks())
+    manifest = {
+        "apiVersion": _API,
+        "kind": "JobSet",
+        "metadata": {"name": deployment.name.lower(), "labels": {"app.kubernetes.io/managed-by": "stowplan"}},
+        "spec": {
+            # Collectives cannot go on without a rank: any failed job ends the set.
+            "failurePolicy": {"maxRestarts": 0},
+            "successPolicy": {"operator": "All"},
+            "replicatedJobs": [
+                _replicated_job(deployment, folder, f"stages-{'-'.join(map(str, stages))}", hosts)
+                for stages, hosts in groups.items()
+            ],
+        },
+    }
+    return _COMMENT + yaml.safe_dump(manifest, sort_keys=False)
+
+
+def stage_groups(ranks: Sequence[Rank]) -> dict[tuple[int, ...], list[str]]:
+    """Hosts by the pipeline stages that they hold, in rank order."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for host, group in hosts_of(ranks).items():
+        groups.setdefault(tuple(sorted({rank.pipe for rank in group})), []).append(host)
+    return groups
+
+
+def _replicated_job(deployment: Deployment, folder: Path, name: str, hosts: list[str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "replicas": 1,
+        "template": {
+            "spec": {
+                "parallelism": len(hosts),
+                "completions": len(hosts),
+                "completionMode": "Indexed",
+                "backoffLimit": 0,
+                "activeDeadlineSeconds": round(deployment.launch.time_limit_s),
+                "template": {"spec": _pod(deployment, folder, hosts), "metadata": {"labels": {"stowplan/group": name}}},
+            }
+        },
+    }
+
+
+def _pod(deployment: Deployment, folder: Path, hosts: list[str]) -> dict[str, Any]:
+    counts = {host: len(group) for host, group in hosts_of(deployment.ranks()).items()}
+    gpus = max(counts[host] for host in hosts) if deployment.training.device is Device.CUDA else 0
+    resources = {"resources": {"limits": {"nvidia.com/gpu": gpus}}} if gpus else {}
+    # The folder holds launch.json and everything that is written.
+    root = str(folder.parent)
+    return {
+        "restartPolicy": "Never",
+        "hostNetwork": True,
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": _HOSTNAME, "operator": "In", "values": hosts}]}]
+                }
+            },
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "topologyKey": _HOSTNAME,
+                        "labelSelector": {"matchLabels": {_SET_LABEL: deployment.name.lower()}},
+                    }
+                ]
+            },
+        },
+        "containers": [
+            {
+                "name": "agent",
+                "image": deployment.launch.image,
+                "command": [deployment.launch.python, "-P", "-m", "executor.launch.agent", str(folder), "$(NODE_NAME)"],
+                "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+                **resources,
+                "volumeMounts": [
+                    {"name": "runs", "mountPath": root},
+                    {"name": "shared-memory", "mountPath": _SHARED_MEMORY},
+                ],
+            }
+        ],
+        "volumes": [
+            {"name": "runs", "hostPath": {"path": root, "type": "Directory"}},
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+        ],
+    }

@@ -1,0 +1,129 @@
+import csv
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from executor.bundle import launch_document, write_bundle
+from executor.deployment import Deployment, LaunchOptions, TrainingOptions
+from executor.launch.kubernetes import stage_groups
+from executor.launch.local import free_port
+from executor.rank_table import AsymmetricPlanError
+from executor.training_job import Device, read_training_job
+from models.parallel_plan import symmetric_plan
+from models.transformer import Transformer
+from stowplan.errors import InputError
+from tests.executor.test_rank_table import FIG_3
+
+MODEL = Transformer(num_layers=5, hidden_size=64, vocabulary_size=100, sequence_length=32, global_batch=8)
+# Stages 0 and 1 on host b, 2 and 3 on host a: PP4 DP2 TP1 with an uneven partition.
+PLAN = symmetric_plan(
+    num_layers=(2, 1, 1, 1),
+    pp=4,
+    dp=2,
+    tp=1,
+    global_batch=8,
+    num_micro_batches=2,
+    gpu_type="h100",
+    gpus=tuple((node, gpu) for node in ("b", "a") for gpu in range(4)),
+)
+DEPLOYMENT = Deployment(
+    name="gpt-1",
+    model=MODEL,
+    plan=PLAN,
+    launch=LaunchOptions(backend="ssh", addresses={"b": "trainer@10.0.0.2"}, python=sys.executable),
+)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    write_bundle(DEPLOYMENT, tmp_path / "run", tmp_path / "checkpoints")
+    return tmp_path / "run"
+
+
+def test_ranks_hosts_and_configuration_agree(bundle: Path, tmp_path: Path) -> None:
+    table = list(csv.DictReader((bundle / "ranks.csv").read_text().splitlines()))
+    assert [(row["host"], row["gpu"], row["pipe"], row["data"]) for row in table[2:6]] == [
+        ("b", "2", "1", "0"),
+        ("b", "3", "1", "1"),
+        ("a", "0", "2", "0"),
+        ("a", "1", "2", "1"),
+    ]
+    assert (bundle / "hostfile").read_text() == "b slots=4\na slots=4\n"
+    assert (bundle / "slurm_hosts").read_text() == "b\na\n"
+    job = read_training_job(bundle / "job.json")
+    assert (job.stage_layers, job.dp, job.tp, job.micro_batch, job.num_micro_batches) == ((2, 1, 1, 1), 2, 1, 2, 2)
+    assert job.checkpoint_folder == str(tmp_path / "checkpoints")
+    config = json.loads((bundle / "ds_config.json").read_text())
+    assert (config["train_batch_size"], config["gradient_accumulation_steps"]) == (8, 2)
+    assert config["zero_optimization"] == {"stage": 1}
+
+
+def test_rank_0_is_met_on_its_host(bundle: Path) -> None:
+    launch = json.loads((bundle / "launch.json").read_text())
+    assert (launch["master_addr"], launch["master_port"]) == ("10.0.0.2", 29500)
+    assert launch["command"][-1] == str(bundle / "job.json")
+    local = replace(DEPLOYMENT, launch=replace(DEPLOYMENT.launch, backend="local"))
+    assert launch_document(local, bundle)["master_addr"] == "127.0.0.1"
+
+
+def test_slurm_keeps_the_order_of_the_hosts(bundle: Path) -> None:
+    script = (bundle / "job.sbatch").read_text()
+    assert "#SBATCH --nodelist=b,a\n" in script
+    assert "#SBATCH --gres=gpu:4\n" in script
+    assert f"export SLURM_HOSTFILE={bundle}/slurm_hosts" in script
+    assert "--distribution=arbitrary --ntasks=2" in script
+
+
+def test_kubernetes_ties_each_stage_group_to_its_nodes(bundle: Path) -> None:
+    manifest: dict[str, Any] = yaml.safe_load((bundle / "jobset.yaml").read_text())
+    jobs = manifest["spec"]["replicatedJobs"]
+    assert [job["name"] for job in jobs] == ["stages-0-1", "stages-2-3"]
+    assert stage_groups(DEPLOYMENT.ranks()) == {(0, 1): ["b"], (2, 3): ["a"]}
+    pod = jobs[0]["template"]["spec"]["template"]["spec"]
+    terms = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms == [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}]}]
+    assert pod["containers"][0]["command"][-2:] == [str(bundle), "$(NODE_NAME)"]
+    assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": 4}}
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, 0), (3, 1)])
+def test_the_local_script_runs_without_us(tmp_path: Path, code: int, status: int) -> None:
+    launch = replace(DEPLOYMENT.launch, backend="local", master_port=free_port(), grace_s=0.2)
+    training = TrainingOptions(device=Device.CPU)
+    write_bundle(replace(DEPLOYMENT, launch=launch, training=training), tmp_path / "run", tmp_path / "checkpoints")
+    # What each rank would run is replaced: no trainer is needed to see the script work.
+    path = tmp_path / "run" / "launch.json"
+    document = json.loads(path.read_text()) | {"command": ["/bin/sh", "-c", f"echo $RANK; exit {code}"]}
+    path.write_text(json.dumps(document))
+    done = subprocess.run(["/bin/sh", str(tmp_path / "run" / "launch-local.sh")], check=False, timeout=60)
+    assert done.returncode == status
+    assert (tmp_path / "run" / "logs" / "rank-5.log").read_text() == "5\n"
+
+
+def test_scripts_are_shell(bundle: Path) -> None:
+    for name in ("launch-local.sh", "launch-ssh.sh", "job.sbatch"):
+        subprocess.run(["/bin/bash", "-n", str(bundle / name)], check=True)
+    assert "ssh -o BatchMode=yes trainer@10.0.0.2 " in (bundle / "launch-ssh.sh").read_text()
+
+
+def test_a_folder_is_written_once(bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds a run already"):
+        write_bundle(DEPLOYMENT, bundle, tmp_path / "checkpoints")
+
+
+def test_what_cannot_be_deployed() -> None:
+    with pytest.raises(AsymmetricPlanError):
+        Deployment(name="x", model=replace(MODEL, num_layers=6, global_batch=12), plan=FIG_3)
+    with pytest.raises(InputError) as caught:
+        Deployment(name="a/b", model=replace(MODEL, num_layers=4, global_batch=16), plan=PLAN)
+    assert [issue.code for issue in caught.value.issues] == ["bad_name", "global_batch", "stage_layers"]
+    with pytest.raises(InputError, match="must be one of local, ssh, slurm, kubernetes"):
+        LaunchOptions(backend="pdsh")
+    with pytest.raises(InputError, match="from 1 to 65535"):
+        LaunchOptions(master_port=70_000)
