@@ -27,6 +27,14 @@ from executor.records import write_text
 from executor.training_job import Device, write_training_job
 from stowplan.errors import InputError
 
+# In the folder of a run: its presence asks the ranks to write a checkpoint and end.
+STOP_FILE = "stop"
+# Where the ranks were told to wait: its presence lets them begin.
+GO_FILE = "go"
+# Variable that tells a rank which file to wait for after it has loaded its libraries; it says so in READY_FOLDER.
+WAIT_VARIABLE = "STOWPLAN_WAIT_FOR"
+READY_FOLDER = "ready"
+
 _README = """{title}
 
 {notation}
@@ -45,7 +53,9 @@ get RANK and LOCAL_RANK as listed there. Output goes to logs/rank-N.log, the end
 """
 
 
-def write_bundle(deployment: Deployment, folder: Path, checkpoints: Path, resume: str | None = None) -> None:
+def write_bundle(
+    deployment: Deployment, folder: Path, checkpoints: Path, resume: str | None = None, *, waits: bool = False
+) -> None:
     """Write the run into `folder`, which is made.
 
     Parameters
@@ -54,6 +64,8 @@ def write_bundle(deployment: Deployment, folder: Path, checkpoints: Path, resume
         Folder of the checkpoints, shared by all runs of the deployment.
     resume
         Tag of a checkpoint, `"last"`, or None to start anew.
+    waits
+        Whether the ranks load their libraries and then wait for GO_FILE.
 
     Raises
     ------
@@ -66,6 +78,8 @@ def write_bundle(deployment: Deployment, folder: Path, checkpoints: Path, resume
     job = deployment.training_job(folder, checkpoints.resolve(), resume)
     ranks = deployment.ranks()
     launch = launch_document(deployment, folder)
+    if waits:
+        launch["environment"][WAIT_VARIABLE] = str(folder / GO_FILE)
     gpus = max(map(len, hosts_of(ranks).values())) if deployment.training.device is Device.CUDA else 0
     limit_s = deployment.launch.time_limit_s
     texts = {
@@ -98,7 +112,7 @@ def launch_document(deployment: Deployment, folder: Path) -> dict[str, Any]:
         "ranks": [
             {"rank": rank.rank, "node": rank.node, "gpu": rank.gpu, "local_rank": rank.local_rank} for rank in ranks
         ],
-        "command": [options.python, "-P", "-m", "executor.trainer", str(folder / "job.json")],
+        "command": [*(options.command or (options.python, "-P", "-m", "executor.trainer")), str(folder / "job.json")],
         "python": options.python,
         "environment": dict(options.environment),
         "addresses": dict(options.addresses),

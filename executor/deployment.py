@@ -11,6 +11,8 @@ from models.transformer import Transformer
 from stowplan.errors import InputError, Issue, raise_for_errors
 
 DEFAULT_PORT = 29_500
+# Runs of a deployment take ten ports in turn.
+MAX_PORT = 65_526
 BACKENDS = ("local", "ssh", "slurm", "kubernetes")
 
 
@@ -34,8 +36,10 @@ class LaunchOptions:
     """How ranks are started.
 
     `addresses`: node of the plan -> host name or address, where they differ; with SSH also `user@host`. `master_port`:
-    port of rank 0's host on which the ranks meet. `python`: interpreter on the hosts. `environment`: variables for all
-    ranks. `grace_s`: from being told to end to being killed. `time_limit_s` and `image` are for Slurm and Kubernetes.
+    port of rank 0's host on which the ranks meet; later runs of the deployment use the nine above it in turn.
+    `python`: interpreter on the hosts. `environment`: variables for all ranks. `command`: own training program in
+    place of ours; it gets the path of job.json as its last argument. `grace_s`: from being told to end to being killed.
+    `time_limit_s` and `image` are for Slurm and Kubernetes.
     """
 
     backend: str = "local"
@@ -43,6 +47,7 @@ class LaunchOptions:
     master_port: int = DEFAULT_PORT
     python: str = "python3"
     environment: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] | None = None
     grace_s: float = 10.0
     time_limit_s: float = 86_400.0
     image: str = "stowplan-executor:latest"
@@ -50,8 +55,8 @@ class LaunchOptions:
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise InputError(f"backend is {self.backend!r}; must be one of {', '.join(BACKENDS)}")
-        if not 0 < self.master_port < 65_536:
-            raise InputError(f"master_port is {self.master_port}; must be from 1 to 65535")
+        if not 0 < self.master_port <= MAX_PORT:
+            raise InputError(f"master_port is {self.master_port}; must be from 1 to {MAX_PORT}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

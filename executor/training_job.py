@@ -20,6 +20,13 @@ from stowplan.errors import Issue, raise_for_errors
 LAST = "last"
 
 
+# Sizes of the model that are at least 1 where they are given.
+_POSITIVE = (
+    *("num_layers", "hidden_size", "vocabulary_size", "sequence_length", "global_batch"),
+    *("num_heads", "num_kv_heads", "head_size", "feed_forward_size"),
+)
+
+
 class Device(StrEnum):
     """What the ranks compute on: CPU with gloo, CUDA with NCCL."""
 
@@ -105,7 +112,10 @@ class TrainingJob:
     layers_hook: str | None = None
 
     def __post_init__(self) -> None:
-        raise_for_errors([*_layout_faults(self), *_model_faults(self), *_run_faults(self)], "training job")
+        raise_for_errors(
+            [*_layout_faults(self), *_model_faults(self.model), *_degree_faults(self), *_run_faults(self)],
+            "training job",
+        )
 
     @property
     def pp(self) -> int:
@@ -174,8 +184,11 @@ def _layout_faults(job: TrainingJob) -> Iterator[Issue]:
         )
 
 
-def _model_faults(job: TrainingJob) -> Iterator[Issue]:
-    model, sizes = job.model, Dimensions.of(job.model)
+def _model_faults(model: Transformer) -> Iterator[Issue]:
+    for name in _POSITIVE:
+        value = getattr(model, name)
+        if value is not None and value < 1:
+            yield _fault("not_positive", f"model/{name}", f"is {value}; at least 1")
     if model.num_experts > 1:
         yield _fault("experts", "model/num_experts", f"is {model.num_experts}; the trainer knows dense models only")
     if model.precision is Precision.FP16:
@@ -184,14 +197,21 @@ def _model_faults(job: TrainingJob) -> Iterator[Issue]:
         yield _fault("optimizer", "model/optimizer", f"is {model.optimizer}; the trainer knows adam")
     if model.zero_stage != 1:
         yield _fault("zero_stage", "model/zero_stage", f"is {model.zero_stage}; the trainer runs stage 1 only")
+
+
+def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
+    """Head counts that do not divide; a user's own layers may divide anything."""
+    if job.layers_hook is not None or job.tp < 1:
+        return
+    sizes = Dimensions.of(job.model)
     if sizes.heads % sizes.kv_heads:
         yield _fault(
             "heads", "model/num_kv_heads", f"{sizes.heads} heads do not divide into {sizes.kv_heads} key-value heads"
         )
-    if model.positions is Positions.ROTARY and sizes.head % 2:
+    if job.model.positions is Positions.ROTARY and sizes.head % 2:
         yield _fault("head_size", "model/head_size", f"is {sizes.head}; rotary positions need an even size")
     divided = (("num_heads", sizes.heads), ("num_kv_heads", sizes.kv_heads), ("feed_forward_size", sizes.feed_forward))
-    for name, count in divided if job.layers_hook is None and job.tp >= 1 else ():
+    for name, count in divided:
         if count % job.tp:
             yield _fault("tensor_degree", "tp", f"{job.tp} does not divide the model's {name} of {count}")
 

@@ -22,7 +22,8 @@ _HOSTNAME = "kubernetes.io/hostname"
 _SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 # Shared memory between the ranks of a host, for NCCL.
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point in a container, not a file of ours
-_COMMENT = """# Needs the JobSet controller (v0.8 or later). The image must hold the executor. The folder must be a volume
+_COMMENT = """\
+# Needs the JobSet controller (v0.8 or later). The image must hold the executor. The folder must be a volume
 # that all nodes share: replace hostPath where it is not a mounted file system. One pod runs on each node.
 """
 

@@ -125,5 +125,5 @@ def test_what_cannot_be_deployed() -> None:
     assert [issue.code for issue in caught.value.issues] == ["bad_name", "global_batch", "stage_layers"]
     with pytest.raises(InputError, match="must be one of local, ssh, slurm, kubernetes"):
         LaunchOptions(backend="pdsh")
-    with pytest.raises(InputError, match="from 1 to 65535"):
+    with pytest.raises(InputError, match="from 1 to 65526"):
         LaunchOptions(master_port=70_000)

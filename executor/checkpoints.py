@@ -1,0 +1,208 @@
+"""The folder of a run's checkpoints: which are complete, which is the last good one, of which model they are.
+
+    <folder>/step-00000020/              written by DeepSpeed, complete: it has a `checkpoint.json`
+    <folder>/step-00000020.universal/    the same in DeepSpeed's universal format, for other layouts
+    <folder>/*.partial/                  being written, or left by a run that died: never read
+    <folder>/last_good                   the tag of the newest complete one
+
+A checkpoint is written under a partial name, gets its `checkpoint.json`, is renamed, and only then becomes the last
+good one; every step is atomic, so a crash or a full disk leaves the checkpoint before it in force.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from executor.dimensions import Dimensions
+from executor.records import read_record, sync_folder, to_json, write_record, write_text
+from executor.training_job import LAST, TrainingJob
+from models.transformer import Transformer
+from stowplan.errors import InputError
+
+MANIFEST = "checkpoint.json"
+MARKER = "last_good"
+PARTIAL = ".partial"
+UNIVERSAL = ".universal"
+
+# What may change between two runs of one training: how it is computed, not what. Sizes are compared filled in.
+_FREE = ("name", "micro_batch", "checkpointing", "num_heads", "num_kv_heads", "head_size", "feed_forward_size")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """One file of a checkpoint, relative to its folder."""
+
+    path: str
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What stands beside the weights. `step`: optimiser steps done. The layout is that of the run that wrote it."""
+
+    tag: str
+    step: int
+    model: Transformer
+    seed: int
+    layers_hook: str | None
+    stage_layers: tuple[int, ...]
+    dp: int
+    tp: int
+    files: tuple[StoredFile, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of what must be the same in every run that uses the checkpoint."""
+        return _fingerprint(self.model, self.seed, self.layers_hook)
+
+    def has_layout_of(self, job: TrainingJob) -> bool:
+        """Whether the job can load it without conversion."""
+        return (self.stage_layers, self.dp, self.tp) == (job.stage_layers, job.dp, job.tp)
+
+
+def tag_of(step: int) -> str:
+    """Name of the checkpoint after `step` steps."""
+    return f"step-{step:08d}"
+
+
+def fingerprint_of(job: TrainingJob) -> str:
+    """Hash of model, global batch, precision, seed and layers: what decides the run's mathematics."""
+    return _fingerprint(job.model, job.seed, job.layers_hook)
+
+
+def complete_checkpoint(folder: Path, job: TrainingJob, step: int) -> Checkpoint:
+    """Turn the partial folder of a step into the last good checkpoint, and remove the oldest beyond those to keep.
+
+    Raises
+    ------
+    OSError
+        When the disk does not take it; the last good checkpoint is then the one before.
+    """
+    tag = tag_of(step)
+    partial = folder / (tag + PARTIAL)
+    manifest = Checkpoint(
+        tag=tag,
+        step=step,
+        model=job.model,
+        seed=job.seed,
+        layers_hook=job.layers_hook,
+        stage_layers=job.stage_layers,
+        dp=job.dp,
+        tp=job.tp,
+        files=tuple(_files(partial)),
+    )
+    write_record(manifest, partial / MANIFEST)
+    _replace_folder(partial, folder / tag)
+    write_text(folder / MARKER, tag + "\n")
+    _remove_old(folder, job.keep_checkpoints)
+    return manifest
+
+
+def last_good(folder: Path) -> Checkpoint | None:
+    """The checkpoint that the marker names, or, when that is damaged, the newest whole one; None without any."""
+    try:
+        marked = (folder / MARKER).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+    tags = sorted(
+        (path.name for path in folder.glob("step-*") if path.suffix not in (PARTIAL, UNIVERSAL)), reverse=True
+    )
+    for tag in [marked, *(tag for tag in tags if tag < marked)]:
+        try:
+            return read_checkpoint(folder, tag)
+        except InputError:
+            continue
+    return None
+
+
+def read_checkpoint(folder: Path, tag: str) -> Checkpoint:
+    """Read and check one checkpoint.
+
+    Raises
+    ------
+    InputError
+        When there is none with this tag, or a file is missing or has another size than was written.
+    """
+    path = folder / tag
+    if not (path / MANIFEST).exists():
+        raise InputError(f"{path} is no complete checkpoint: it has no {MANIFEST}")
+    checkpoint = read_record(Checkpoint, path / MANIFEST, "checkpoint")
+    for file in checkpoint.files:
+        found = path / file.path
+        if not found.is_file() or found.stat().st_size != file.num_bytes:
+            raise InputError(f"{path} is damaged: {file.path} is missing or has not its {file.num_bytes} bytes")
+    return checkpoint
+
+
+def checkpoint_to_resume(job: TrainingJob) -> Checkpoint | None:
+    """The checkpoint that the job goes on from; None when it starts anew.
+
+    Raises
+    ------
+    InputError
+        When the named checkpoint is missing or damaged, or belongs to another model or seed: all differences.
+    """
+    if job.resume is None or job.checkpoint_folder is None:
+        return None
+    folder = Path(job.checkpoint_folder)
+    checkpoint = last_good(folder) if job.resume == LAST else read_checkpoint(folder, job.resume)
+    if checkpoint is not None and checkpoint.fingerprint != fingerprint_of(job):
+        differences = ", ".join(_differences(checkpoint, job))
+        raise InputError(f"{folder / checkpoint.tag} is a checkpoint of another training: {differences}")
+    return checkpoint
+
+
+def publish_universal(folder: Path, checkpoint: Checkpoint, partial: Path) -> str:
+    """Put a converted checkpoint in place, durably; give its tag."""
+    tag = checkpoint.tag + UNIVERSAL
+    write_text(partial / MANIFEST, to_json(checkpoint, indent=1) + "\n")
+    _replace_folder(partial, folder / tag)
+    return tag
+
+
+def remove_partial(folder: Path) -> None:
+    """Remove what runs that died have left."""
+    for path in folder.glob("*" + PARTIAL):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _files(folder: Path) -> Iterator[StoredFile]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield StoredFile(path=str(path.relative_to(folder)), num_bytes=path.stat().st_size)
+
+
+def _replace_folder(source: Path, target: Path) -> None:
+    """Rename a folder over another one, which is of the same step: a run has come back to it."""
+    if target.exists():
+        shutil.rmtree(target)
+    source.rename(target)
+    sync_folder(target.parent)
+
+
+def _remove_old(folder: Path, keep: int) -> None:
+    tags = sorted(path.parent.name for path in folder.glob(f"step-*/{MANIFEST}") if path.parent.suffix != UNIVERSAL)
+    for tag in tags[:-keep]:
+        shutil.rmtree(folder / tag, ignore_errors=True)
+        shutil.rmtree(folder / (tag + UNIVERSAL), ignore_errors=True)
+
+
+def _identity(model: Transformer, seed: int, layers_hook: str | None) -> Mapping[str, Any]:
+    values = {name: value for name, value in asdict(model).items() if name not in _FREE}
+    return values | asdict(Dimensions.of(model)) | {"seed": seed, "layers_hook": layers_hook}
+
+
+def _fingerprint(model: Transformer, seed: int, layers_hook: str | None) -> str:
+    values = sorted((name, str(value)) for name, value in _identity(model, seed, layers_hook).items())
+    return hashlib.sha256(repr(values).encode()).hexdigest()
+
+
+def _differences(checkpoint: Checkpoint, job: TrainingJob) -> Iterator[str]:
+    stored = _identity(checkpoint.model, checkpoint.seed, checkpoint.layers_hook)
+    wanted = _identity(job.model, job.seed, job.layers_hook)
+    for name, value in stored.items():
+        if value != wanted[name]:
+            yield f"{name} is {value} there and {wanted[name]} here"

@@ -1,0 +1,227 @@
+"""What deepspeed 0.19.8 with torch 2.13.0 needs to do what the executor wants; every item has a regression test.
+
+- `forbid_builds`: `init_distributed` would compile a shared-memory extension for over a minute.
+- `StagedPipeline`: explicit stage bounds; the library partitions by its own weights only.
+- `topology_of`: the order of ranks that every launcher and every checkpoint relies on.
+- `time_instructions`: times per instruction; `wall_clock_breakdown` crashes with two stages or more, and the
+  throughput timer reports -inf.
+- `TolerantCheckpointEngine`, `tolerate_full_disks`: a rank that cannot write leaves the others in a barrier.
+- `universal_info`, `convert_to_universal`: how tensor-parallel parameters go together; names are sorted as text, so
+  beyond 100 model-parallel ranks the converter would mix them up.
+- `gradients_for_norm`: gradients sit in the parameters in fp32, in the optimiser in bf16.
+- `leave_process`: at interpreter exit a rank sometimes dies of SIGABRT after all its work.
+
+Settings with the same purpose (torch's Adam on CPU, ZeRO-1, no throughput timer) are in `executor.deepspeed_config`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NoReturn
+
+import deepspeed
+import torch
+import torch.distributed as dist
+from deepspeed.runtime.checkpoint_engine import TorchCheckpointEngine
+from deepspeed.runtime.pipe.module import PipelineModule
+from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology
+from torch import nn
+
+from stowplan.errors import InputError, WorkerError
+
+PINNED = {"torch": "2.13.0", "deepspeed": "0.19.8"}
+
+# Beyond this, `mp_rank_100` sorts before `mp_rank_11`.
+MOST_CONVERTIBLE_RANKS = 100
+
+_INSTRUCTIONS = {
+    "ForwardPass": "forward",
+    "BackwardPass": "backward",
+    "SendActivation": "send",
+    "SendGrad": "send",
+    "RecvActivation": "receive",
+    "RecvGrad": "receive",
+    "LoadMicroBatch": "load",
+    "ReduceGrads": "reduction",
+    "ReduceTiedGrads": "reduction",
+    "OptimizerStep": "optimizer",
+}
+
+
+def other_versions() -> dict[str, str]:
+    """Installed packages that are not of the version the workarounds are written for."""
+    installed = {name: version(name).partition("+")[0] for name in PINNED}
+    return {name: found for name, found in installed.items() if found != PINNED[name]}
+
+
+def forbid_builds() -> None:
+    """Keep `init_distributed` from compiling an extension."""
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+
+
+def topology_of(pp: int, dp: int, tp: int) -> PipeModelDataParallelTopology:
+    """Pipe slowest, then data, model fastest."""
+    return PipeModelDataParallelTopology(num_pp=pp, num_mp=tp, num_dp=dp)
+
+
+class StagedPipeline(PipelineModule):
+    """A pipeline whose stage s holds the specifications bounds[s] .. bounds[s + 1] - 1."""
+
+    def __init__(self, *, bounds: Sequence[int], **options: Any) -> None:
+        self._bounds = list(bounds)
+        super().__init__(**options)
+
+    def _partition_layers(self, method: str = "uniform") -> None:  # noqa: ARG002
+        stage = self._topo.get_coord(self.global_rank).pipe
+        self.parts = self._bounds
+        self._set_bounds(start=self._bounds[stage], stop=self._bounds[stage + 1])
+
+
+def time_instructions(
+    engine: Any, span: Callable[[str], AbstractContextManager[None]], before_reduction: Callable[[], None]
+) -> None:
+    """Run every pipeline instruction of this engine inside `span` of its part of the step.
+
+    Parameters
+    ----------
+    before_reduction
+        Called when the gradients of this rank's replica are complete and not yet those of all replicas.
+    """
+
+    def timed(name: str, function: Callable[..., None]) -> Callable[..., None]:
+        def run(self: Any, *values: Any, **named: Any) -> None:
+            if function.__name__ == "_exec_reduce_grads":
+                before_reduction()
+            with span(name):
+                function(self, *values, **named)
+
+        return run
+
+    kinds = type(engine)._INSTRUCTION_MAP
+    engine._INSTRUCTION_MAP = {kind: timed(_INSTRUCTIONS[kind.__name__], function) for kind, function in kinds.items()}
+
+
+class TolerantCheckpointEngine(TorchCheckpointEngine):
+    """Writes durably; a failure is kept in `failure` instead of raised, so that all ranks reach every barrier."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failure: str | None = None
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Make a folder."""
+        self._try(path, lambda: os.makedirs(path, exist_ok=exist_ok))
+
+    def save(self, state_dict: Any, path: str) -> None:
+        """Write a file, and wait until it is on the disk."""
+        self._try(path, lambda: _save(state_dict, path))
+
+    def _try(self, path: str, action: Callable[[], None]) -> None:
+        if self.failure is not None:
+            return
+        try:
+            action()
+        except (OSError, RuntimeError) as error:
+            # torch reports a full disk as a RuntimeError.
+            self.failure = f"{path}: {str(error).splitlines()[0]}"
+
+
+def tolerate_full_disks(engine: Any) -> TolerantCheckpointEngine:
+    """Let `engine.save_checkpoint` come back on all ranks whatever happens; the result says what went wrong."""
+    engine.checkpoint_engine = TolerantCheckpointEngine()
+    engine._copy_recovery_script = lambda _: None
+    return engine.checkpoint_engine
+
+
+def _save(state: Any, path: str) -> None:
+    with open(path, "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def universal_info(module: PipelineModule) -> dict[str, Any]:
+    """How the converter puts this model's parameters together; collective over the ranks of a pipeline.
+
+    What tensor ranks hold whole is averaged: equal up to rounding, and averaging does not insist on the last bit.
+    """
+    roles: dict[str, tuple[str, int | None]] = {}
+    gathered: list[dict[str, tuple[str, int | None]]] = [{}] * module.num_stages
+    dist.all_gather_object(gathered, dict(_roles(module)), group=module.mpu().get_pipe_parallel_group())
+    for stage in gathered:
+        roles |= stage
+
+    def names(*wanted: str) -> list[str]:
+        return [f"{re.escape(name)}$" for name, (role, _) in roles.items() if role in wanted]
+
+    vocabularies = {size for _, size in roles.values() if size is not None}
+    return {
+        "universal_checkpoint_version": 0.3,
+        "parameter_to_average_patterns": names("whole"),
+        "parameter_with_row_parallelism_patterns": names("row"),
+        "vocabulary_parameter_patterns": names("vocabulary"),
+        "original_vocab_size": max(vocabularies, default=None),
+        "pipeline_replicated_parameter_patterns": [r"tied_modules\."],
+    }
+
+
+def _roles(module: nn.Module) -> Iterable[tuple[str, tuple[str, int | None]]]:
+    for name, parameter in module.named_parameters():
+        size = getattr(parameter, "vocabulary_size", None)
+        axis = getattr(parameter, "tensor_axis", None)
+        role = "vocabulary" if size is not None else {None: "whole", 0: "column", 1: "row"}[axis]
+        yield name, (role, size)
+
+
+def convert_to_universal(source: Path, target: Path, *, num_model_ranks: int, num_workers: int) -> None:
+    """Run DeepSpeed's converter.
+
+    Raises
+    ------
+    InputError
+        When there are more model-parallel ranks than it can sort.
+    WorkerError
+        When it fails, with its last lines.
+    """
+    if num_model_ranks > MOST_CONVERTIBLE_RANKS:
+        raise InputError(
+            f"{source} is of {num_model_ranks} model-parallel ranks (PP x TP); "
+            f"DeepSpeed's converter can read at most {MOST_CONVERTIBLE_RANKS}"
+        )
+    workers = str(num_workers)
+    command = [sys.executable, "-P", "-m", "deepspeed.checkpoint.ds_to_universal"]
+    command += ["--input_folder", str(source), "--output_folder", str(target)]
+    command += ["--num_extract_workers", workers, "--num_merge_workers", workers]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode != 0:
+        raise WorkerError(f"converting {source} failed with {done.returncode}:\n{done.stderr[-2000:]}")
+    # The pointer it leaves beside the target names a folder that is renamed next.
+    target.with_name("latest_universal").unlink(missing_ok=True)
+
+
+def leave_process(code: int) -> NoReturn:
+    """End the process without running exit handlers; everything must have been written."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def gradients_for_norm(engine: Any) -> list[torch.Tensor]:
+    """Gradients that this rank counts in the norm: each parameter of the model on exactly one of a replica's ranks."""
+    optimizer = engine.optimizer
+    if hasattr(optimizer, "get_grads_for_norm"):
+        tensors: list[torch.Tensor] = optimizer.get_grads_for_norm()[0]
+        return tensors
+    first = engine.grid.get_slice_parallel_rank() == 0
+    return [
+        parameter.grad
+        for parameter in engine.module.parameters()
+        if parameter.grad is not None
+        and not parameter.ds_pipe_replicated
+        and (first or getattr(parameter, "model_parallel", False))
+    ]
