@@ -114,6 +114,7 @@ def launch_document(deployment: Deployment, folder: Path) -> dict[str, Any]:
         ],
         "command": [*(options.command or (options.python, "-P", "-m", "executor.trainer")), str(folder / "job.json")],
         "python": options.python,
+        "device": deployment.training.device.value,
         "environment": dict(options.environment),
         "addresses": dict(options.addresses),
         "master_addr": address,

@@ -1,12 +1,13 @@
 """Frozen dataclasses as JSON documents: written with every field, read strictly.
 
-A field may be a string, number, truth value, enum, tuple of one type, another dataclass, or one of these or None.
+A field may be a string, number, truth value, enum, tuple of one type, mapping from strings to one type, another
+dataclass, or one of these or None.
 """
 
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 
 Record = TypeVar("Record")
+_CONTAINERS = {tuple: "array", Mapping: "object"}
 
 
 def to_json(record: Any, *, indent: int | None = None) -> str:
@@ -91,6 +93,9 @@ def _read(kind: Any, value: object, pointer: str, issues: list[Issue]) -> Any:
     if get_origin(expected) is tuple and isinstance(value, list):
         item = get_args(expected)[0]
         return tuple(_read(item, entry, f"{pointer}/{k}", issues) for k, entry in enumerate(value))
+    if get_origin(expected) is Mapping and isinstance(value, dict):
+        item = get_args(expected)[1]
+        return {key: _read(item, entry, pointer + pointer_of(key), issues) for key, entry in value.items()}
     if isinstance(expected, type) and issubclass(expected, Enum):
         values = [member.value for member in expected]
         if value in values:
@@ -99,7 +104,7 @@ def _read(kind: Any, value: object, pointer: str, issues: list[Issue]) -> Any:
         return None
     if _is_scalar(expected, value):
         return float(value) if expected is float else value  # type: ignore[arg-type]
-    name = "array" if get_origin(expected) is tuple else getattr(expected, "__name__", str(expected))
+    name = _CONTAINERS.get(get_origin(expected)) or getattr(expected, "__name__", str(expected))
     issues.append(_issue("wrong_type", pointer, f"is {value!r}; must be of type {name}"))
     return None
 

@@ -1,7 +1,8 @@
 """The life of a deployment: runs that follow one another on the same checkpoints, whatever their layout.
 
     <root>/state.json         phase, runs, and what every change of plan cost
-    <root>/runs/0001/         a run as `executor.bundle` writes it; a new plan or a restart makes the next one
+    <root>/runs/0001/         a run as `executor.bundle` writes it, with deployment.json; a new plan or a restart makes
+                              the next one
     <root>/checkpoints/       shared by all runs
 
 Nothing is kept in memory: `advance` looks at what is there and does the next thing, so that a supervisor may be killed
@@ -28,6 +29,7 @@ from executor.training_job import LAST, read_training_job
 from stowplan.errors import InputError
 
 _STATE = "state.json"
+_DEPLOYMENT = "deployment.json"
 # From being asked to stop until the last checkpoint is written; then the run is ended.
 STOP_LIMIT_S = 600.0
 # Runs take ports in turn, from the deployment's own on.
@@ -158,7 +160,7 @@ class Supervisor:
         if (self.root / _STATE).exists():
             raise InputError(f"{self.root} holds a deployment already; redeploy it, or choose another folder")
         run = Run(number=1, plan=deployment.plan.notation(), cause=Cause.DEPLOYED, started_at_s=self._clock())
-        write_bundle(deployment, self.folder(1), self.checkpoints, LAST)
+        self._write(deployment, run)
         self._backend.start(self.folder(1))
         self._save(
             DeploymentState(name=deployment.name, phase=Phase.STARTING, runs=(run,), phase_since_s=run.started_at_s)
@@ -178,9 +180,7 @@ class Supervisor:
         if state.phase not in (Phase.STARTING, Phase.RUNNING):
             raise InputError(f"deployment {state.name} is {state.phase}; only one that runs can be reconfigured")
         following = self._next(deployment.plan.notation(), Cause.RECONFIGURED)
-        write_bundle(
-            _on_own_port(deployment, following), self.folder(following.number), self.checkpoints, LAST, waits=True
-        )
+        self._write(deployment, following, waits=True)
         self._backend.start(self.folder(following.number))
         self._move(replace(state, runs=(*state.runs, following)), Phase.RECONFIGURING)
 
@@ -195,14 +195,12 @@ class Supervisor:
         (self.folder(state.current.number) / STOP_FILE).touch()
         self._move(state, Phase.STOPPING)
 
-    def advance(self, deployment: Callable[[int], Deployment]) -> DeploymentState:
-        """Do what is due; returns the state afterwards.
+    def deployment(self) -> Deployment:
+        """What the newest run deploys."""
+        return read_record(Deployment, self.folder(self.state().current.number) / _DEPLOYMENT, "deployment")
 
-        Parameters
-        ----------
-        deployment
-            What run number n deploys, asked for when it must be started again after a fault.
-        """
+    def advance(self) -> DeploymentState:
+        """Do what is due; returns the state afterwards."""
         state = self.state()
         if state.phase.final:
             return state
@@ -217,7 +215,7 @@ class Supervisor:
         if run.state is RunState.STOPPED:
             return self._move(state, Phase.STOPPED, "the run was ended from outside")
         if run.state in (RunState.FAILED, RunState.LOST, RunState.SUCCEEDED):
-            return self._restart(state, run, deployment(state.current.number))
+            return self._restart(state, run)
         if state.phase is Phase.STARTING and first_metrics(self._metrics(state.current.number)) is not None:
             return self._move(state, Phase.RUNNING)
         return state
@@ -258,7 +256,7 @@ class Supervisor:
             return self._move(state, Phase.STOPPED)
         return state
 
-    def _restart(self, state: DeploymentState, run: RunStatus, deployment: Deployment) -> DeploymentState:
+    def _restart(self, state: DeploymentState, run: RunStatus) -> DeploymentState:
         """Start again from the last good checkpoint, unless runs keep breaking without getting further."""
         self._backend.stop(self.folder(state.current.number))
         following = self._next(state.current.plan, Cause.RESTARTED, run.detail or "ended before its last step")
@@ -266,12 +264,21 @@ class Supervisor:
         if faults > self._max_faults:
             detail = f"given up after {self._max_faults} restarts without a new checkpoint: {run.detail}"
             return self._move(state, Phase.FAILED, detail)
-        write_bundle(_on_own_port(deployment, following), self.folder(following.number), self.checkpoints, LAST)
+        deployment = read_record(Deployment, self.folder(state.current.number) / _DEPLOYMENT, "deployment")
+        self._write(deployment, following)
         try:
             self._backend.start(self.folder(following.number))
         except LaunchError as error:
             return self._move(state, Phase.FAILED, f"after {run.detail}: {error.detail}")
         return self._move(replace(state, runs=(*state.runs, following), faults=faults), Phase.STARTING, run.detail)
+
+    def _write(self, deployment: Deployment, run: Run, *, waits: bool = False) -> None:
+        """Write the folder of a run, with what it deploys."""
+        # Another port than that of the run before, which may still hold its own.
+        port = deployment.launch.master_port + (run.number - 1) % _NUM_PORTS
+        launch = replace(deployment.launch, master_port=port)
+        write_bundle(replace(deployment, launch=launch), self.folder(run.number), self.checkpoints, LAST, waits=waits)
+        write_record(deployment, self.folder(run.number) / _DEPLOYMENT)
 
     def _next(self, plan: str, cause: Cause, detail: str = "") -> Run:
         checkpoint = last_good(self.checkpoints)
@@ -325,9 +332,3 @@ class Supervisor:
 
     def _save(self, state: DeploymentState) -> None:
         write_record(state, self.root / _STATE)
-
-
-def _on_own_port(deployment: Deployment, run: Run) -> Deployment:
-    """Give the run another port than the one before: that one may still hold its own."""
-    port = deployment.launch.master_port + (run.number - 1) % _NUM_PORTS
-    return replace(deployment, launch=replace(deployment.launch, master_port=port))

@@ -11,6 +11,7 @@ stop, else 1. Needs the standard library only, so that a host needs nothing but 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -45,6 +46,10 @@ class Agent:
             signal.signal(number, lambda *_: self._stop())
         (self._folder / "logs").mkdir(exist_ok=True)
         (self._folder / "status").mkdir(exist_ok=True)
+        error = self._obstacle()
+        if error is not None:
+            self._report({}, error)
+            return 1
         for rank in self._ranks:
             self._processes[rank["rank"]] = self._start(rank)
         self._report()
@@ -89,6 +94,22 @@ class Agent:
                 start_new_session=True,
             )
 
+    def _obstacle(self) -> str | None:
+        """What keeps the ranks from starting here; None when nothing does."""
+        needed = 1 + max(rank["gpu"] for rank in self._ranks)
+        found = len([path for path in Path("/dev").glob("nvidia*") if path.name[6:].isdigit()])
+        if self._launch["device"] == "cuda" and found < needed:
+            return f"host {self._host} has {found} GPUs; its ranks use GPU indices up to {needed - 1}"
+        if any(rank["rank"] == 0 for rank in self._ranks):
+            port = int(self._launch["master_port"])
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("", port))
+                except OSError as problem:
+                    return f"port {port} of host {self._host} cannot be used: {problem.strerror}; choose another one"
+        return None
+
     def _stop(self) -> None:
         self._stopping = True
 
@@ -109,8 +130,9 @@ class Agent:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
 
-    def _report(self, own: Mapping[int, int | None] | None = None) -> None:
-        """Write the status; `own` are the exit codes that ranks ended with before others were ended."""
+    def _report(self, own: Mapping[int, int | None] | None = None, error: str | None = None) -> None:
+        """Write the status; `own` are the exit codes that ranks ended with before others were ended, `error` what kept
+        them from starting."""
         final = own is not None
         ranks = {}
         for rank, process in self._processes.items():
@@ -129,6 +151,7 @@ class Agent:
             "updated_at_s": time.time(),
             "final": final,
             "stopped": self._stopping,
+            "error": error,
             "ranks": ranks,
         }
         path = self._folder / "status" / f"{self._host}.json"

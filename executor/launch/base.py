@@ -126,6 +126,9 @@ def status_of(folder: Path, launch: Mapping[str, Any], now_s: float | None = Non
     if dead:
         detail = "; ".join(rank.describe() for rank in dead)
         return RunStatus(state=RunState.FAILED, num_running=running, dead=dead, detail=detail, pids=pids)
+    errors = [report["error"] for report in reports if report["error"]]
+    if errors:
+        return RunStatus(state=RunState.FAILED, num_running=running, detail="; ".join(errors), pids=pids)
     if len(reports) < len(hosts):
         silent = sorted(set(hosts) - {report["host"] for report in reports})
         detail = f"no word yet from {', '.join(silent)}"

@@ -26,6 +26,7 @@ def deployment(folder: Path, script: str, hosts: dict[str, int], port: int | Non
     launch = {
         "ranks": ranks,
         "command": ["/bin/sh", "-c", script],
+        "device": "cpu",
         "environment": {"GREETING": "hello"},
         "master_addr": "127.0.0.1",
         "master_port": port or free_port(),
@@ -136,6 +137,18 @@ def test_a_port_in_use_is_refused_before_anything_starts(tmp_path: Path) -> None
     assert not (folder / "agents.json").exists()
 
 
+def test_a_host_without_enough_gpus_says_so(tmp_path: Path) -> None:
+    folder = deployment(tmp_path / "d", "true", {"a": 1})
+    launch = json.loads((folder / "launch.json").read_text()) | {"device": "cuda"}
+    launch["ranks"][0]["gpu"] = 4095
+    (folder / "launch.json").write_text(json.dumps(launch))
+    backend = LocalBackend()
+    backend.start(folder)
+    status = wait(backend, folder, lambda status: status.state.final)
+    assert status.state is RunState.FAILED
+    assert "its ranks use GPU indices up to 4095" in status.detail
+
+
 def test_a_folder_without_a_deployment(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"launch\.json"):
         LocalBackend().status(tmp_path)
@@ -146,7 +159,14 @@ def test_silence_is_told_from_work(tmp_path: Path) -> None:
     assert status_of(folder, read_launch(folder)).state is RunState.STARTING
     (folder / "status").mkdir()
     rank = {"pid": 1, "running": True, "exit_code": None, "signal": None, "ended_by_agent": False}
-    report = {"host": "a", "updated_at_s": 1000.0, "final": False, "stopped": False, "ranks": {"0": rank}}
+    report = {
+        "host": "a",
+        "updated_at_s": 1000.0,
+        "final": False,
+        "stopped": False,
+        "error": None,
+        "ranks": {"0": rank},
+    }
     (folder / "status" / "a.json").write_text(json.dumps(report))
     assert status_of(folder, read_launch(folder), 1000.0 + HEARTBEAT_LIMIT_S).state is RunState.RUNNING
     lost = status_of(folder, read_launch(folder), 1001.0 + HEARTBEAT_LIMIT_S)

@@ -52,11 +52,11 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
         LocalBackend().stop(folder, grace_s=1.0)
 
 
-def drive(supervisor: Supervisor, deployment: Deployment, until: Callable[[DeploymentState], bool]) -> DeploymentState:
+def drive(supervisor: Supervisor, until: Callable[[DeploymentState], bool]) -> DeploymentState:
     """Advance until the condition holds."""
     deadline = time.monotonic() + _LIMIT_S
     while time.monotonic() < deadline:
-        state = supervisor.advance(lambda _: deployment)
+        state = supervisor.advance()
         if until(state):
             return state
         time.sleep(0.02)
@@ -71,17 +71,17 @@ def test_a_run_that_ends_well_is_finished(supervisor: Supervisor) -> None:
     plan = deployed(2, 1, num_steps=7)
     supervisor.deploy(plan)
     assert supervisor.state().phase is Phase.STARTING
-    assert drive(supervisor, plan, lambda state: state.phase.final).phase is Phase.FINISHED
+    assert drive(supervisor, lambda state: state.phase.final).phase is Phase.FINISHED
     status = supervisor.status()
     assert status.step == 7
     assert status.loss == pytest.approx(1 / 7)
-    assert supervisor.advance(lambda _: plan) == status.state
+    assert supervisor.advance() == status.state
 
 
 def test_a_killed_rank_goes_on_from_the_last_good_checkpoint(supervisor: Supervisor) -> None:
     plan = deployed(2, 2, num_steps=12, PRETEND_FAULT="8")
     supervisor.deploy(plan)
-    state = drive(supervisor, plan, lambda state: state.phase.final)
+    state = drive(supervisor, lambda state: state.phase.final)
     assert state.phase is Phase.FINISHED
     assert [(run.cause, run.from_step) for run in state.runs] == [(Cause.DEPLOYED, 0), (Cause.RESTARTED, 5)]
     assert state.runs[1].detail == "rank 0 on host a was killed by SIGKILL"
@@ -94,12 +94,12 @@ def test_a_killed_rank_goes_on_from_the_last_good_checkpoint(supervisor: Supervi
 def test_a_change_of_plan_loses_no_step(supervisor: Supervisor) -> None:
     first, second = deployed(2, 1), deployed(1, 2, num_steps=40)
     supervisor.deploy(first)
-    drive(supervisor, first, lambda state: state.phase is Phase.RUNNING and supervisor.status().step >= 3)
+    drive(supervisor, lambda state: state.phase is Phase.RUNNING and supervisor.status().step >= 3)
     supervisor.reconfigure(second)
     assert supervisor.state().phase is Phase.RECONFIGURING
     with pytest.raises(InputError, match="is reconfiguring"):
         supervisor.reconfigure(first)
-    state = drive(supervisor, second, lambda state: state.phase.final)
+    state = drive(supervisor, lambda state: state.phase.final)
     assert state.phase is Phase.FINISHED
     assert [run.cause for run in state.runs] == [Cause.DEPLOYED, Cause.RECONFIGURED]
     assert steps(supervisor, 1) + steps(supervisor, 2) == list(range(1, 41))
@@ -115,12 +115,12 @@ def test_a_new_plan_that_does_not_start_leaves_the_old_one_alone(supervisor: Sup
         first, launch=replace(first.launch, command=("/bin/false",), master_port=free_port() % 60_000 + 1_024)
     )
     supervisor.deploy(first)
-    drive(supervisor, first, lambda state: state.phase is Phase.RUNNING)
+    drive(supervisor, lambda state: state.phase is Phase.RUNNING)
     supervisor.reconfigure(broken)
-    state = drive(supervisor, first, lambda state: state.phase is not Phase.RECONFIGURING)
+    state = drive(supervisor, lambda state: state.phase is not Phase.RECONFIGURING)
     assert (state.phase, len(state.runs)) == (Phase.RUNNING, 1)
     assert "did not start" in state.detail
-    assert drive(supervisor, first, lambda state: state.phase.final).phase is Phase.FINISHED
+    assert drive(supervisor, lambda state: state.phase.final).phase is Phase.FINISHED
     assert steps(supervisor, 1) == list(range(1, 61))
 
 
@@ -129,9 +129,9 @@ def test_a_new_plan_that_breaks_after_the_old_one_ended(supervisor: Supervisor) 
     late = "mkdir -p ready; touch ready/$RANK; while [ ! -f ../0001/stop ]; do sleep 0.02; done; exit 9"
     broken = replace(first, launch=replace(first.launch, command=("/bin/sh", "-c", late)))
     supervisor.deploy(first)
-    drive(supervisor, first, lambda state: state.phase is Phase.RUNNING)
+    drive(supervisor, lambda state: state.phase is Phase.RUNNING)
     supervisor.reconfigure(broken)
-    state = drive(supervisor, first, lambda state: state.phase.final)
+    state = drive(supervisor, lambda state: state.phase.final)
     assert state.phase is Phase.FINISHED
     done = [step for run in state.runs for step in steps(supervisor, run.number)]
     assert done == list(range(1, 61))
@@ -140,9 +140,9 @@ def test_a_new_plan_that_breaks_after_the_old_one_ended(supervisor: Supervisor) 
 def test_stopping_writes_a_checkpoint_first(supervisor: Supervisor) -> None:
     plan = deployed(1, 2)
     supervisor.deploy(plan)
-    drive(supervisor, plan, lambda state: state.phase is Phase.RUNNING and supervisor.status().step >= 2)
+    drive(supervisor, lambda state: state.phase is Phase.RUNNING and supervisor.status().step >= 2)
     supervisor.stop()
-    assert drive(supervisor, plan, lambda state: state.phase.final).phase is Phase.STOPPED
+    assert drive(supervisor, lambda state: state.phase.final).phase is Phase.STOPPED
     checkpoint = last_good(supervisor.checkpoints)
     assert checkpoint is not None
     assert checkpoint.step == steps(supervisor, 1)[-1]
@@ -153,7 +153,7 @@ def test_runs_that_keep_breaking_are_given_up(supervisor: Supervisor) -> None:
     plan = deployed(1, 1)
     plan = replace(plan, launch=replace(plan.launch, command=("/bin/sh", "-c", "echo no such device; exit 4")))
     supervisor.deploy(plan)
-    state = drive(supervisor, plan, lambda state: state.phase.final)
+    state = drive(supervisor, lambda state: state.phase.final)
     assert (state.phase, len(state.runs)) == (Phase.FAILED, 4)
     assert "given up after 3 restarts" in state.detail
     assert "rank 0 on host a ended with exit code 4" in state.detail
@@ -162,11 +162,11 @@ def test_runs_that_keep_breaking_are_given_up(supervisor: Supervisor) -> None:
 def test_another_supervisor_goes_on(supervisor: Supervisor) -> None:
     plan = deployed(1, 1, num_steps=20)
     supervisor.deploy(plan)
-    drive(supervisor, plan, lambda state: state.phase is Phase.RUNNING)
+    drive(supervisor, lambda state: state.phase is Phase.RUNNING)
     other = Supervisor(supervisor.root, LocalBackend())
     # The rank dies while nobody looks.
     os.kill(other.status().run.pids[0], signal.SIGKILL)
-    assert drive(other, plan, lambda state: state.phase.final).phase is Phase.FINISHED
+    assert drive(other, lambda state: state.phase.final).phase is Phase.FINISHED
     assert [run.cause for run in other.state().runs] == [Cause.DEPLOYED, Cause.RESTARTED]
 
 
@@ -177,7 +177,7 @@ def test_what_is_refused(supervisor: Supervisor, tmp_path: Path) -> None:
     supervisor.deploy(plan)
     with pytest.raises(InputError, match="holds a deployment already"):
         supervisor.deploy(plan)
-    drive(supervisor, plan, lambda state: state.phase.final)
+    drive(supervisor, lambda state: state.phase.final)
     with pytest.raises(InputError, match="is finished"):
         supervisor.reconfigure(plan)
     assert json.loads((tmp_path / "job" / "state.json").read_text())["phase"] == "finished"
