@@ -43,7 +43,7 @@ class SizeCoefficients:
 class Calibration:
     """Coefficients of one job that came from measurements, in place of white-box ones.
 
-    `gpus`: GPU type name -> coefficients; types that were not seen are derived by `models.performance.inversion`.
+    `gpus`: GPU type name -> coefficients; types that were not seen are scaled by `models.performance.modelling`.
     `sizes` None: the white-box sizes hold. `measured_at_s`: Unix time of the last measurement behind them.
     """
 

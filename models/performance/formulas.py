@@ -3,14 +3,18 @@ r"""Iteration time of a 3D plan (Suika appendix A.2) as functions of arrays: eve
 Notation: stage i with l_i layers, DP_i replicas of TP_i GPUs, local batch b_ij, N_b micro-batches.
 
 TP   forward computation    k_comp b c / TP                 c: share of the stage, l_i where all layers are equal
-     forward communication  V / bandwidth, V = v b 2 (1 - 1/TP), v: bytes that the stage's all-reduces carry per sample
-     bandwidth              intra-node x min(log2 V' / log2 saturation, 1), V' = V / number of all-reduces
-     backward               k_backward x computation + communication
-     optimiser              k_optim p / TP                  p: share of the stage's parameters
+     forward communication  2 k_activ b t 2 (1 - 1/TP) / bandwidth      t: share of the stage, l_i likewise
+     bandwidth              intra-node x min(log2 V' / log2 saturation, 1), V' = k_activ b 2 (1 - 1/TP)
+     backward               k_backward x computation + r x forward communication    r: 1, 2 if the forward is repeated
+     optimiser              k_optim p / TP / Z1             p: share of the stage's parameters
 DP   times are the maxima over the replicas;
-     reduction              g p 2 (1 - 1/DP) / bandwidth    g: gradient bytes of the mean layer
+     reduction              k_param p 2 (1 - 1/DP) z / bandwidth
      exposed part           (backward^k + reduction^k)^(1/k) - backward
-PP   T = sum_i c_i + (N_b - 1) max_i c_i + max_i (extra_i - sum_{j<i} backward_j),  c_i forward + backward of a stage
+PP   T = sum_i c_i + (N_b - 1) max_i c_i + max_i (extra_i - sum_{j<i} backward_j)
+     c_i: forward + backward of a stage; extra_i: exposed part + optimiser
+
+ZeRO is an extension: from stage 1 on every replica updates its part of the parameters (Z1 = DP, else 1); stages 1 and
+2 reduce and gather what an all-reduce does (z = 1), stage 3 gathers the weights once more (z = 1.5).
 
 Readings where the print cannot hold:
 - The exponent of the overlap is printed as -1; 1/k makes it no overlap at k = 1 (backward + reduction) and
@@ -19,7 +23,7 @@ Readings where the print cannot hold:
   nothing when there is one replica.
 - It is printed without / TP_i. Across nodes that is right: the tensor ranks of a node reduce at the same time over the
   node's network bandwidth, which they share. Inside a node every GPU has links of its own, so there we divide.
-- The exposed times are of the first stage at least: stage i ends its last backward pass sum_{j<i} backward_j earlier.
+- The extra times are of the first stage at least: stage i ends its last backward pass sum_{j<i} backward_j earlier.
 """
 
 import numpy as np
@@ -37,16 +41,43 @@ def all_reduce_bytes(payload_bytes: Floats, members: Floats) -> Floats:
 def saturated_bandwidth(peak_bytes_per_s: Floats, message_bytes: Floats, saturation_bytes: Floats) -> Floats:
     """Effective bandwidth of messages too small to fill the links, linear in log2 of their size (A.2)."""
     reached = np.log2(np.maximum(message_bytes, 2.0)) / np.log2(np.maximum(saturation_bytes, 4.0))
-    return np.asarray(peak_bytes_per_s * np.minimum(reached, 1.0))
+    return peak_bytes_per_s * np.minimum(reached, 1.0)
+
+
+def tensor_communication_s(
+    activation_bytes: Floats,
+    local_batch: Floats,
+    share: Floats,
+    tp: Floats,
+    intra_bytes_per_s: Floats,
+    saturation_bytes: Floats,
+) -> Floats:
+    """Time of the tensor-parallel all-reduces of one forward pass: two for every layer; 0 at TP 1.
+
+    Parameters
+    ----------
+    activation_bytes
+        k_activ: what one all-reduce carries for one sample.
+    share
+        Layers of the stage, or what they count of the mean layer.
+    """
+    message = all_reduce_bytes(activation_bytes * local_batch, tp)
+    return 2.0 * share * message / saturated_bandwidth(intra_bytes_per_s, message, saturation_bytes)
+
+
+def reduction_volume_bytes(gradient_bytes: Floats, dp: Floats, zero_stage: int) -> Floats:
+    """Bytes that each replica sends in an iteration to have the same weights as the others; 0 at DP 1."""
+    return (1.5 if zero_stage >= 3 else 1.0) * all_reduce_bytes(gradient_bytes, dp)
 
 
 def exposed_reduction_s(backward_s: Floats, reduction_s: Floats, overlap: Floats) -> FloatArray:
-    """Part of the gradient reduction that the backward pass does not hide."""
+    """Part of the gradient reduction that the backward pass does not hide; falls with `overlap` (k >= 1)."""
     longer = np.maximum(backward_s, reduction_s)
     shorter = np.minimum(backward_s, reduction_s)
-    # Scaled by the longer one: powers of small times would underflow.
-    ratio = np.divide(shorter, longer, out=np.zeros(np.shape(longer)), where=longer > 0)
-    return np.asarray(longer * (1.0 + ratio**overlap) ** (1.0 / np.asarray(overlap)) - backward_s)
+    # Scaled by the longer one, powers of small times do not underflow; by log1p and expm1, small parts keep digits.
+    ratio = np.divide(shorter, longer, out=np.zeros(np.shape(longer)), where=np.asarray(longer > 0))
+    joined = np.expm1(np.log1p(ratio**overlap) / overlap)
+    return np.asarray(longer * joined + np.maximum(np.subtract(reduction_s, backward_s), 0.0))
 
 
 def pipeline_s(

@@ -39,9 +39,9 @@ class ModelProfile:
     """Costs of a model and how it is trained.
 
     `parameter_bytes`, `gradient_bytes`, `optimizer_bytes`: per parameter, in memory; gradients are reduced over the
-    replicas as they are kept. `backward_ratio`: FLOPs of the backward pass over those of the forward
-    pass, 2, or 3 where the forward pass is repeated. `backward_all_reduces`: tensor-parallel traffic of the backward
-    pass over that of the forward pass, 1 or 2. `flops_precision`: key of the peak in the GPU catalogue.
+    replicas as they are kept. `backward_ratio`: FLOPs of the backward pass over those of the forward pass, 2 plus the
+    share of the forward pass that is repeated. `backward_all_reduces`: tensor-parallel traffic of the backward pass
+    over that of the forward pass, 1 or 2. `flops_precision`: key of the peak in the GPU catalogue.
     `tensor_units`: what tensor parallelism divides, (name, count): every degree must divide every count.
     """
 
