@@ -15,6 +15,10 @@ _STATUS: Mapping[str, HTTPStatus] = {
     "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
     "idempotency_conflict": HTTPStatus.CONFLICT,
     "plan_not_finished": HTTPStatus.CONFLICT,
+    "deployment_conflict": HTTPStatus.CONFLICT,
+    "nothing_deployed": HTTPStatus.CONFLICT,
+    "launch_failed": HTTPStatus.BAD_GATEWAY,
+    "asymmetric_plan": HTTPStatus.UNPROCESSABLE_ENTITY,
     "no_outcome": HTTPStatus.CONFLICT,
     "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
@@ -62,6 +66,18 @@ class NoOutcomeError(StowplanError):
     """The plan ended without anything to show."""
 
     code: ClassVar[str] = "no_outcome"
+
+
+class DeploymentConflictError(StowplanError):
+    """The job is deployed already."""
+
+    code: ClassVar[str] = "deployment_conflict"
+
+
+class NothingDeployedError(StowplanError):
+    """The service has no folder for deployments."""
+
+    code: ClassVar[str] = "nothing_deployed"
 
 
 class BodyTooLargeError(StowplanError):

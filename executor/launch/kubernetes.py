@@ -8,11 +8,12 @@ the address of its node, and RDMA devices need no plug-in.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
 from executor.deployment import Deployment
+from executor.launch.base import LaunchBackend, read_launch
 from executor.rank_table import Rank, hosts_of
 from executor.training_job import Device
 
@@ -116,3 +117,17 @@ def _pod(deployment: Deployment, folder: Path, hosts: list[str]) -> dict[str, An
             {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
         ],
     }
+
+
+class KubernetesBackend(LaunchBackend):
+    """Runs that somebody else starts and deletes with `kubectl`; what the agents write is read as everywhere."""
+
+    name: ClassVar[str] = "kubernetes"
+
+    def start(self, folder: Path) -> None:
+        """Do nothing: `kubectl apply -f jobset.yaml` is the user's."""
+        read_launch(folder)
+
+    def stop(self, folder: Path, grace_s: float = 10.0) -> None:  # noqa: ARG002 - Kubernetes has its own grace
+        """Do nothing: ranks that are asked to stop end by themselves, the JobSet is deleted with `kubectl`."""
+        read_launch(folder)

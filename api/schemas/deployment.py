@@ -1,0 +1,184 @@
+"""Deployments: what clients ask for, and what they see of it."""
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from api.schemas.base import MAX_COUNT, Count, Document, Name, NonNegative, Positive
+from api.schemas.model import TransformerDoc
+from api.schemas.parallel_plan import ParallelPlanDoc
+from executor.deployment import DEFAULT_PORT, MAX_PORT
+from executor.launch.base import RunState
+from executor.supervision import Cause, Phase
+from executor.training_job import Device, TokenType
+
+_Path = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f]+$")]
+_Value = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
+_Word = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9-]*$")]
+
+
+class ScheduleDoc(Document):
+    """Learning rate and the other settings of AdamW: linear warm-up, then a cosine."""
+
+    learning_rate: Positive = 3e-4
+    warmup_steps: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    decay_steps: Count | None = None
+    """Null: the steps of the job."""
+    final_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Of the learning rate, at the end of the cosine."""
+    weight_decay: NonNegative = 0.01
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
+    epsilon: Positive = 1e-8
+    gradient_clipping: NonNegative = 1.0
+    """Largest norm of the gradient; 0: no limit."""
+
+
+class TrainingOptionsDoc(Document):
+    """What you choose of a training run beyond model and plan."""
+
+    num_steps: Count = 1000
+    """Optimiser steps of the whole job, runs before a change of plan included."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    device: Device = Device.CUDA
+    schedule: ScheduleDoc = ScheduleDoc()
+    token_file: _Path | None = None
+    """Tokens without a header, little-endian, on every host (null: a seeded synthetic stream)."""
+    token_type: TokenType = TokenType.UINT16
+    checkpoint_interval: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 100
+    """Steps between checkpoints; one is written at the end in any case."""
+    keep_checkpoints: Annotated[int, Field(ge=1, le=1000)] = 2
+
+
+class LaunchOptionsDoc(Document):
+    """How ranks are started."""
+
+    backend: Literal["local", "ssh", "slurm", "kubernetes"] = "local"
+    """kubernetes: the manifest is written, you apply it."""
+    addresses: dict[Name, Name] = Field(default_factory=dict, max_length=100_000)
+    """Node of the plan -> host name or address, where they differ."""
+    master_port: Annotated[int, Field(ge=1, le=MAX_PORT)] = DEFAULT_PORT
+    """Port of rank 0's host on which the ranks meet, with the nine above it."""
+    python: _Path | None = None
+    """Interpreter on the hosts (null: python3; local: that of the service)."""
+    environment: dict[Name, _Value] = Field(default_factory=dict, max_length=1000)
+    """Variables for all ranks, such as NCCL_SOCKET_IFNAME."""
+    grace_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    """From being told to end to being killed."""
+    time_limit_s: Annotated[float, Field(gt=0, le=MAX_COUNT)] = 86_400.0
+    """For Slurm and Kubernetes."""
+
+
+class PlanChoice(Document):
+    """The plan to deploy: as a document, or the one of a job in a plan that this service made."""
+
+    plan: ParallelPlanDoc | None = None
+    plan_id: Name | None = None
+    """A plan of this service that holds a parallel plan for `job_id`."""
+    project: bool = False
+    """Deploy the best symmetric plan where the plan is not symmetric; the answer says what that costs."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.plan is None) == (self.plan_id is None):
+            raise PydanticCustomError("one_of", "give exactly one of plan and plan_id")
+        return self
+
+
+class DeploymentBody(PlanChoice):
+    """A job to be trained after a plan."""
+
+    job_id: _Word
+    """Letters, digits and dashes: it becomes a file name and a name in Slurm and Kubernetes."""
+    job: TransformerDoc | None = None
+    """The model. With `plan_id` it is the job's in that plan, unless you give it."""
+    training: TrainingOptionsDoc = TrainingOptionsDoc()
+    launch: LaunchOptionsDoc = LaunchOptionsDoc()
+
+    @model_validator(mode="after")
+    def _has_a_model(self) -> Self:
+        if self.plan is not None and self.job is None:
+            raise PydanticCustomError("missing_field", "lacks job: with a plan of your own, say what it trains")
+        return self
+
+
+class ReconfigureBody(PlanChoice):
+    """The plan to move a running deployment to; model, batch and training stay."""
+
+
+class DeadRankDoc(Document):
+    """A rank that ended badly."""
+
+    rank: int
+    host: str
+    exit_code: int | None
+    signal: str | None
+    last_lines: tuple[str, ...]
+    """Of its output."""
+
+
+class RunDoc(Document):
+    """One run; a change of plan or a restart after a fault makes the next one."""
+
+    number: int
+    plan: str
+    cause: Cause
+    started: datetime
+    from_step: int
+    """Steps done when it began."""
+    cost_s: float | None
+    """From the end of the last step before it to the beginning of its first one."""
+    detail: str
+    """Restarts: the fault."""
+
+
+class ProjectionDoc(Document):
+    """What the projection to a symmetric plan costs, as predicted."""
+
+    asked: str
+    before_s: float
+    """Iteration time of the plan that was asked for."""
+    after_s: float
+    loss: float
+    """Share of the throughput that is lost."""
+
+
+class DeploymentLinksDoc(Document):
+    """Where to go from here (paths)."""
+
+    self: str
+    logs: str
+    job_performance: str
+
+
+class DeploymentDoc(Document):
+    """A deployment: its life, its runs, and how far the training is."""
+
+    id: str
+    job_id: str
+    phase: Phase
+    detail: str
+    run_state: RunState
+    run_detail: str
+    plan: ParallelPlanDoc
+    notation: str
+    projection: ProjectionDoc | None
+    step: int
+    num_steps: int
+    loss: float | None
+    runs: tuple[RunDoc, ...]
+    dead: tuple[DeadRankDoc, ...]
+    restart_cost_s: float | None
+    """The newest measured cost of a change; plans of this job use it as its restart cost."""
+    backend: str
+    folder: str
+    """On the machine of the service; README.txt in it says how to start it by hand."""
+    links: DeploymentLinksDoc
+
+
+class DeploymentList(Document):
+    """All deployments, newest first."""
+
+    deployments: tuple[DeploymentDoc, ...]

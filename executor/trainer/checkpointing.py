@@ -1,0 +1,130 @@
+"""Saving and loading with DeepSpeed, so that the last good checkpoint is always whole; collective on all ranks.
+
+For another layout the checkpoint is converted to the universal format first, once, beside the original. Whoever plans
+a change of layout can do that ahead: `python -P -m executor.trainer.checkpointing job.json`.
+"""
+
+import logging
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from executor.checkpoints import (
+    MANIFEST,
+    PARTIAL,
+    UNIVERSAL,
+    Checkpoint,
+    checkpoint_to_resume,
+    complete_checkpoint,
+    publish_universal,
+    remove_partial,
+    tag_of,
+)
+from executor.deepspeed_workarounds import convert_to_universal
+from executor.training_job import TrainingJob, read_training_job
+from stowplan.errors import StowplanError, WorkerError
+
+_logger = logging.getLogger("stowplan.executor.trainer")
+
+
+def save(engine: Any, job: TrainingJob, step: int) -> str | None:
+    """Write the checkpoint after `step` steps; give what went wrong, or None when it is the last good one."""
+    folder = Path(job.checkpoint_folder or "")
+    partial = tag_of(step) + PARTIAL
+    engine.checkpoint_engine.failure = None
+    if dist.get_rank() == 0:
+        remove_partial(folder)
+    engine.save_checkpoint(str(folder), tag=partial, save_latest=False)
+    failure = _first(engine.checkpoint_engine.failure)
+    if dist.get_rank() == 0 and failure is None:
+        try:
+            complete_checkpoint(folder, job, step)
+        except OSError as error:
+            failure = f"{folder}: {error}"
+    failure = _first(failure)
+    if failure is not None and dist.get_rank() == 0:
+        shutil.rmtree(folder / partial, ignore_errors=True)
+    return failure
+
+
+def find(job: TrainingJob) -> tuple[Checkpoint | None, bool]:
+    """The checkpoint to go on from, and whether it must be loaded as a universal one; converts it if it must.
+
+    Rank 0 looks and converts, the others wait: all see the same, whatever the file system shows them.
+
+    Raises
+    ------
+    StowplanError
+        On all ranks, when the named checkpoint cannot be used.
+    """
+    found: list[Any] = [None, None]
+    if dist.get_rank() == 0:
+        try:
+            found[0] = _prepared(job)
+        except StowplanError as error:
+            found[1] = error
+    dist.broadcast_object_list(found)
+    checkpoint, refusal = found
+    if refusal is not None:
+        raise refusal
+    return checkpoint, checkpoint is not None and not checkpoint.has_layout_of(job)
+
+
+def load(engine: Any, job: TrainingJob, checkpoint: Checkpoint, *, universal: bool) -> None:
+    """Load weights, optimiser states and the step counter.
+
+    Raises
+    ------
+    WorkerError
+        When DeepSpeed did not load what it was told to.
+    """
+    tag = checkpoint.tag + (UNIVERSAL if universal else "")
+    path, _ = engine.load_checkpoint(str(job.checkpoint_folder), tag=tag, load_lr_scheduler_states=False)
+    if path is None or engine.global_steps != checkpoint.step:
+        raise WorkerError(f"{tag} was not loaded: the engine is at step {engine.global_steps}, not {checkpoint.step}")
+
+
+def _prepared(job: TrainingJob) -> Checkpoint | None:
+    """Find the checkpoint and convert it where the job needs that; one process."""
+    checkpoint = checkpoint_to_resume(job)
+    if checkpoint is None or checkpoint.has_layout_of(job):
+        return checkpoint
+    folder = Path(job.checkpoint_folder or "")
+    if (folder / (checkpoint.tag + UNIVERSAL) / MANIFEST).exists():
+        return checkpoint
+    partial = folder / (checkpoint.tag + UNIVERSAL + PARTIAL)
+    shutil.rmtree(partial, ignore_errors=True)
+    convert_to_universal(
+        folder / checkpoint.tag,
+        partial,
+        num_model_ranks=len(checkpoint.stage_layers) * checkpoint.tp,
+        num_workers=min(8, os.cpu_count() or 1),
+    )
+    publish_universal(folder, checkpoint, partial)
+    return checkpoint
+
+
+def _first(failure: str | None) -> str | None:
+    """The failure of the lowest rank that has one, the same on all ranks."""
+    gathered: list[str | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(gathered, failure)
+    return next((each for each in gathered if each is not None), None)
+
+
+def main() -> None:
+    """Convert the checkpoint that a job will resume from, where its layout needs that."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        checkpoint = _prepared(read_training_job(Path(sys.argv[1])))
+    except StowplanError as error:
+        _logger.error("%s", error)
+        sys.exit(2)
+    _logger.info("ready: %s", None if checkpoint is None else checkpoint.tag)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The layers of a model as a pipeline takes them; the built-in transformer, or the user's own.
+
+A user's hook is a function in an importable module, named `module:function` in the job:
+
+    def layers(model: Transformer, context: LayerContext) -> PipelineLayers: ...
+
+Every rank calls it and gets specifications, of which DeepSpeed builds those of the rank's stage. A layer maps one
+tensor to one tensor; the first gets token ids (micro-batch, sequence). `model` carries the sizes, of which the hook
+uses what it likes; `layers` must be as many as `model.num_layers`. To start from the same weights in every layout,
+draw them with `executor.trainer.context.seeded_parameter`. With a tensor degree above 1 a layer shares its parameters
+over `context.tensor_group` (`executor.trainer.tensor_parallel` has linear layers), or is whole on all its ranks.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from deepspeed.runtime.pipe.module import LayerSpec, TiedLayerSpec
+from torch import nn
+
+from executor.trainer.block import WEIGHT_STD, Block, Norm
+from executor.trainer.context import LayerContext, seeded_parameter
+from executor.trainer.tensor_parallel import CrossEntropy, Vocabulary
+from executor.training_job import TrainingJob
+from models.transformer import Positions, Transformer
+from stowplan.errors import InputError
+
+EMBEDDING = "embedding"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineLayers:
+    """A model in pipeline order.
+
+    `layers` are those that the plan spreads over the stages; `before` go to the first stage, `after` to the last one.
+    `loss(outputs, labels)` is a scalar, the mean over the micro-batch.
+    """
+
+    before: tuple[LayerSpec, ...]
+    layers: tuple[LayerSpec, ...]
+    after: tuple[LayerSpec, ...]
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+    @property
+    def specs(self) -> list[LayerSpec]:
+        """All, in order."""
+        return [*self.before, *self.layers, *self.after]
+
+    def bounds(self, stage_layers: tuple[int, ...]) -> list[int]:
+        """First spec of every stage, and the number of specs at the end."""
+        ends = [len(self.before) + sum(stage_layers[: k + 1]) for k in range(len(stage_layers) - 1)]
+        return [0, *ends, len(self.specs)]
+
+
+class LearnedPositions(nn.Module):
+    """Adds a learned vector to every position."""
+
+    def __init__(self, context: LayerContext, model: Transformer) -> None:
+        super().__init__()
+        self.weight = seeded_parameter(context, "positions", (model.sequence_length, model.hidden_size), std=WEIGHT_STD)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """(batch, sequence, hidden) -> the same."""
+        return values + self.weight[: values.shape[1]]
+
+
+class Head(Vocabulary):
+    """Projection to logits with its own weights."""
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """(batch, sequence, hidden) -> (batch, sequence, columns of this rank)."""
+        return self.logits(values)
+
+
+def transformer_layers(model: Transformer, context: LayerContext) -> PipelineLayers:
+    """The built-in transformer.
+
+    Tied embeddings are one parameter where first and last stage are the same; otherwise each of both stages has it,
+    its gradients are summed over both, and both apply the same update.
+    """
+    size = (model.vocabulary_size, model.hidden_size)
+    embedding = (context, EMBEDDING, *size)
+    tied = model.tied_embeddings
+    first = (
+        TiedLayerSpec(EMBEDDING, Vocabulary, *embedding, std=WEIGHT_STD)
+        if tied
+        else LayerSpec(Vocabulary, *embedding, std=WEIGHT_STD)
+    )
+    last = (
+        TiedLayerSpec(EMBEDDING, Vocabulary, *embedding, std=WEIGHT_STD, forward_fn=_tied_logits)
+        if tied
+        else LayerSpec(Head, context, "head", *size, std=WEIGHT_STD)
+    )
+    learned = model.positions is Positions.LEARNED
+    return PipelineLayers(
+        before=(first, LayerSpec(LearnedPositions, context, model)) if learned else (first,),
+        layers=tuple(LayerSpec(Block, context, model, index) for index in range(model.num_layers)),
+        after=(LayerSpec(Norm, context, model), last),
+        loss=CrossEntropy(context, model.vocabulary_size),
+    )
+
+
+def layers_of(job: TrainingJob, context: LayerContext) -> PipelineLayers:
+    """The layers of a job: the built-in ones, or what its hook gives.
+
+    Raises
+    ------
+    InputError
+        When the hook cannot be imported, fails, or gives something else or another number of layers.
+    """
+    if job.layers_hook is None:
+        return transformer_layers(job.model, context)
+    module_name, function_name = job.layers_hook.split(":")
+    try:
+        hook = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"the layers hook {job.layers_hook} cannot be imported: {error}") from error
+    layers = hook(job.model, context)
+    if not isinstance(layers, PipelineLayers):
+        raise InputError(f"the layers hook {job.layers_hook} gave {type(layers).__name__}, not PipelineLayers")
+    if len(layers.layers) != job.model.num_layers:
+        raise InputError(
+            f"the layers hook {job.layers_hook} gave {len(layers.layers)} layers; the model has {job.model.num_layers}"
+        )
+    return layers
+
+
+def _tied_logits(embedding: Vocabulary, values: torch.Tensor) -> torch.Tensor:
+    return embedding.logits(values)

@@ -1,0 +1,189 @@
+"""The training loop of one rank: steps, measurements, checkpoints, an orderly stop."""
+
+import logging
+import math
+import resource
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from executor.deepspeed_workarounds import gradients_for_norm, time_instructions
+from executor.metrics import MetricsWriter, StepMetrics, metrics_path
+from executor.token_stream import TokenStream, micro_batch, open_stream
+from executor.trainer import checkpointing
+from executor.trainer.clock import CudaClock, HostClock, StepClock
+from executor.trainer.engine import Place, agree
+from executor.training_job import Device, TrainingJob, learning_rate_at
+from stowplan.errors import WorkerError
+
+_logger = logging.getLogger("stowplan.executor.trainer")
+
+
+_PARTS = ("forward", "backward", "send", "receive", "load", "reduction", "optimizer")
+
+
+class End(StrEnum):
+    """Why a run has ended without an error."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run has ended. `checkpoint_failure`: why the last checkpoint could not be written, None when it was."""
+
+    end: End
+    step: int
+    loss: float | None
+    checkpoint_failure: str | None
+
+
+class Loop:
+    """Steps of one rank.
+
+    SIGTERM to any rank, or `stop_file`, ends the run behind the step in work, with a checkpoint.
+    """
+
+    def __init__(self, engine: Any, job: TrainingJob, place: Place, launch: int, stop_file: Path) -> None:
+        self._engine = engine
+        self._job = job
+        self._place = place
+        self._launch = launch
+        self._stop_file = stop_file
+        self._stream = open_stream(job)
+        self._clock: StepClock = CudaClock() if job.device is Device.CUDA else HostClock()
+        self._small_square = 0.0
+        self._signalled = False
+        self._host = socket.gethostname()
+        self._loss: float | None = None
+        time_instructions(engine, self._clock.span, self._note_small_gradient)
+        signal.signal(signal.SIGTERM, self._note_signal)
+
+    def run(self) -> Outcome:
+        """Train to the last step, or until the run is told to stop.
+
+        Raises
+        ------
+        WorkerError
+            When loss or gradient are no numbers any more.
+        """
+        job = self._job
+        step, failure, stopping = self._engine.global_steps, None, False
+        with self._writer() as writer:
+            while step < job.num_steps and not stopping:
+                metrics, stopping = self._step(step)
+                step += 1
+                if writer is not None:
+                    writer.write(metrics)
+                self._log(metrics)
+                if self._is_due(step, stopping):
+                    failure = checkpointing.save(self._engine, job, step)
+                    self._log_checkpoint(step, failure)
+        end = End.FINISHED if step >= job.num_steps else End.STOPPED
+        return Outcome(end=end, step=step, loss=self._loss, checkpoint_failure=failure)
+
+    def _is_due(self, step: int, stopping: bool) -> bool:
+        """Whether a checkpoint follows step `step`, counted from 1."""
+        interval = self._job.checkpoint_interval
+        due = stopping or step == self._job.num_steps or (interval > 0 and step % interval == 0)
+        return due and self._job.checkpoint_folder is not None
+
+    def _step(self, step: int) -> tuple[StepMetrics, bool]:
+        """Do one step; give what was measured, and whether any rank was told to stop."""
+        engine, job = self._engine, self._job
+        rate = learning_rate_at(job, step)
+        for group in engine.optimizer.param_groups:
+            group["lr"] = rate
+        _reset_peak_memory(job)
+        started_at_s, start_s = time.time(), time.perf_counter()
+        loss = engine.train_batch(data_iter=_batches(self._stream, job, step, self._place.rank))
+        parts_s = self._clock.collect()
+        step_s = time.perf_counter() - start_s
+        self._loss, norm = float(loss), float(engine.get_global_grad_norm())
+        if not (math.isfinite(self._loss) and math.isfinite(norm)):
+            raise WorkerError(f"step {step + 1} has the loss {self._loss} and the gradient norm {norm}")
+        small, stop = agree([self._small_square, float(self._is_told_to_stop())], engine.device)
+        pipe, data, tensor = job.coordinates(self._place.rank)
+        metrics = StepMetrics(
+            launch=self._launch,
+            rank=self._place.rank,
+            step=step + 1,
+            pipe=pipe,
+            data=data,
+            tensor=tensor,
+            host=self._host,
+            started_at_s=started_at_s,
+            step_s=step_s,
+            **{f"{part}_s": parts_s.get(part, 0.0) for part in _PARTS},
+            num_micro_batches=job.num_micro_batches,
+            tokens=job.tokens_per_step,
+            tokens_per_s=job.tokens_per_step / step_s,
+            peak_memory_bytes=_peak_memory_bytes(job),
+            loss=self._loss,
+            learning_rate=rate,
+            small_batch=job.global_batch // job.dp,
+            small_gradient_square=small / job.dp,
+            large_batch=job.global_batch,
+            large_gradient_square=norm**2,
+        )
+        return metrics, stop > 0
+
+    def _note_small_gradient(self) -> None:
+        """Squared norm of the part of this replica's gradient that this rank counts."""
+        norms = torch._foreach_norm(gradients_for_norm(self._engine))
+        self._small_square = float(torch.stack(norms).double().square().sum()) if norms else 0.0
+
+    def _note_signal(self, *_: object) -> None:
+        self._signalled = True
+
+    def _is_told_to_stop(self) -> bool:
+        return self._signalled or (self._place.rank == 0 and self._stop_file.exists())
+
+    def _writer(self) -> AbstractContextManager[MetricsWriter | None]:
+        if self._job.metrics_folder is None:
+            return nullcontext()
+        return MetricsWriter(metrics_path(Path(self._job.metrics_folder), self._place.rank))
+
+    def _log(self, metrics: StepMetrics) -> None:
+        if self._place.rank == 0:
+            _logger.info(
+                "step %d of %d: loss %.6f, %.3f s, %.0f tokens/s",
+                *(metrics.step, self._job.num_steps, metrics.loss, metrics.step_s, metrics.tokens_per_s),
+            )
+
+    def _log_checkpoint(self, step: int, failure: str | None) -> None:
+        if self._place.rank != 0:
+            return
+        if failure is None:
+            _logger.info("checkpoint of step %d is the last good one", step)
+        else:
+            _logger.error("checkpoint of step %d could not be written, the one before stays: %s", step, failure)
+
+
+def _batches(
+    stream: TokenStream, job: TrainingJob, step: int, rank: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Inputs and labels of this replica's micro-batches."""
+    for index in range(job.num_micro_batches):
+        tokens = torch.from_numpy(micro_batch(stream, job, step=step, index=index, data=job.coordinates(rank).data))
+        yield tokens[:, :-1], tokens[:, 1:].contiguous()
+
+
+def _reset_peak_memory(job: TrainingJob) -> None:
+    if job.device is Device.CUDA:
+        torch.cuda.reset_peak_memory_stats()
+
+
+def _peak_memory_bytes(job: TrainingJob) -> int:
+    if job.device is Device.CUDA:
+        return int(torch.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,154 @@
+"""Column- and row-parallel layers: a column-parallel one, anything per column, a row-parallel one.
+
+    y = x A^T B^T,  A = [A_1; A_2] by rows of the weight (outputs), B = [B_1, B_2] by columns (inputs)
+      = sum over ranks of (x A_r^T) B_r^T
+
+One all-reduce forward where the sum ends (`leave`), one backward where x enters (`enter`); Megatron-LM's f and g.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional
+
+from executor.trainer.context import LayerContext, constant_parameter, seeded_parameter
+
+
+class _Enter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, group: Any) -> torch.Tensor:
+        ctx.group = group
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        gradient = gradient.contiguous()
+        dist.all_reduce(gradient, group=ctx.group)
+        return gradient, None
+
+
+class _Leave(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, group: Any) -> torch.Tensor:
+        ctx.mark_dirty(values)
+        dist.all_reduce(values, group=group)
+        return values
+
+    @staticmethod
+    def backward(_: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient, None
+
+
+def enter(values: torch.Tensor, context: LayerContext) -> torch.Tensor:
+    """Pass replicated values to column-parallel layers; their gradients are summed over the tensor ranks."""
+    return values if context.tensor_degree == 1 else _Enter.apply(values, context.tensor_group)
+
+
+def leave(values: torch.Tensor, context: LayerContext) -> torch.Tensor:
+    """Sum what the tensor ranks have; the result is replicated."""
+    return values if context.tensor_degree == 1 else _Leave.apply(values.contiguous(), context.tensor_group)
+
+
+class ColumnParallelLinear(nn.Module):
+    """Each rank computes a part of the outputs; the inputs must have come through `enter`."""
+
+    def __init__(self, context: LayerContext, name: str, inputs: int, outputs: int, *, std: float, bias: bool) -> None:
+        super().__init__()
+        context.share(outputs, name)
+        self.weight = seeded_parameter(context, name, (outputs, inputs), std=std, axis=0)
+        self.bias = constant_parameter(context, 0.0, outputs, axis=0, what=name) if bias else None
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """(..., inputs) -> (..., outputs / degree)."""
+        return functional.linear(values, self.weight, self.bias)
+
+
+class RowParallelLinear(nn.Module):
+    """Each rank has a part of the inputs; the outputs are whole on all of them."""
+
+    def __init__(self, context: LayerContext, name: str, inputs: int, outputs: int, *, std: float, bias: bool) -> None:
+        super().__init__()
+        self._context = context
+        context.share(inputs, name)
+        self.weight = seeded_parameter(context, name, (outputs, inputs), std=std, axis=1)
+        self.bias = constant_parameter(context, 0.0, outputs) if bias else None
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """(..., inputs / degree) -> (..., outputs)."""
+        outputs = leave(functional.linear(values, self.weight), self._context)
+        return outputs if self.bias is None else outputs + self.bias
+
+
+class Vocabulary(nn.Module):
+    """Embedding of tokens, rows shared by the tensor ranks, and, tied or alone, the projection back to logits.
+
+    Rows beyond the vocabulary pad it to a multiple of the degree; they are zero and stay zero.
+    """
+
+    def __init__(self, context: LayerContext, name: str, vocabulary_size: int, hidden: int, *, std: float) -> None:
+        super().__init__()
+        self._context = context
+        self.weight = seeded_parameter(context, name, (vocabulary_size, hidden), std=std, axis=0)
+        self.weight.vocabulary_size = vocabulary_size
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """(batch, sequence) ids -> (batch, sequence, hidden)."""
+        if self._context.tensor_degree == 1:
+            return functional.embedding(tokens, self.weight)
+        rows = tokens - self._context.tensor_rank * self.weight.shape[0]
+        elsewhere = (rows < 0) | (rows >= self.weight.shape[0])
+        held = functional.embedding(rows.masked_fill(elsewhere, 0), self.weight)
+        return leave(held.masked_fill(elsewhere.unsqueeze(-1), 0.0), self._context)
+
+    def logits(self, values: torch.Tensor) -> torch.Tensor:
+        """(batch, sequence, hidden) -> (batch, sequence, rows of this rank)."""
+        return functional.linear(enter(values, self._context), self.weight)
+
+
+class _SharedCrossEntropy(torch.autograd.Function):
+    """Mean cross-entropy over logits whose columns are spread over the tensor ranks."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor, first: int, group: Any) -> torch.Tensor:
+        largest = logits.amax(dim=-1)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
+        shares = (logits - largest.unsqueeze(-1)).exp()
+        total = shares.sum(dim=-1)
+        dist.all_reduce(total, group=group)
+        columns = labels - first
+        elsewhere = (columns < 0) | (columns >= logits.shape[-1])
+        columns = columns.masked_fill(elsewhere, 0).unsqueeze(-1)
+        hit = logits.gather(-1, columns).squeeze(-1).masked_fill(elsewhere, 0.0)
+        dist.all_reduce(hit, group=group)
+        shares /= total.unsqueeze(-1)
+        ctx.save_for_backward(shares, columns, elsewhere)
+        return (total.log() + largest - hit).mean()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        shares, columns, elsewhere = ctx.saved_tensors
+        ones = torch.ones_like(columns, dtype=shares.dtype).masked_fill(elsewhere.unsqueeze(-1), 0.0)
+        difference = shares.clone().scatter_add_(-1, columns, -ones)
+        return difference * (gradient / elsewhere.numel()), None, None, None
+
+
+class CrossEntropy:
+    """Mean cross-entropy of next tokens, in fp32, for the logits of `Vocabulary.logits`."""
+
+    def __init__(self, context: LayerContext, vocabulary_size: int) -> None:
+        self._context = context
+        self._vocabulary_size = vocabulary_size
+
+    def __call__(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Logits (batch, sequence, columns of this rank), labels (batch, sequence) -> mean loss, a scalar."""
+        logits = logits.float()
+        if self._context.tensor_degree == 1:
+            return functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        columns = logits.shape[-1]
+        first = self._context.tensor_rank * columns
+        padded = columns - max(0, min(columns, self._vocabulary_size - first))
+        if padded:
+            logits = functional.pad(logits[..., : columns - padded], (0, padded), value=float("-inf"))
+        return _SharedCrossEntropy.apply(logits, labels, first, self._context.tensor_group)

@@ -1,0 +1,172 @@
+"""Deployments over HTTP, on local processes that only pretend to train."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.app import create_app
+from api.settings import IN_MEMORY, Settings
+from executor.deployment import LaunchOptions
+from executor.launch.local import LocalBackend, free_port
+from solver.pool import WorkerPool
+from tests.api.serving import serving
+
+_ROOT = Path(__file__).parents[2]
+_PRETENDER = _ROOT / "tests" / "executor" / "pretend_trainer.py"
+_LIMIT_S = 60.0
+JOB: dict[str, Any] = {
+    "num_layers": 4,
+    "hidden_size": 128,
+    "vocabulary_size": 100,
+    "sequence_length": 32,
+    "global_batch": 8,
+}
+
+
+def plan(degrees: list[tuple[int, int]], local: int = 4) -> dict[str, Any]:
+    """Stages with (layers, replicas) on CPUs of one host; `local` sequences per replica."""
+    stages, first = [], 0
+    for layers, dp in degrees:
+        replicas = [
+            {"node": "a", "gpu_type": "cpu", "gpus": [first + k], "local_batch": local * degrees[0][1] // dp}
+            for k in range(dp)
+        ]
+        first += dp
+        stages.append({"num_layers": layers, "replicas": replicas})
+    return {"stages": stages, "num_micro_batches": 8 // (local * degrees[0][1])}
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    training = {"device": "cpu", "num_steps": 12, "checkpoint_interval": 5}
+    launch = {"master_port": free_port() % 60_000 + 1_024, "grace_s": 1.0}
+    request = {"job_id": "tiny", "job": JOB, "plan": plan([(2, 1), (2, 1)]), "training": training, "launch": launch}
+    return request | changes
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "deployments"
+    for run in (tmp_path / "deployments").glob("deployment-*/runs/*"):
+        LocalBackend().stop(run, grace_s=1.0)
+
+
+@pytest.fixture
+def client(folder: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    pretending = partial(LaunchOptions, command=(sys.executable, str(_PRETENDER)))
+    monkeypatch.setattr("api.deployments.LaunchOptions", pretending)
+    monkeypatch.setenv("PYTHONPATH", str(_ROOT))
+    with serving(create_app(settings(folder), pool=pool)) as made:
+        yield made
+
+
+def settings(folder: Path | None) -> Settings:
+    return Settings(database=IN_MEMORY, deployments=str(folder or ""))
+
+
+def wait(client: httpx.Client, path: str, until: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    deadline = time.monotonic() + _LIMIT_S
+    while time.monotonic() < deadline:
+        document: dict[str, Any] = client.get(path).json()
+        if until(document):
+            return document
+        time.sleep(0.05)
+    raise AssertionError(f"still {document}")
+
+
+def test_a_deployment_runs_to_its_end_and_its_logs_can_be_read(client: httpx.Client) -> None:
+    created = client.post("/v1/deployments", json=body())
+    assert created.status_code == 201, created.text
+    path = created.headers["Location"]
+    assert created.json()["notation"] == "PP2 DP1 TP1 (2+2 layers, 2 x 4)"
+    done = wait(client, path, lambda document: document["phase"] == "finished")
+    assert (done["step"], done["num_steps"], done["run_state"]) == (12, 12, "succeeded")
+    assert [known["id"] for known in client.get("/v1/deployments").json()["deployments"]] == [done["id"]]
+    assert client.get(f"{path}/logs", params={"rank": 1, "follow": True}).status_code == 200
+    assert client.get(f"{path}/logs", params={"rank": 2}).json()["detail"].endswith("there is no rank 2")
+    stopped = client.post(f"{path}:stop")
+    assert (stopped.status_code, stopped.json()["phase"]) == (202, "finished")
+
+
+def test_reconfiguring_goes_on_with_the_next_step(client: httpx.Client) -> None:
+    training = {"device": "cpu", "num_steps": 60, "checkpoint_interval": 5}
+    path = client.post("/v1/deployments", json=body(training=training)).headers["Location"]
+    wait(client, path, lambda document: document["step"] >= 2)
+    changed = client.post(f"{path}:reconfigure", json={"plan": plan([(4, 2)], local=2)})
+    assert changed.status_code == 202, changed.text
+    assert changed.json()["phase"] == "reconfiguring"
+    done = wait(client, path, lambda document: document["phase"] == "finished")
+    assert [run["cause"] for run in done["runs"]] == ["deployed", "reconfigured"]
+    assert done["notation"].startswith("PP1 DP2")
+    assert done["restart_cost_s"] is not None
+    assert done["step"] == 60
+
+
+def test_a_job_has_one_deployment_at_a_time(client: httpx.Client) -> None:
+    first = client.post("/v1/deployments", json=body(training={"device": "cpu", "num_steps": 1000})).json()
+    refused = client.post("/v1/deployments", json=body())
+    assert (refused.status_code, refused.json()["code"]) == (409, "deployment_conflict")
+    assert first["id"] in refused.json()["detail"]
+    client.post(f"{first['links']['self']}:stop")
+    wait(client, first["links"]["self"], lambda document: document["phase"] == "stopped")
+    assert client.post("/v1/deployments", json=body()).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "code", "says"),
+    [
+        ({"plan": plan([(2, 1), (2, 2)])}, 422, "asymmetric_plan", "stage 1 has DP2"),
+        ({"plan": plan([(2, 1), (1, 1)])}, 422, "invalid_input", "the plan has 3 layers, the model 4"),
+        ({"plan": None, "plan_id": "plan-7"}, 404, "not_found", "plan-7"),
+        ({"plan_id": "plan-7"}, 422, "invalid_input", "exactly one of plan and plan_id"),
+        ({"job": None}, 422, "invalid_input", "say what it trains"),
+        ({"job_id": "a/b"}, 422, "invalid_input", "/job_id"),
+        ({"launch": {"backend": "pdsh"}}, 422, "invalid_input", "/launch/backend"),
+        ({"launch": {"backend": "slurm"}}, 502, "launch_failed", "sbatch"),
+        ({"training": {"device": "tpu"}}, 422, "invalid_input", "/training/device"),
+        ({"surprise": 1}, 422, "invalid_input", "surprise"),
+    ],
+)
+def test_what_cannot_be_deployed(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], status: int, code: str, says: str
+) -> None:
+    monkeypatch.setattr("executor.launch.slurm.shutil.which", lambda _: None)
+    request = {key: value for key, value in body(**changes).items() if value is not None}
+    answer = client.post("/v1/deployments", json=request)
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    assert says in answer.text
+    assert client.get("/v1/deployments").json() == {"deployments": []}
+
+
+def test_unknown_deployments(client: httpx.Client) -> None:
+    for answer in (
+        client.get("/v1/deployments/deployment-7"),
+        client.get("/v1/deployments/..%2Fx"),
+        client.post("/v1/deployments/deployment-7:stop"),
+        client.post("/v1/deployments/deployment-7:reconfigure", json={"plan": plan([(4, 1)], local=8)}),
+        client.get("/v1/deployments/deployment-7/logs"),
+    ):
+        assert answer.status_code == 404, answer.text
+
+
+def test_a_service_without_a_folder_deploys_nothing(pool: WorkerPool) -> None:
+    with serving(create_app(settings(None), pool=pool)) as client:
+        refused = client.post("/v1/deployments", json=body())
+        assert (refused.status_code, refused.json()["code"]) == (409, "nothing_deployed")
+        assert "--deployments" in refused.json()["detail"]
+
+
+@pytest.mark.usefixtures("client")
+def test_the_next_service_looks_after_what_the_last_one_started(folder: Path, pool: WorkerPool) -> None:
+    other = folder.with_name("other")
+    training = {"device": "cpu", "num_steps": 80, "checkpoint_interval": 5}
+    with serving(create_app(settings(other), pool=pool)) as first:
+        path = first.post("/v1/deployments", json=body(training=training)).headers["Location"]
+        wait(first, path, lambda document: document["step"] >= 1)
+    with serving(create_app(settings(other), pool=pool)) as second:
+        assert wait(second, path, lambda document: document["phase"] == "finished")["step"] == 80

@@ -1,0 +1,40 @@
+"""Tiny training jobs: 4 blocks of width 64, 20 steps of 8 sequences of 32 tokens."""
+
+from dataclasses import replace
+from typing import Any
+
+from executor.training_job import Device, Schedule, TrainingJob
+from models.transformer import Biases, Normalisation, Positions, Precision, Transformer
+
+# 101 rows do not divide by 2, so tensor parallelism must pad them. Clipping is in force in most steps.
+GPT = Transformer(
+    num_layers=4,
+    hidden_size=64,
+    vocabulary_size=101,
+    sequence_length=32,
+    global_batch=8,
+    num_heads=4,
+    precision=Precision.FP32,
+)
+LLAMA = replace(
+    GPT,
+    vocabulary_size=96,
+    num_kv_heads=2,
+    feed_forward_size=96,
+    gated=True,
+    normalisation=Normalisation.RMSNORM,
+    biases=Biases.NONE,
+    positions=Positions.ROTARY,
+    tied_embeddings=False,
+)
+SCHEDULE = Schedule(learning_rate=3e-3, warmup_steps=4, decay_steps=20, gradient_clipping=0.5)
+
+
+def tiny_job(
+    model: Transformer = GPT, *, stage_layers: tuple[int, ...] = (4,), dp: int = 1, tp: int = 1, **more: Any
+) -> TrainingJob:
+    """A job on CPU with micro-batches of 2 sequences."""
+    settings = {"num_steps": 20, "device": Device.CPU, "schedule": SCHEDULE, "seed": 7} | more
+    return TrainingJob(
+        model=model, stage_layers=stage_layers, dp=dp, tp=tp, micro_batch=2, num_micro_batches=4 // dp, **settings
+    )

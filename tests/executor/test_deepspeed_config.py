@@ -1,0 +1,41 @@
+"""Settings that faults of the library make necessary, and those that follow from the job."""
+
+import json
+from dataclasses import replace
+
+from executor.deepspeed_config import ds_config
+from executor.training_job import Device
+from models.transformer import Precision
+from tests.executor.jobs import GPT, tiny_job
+
+
+def test_batch_of_the_job() -> None:
+    config = ds_config(tiny_job(stage_layers=(2, 2), dp=2))
+    assert config["train_batch_size"] == 8
+    assert config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 2 == 8
+
+
+def test_cpu_takes_the_adam_that_needs_no_compiler() -> None:
+    params = ds_config(tiny_job())["optimizer"]["params"]
+    assert params["torch_adam"] is True
+    assert "torch_adam" not in ds_config(tiny_job(device=Device.CUDA))["optimizer"]["params"]
+
+
+def test_zero_1_and_no_timers_of_the_library() -> None:
+    config = ds_config(tiny_job())
+    assert config["zero_optimization"]["stage"] == 1
+    assert config["timers"]["throughput"]["enabled"] is False
+    assert not {"wall_clock_breakdown", "comms_logger", "flops_profiler"} & config.keys()
+
+
+def test_bf16_accumulates_in_fp32() -> None:
+    config = ds_config(tiny_job(replace(GPT, precision=Precision.BF16)))
+    assert config["bf16"]["enabled"] is True
+    assert config["data_types"] == {"grad_accum_dtype": "fp32"}
+    assert "bf16" not in ds_config(tiny_job())
+
+
+def test_is_json_and_says_whether_the_checkpoint_is_universal() -> None:
+    config = ds_config(tiny_job(), universal=True)
+    assert json.loads(json.dumps(config)) == config
+    assert config["checkpoint"]["load_universal"] is True

@@ -1,0 +1,98 @@
+"""Jobs: written and read, refused where the trainer cannot run them, learning rates, coordinates."""
+
+import json
+import math
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from executor.records import from_document, to_json
+from executor.training_job import Schedule, TrainingJob, learning_rate_at, read_training_job, write_training_job
+from models.transformer import Optimizer, Precision, Transformer
+from stowplan.errors import InputError
+from tests.executor.jobs import GPT, LLAMA, tiny_job
+
+
+@pytest.mark.parametrize("model", [GPT, LLAMA])
+def test_file_holds_the_whole_job(tmp_path: Path, model: Transformer) -> None:
+    job = tiny_job(model, stage_layers=(3, 1), dp=2, tp=2, keep_checkpoints=5, layers_hook="mine:layers")
+    write_training_job(job, tmp_path / "job.json")
+    assert read_training_job(tmp_path / "job.json") == job
+
+
+def test_unreadable_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"job\.json cannot be read"):
+        read_training_job(tmp_path / "job.json")
+
+
+def test_every_wrong_field_is_reported_where_it_is() -> None:
+    document = json.loads(to_json(tiny_job()))
+    document["dp"] = "two"
+    document["model"]["precision"] = "fp8"
+    document["stage_layers"] = [4, None]
+    document["colour"] = "red"
+    del document["num_steps"]
+    with pytest.raises(InputError) as refused:
+        from_document(TrainingJob, document, "training job")
+    assert {issue.pointer for issue in refused.value.issues} == {
+        *("/dp", "/model/precision", "/stage_layers/1", "/colour", "/num_steps")
+    }
+
+
+@pytest.mark.parametrize("value", [True, math.inf, "1"])
+def test_number_must_be_a_finite_number(value: object) -> None:
+    document = json.loads(to_json(tiny_job()))
+    document["schedule"]["learning_rate"] = value
+    with pytest.raises(InputError, match="must be of type float"):
+        from_document(TrainingJob, document, "training job")
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        ({"stage_layers": (3, 2)}, "has 5 layers; the model has 4"),
+        ({"stage_layers": (4, 0)}, "every stage has at least 1 layer"),
+        ({"dp": 2}, "are 16; the model's global batch is 8"),
+        ({"tp": 3}, "3 does not divide the model's num_heads of 4"),
+        ({"num_steps": 0}, "at least 1"),
+        ({"resume": "last"}, "resume needs it"),
+        ({"checkpoint_interval": 5}, "checkpoint_interval needs it"),
+        ({"layers_hook": "mine"}, "must read module:function"),
+        ({"schedule": Schedule(learning_rate=-1.0)}, "at least 0"),
+        ({"model": replace(GPT, precision=Precision.FP16)}, "knows bf16 and fp32"),
+        ({"model": replace(GPT, optimizer=Optimizer.SGD)}, "knows adam"),
+        ({"model": replace(GPT, num_experts=4)}, "dense models only"),
+        ({"model": replace(GPT, zero_stage=3)}, "runs stage 1 only"),
+        ({"model": replace(GPT, num_kv_heads=3)}, "do not divide into 3 key-value heads"),
+        ({"model": replace(LLAMA, head_size=15)}, "need an even size"),
+    ],
+)
+def test_job_that_cannot_run_is_refused(changes: dict[str, Any], detail: str) -> None:
+    with pytest.raises(InputError, match=detail):
+        replace(tiny_job(), **changes)
+
+
+@given(pp=st.integers(1, 4), dp=st.integers(1, 4), tp=st.integers(1, 4))
+@settings(max_examples=20, deadline=None)
+def test_ranks_go_pipe_slowest_and_tensor_fastest(pp: int, dp: int, tp: int) -> None:
+    model = replace(GPT, num_layers=pp, global_batch=2 * dp, num_heads=12, hidden_size=144, feed_forward_size=144)
+    job = TrainingJob(
+        model=model, stage_layers=(1,) * pp, micro_batch=2, num_micro_batches=1, num_steps=1, dp=dp, tp=tp
+    )
+    places = [job.coordinates(rank) for rank in range(job.num_ranks)]
+    assert places == list(product(range(pp), range(dp), range(tp)))
+
+
+def test_learning_rate_warms_up_and_falls_along_a_cosine() -> None:
+    schedule = Schedule(learning_rate=1.0, warmup_steps=4, decay_steps=12, final_ratio=0.2)
+    job = tiny_job(schedule=schedule)
+    rates = [learning_rate_at(job, step) for step in range(20)]
+    assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    # Half-way down the cosine stands in the middle of 1 and 0.2.
+    assert rates[8] == pytest.approx(0.6)
+    assert rates[12:] == [pytest.approx(0.2)] * 8
