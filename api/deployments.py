@@ -5,18 +5,17 @@
 """
 
 import logging
-import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from api.deploying import PlannedJob, choose, deployment_of, given_model
 from api.errors import DeploymentConflictError, NotFoundError, NothingDeployedError
-from api.job_model import transformer_from_document
-from api.parallel_plan import plan_from_document, plan_to_document
+from api.parallel_plan import plan_to_document
 from api.present import time_of
 from api.schemas.base import Document
 from api.schemas.deployment import (
@@ -25,28 +24,18 @@ from api.schemas.deployment import (
     DeploymentDoc,
     DeploymentLinksDoc,
     DeploymentList,
-    PlanChoice,
     ProjectionDoc,
     ReconfigureBody,
     RunDoc,
 )
-from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.base import LaunchBackend
 from executor.launch.kubernetes import KubernetesBackend
 from executor.launch.local import LocalBackend
 from executor.launch.slurm import SlurmBackend
 from executor.launch.ssh import SshBackend
-from executor.projection import project
-from executor.rank_table import refuse_asymmetry
 from executor.records import write_text
 from executor.supervision import DeploymentStatus, Run, Supervisor
-from executor.training_job import Schedule
-from models.parallel_plan import ParallelPlan
-from models.performance.modelling import performance_model
-from models.transformer import Transformer
 from stowplan.errors import InputError, StowplanError
-from topology.cluster import Cluster, Node
-from topology.gpu_catalogue import find_product, gpu_type_of
 
 DEPLOYMENTS_PATH = "/v1/deployments"
 BACKENDS: Mapping[str, Callable[[], LaunchBackend]] = {
@@ -55,15 +44,6 @@ BACKENDS: Mapping[str, Callable[[], LaunchBackend]] = {
 _ADVANCE_S = 0.5
 _REQUEST = "request.json"
 _logger = logging.getLogger("stowplan.api.deployments")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedJob:
-    """A parallel plan of this service: its job's model (None: a table), and the cluster that it was made for."""
-
-    plan: ParallelPlan
-    model: Transformer | None
-    cluster: Cluster
 
 
 class _Request(Document):
@@ -106,19 +86,8 @@ class Deployments:
             When it cannot be started.
         """
         root = self._root()
-        given = None if body.job is None else transformer_from_document(body.job)
-        plan, model, projection = self._choose(body, body.job_id, given)
-        if model is None:
-            raise InputError(f"job {body.job_id} of {body.plan_id} is a table: say in job what it trains")
-        training, launch = dict(body.training), dict(body.launch)
-        launch["python"] = body.launch.python or (sys.executable if body.launch.backend == "local" else "python3")
-        deployment = Deployment(
-            name=body.job_id,
-            model=replace(model, global_batch=plan.global_batch),
-            plan=plan,
-            training=TrainingOptions(**{**training, "schedule": Schedule(**dict(body.training.schedule))}),
-            launch=LaunchOptions(**launch),
-        )
+        choice = choose(body, body.job_id, given_model(body), self._planned)
+        deployment = deployment_of(body, choice)
         id_ = f"deployment-{uuid.uuid4().hex}"
         with self._lock:
             for known in self._all():
@@ -126,7 +95,7 @@ class Deployments:
                     raise DeploymentConflictError(
                         f"job {body.job_id} is deployed already as {known.id}; reconfigure or stop that one"
                     )
-            request = _Request(job_id=body.job_id, backend=body.launch.backend, projection=projection)
+            request = _Request(job_id=body.job_id, backend=body.launch.backend, projection=choice.projection)
             (root / id_).mkdir(parents=True)
             write_text(root / id_ / _REQUEST, request.model_dump_json())
             self._supervisor(id_).deploy(deployment)
@@ -146,9 +115,9 @@ class Deployments:
         request, supervisor = self._request(deployment_id), self._supervisor(deployment_id)
         with self._lock:
             present = supervisor.deployment()
-            plan, _, projection = self._choose(body, request.job_id, present.model)
-            supervisor.reconfigure(replace(present, plan=plan))
-            changed = request.model_copy(update={"projection": projection})
+            choice = choose(body, request.job_id, present.model, self._planned)
+            supervisor.reconfigure(replace(present, plan=choice.plan))
+            changed = request.model_copy(update={"projection": choice.projection})
             write_text(self._root() / deployment_id / _REQUEST, changed.model_dump_json())
         return self.deployment(deployment_id)
 
@@ -179,26 +148,6 @@ class Deployments:
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
-
-    def _choose(
-        self, choice: PlanChoice, job_id: str, model: Transformer | None
-    ) -> tuple[ParallelPlan, Transformer | None, ProjectionDoc | None]:
-        """The plan to deploy, the model, and what a projection costs."""
-        cluster: Cluster | None = None
-        if choice.plan is not None:
-            plan = plan_from_document(choice.plan)
-        else:
-            found = self._planned(choice.plan_id or "", job_id)
-            plan, model, cluster = found.plan, model or found.model, found.cluster
-        if plan.is_symmetric or not choice.project or model is None:
-            refuse_asymmetry(plan)
-            return plan, model, None
-        performance = performance_model(model, cluster or _catalogue_cluster(plan, model.precision))
-        result = project(plan, performance)
-        projection = ProjectionDoc(
-            asked=plan.notation(), before_s=result.before_s, after_s=result.after_s, loss=result.loss
-        )
-        return result.plan, model, projection
 
     def _look_after(self) -> None:
         """Advance every deployment that is not over, until closed."""
@@ -277,18 +226,4 @@ def _run(run: Run) -> RunDoc:
         from_step=run.from_step,
         cost_s=run.cost_s,
         detail=run.detail,
-    )
-
-
-def _catalogue_cluster(plan: ParallelPlan, precision: str) -> Cluster:
-    """The nodes of a plan under one switch, with GPU types of the catalogue."""
-    replicas = [replica for stage in plan.stages for replica in stage.replicas]
-    kinds = {replica.gpu_type: gpu_type_of(find_product(replica.gpu_type), precision) for replica in replicas}
-    used: dict[str, tuple[str, int]] = {}
-    for replica in replicas:
-        _, most = used.get(replica.node, ("", 0))
-        used[replica.node] = (replica.gpu_type, max(most, 1 + max(replica.gpus)))
-    return Cluster(
-        gpu_types=tuple(replace(kind, name=name) for name, kind in kinds.items()),
-        nodes=tuple(Node(id=node, gpu_type=kind, num_gpus=count) for node, (kind, count) in used.items()),
     )

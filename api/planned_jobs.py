@@ -1,7 +1,7 @@
 """Parallel plans of jobs in plans that this service made."""
 
 from api.convert import snapshot_from_document
-from api.deployments import PlannedJob
+from api.deploying import PlannedJob
 from api.errors import NotFoundError, PlanNotFinishedError
 from api.parallel_plan import plan_from_document
 from api.schemas.plan import PlanDoc

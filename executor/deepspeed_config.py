@@ -23,9 +23,11 @@ def ds_config(job: TrainingJob, *, universal: bool = False) -> dict[str, Any]:
         "betas": [schedule.beta1, schedule.beta2],
         "eps": schedule.epsilon,
         "weight_decay": schedule.weight_decay,
+        # The library's own would be compiled first, for minutes, and needs a compiler on every host.
+        "torch_adam": True,
     }
-    if job.device is Device.CPU:
-        adam["torch_adam"] = True
+    if job.device is Device.CUDA:
+        adam["fused"] = True
     config: dict[str, Any] = {
         "train_batch_size": job.global_batch,
         "train_micro_batch_size_per_gpu": job.micro_batch,

@@ -8,10 +8,11 @@
 - `TolerantCheckpointEngine`, `tolerate_full_disks`: a rank that cannot write leaves the others in a barrier.
 - `universal_info`, `convert_to_universal`: how tensor-parallel parameters go together; names are sorted as text, so
   beyond 100 model-parallel ranks the converter would mix them up.
+- `place_step_counters`: a universal checkpoint leaves them on the CPU.
 - `gradients_for_norm`: gradients sit in the parameters in fp32, in the optimiser in bf16.
 - `leave_process`: at interpreter exit a rank sometimes dies of SIGABRT after all its work.
 
-Settings with the same purpose (torch's Adam on CPU, ZeRO-1, no throughput timer) are in `executor.deepspeed_config`.
+Settings with the same purpose (torch's Adam, ZeRO-1, no throughput timer) are in `executor.deepspeed_config`.
 """
 
 import os
@@ -202,6 +203,13 @@ def convert_to_universal(source: Path, target: Path, *, num_model_ranks: int, nu
         raise WorkerError(f"converting {source} failed with {done.returncode}:\n{done.stderr[-2000:]}")
     # The pointer it leaves beside the target names a folder that is renamed next.
     target.with_name("latest_universal").unlink(missing_ok=True)
+
+
+def place_step_counters(engine: Any) -> None:
+    """Put the optimiser's step counters where its parameters are: torch's fused Adam wants them there."""
+    for parameter, state in engine.optimizer.state.items():
+        if torch.is_tensor(state.get("step")):
+            state["step"] = state["step"].to(parameter.device)
 
 
 def leave_process(code: int) -> NoReturn:

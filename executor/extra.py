@@ -1,13 +1,14 @@
 """Whether the packages that only the executor needs are there; the service runs without them."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 _PACKAGES = ("torch", "deepspeed")
 
 
-def missing_extra() -> str | None:
-    """One line that says what to install, or None when nothing is missing."""
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
+def missing_extra(what: str = "training", packages: Sequence[str] = _PACKAGES) -> str | None:
+    """One line that says what to install for `what`, or None when nothing is missing."""
+    missing = [name for name in packages if find_spec(name) is None]
     if not missing:
         return None
-    return f"training needs {' and '.join(missing)}; install the extra: pip install 'stowplan[executor]'"
+    return f"{what} needs {' and '.join(missing)}; install the extra: pip install 'stowplan[executor]'"

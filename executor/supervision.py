@@ -1,5 +1,6 @@
 """The life of a deployment: runs that follow one another on the same checkpoints, whatever their layout.
 
+    <root>/lock               held by whoever changes something
     <root>/state.json         phase, runs, and what every change of plan cost
     <root>/runs/0001/         a run as `executor.bundle` writes it, with deployment.json; a new plan or a restart makes
                               the next one
@@ -13,11 +14,14 @@ A change of plan overlaps: the processes of the next run start while the old one
 wait for the file `go`; only then is the old run asked to stop.
 """
 
+import fcntl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from executor.bundle import GO_FILE, READY_FOLDER, STOP_FILE, write_bundle
 from executor.checkpoints import last_good
@@ -28,7 +32,10 @@ from executor.records import read_record, write_record
 from executor.training_job import LAST, read_training_job
 from stowplan.errors import InputError
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
 _STATE = "state.json"
+_LOCK = "lock"
 _DEPLOYMENT = "deployment.json"
 # From being asked to stop until the last checkpoint is written; then the run is ended.
 STOP_LIMIT_S = 600.0
@@ -105,10 +112,24 @@ class DeploymentStatus:
     loss: float | None
 
 
+def _alone(method: Method) -> Method:
+    """Let one process or thread at a time change a deployment."""
+
+    @wraps(method)
+    def locked(self: "Supervisor", *args: Any, **kwargs: Any) -> Any:
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return method(self, *args, **kwargs)
+
+    return cast("Method", locked)
+
+
 class Supervisor:
     """Looks after one deployment in `root`, whose runs `backend` starts.
 
-    `max_faults`: restarts without progress before the deployment is given up.
+    Any number of supervisors may do so at the same time, in one process or several. `max_faults`: restarts without
+    progress before the deployment is given up.
     """
 
     def __init__(
@@ -147,6 +168,7 @@ class Supervisor:
             state=state, run=run, step=newest.step if newest else 0, loss=newest.loss if newest else None
         )
 
+    @_alone
     def deploy(self, deployment: Deployment) -> None:
         """Start the first run.
 
@@ -166,6 +188,7 @@ class Supervisor:
             DeploymentState(name=deployment.name, phase=Phase.STARTING, runs=(run,), phase_since_s=run.started_at_s)
         )
 
+    @_alone
     def reconfigure(self, deployment: Deployment) -> None:
         """Begin to move to the plan of `deployment`, which trains the same model with the same global batch.
 
@@ -184,6 +207,7 @@ class Supervisor:
         self._backend.start(self.folder(following.number))
         self._move(replace(state, runs=(*state.runs, following)), Phase.RECONFIGURING)
 
+    @_alone
     def stop(self) -> None:
         """Ask the run to write a checkpoint and end."""
         state = self.state()
@@ -199,6 +223,7 @@ class Supervisor:
         """What the newest run deploys."""
         return read_record(Deployment, self.folder(self.state().current.number) / _DEPLOYMENT, "deployment")
 
+    @_alone
     def advance(self) -> DeploymentState:
         """Do what is due; returns the state afterwards."""
         state = self.state()

@@ -7,10 +7,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus, read_launch
 
@@ -30,14 +30,14 @@ class LocalBackend(LaunchBackend):
         launch = read_launch(folder)
         if _alive(folder):
             raise LaunchError(f"the deployment in {folder} is running already; stop it first")
-        refuse_used_port(launch["master_addr"], int(launch["master_port"]))
+        self.refuse_used_port(launch)
         for report in (folder / "status").glob("*.json"):
             report.unlink()
         agents = {}
         for host in dict.fromkeys(rank["node"] for rank in launch["ranks"]):
             with (folder / f"agent-{host}.log").open("ab") as log:
                 process = subprocess.Popen(  # noqa: S603 - our own module
-                    [sys.executable, "-P", "-m", "executor.launch.agent", str(folder), host],
+                    self.agent_command(folder, host),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -46,6 +46,14 @@ class LocalBackend(LaunchBackend):
             self._children.append(process)
             agents[host] = {"pid": process.pid, "started": _start_time(process.pid)}
         (folder / "agents.json").write_text(json.dumps(agents))
+
+    def agent_command(self, folder: Path, host: str) -> list[str]:
+        """Command that becomes the agent of a host."""
+        return [sys.executable, "-P", "-m", "executor.launch.agent", str(folder), host]
+
+    def refuse_used_port(self, launch: Mapping[str, Any]) -> None:
+        """Raise LaunchError when the ranks cannot meet on the port that they are to meet on."""
+        refuse_used_port(launch["master_addr"], int(launch["master_port"]))
 
     def status(self, folder: Path) -> RunStatus:
         """State of the run; here the death of an agent is seen at once."""

@@ -1,13 +1,10 @@
 """Saving and loading with DeepSpeed, so that the last good checkpoint is always whole; collective on all ranks.
 
-For another layout the checkpoint is converted to the universal format first, once, beside the original. Whoever plans
-a change of layout can do that ahead: `python -P -m executor.trainer.checkpointing job.json`.
+For another layout the checkpoint is converted to the universal format first, once, beside the original.
 """
 
-import logging
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +21,9 @@ from executor.checkpoints import (
     remove_partial,
     tag_of,
 )
-from executor.deepspeed_workarounds import convert_to_universal
-from executor.training_job import TrainingJob, read_training_job
+from executor.deepspeed_workarounds import convert_to_universal, place_step_counters
+from executor.training_job import TrainingJob
 from stowplan.errors import StowplanError, WorkerError
-
-_logger = logging.getLogger("stowplan.executor.trainer")
 
 
 def save(engine: Any, job: TrainingJob, step: int) -> str | None:
@@ -86,6 +81,7 @@ def load(engine: Any, job: TrainingJob, checkpoint: Checkpoint, *, universal: bo
     path, _ = engine.load_checkpoint(str(job.checkpoint_folder), tag=tag, load_lr_scheduler_states=False)
     if path is None or engine.global_steps != checkpoint.step:
         raise WorkerError(f"{tag} was not loaded: the engine is at step {engine.global_steps}, not {checkpoint.step}")
+    place_step_counters(engine)
 
 
 def _prepared(job: TrainingJob) -> Checkpoint | None:
@@ -113,18 +109,3 @@ def _first(failure: str | None) -> str | None:
     gathered: list[str | None] = [None] * dist.get_world_size()
     dist.all_gather_object(gathered, failure)
     return next((each for each in gathered if each is not None), None)
-
-
-def main() -> None:
-    """Convert the checkpoint that a job will resume from, where its layout needs that."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    try:
-        checkpoint = _prepared(read_training_job(Path(sys.argv[1])))
-    except StowplanError as error:
-        _logger.error("%s", error)
-        sys.exit(2)
-    _logger.info("ready: %s", None if checkpoint is None else checkpoint.tag)
-
-
-if __name__ == "__main__":
-    main()

@@ -8,8 +8,6 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import torch
 
 from executor.deepspeed_workarounds import gradients_for_norm, time_instructions
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path
+from executor.outcome import End, Outcome
 from executor.token_stream import TokenStream, micro_batch, open_stream
 from executor.trainer import checkpointing
 from executor.trainer.clock import CudaClock, HostClock, StepClock
@@ -28,23 +27,6 @@ _logger = logging.getLogger("stowplan.executor.trainer")
 
 
 _PARTS = ("forward", "backward", "send", "receive", "load", "reduction", "optimizer")
-
-
-class End(StrEnum):
-    """Why a run has ended without an error."""
-
-    FINISHED = "finished"
-    STOPPED = "stopped"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a run has ended. `checkpoint_failure`: why the last checkpoint could not be written, None when it was."""
-
-    end: End
-    step: int
-    loss: float | None
-    checkpoint_failure: str | None
 
 
 class Loop:

@@ -11,10 +11,11 @@ import torch.distributed as dist
 
 from executor.bundle import STOP_FILE, WAIT_VARIABLE
 from executor.deepspeed_workarounds import leave_process
+from executor.outcome import OUTCOME_FILE, Outcome
 from executor.records import write_record
 from executor.trainer import checkpointing
 from executor.trainer.engine import build_engine, join, place_of
-from executor.trainer.loop import Loop, Outcome
+from executor.trainer.loop import Loop
 from executor.training_job import TrainingJob, read_training_job
 from stowplan.errors import InputError, StowplanError
 
@@ -60,7 +61,7 @@ def _train(job: TrainingJob, stop_file: Path) -> Outcome:
         _logger.info("goes on behind step %d from %s", checkpoint.step, checkpoint.tag)
     outcome = Loop(engine, job, place, launch[0], stop_file).run()
     if place.rank == 0 and job.metrics_folder is not None:
-        write_record(outcome, Path(job.metrics_folder) / "outcome.json")
+        write_record(outcome, Path(job.metrics_folder) / OUTCOME_FILE)
     # Nobody leaves while another rank may still need it.
     dist.barrier()
     return outcome

@@ -59,7 +59,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def client(folder: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     pretending = partial(LaunchOptions, command=(sys.executable, str(_PRETENDER)))
-    monkeypatch.setattr("api.deployments.LaunchOptions", pretending)
+    monkeypatch.setattr("api.deploying.LaunchOptions", pretending)
     monkeypatch.setenv("PYTHONPATH", str(_ROOT))
     with serving(create_app(settings(folder), pool=pool)) as made:
         yield made

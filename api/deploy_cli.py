@@ -1,0 +1,136 @@
+"""`stowplan deploy` and `stowplan redeploy`: deployments without a service."""
+
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from api import console
+from api.deploying import PlannedJob, choose, deployment_of, given_model
+from api.deployments import BACKENDS
+from api.reading import read_document
+from api.schemas.deployment import DeploymentBody, ProjectionDoc, ReconfigureBody
+from api.shell import ExitCode, File, readable
+from executor.bundle import write_bundle
+from executor.rank_table import hosts_of
+from executor.supervision import DeploymentStatus, Phase, Supervisor
+from stowplan.errors import FileFormatError, InputError
+
+_BODY = TypeAdapter(DeploymentBody)
+_CHANGE = TypeAdapter(ReconfigureBody)
+_POLL_S = 0.5
+
+Project = Annotated[
+    bool, typer.Option("--project", help="Deploy the best symmetric plan where the plan is not symmetric.")
+]
+Root = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the deployment.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("deploy")(deploy_command)
+    app.command("redeploy")(redeploy_command)
+
+
+def deploy_command(
+    file: File,
+    folder: Annotated[Path, typer.Option("--output", "-o", help="Folder of the deployment; must not hold one.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write hostfile, configuration, rank table and scripts; start nothing.")
+    ] = False,
+    project: Project = False,
+) -> None:
+    """Start the training that FILE asks for, the body of POST /v1/deployments, and look after it until it is over.
+
+    Ctrl-C writes a checkpoint and ends it. A run that breaks is started again from its last good checkpoint.
+    """
+    body = read_document(_BODY, _bytes(readable(file)))
+    body = body.model_copy(update={"project": body.project or project})
+    choice = choose(body, body.job_id, given_model(body), _no_service)
+    deployment = deployment_of(body, choice)
+    out = console.output()
+    _print_projection(out, choice.projection)
+    if dry_run:
+        write_bundle(deployment, folder, folder / "checkpoints")
+        hosts = ", ".join(hosts_of(deployment.ranks()))
+        out.print(f"{deployment.plan.notation()} on {hosts}: written to {folder}; README.txt says how to start it")
+        return
+    supervisor = Supervisor(folder, BACKENDS[body.launch.backend]())
+    supervisor.deploy(deployment)
+    out.print(f"{deployment.plan.notation()}: {deployment.plan.num_gpus} ranks start, logs in {folder / 'runs'}")
+    raise typer.Exit(_look_after(supervisor, out))
+
+
+def redeploy_command(root: Root, file: File, project: Project = False) -> None:
+    """Move the deployment in FOLDER to the plan in FILE, {"plan": ...}; whoever looks after it carries it out.
+
+    The new ranks start while the old ones still train; the training goes on from a checkpoint written for the change.
+    """
+    body = read_document(_CHANGE, _bytes(readable(file)))
+    body = body.model_copy(update={"project": body.project or project})
+    present = Supervisor(root, BACKENDS["local"]()).deployment()
+    supervisor = Supervisor(root, BACKENDS[present.launch.backend]())
+    choice = choose(body, present.name, present.model, _no_service)
+    supervisor.reconfigure(replace(present, plan=choice.plan))
+    _print_projection(console.output(), choice.projection)
+    console.output().print(f"{present.plan.notation()} -> {choice.plan.notation()}")
+
+
+def _look_after(supervisor: Supervisor, out: Console) -> ExitCode:
+    """Advance the deployment until it is over, and say what happens."""
+    asked: list[int] = []
+    previous = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    shown = ""
+    try:
+        while True:
+            state = supervisor.advance()
+            status = supervisor.status()
+            line = _line(status)
+            if line != shown:
+                out.print(line)
+                shown = line
+            if state.phase.final:
+                return _exit_code(state.phase)
+            if asked:
+                asked.clear()
+                supervisor.stop()
+            time.sleep(_POLL_S)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _line(status: DeploymentStatus) -> str:
+    loss = "" if status.loss is None else f", loss {status.loss:.4f}"
+    detail = status.state.detail or status.run.detail
+    return f"{status.state.phase}: step {status.step}{loss}, {status.state.current.plan}" + (
+        f" ({detail})" if detail else ""
+    )
+
+
+def _exit_code(phase: Phase) -> ExitCode:
+    codes = {Phase.FINISHED: ExitCode.PLANNED, Phase.STOPPED: ExitCode.QUIT}
+    return codes.get(phase, ExitCode.NO_SOLUTION)
+
+
+def _print_projection(out: Console, projection: ProjectionDoc | None) -> None:
+    if projection is not None:
+        out.print(
+            f"projected from {projection.asked}: iteration {projection.before_s:.3g} s -> {projection.after_s:.3g} s, "
+            f"{projection.loss:.1%} of the throughput lost, as predicted"
+        )
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileFormatError.at(str(path), None, f"cannot be read: {error.strerror}") from error
+
+
+def _no_service(plan_id: str, job_id: str) -> PlannedJob:
+    raise InputError(f"plan_id {plan_id!r} for job {job_id!r} needs a service; give the plan itself in plan")
