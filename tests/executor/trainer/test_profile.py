@@ -1,0 +1,62 @@
+"""Profiling stages one after another, on CPU with a tiny model."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the executor extra is not installed")
+pytest.importorskip("deepspeed", reason="the executor extra is not installed")
+
+from executor.records import read_record, write_record
+from executor.stage_profile import StageProfile
+from executor.trainer.profile import main, stage_profile
+from executor.training_job import Device
+from models.parallel_plan import symmetric_plan
+from models.transformer import Precision, Transformer
+from stowplan.errors import InputError
+
+TINY = Transformer(
+    num_layers=3,
+    hidden_size=64,
+    num_heads=4,
+    vocabulary_size=128,
+    sequence_length=16,
+    global_batch=8,
+    precision=Precision.FP32,
+)
+# Two layers and one, two GPUs each: what one worker of each stage does is measured.
+PLAN = symmetric_plan(
+    num_layers=(2, 1),
+    pp=2,
+    dp=1,
+    tp=2,
+    global_batch=8,
+    num_micro_batches=4,
+    gpu_type="cpu",
+    gpus=(("0", 0), ("0", 1), ("1", 0), ("1", 1)),
+)
+
+
+def test_every_stage_is_measured_and_gives_coefficients() -> None:
+    profile = stage_profile(TINY, PLAN, Device.CPU, repeats=3)
+    assert [measured.stage for measured in profile.measurements] == [0, 1]
+    assert all(measured.forward_s > 0 and measured.backward_s > 0 for measured in profile.measurements)
+    # The activation of a micro-batch of two sequences in fp32.
+    assert profile.measurements[0].output_bytes == 2 * 16 * 64 * 4
+    assert profile.calibration.gpus["cpu"].compute_s > 0
+
+
+def test_the_command_writes_what_can_be_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--model", "gpt2-350m", "--gpu-type", "h100", "--device", "cuda", "-o", str(tmp_path / "p.json")]
+    with pytest.raises(InputError, match="no GPU"):
+        stage_profile(TINY, PLAN, Device.CUDA, repeats=1)
+    assert main(arguments) == 2
+    assert "this machine shows no GPU" in capsys.readouterr().err
+    assert main(["--model", "gpt5", "--gpu-type", "h100", "-o", str(tmp_path / "p.json")]) == 2
+    assert "gpt5" in capsys.readouterr().err
+
+
+def test_profiles_are_records(tmp_path: Path) -> None:
+    profile = stage_profile(TINY, PLAN, Device.CPU, repeats=1)
+    write_record(profile, tmp_path / "profile.json")
+    assert read_record(StageProfile, tmp_path / "profile.json", "profile") == profile
