@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from api.deploying import PlannedJob, choose, deployment_of, given_model
 from api.errors import DeploymentConflictError, NotFoundError, NothingDeployedError
+from api.job_feedback import JobFeedback
 from api.parallel_plan import plan_to_document
 from api.present import time_of
 from api.schemas.base import Document
@@ -28,6 +29,7 @@ from api.schemas.deployment import (
     ReconfigureBody,
     RunDoc,
 )
+from executor.feedback.run import write_cluster
 from executor.launch.base import LaunchBackend
 from executor.launch.kubernetes import KubernetesBackend
 from executor.launch.local import LocalBackend
@@ -57,12 +59,13 @@ class _Request(Document):
 class Deployments:
     """All deployments under one folder; `planned(plan_id, job_id)` finds a plan of the service.
 
-    `folder` None: the service deploys nothing.
+    `folder` None: the service deploys nothing. `feedback` gets what the ranks measure.
     """
 
-    def __init__(self, folder: Path | None, planned: Callable[[str, str], PlannedJob]) -> None:
+    def __init__(self, folder: Path | None, planned: Callable[[str, str], PlannedJob], feedback: JobFeedback) -> None:
         self._folder = folder
         self._planned = planned
+        self._feedback = feedback
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._look_after, name="deployments", daemon=True)
@@ -98,6 +101,8 @@ class Deployments:
             request = _Request(job_id=body.job_id, backend=body.launch.backend, projection=choice.projection)
             (root / id_).mkdir(parents=True)
             write_text(root / id_ / _REQUEST, request.model_dump_json())
+            if choice.cluster is not None:
+                write_cluster(choice.cluster, root / id_)
             self._supervisor(id_).deploy(deployment)
         return self.deployment(id_)
 
@@ -154,8 +159,8 @@ class Deployments:
         while not self._closing.wait(_ADVANCE_S):
             for id_ in self._ids():
                 try:
-                    with self._lock:
-                        self._supervisor(id_).advance()
+                    self._supervisor(id_).advance()
+                    self._feedback.read(self._request(id_).job_id, self._root() / id_)
                 except (StowplanError, OSError, ValueError):
                     # One broken folder must not keep the others from being looked after.
                     _logger.exception("%s cannot be looked after", id_)

@@ -1,15 +1,14 @@
 """Parallel plans of jobs in plans that this service made."""
 
-from api.convert import snapshot_from_document
 from api.deploying import PlannedJob
 from api.errors import NotFoundError, PlanNotFinishedError
 from api.parallel_plan import plan_from_document
 from api.schemas.plan import PlanDoc
 from api.schemas.request import PLAN_BODY
-from api.schemas.snapshot import SnapshotDoc
+from api.snapshots import Snapshots
 
 
-def planned_job(plan: PlanDoc, input_text: str, job_id: str) -> PlannedJob:
+def planned_job(plan: PlanDoc, input_text: str, job_id: str, snapshots: Snapshots) -> PlannedJob:
     """Give the parallel plan of a job in a plan whose request was `input_text`.
 
     Raises
@@ -25,9 +24,6 @@ def planned_job(plan: PlanDoc, input_text: str, job_id: str) -> PlannedJob:
     if found is None or found.parallel_plan is None:
         planned = [known.job_id for known in plan.allocations if known.parallel_plan is not None]
         raise NotFoundError(f"{plan.id} holds no parallel plan for job {job_id!r}; it holds some for {planned}")
-    source = PLAN_BODY.validate_json(input_text).snapshot
-    # The input is kept with the snapshot that it referred to.
-    assert isinstance(source, SnapshotDoc)  # noqa: S101
-    snapshot = snapshot_from_document(source)
+    snapshot = snapshots.resolve(PLAN_BODY.validate_json(input_text).snapshot).snapshot
     job = next(job for job in snapshot.jobs if job.id == job_id)
     return PlannedJob(plan=plan_from_document(found.parallel_plan), model=job.transformer, cluster=snapshot.cluster)

@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from api.schemas.base import MAX_COUNT, Count, Document, Name, NonNegative, Positive
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
+from api.schemas.snapshot import ClusterDoc
 from executor.deployment import DEFAULT_PORT, MAX_PORT
 from executor.launch.base import RunState
 from executor.supervision import Cause, Phase
@@ -77,6 +78,9 @@ class PlanChoice(Document):
     plan: ParallelPlanDoc | None = None
     plan_id: Name | None = None
     """A plan of this service that holds a parallel plan for `job_id`."""
+    cluster: ClusterDoc | None = None
+    """With a plan of your own: facts of its nodes, to compare measured times with predicted ones. Not needed for GPU
+    types of the catalogue under one switch."""
     project: bool = False
     """Deploy the best symmetric plan where the plan is not symmetric; the answer says what that costs."""
 
@@ -84,6 +88,8 @@ class PlanChoice(Document):
     def _one_source(self) -> Self:
         if (self.plan is None) == (self.plan_id is None):
             raise PydanticCustomError("one_of", "give exactly one of plan and plan_id")
+        if self.cluster is not None and self.plan is None:
+            raise PydanticCustomError("one_of", "cluster goes with plan; a plan_id brings its own")
         return self
 
 

@@ -1,7 +1,7 @@
 """Send metrics: `python -P -m executor.feedback FOLDER --service URL --job ID [--token-file FILE] [--once]`.
 
-Exit codes: 0 all sent; 1 some records wait, since the service is away or does not take them now; 2 wrong input, or httpx
-is not installed; 3 some records were refused and set aside.
+Exit codes: 0 all sent; 1 some records wait, since the service is away or does not take them now; 2 wrong input, or
+httpx is not installed; 3 some records were refused and set aside.
 """
 
 import importlib

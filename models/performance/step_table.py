@@ -10,7 +10,7 @@ from models.parallel_plan import ParallelPlan
 from models.performance.formulas import FloatArray
 from models.performance.iteration import PerformanceModel
 from models.performance.modelling import performance_model
-from models.transformer import JobModel
+from models.transformer import Transformer
 from topology.cluster import Cluster
 
 IntArray = npt.NDArray[np.int64]
@@ -75,7 +75,7 @@ class MeasuredRun:
     """
 
     launch: int
-    job: JobModel
+    job: Transformer
     plan: ParallelPlan
     cluster: Cluster
     records: StepTable

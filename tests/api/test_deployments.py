@@ -93,6 +93,29 @@ def test_a_deployment_runs_to_its_end_and_its_logs_can_be_read(client: httpx.Cli
     assert (stopped.status_code, stopped.json()["phase"]) == (202, "finished")
 
 
+CLUSTER = {
+    "gpu_types": [
+        {
+            "name": "cpu",
+            "memory_bytes": 2**34,
+            "peak_flops_per_s": 1e11,
+            "intra_node_bandwidth_bytes_per_s": 4e9,
+            "inter_node_bandwidth_bytes_per_s": 1e9,
+        }
+    ],
+    "nodes": [{"id": "a", "gpu_type": "cpu", "num_gpus": 2}],
+}
+
+
+def test_what_ranks_measure_becomes_known_of_the_job(client: httpx.Client) -> None:
+    path = client.post("/v1/deployments", json=body(cluster=CLUSTER)).headers["Location"]
+    wait(client, path, lambda document: document["phase"] == "finished")
+    known = wait(client, "/v1/jobs/tiny/metrics", lambda document: len(document.get("steps", [])) == 12)
+    assert known["steps"][0]["step"] == 12
+    performance = client.get("/v1/jobs/tiny/performance").json()
+    assert performance["runs"][0]["notation"].startswith("PP2 DP1 TP1")
+
+
 def test_reconfiguring_goes_on_with_the_next_step(client: httpx.Client) -> None:
     training = {"device": "cpu", "num_steps": 60, "checkpoint_interval": 5}
     path = client.post("/v1/deployments", json=body(training=training)).headers["Location"]

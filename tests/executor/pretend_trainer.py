@@ -90,9 +90,9 @@ def metrics(job: TrainingJob, launch: int, step: int, started_at_s: float) -> St
         peak_memory_bytes=1,
         loss=1.0 / step,
         learning_rate=1e-3,
-        small_batch=1,
+        small_batch=job.global_batch // job.dp,
         small_gradient_square=1.0,
-        large_batch=1,
+        large_batch=job.global_batch,
         large_gradient_square=1.0,
     )
 
