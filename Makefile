@@ -1,13 +1,17 @@
-# The two commands: `make demo` (set up, run the main job) and `make test` (set up, check, test).
+# The two commands: `make demo` (set up, run the main job) and `make test` (set up, check, test). `make demo-loop` sets up
+# the executor, too, and closes the loop: plan, deploy on CPU ranks, measure, calibrate, plan again, reconfigure.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= out
 
-.PHONY: demo serve test lint types contract pytest openapi clean
+.PHONY: demo demo-loop serve test lint types contract pytest openapi clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/stowplan demo --output $(OUT)
+
+demo-loop: $(VENV)/.executor
+	$(BIN)/python -m benchmarks.closed_loop --output $(OUT)/loop
 
 serve: $(VENV)/.runtime
 	$(BIN)/stowplan serve
@@ -39,6 +43,11 @@ $(VENV)/.runtime: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+# Without operators that compilers would have to build; torch's default wheel would bring gigabytes for GPUs.
+$(VENV)/.executor: $(VENV)/.runtime
+	DS_BUILD_OPS=0 $(BIN)/python -m pip install --quiet --editable '.[executor]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime

@@ -4,10 +4,12 @@
 
 Reads `launch.json` of the deployment's folder, starts the ranks of HOST with the environment of a distributed run,
 writes their output to `logs/rank-N.log`, and keeps `status/HOST.json` up to date. When a rank dies, the others of the
-host are ended, since a collective would wait for it for ever. Exits with 0 when all ranks did, 143 when it was told to
-stop, else 1. Needs the standard library only, so that a host needs nothing but what trains.
+host are ended, since a collective would wait for it for ever; when the agent is killed, its ranks die with it. Exits
+with 0 when all ranks did, 143 when it was told to stop, else 1. Needs the standard library only, so that a host needs
+nothing but what trains.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -20,9 +22,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+# Set where a scheduler has chosen the GPUs of the host: they need not have the indices of the plan.
+GPUS_GIVEN = "STOWPLAN_GPUS_GIVEN"
+
 _POLL_S = 0.1
 _HEARTBEAT_S = 2.0
+# Settings of a service that may have started this agent: no business of what trains.
+_SECRETS = frozenset({"STOWPLAN_TOKEN"})
 _STOPPED = 128 + signal.SIGTERM
+# From linux/prctl.h.
+_PR_SET_PDEATHSIG = 1
 
 
 class Agent:
@@ -73,7 +82,7 @@ class Agent:
 
     def _start(self, rank: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name not in _SECRETS},
             **self._launch["environment"],
             "RANK": str(rank["rank"]),
             "LOCAL_RANK": str(rank["local_rank"]),
@@ -81,7 +90,7 @@ class Agent:
             "LOCAL_WORLD_SIZE": str(len(self._ranks)),
             "MASTER_ADDR": self._launch["master_addr"],
             "MASTER_PORT": str(self._launch["master_port"]),
-            "CUDA_VISIBLE_DEVICES": ",".join(str(r["gpu"]) for r in sorted(self._ranks, key=lambda r: r["local_rank"])),
+            "CUDA_VISIBLE_DEVICES": self._visible_gpus(),
         }
         with (self._folder / "logs" / f"rank-{rank['rank']}.log").open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - the command is that of the deployment
@@ -92,14 +101,13 @@ class Agent:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_die_with_agent,
             )
 
     def _obstacle(self) -> str | None:
         """What keeps the ranks from starting here; None when nothing does."""
-        needed = 1 + max(rank["gpu"] for rank in self._ranks)
-        found = len([path for path in Path("/dev").glob("nvidia*") if path.name[6:].isdigit()])
-        if self._launch["device"] == "cuda" and found < needed:
-            return f"host {self._host} has {found} GPUs; its ranks use GPU indices up to {needed - 1}"
+        if self._launch["device"] == "cuda" and (short := self._lack_of_gpus()):
+            return short
         if any(rank["rank"] == 0 for rank in self._ranks):
             port = int(self._launch["master_port"])
             with socket.socket() as probe:
@@ -109,6 +117,21 @@ class Agent:
                 except OSError as problem:
                     return f"port {port} of host {self._host} cannot be used: {problem.strerror}; choose another one"
         return None
+
+    def _visible_gpus(self) -> str:
+        """GPUs of the ranks by local rank: those of the plan, or those that the scheduler gave."""
+        if GPUS_GIVEN in os.environ:
+            return os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(len(self._ranks))))
+        return ",".join(str(rank["gpu"]) for rank in sorted(self._ranks, key=lambda rank: rank["local_rank"]))
+
+    def _lack_of_gpus(self) -> str | None:
+        found = len([path for path in Path("/dev").glob("nvidia*") if path.name[6:].isdigit()])
+        if GPUS_GIVEN in os.environ:
+            named = os.environ.get("CUDA_VISIBLE_DEVICES")
+            given, needed = len(named.split(",")) if named else found, len(self._ranks)
+            return f"host {self._host} was given {given} GPUs for {needed} ranks" if given < needed else None
+        last = max(rank["gpu"] for rank in self._ranks)
+        return f"host {self._host} has {found} GPUs; its ranks use GPU indices up to {last}" if found <= last else None
 
     def _stop(self) -> None:
         self._stopping = True
@@ -158,6 +181,12 @@ class Agent:
         temporary = path.with_suffix(".tmp")
         temporary.write_text(json.dumps(status))
         temporary.replace(path)
+
+
+def _die_with_agent() -> None:
+    """Ask the kernel to kill this process when its parent ends; elsewhere than on Linux it lives on."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main(arguments: list[str]) -> int:

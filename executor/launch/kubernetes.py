@@ -6,6 +6,8 @@ may swap pods inside a group but never break the placement. Pods use the network
 the address of its node, and RDMA devices need no plug-in.
 """
 
+import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,12 +15,15 @@ from typing import Any, ClassVar
 import yaml
 
 from executor.deployment import Deployment
+from executor.launch.agent import GPUS_GIVEN
 from executor.launch.base import LaunchBackend, read_launch
 from executor.rank_table import Rank, hosts_of
 from executor.training_job import Device
 
 _API = "jobset.x-k8s.io/v1alpha2"
 _HOSTNAME = "kubernetes.io/hostname"
+# Longest DNS label.
+_MAX_LABEL = 63
 # Put on every pod by the controller.
 _SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 # Shared memory between the ranks of a host, for NCCL.
@@ -31,18 +36,20 @@ _COMMENT = """\
 
 def jobset_manifest(deployment: Deployment, folder: Path) -> str:
     """YAML of the JobSet."""
-    groups = stage_groups(deployment.ranks())
+    groups = {_group_name(stages): hosts for stages, hosts in stage_groups(deployment.ranks()).items()}
+    # The names of pods are the longest: set, group, job 0, pod, and five letters of Kubernetes's own.
+    longest = max(len(f"-{name}-0-{len(hosts) - 1}-abcde") for name, hosts in groups.items())
+    name = _label(deployment.name, _MAX_LABEL - longest)
     manifest = {
         "apiVersion": _API,
         "kind": "JobSet",
-        "metadata": {"name": deployment.name.lower(), "labels": {"app.kubernetes.io/managed-by": "stowplan"}},
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "stowplan"}},
         "spec": {
             # Collectives cannot go on without a rank: any failed job ends the set.
             "failurePolicy": {"maxRestarts": 0},
             "successPolicy": {"operator": "All"},
             "replicatedJobs": [
-                _replicated_job(deployment, folder, f"stages-{'-'.join(map(str, stages))}", hosts)
-                for stages, hosts in groups.items()
+                _replicated_job(deployment, folder, name, group, hosts) for group, hosts in groups.items()
             ],
         },
     }
@@ -57,9 +64,28 @@ def stage_groups(ranks: Sequence[Rank]) -> dict[tuple[int, ...], list[str]]:
     return groups
 
 
-def _replicated_job(deployment: Deployment, folder: Path, name: str, hosts: list[str]) -> dict[str, Any]:
+def _group_name(stages: tuple[int, ...]) -> str:
+    """`stages-4`, or `stages-4-7` for a run of stages; others are written in short, since names are."""
+    first, last = stages[0], stages[-1]
+    if len(stages) == last - first + 1:
+        return f"stages-{first}-{last}" if last > first else f"stages-{first}"
+    return f"stages-{first}-{last}-{_digest(' '.join(map(str, stages)))}"
+
+
+def _label(name: str, length: int) -> str:
+    """Name as a DNS label (RFC 1035), which is what JobSet takes: lower case, a letter first, not too long."""
+    kept = re.sub("[^a-z0-9-]", "", name.lower()).strip("-")
+    label = kept if kept[:1].isalpha() else f"job-{kept}".rstrip("-")
+    return label if len(label) <= length else f"{label[: length - 7]}-{_digest(name)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
+
+
+def _replicated_job(deployment: Deployment, folder: Path, name: str, group: str, hosts: list[str]) -> dict[str, Any]:
     return {
-        "name": name,
+        "name": group,
         "replicas": 1,
         "template": {
             "spec": {
@@ -68,13 +94,16 @@ def _replicated_job(deployment: Deployment, folder: Path, name: str, hosts: list
                 "completionMode": "Indexed",
                 "backoffLimit": 0,
                 "activeDeadlineSeconds": round(deployment.launch.time_limit_s),
-                "template": {"spec": _pod(deployment, folder, hosts), "metadata": {"labels": {"stowplan/group": name}}},
+                "template": {
+                    "spec": _pod(deployment, folder, name, hosts),
+                    "metadata": {"labels": {"stowplan/group": group}},
+                },
             }
         },
     }
 
 
-def _pod(deployment: Deployment, folder: Path, hosts: list[str]) -> dict[str, Any]:
+def _pod(deployment: Deployment, folder: Path, name: str, hosts: list[str]) -> dict[str, Any]:
     counts = {host: len(group) for host, group in hosts_of(deployment.ranks()).items()}
     gpus = max(counts[host] for host in hosts) if deployment.training.device is Device.CUDA else 0
     resources = {"resources": {"limits": {"nvidia.com/gpu": gpus}}} if gpus else {}
@@ -94,7 +123,7 @@ def _pod(deployment: Deployment, folder: Path, hosts: list[str]) -> dict[str, An
                 "requiredDuringSchedulingIgnoredDuringExecution": [
                     {
                         "topologyKey": _HOSTNAME,
-                        "labelSelector": {"matchLabels": {_SET_LABEL: deployment.name.lower()}},
+                        "labelSelector": {"matchLabels": {_SET_LABEL: name}},
                     }
                 ]
             },
@@ -104,7 +133,11 @@ def _pod(deployment: Deployment, folder: Path, hosts: list[str]) -> dict[str, An
                 "name": "agent",
                 "image": deployment.launch.image,
                 "command": [deployment.launch.python, "-P", "-m", "executor.launch.agent", str(folder), "$(NODE_NAME)"],
-                "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+                "env": [
+                    {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+                    # A pod sees the GPUs that it was given, and counts them from 0.
+                    *([{"name": GPUS_GIVEN, "value": "1"}] if gpus else []),
+                ],
                 **resources,
                 "volumeMounts": [
                     {"name": "runs", "mountPath": root},

@@ -5,13 +5,16 @@ order, whatever Slurm's own would be. DeepSpeed's runner for Slurm ignores the o
 """
 
 import json
+import shlex
 import shutil
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from executor.launch.agent import GPUS_GIVEN
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus, last_lines, read_launch
 
 _COMMAND_S = 60.0
@@ -28,6 +31,7 @@ _OVER = (
     "PREEMPTED",
     "TIMEOUT",
 )
+_UNKNOWN = "UNKNOWN"
 
 
 class SlurmBackend(LaunchBackend):
@@ -49,6 +53,8 @@ class SlurmBackend(LaunchBackend):
         if found.state not in (RunState.STARTING, RunState.LOST, RunState.RUNNING):
             return found
         state, reason = _job_state(_job_id(folder))
+        if state == _UNKNOWN:
+            return replace(found, detail=f"Slurm does not answer: {reason}")
         if state in _OVER:
             # The last words of the agents may have come between the two questions.
             found = super().status(folder)
@@ -66,6 +72,8 @@ class SlurmBackend(LaunchBackend):
     def stop(self, folder: Path, grace_s: float = 10.0) -> None:
         """Cancel the job and wait until Slurm has let go of it."""
         job_id = _job_id(folder)
+        if _job_state(job_id)[0] in _OVER:
+            return
         _command("scancel", job_id)
         deadline = time.monotonic() + 3 * grace_s
         while _job_state(job_id)[0] not in _OVER and time.monotonic() < deadline:
@@ -77,7 +85,9 @@ def batch_script(folder: Path, launch: Mapping[str, Any], name: str, gpus_per_ho
     hosts = list(dict.fromkeys(rank["node"] for rank in launch["ranks"]))
     minutes = max(1, round(time_limit_s / 60))
     gres = [f"#SBATCH --gres=gpu:{gpus_per_host}"] if gpus_per_host else []
-    agent = f'{launch["python"]} -P -m executor.launch.agent {folder} "$SLURMD_NODENAME"'
+    # The name of the node is known on the node only.
+    agent = ["bash", "-c", 'exec "$@" "$SLURMD_NODENAME"', "agent"]
+    agent += [launch["python"], "-P", "-m", "executor.launch.agent", str(folder)]
     return "\n".join(
         [
             "#!/bin/bash",
@@ -88,12 +98,13 @@ def batch_script(folder: Path, launch: Mapping[str, Any], name: str, gpus_per_ho
             f"#SBATCH --nodelist={','.join(hosts)}",
             *gres,
             f"#SBATCH --time={minutes}",
-            f"#SBATCH --output={folder}/slurm.log",
+            f"#SBATCH --output={shlex.quote(str(folder / 'slurm.log'))}",
             "#SBATCH --open-mode=append",
+            *([f"export {GPUS_GIVEN}=1"] if gpus_per_host else []),
             "# One line per agent: srun keeps this order.",
-            f"export SLURM_HOSTFILE={folder}/slurm_hosts",
+            f"export SLURM_HOSTFILE={shlex.quote(str(folder / 'slurm_hosts'))}",
             f"exec srun --distribution=arbitrary --ntasks={len(hosts)} --kill-on-bad-exit=1 \\",
-            f"    bash -c '{agent}'",
+            f"    {shlex.join(agent)}",
             "",
         ]
     )
@@ -107,12 +118,16 @@ def _job_id(folder: Path) -> str:
 
 
 def _job_state(job_id: str) -> tuple[str, str]:
-    """State and reason of a job; one that Slurm has forgotten is over."""
-    done = _run("scontrol", "--oneliner", "show", "job", job_id)
+    """State and reason of a job: one that Slurm has forgotten is over, and unknown is what it does not tell."""
+    try:
+        done = _run("scontrol", "--oneliner", "show", "job", job_id)
+    except LaunchError as error:
+        return _UNKNOWN, str(error)
     if done.returncode != 0:
-        return "COMPLETED", ""
+        said = done.stderr.strip()
+        return ("COMPLETED", "") if "Invalid job id" in said else (_UNKNOWN, said)
     fields = dict(part.split("=", 1) for part in done.stdout.split() if "=" in part)
-    return fields.get("JobState", "COMPLETED"), fields.get("Reason", "")
+    return fields.get("JobState", _UNKNOWN), fields.get("Reason", "")
 
 
 def _command(*line: str) -> str:

@@ -8,13 +8,40 @@ import importlib
 import logging
 import os
 import sys
+from pathlib import Path
+from typing import NoReturn
 
 from executor.extra import missing_extra
+from executor.training_job import read_training_job
+from stowplan.errors import InputError
 
-if __name__ == "__main__":
+_WRONG_INPUT = 2
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Read the job, then load the libraries for its device and run."""
     logging.basicConfig(
         level=logging.INFO, format=f"%(levelname)s rank {os.environ.get('RANK', '?')} %(name)s: %(message)s"
     )
     if missing := missing_extra():
-        sys.exit(missing)
-    importlib.import_module("executor.trainer.rank").main(sys.argv[1:])
+        _refuse(missing)
+    if len(arguments) != 1:
+        _refuse("usage: python -P -m executor.trainer job.json")
+    path = Path(arguments[0])
+    try:
+        job = read_training_job(path)
+    except InputError as error:
+        _refuse(str(error))
+    # deepspeed chooses its device when it is loaded, and takes a GPU where it sees one.
+    os.environ["DS_ACCELERATOR"] = job.device.value
+    importlib.import_module("executor.trainer.rank").main(job, path.parent)
+    raise AssertionError("a rank ends its process itself")
+
+
+def _refuse(reason: str) -> NoReturn:
+    logging.getLogger("stowplan.executor.trainer").error("%s", reason)
+    sys.exit(_WRONG_INPUT)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""The life of one rank: read the job, wait if told to, meet the others, train, leave."""
+"""The life of one rank: wait if told to, meet the others, train, leave."""
 
 import logging
 import os
@@ -9,14 +9,14 @@ from typing import NoReturn
 
 import torch.distributed as dist
 
-from executor.bundle import STOP_FILE, WAIT_VARIABLE
+from executor.bundle import READY_FOLDER, STOP_FILE, WAIT_VARIABLE
 from executor.deepspeed_workarounds import leave_process
 from executor.outcome import OUTCOME_FILE, Outcome
 from executor.records import write_record
 from executor.trainer import checkpointing
 from executor.trainer.engine import build_engine, join, place_of
 from executor.trainer.loop import Loop
-from executor.training_job import TrainingJob, read_training_job
+from executor.training_job import TrainingJob
 from stowplan.errors import InputError, StowplanError
 
 _logger = logging.getLogger("stowplan.executor.trainer")
@@ -26,18 +26,14 @@ FAULT, WRONG_INPUT, NOT_SAVED = 1, 2, 3
 _WAIT_S = 0.05
 
 
-def main(arguments: list[str]) -> NoReturn:
-    """Run one rank and end the process."""
-    leave_process(_exit_code(arguments))
+def main(job: TrainingJob, folder: Path) -> NoReturn:
+    """Run one rank of the job that lies in `folder`, and end the process."""
+    leave_process(_exit_code(job, folder))
 
 
-def _exit_code(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        _logger.error("usage: python -P -m executor.trainer job.json")
-        return WRONG_INPUT
+def _exit_code(job: TrainingJob, folder: Path) -> int:
     try:
-        path = Path(arguments[0])
-        outcome = _train(read_training_job(path), path.parent / STOP_FILE)
+        outcome = _train(job, folder / STOP_FILE)
     except StowplanError as error:
         _logger.error("%s", error)
         return WRONG_INPUT if isinstance(error, InputError) else FAULT
@@ -50,7 +46,7 @@ def _exit_code(arguments: list[str]) -> int:
 
 def _train(job: TrainingJob, stop_file: Path) -> Outcome:
     place = place_of(os.environ, job)
-    _wait(os.environ.get(WAIT_VARIABLE))
+    _wait(os.environ.get(WAIT_VARIABLE), place.rank)
     join(job, place)
     launch = [int(time.time() * 1e3)]
     dist.broadcast_object_list(launch)
@@ -67,7 +63,12 @@ def _train(job: TrainingJob, stop_file: Path) -> Outcome:
     return outcome
 
 
-def _wait(path: str | None) -> None:
-    """Wait until the file is there: the libraries are loaded, and another run still has the devices."""
-    while path and not Path(path).exists():
+def _wait(path: str | None, rank: int) -> None:
+    """Say that the libraries are loaded, and wait until the file is there: another run still has the devices."""
+    if not path:
+        return
+    ready = Path(path).with_name(READY_FOLDER)
+    ready.mkdir(exist_ok=True)
+    (ready / str(rank)).touch()
+    while not Path(path).exists():
         time.sleep(_WAIT_S)

@@ -34,7 +34,7 @@ def tiny_job(
     model: Transformer = GPT, *, stage_layers: tuple[int, ...] = (4,), dp: int = 1, tp: int = 1, **more: Any
 ) -> TrainingJob:
     """A job on CPU with micro-batches of 2 sequences."""
-    settings = {"num_steps": 20, "device": Device.CPU, "schedule": SCHEDULE, "seed": 7} | more
+    settings: dict[str, Any] = {"num_steps": 20, "device": Device.CPU, "schedule": SCHEDULE, "seed": 7} | more
     return TrainingJob(
         model=model, stage_layers=stage_layers, dp=dp, tp=tp, micro_batch=2, num_micro_batches=4 // dp, **settings
     )

@@ -15,10 +15,11 @@ def test_batch_of_the_job() -> None:
     assert config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 2 == 8
 
 
-def test_cpu_takes_the_adam_that_needs_no_compiler() -> None:
-    params = ds_config(tiny_job())["optimizer"]["params"]
-    assert params["torch_adam"] is True
-    assert "torch_adam" not in ds_config(tiny_job(device=Device.CUDA))["optimizer"]["params"]
+def test_adam_that_needs_no_compiler() -> None:
+    on_cpu, on_cuda = (ds_config(tiny_job(device=device))["optimizer"]["params"] for device in Device)
+    assert on_cpu["torch_adam"] is on_cuda["torch_adam"] is True
+    assert on_cuda["fused"] is True
+    assert "fused" not in on_cpu
 
 
 def test_zero_1_and_no_timers_of_the_library() -> None:

@@ -1,0 +1,93 @@
+"""The training that all layouts must reproduce: one process, plain torch, no DeepSpeed, no pipeline."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from deepspeed.runtime.pipe.module import TiedLayerSpec
+from torch import nn
+
+from executor.token_stream import micro_batch, open_stream
+from executor.trainer.context import LayerContext
+from executor.trainer.layers import PipelineLayers, layers_of
+from executor.training_job import TrainingJob, learning_rate_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceStep:
+    """Loss and squared gradient norms of a step: over the whole batch, and over a replica's, averaged."""
+
+    loss: float
+    large_gradient_square: float
+    small_gradient_square: float
+
+
+class Sequence(nn.Module):
+    """All layers in a row; a tied layer is built once."""
+
+    def __init__(self, layers: PipelineLayers) -> None:
+        super().__init__()
+        built: dict[str, nn.Module] = {}
+        self._steps = []
+        for spec in layers.specs:
+            if isinstance(spec, TiedLayerSpec):
+                module = built.setdefault(spec.key, built.get(spec.key) or spec.build())
+                self._steps.append((spec.forward_fn, module))
+            else:
+                module = spec.build()
+                self._steps.append((None, module))
+        self.parts = nn.ModuleList(dict.fromkeys(module for _, module in self._steps))
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        for function, module in self._steps:
+            values = module(values) if function is None else function(module, values)
+        return values
+
+
+@lru_cache(maxsize=8)
+def reference(job: TrainingJob, replicas: int = 1) -> tuple[ReferenceStep, ...]:
+    """Train in this process.
+
+    Parameters
+    ----------
+    replicas
+        Into how many parts the batch is cut for the gradients of single replicas.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return tuple(_train(job, replicas))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _train(job: TrainingJob, replicas: int) -> list[ReferenceStep]:
+    layers = layers_of(job, LayerContext(seed=job.seed))
+    model, schedule, stream = Sequence(layers), job.schedule, open_stream(job)
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(
+        parameters,
+        betas=(schedule.beta1, schedule.beta2),
+        eps=schedule.epsilon,
+        weight_decay=schedule.weight_decay,
+    )
+    steps = []
+    for step in range(job.num_steps):
+        losses, replica_gradients = [], []
+        for data in range(replicas):
+            count = job.num_micro_batches // replicas
+            total = torch.tensor(0.0)
+            for index in range(count):
+                tokens = torch.from_numpy(micro_batch(stream, job, step=step, index=index * replicas + data, data=0))
+                total = total + layers.loss(model(tokens[:, :-1]), tokens[:, 1:]) / count
+            losses.append(float(total.detach()))
+            replica_gradients.append(torch.autograd.grad(total, parameters))
+        for parameter, *gradients in zip(parameters, *replica_gradients, strict=True):
+            parameter.grad = torch.stack(gradients).mean(dim=0)
+        optimizer.param_groups[0]["lr"] = learning_rate_at(job, step)
+        large = float(torch.nn.utils.clip_grad_norm_(parameters, schedule.gradient_clipping)) ** 2
+        optimizer.step()
+        small = sum(float(g.square().sum()) for gradients in replica_gradients for g in gradients) / replicas
+        loss = sum(losses) / replicas
+        steps.append(ReferenceStep(loss=loss, large_gradient_square=large, small_gradient_square=small))
+    return steps

@@ -1,0 +1,166 @@
+"""A run that ends, by plan or by a fault, goes on where its last good checkpoint stands: the losses are those of a run
+that never stopped.
+"""
+
+import resource
+import shutil
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from executor.bundle import STOP_FILE, WAIT_VARIABLE
+from executor.checkpoints import PARTIAL, UNIVERSAL, last_good, tag_of
+from executor.outcome import OUTCOME_FILE, End, Outcome
+from executor.records import read_record
+from executor.trainer.rank import NOT_SAVED, WRONG_INPUT
+from executor.training_job import TrainingJob
+from models.transformer import Transformer
+from tests.executor.jobs import GPT, LLAMA, tiny_job
+from tests.executor.trainer.hooks import KILL_AT
+from tests.executor.trainer.reference import reference
+from tests.executor.trainer.running import Ended, Ranks, run_job, steps_of
+
+HOOK = "tests.executor.trainer.hooks:layers"
+
+
+def _job(folder: Path, run: str, model: Transformer = GPT, **more: Any) -> TrainingJob:
+    return tiny_job(model, checkpoint_folder=str(folder / "checkpoints"), metrics_folder=str(folder / run), **more)
+
+
+def _check_losses(folder: Path, alone: TrainingJob, *, first: int, last: int) -> None:
+    """Steps first .. last, counted from 1, were done in this run, and as in the reference."""
+    steps = steps_of(folder)
+    assert [step.step for step in steps] == list(range(first, last + 1))
+    expected = [step.loss for step in reference(alone)[first - 1 : last]]
+    np.testing.assert_allclose([step.loss for step in steps], expected, rtol=0, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoints of a run over two uneven stages after step 10; for reading and copying."""
+    folder = tmp_path_factory.mktemp("trained")
+    run_job(_job(folder, "run", stage_layers=(3, 1), num_steps=10), folder / "run")
+    return folder / "checkpoints"
+
+
+@pytest.fixture
+def ten_steps(trained: Path, tmp_path: Path) -> Path:
+    """A folder whose checkpoints are those of `trained`."""
+    shutil.copytree(trained, tmp_path / "checkpoints")
+    return tmp_path
+
+
+def _resume(folder: Path, model: Transformer = GPT, **more: Any) -> TrainingJob:
+    return _job(folder, "second", model, resume="last", **more)
+
+
+def test_pipeline_goes_on_as_replicas(ten_steps: Path) -> None:
+    run_job(_resume(ten_steps, dp=2), ten_steps / "second")
+    _check_losses(ten_steps / "second", tiny_job(), first=11, last=20)
+    names = sorted(path.name for path in (ten_steps / "checkpoints").iterdir())
+    assert names == ["last_good", tag_of(10), tag_of(10) + UNIVERSAL, tag_of(20)]
+
+
+@pytest.mark.parametrize(
+    ("model", "before", "after"),
+    [
+        pytest.param(GPT, {"tp": 2}, {"stage_layers": (2, 2)}, id="TP2-to-PP2"),
+        pytest.param(LLAMA, {"dp": 2}, {"stage_layers": (1, 3), "tp": 2}, id="DP2-to-uneven-PP2xTP2"),
+    ],
+)
+def test_training_goes_on_with_another_layout(
+    model: Transformer, before: dict[str, Any], after: dict[str, Any], tmp_path: Path
+) -> None:
+    run_job(_job(tmp_path, "first", model, **before, num_steps=10), tmp_path / "first")
+    run_job(_resume(tmp_path, model, **after), tmp_path / "second")
+    _check_losses(tmp_path / "second", tiny_job(model), first=11, last=20)
+
+
+def test_stage_bounds_are_those_of_the_job(trained: Path) -> None:
+    files = [trained / tag_of(10) / f"mp_rank_0{stage}_model_states.pt" for stage in (0, 1)]
+    shapes = [torch.load(file, weights_only=False)["param_shapes"] for file in files]
+    layers = [{name.split(".")[0] for group in stage for name in group} for stage in shapes]
+    # Specifications: 0 embedding, 1 positions, 2-5 blocks, 6 norm; the embedding is tied to the head.
+    assert layers == [{"tied_modules", "1", "2", "3", "4"}, {"tied_modules", "5", "6"}]
+
+
+def test_checkpoint_of_another_model_is_refused(ten_steps: Path) -> None:
+    with Ranks(_resume(ten_steps, replace(GPT, feed_forward_size=128), dp=2), ten_steps / "second") as running:
+        ended = running.wait()
+    assert ended.codes == [WRONG_INPUT, WRONG_INPUT]
+    assert all("feed_forward is 256 there and 128 here" in output for output in ended.output)
+
+
+def test_rank_that_is_killed_in_a_step_costs_only_the_steps_behind_the_checkpoint(tmp_path: Path) -> None:
+    job = _job(tmp_path, "first", stage_layers=(2, 2), checkpoint_interval=5, layers_hook=HOOK)
+    # Second micro-batch of step 8.
+    with Ranks(job, tmp_path / "first", environment={KILL_AT: str(4 * 7 + 2)}) as running:
+        ended = running.wait()
+    assert ended.codes[1] == -signal.SIGKILL
+    assert ended.codes[0] not in (0, -signal.SIGKILL)
+    assert [step.step for step in steps_of(tmp_path / "first")] == list(range(1, 8))
+    again = replace(job, resume="last", metrics_folder=str(tmp_path / "second"))
+    run_job(again, tmp_path / "second")
+    _check_losses(tmp_path / "second", tiny_job(), first=6, last=20)
+
+
+def test_full_disk_on_one_rank_leaves_the_last_good_checkpoint(ten_steps: Path) -> None:
+    def limit(rank: int) -> None:
+        """Files of rank 1 end at 100 kB, as on a full disk; its optimiser states are larger."""
+        if rank == 1:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    job = _resume(ten_steps, dp=2, num_steps=15, checkpoint_interval=2)
+    with Ranks(job, ten_steps / "second", prepare=limit) as running:
+        ended = running.wait()
+    assert ended.codes == [NOT_SAVED, NOT_SAVED], "\n".join(ended.output)
+    assert "checkpoint of step 12 could not be written, the one before stays" in ended.output[0]
+    _check_losses(ten_steps / "second", tiny_job(), first=11, last=15)
+    outcome = read_record(Outcome, ten_steps / "second" / OUTCOME_FILE, "outcome")
+    assert outcome.end is End.FINISHED
+    assert outcome.checkpoint_failure is not None
+    found = last_good(ten_steps / "checkpoints")
+    assert found is not None
+    assert found.step == 10
+    assert not list((ten_steps / "checkpoints").glob("*" + PARTIAL))
+
+
+def _check_stopped(folder: Path, ended: Ended) -> None:
+    """All ranks have stopped behind the same step, and that is the last good checkpoint."""
+    assert set(ended.codes) == {0}, "\n".join(ended.output)
+    outcome = read_record(Outcome, folder / "run" / OUTCOME_FILE, "outcome")
+    found = last_good(folder / "checkpoints")
+    assert found is not None
+    assert (outcome.end, outcome.step) == (End.STOPPED, found.step)
+    assert {steps_of(folder / "run", rank)[-1].step for rank in range(len(ended.codes))} == {found.step}
+
+
+def test_signal_to_any_rank_stops_all_with_a_checkpoint(tmp_path: Path) -> None:
+    with Ranks(_job(tmp_path, "run", stage_layers=(2, 2), num_steps=100_000), tmp_path / "run") as running:
+        _wait_for_steps(tmp_path / "run", running)
+        running.processes[1].terminate()
+        _check_stopped(tmp_path, running.wait())
+
+
+def test_files_start_and_stop_a_run(tmp_path: Path) -> None:
+    """Ranks that were told to wait begin when the file is there; the file `stop` beside the job ends them."""
+    job, go = _job(tmp_path, "run", num_steps=100_000), tmp_path / "go"
+    with Ranks(job, tmp_path / "run", environment={WAIT_VARIABLE: str(go)}) as running:
+        time.sleep(4.0)
+        go.touch()
+        _wait_for_steps(tmp_path / "run", running)
+        (tmp_path / "run" / STOP_FILE).touch()
+        _check_stopped(tmp_path, running.wait())
+    assert steps_of(tmp_path / "run")[0].started_at_s > go.stat().st_mtime
+
+
+def _wait_for_steps(folder: Path, running: Ranks) -> None:
+    """Until two steps are done, or a rank has ended."""
+    while len(steps_of(folder)) < 2 and all(process.poll() is None for process in running.processes.values()):
+        time.sleep(0.05)

@@ -1,0 +1,46 @@
+"""What a rank says when it cannot start: one clear line and exit code 2, before it waits for anybody."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from executor.training_job import Device, TrainingJob, write_training_job
+from tests.executor.jobs import tiny_job
+from tests.executor.trainer.running import Ranks
+
+
+def _start(*arguments: str) -> tuple[int, str]:
+    command = [sys.executable, "-P", "-m", "executor.trainer", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    return ended.returncode, ended.stderr
+
+
+def test_job_file_is_needed() -> None:
+    assert _start() == (2, "ERROR rank ? stowplan.executor.trainer: usage: python -P -m executor.trainer job.json\n")
+
+
+def test_wrong_job_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    write_training_job(tiny_job(), path)
+    path.write_text(path.read_text().replace('"dp": 1', '"dp": 2'))
+    code, output = _start(str(path))
+    assert code == 2
+    assert "are 16; the model's global batch is 8" in output
+
+
+@pytest.mark.parametrize(
+    ("job", "detail"),
+    [
+        (tiny_job(device=Device.CUDA), "local rank 0 needs a GPU; this host shows 0"),
+        (tiny_job(token_file="/nowhere/tokens.bin"), "/nowhere/tokens.bin cannot be read"),  # noqa: S106
+        (tiny_job(layers_hook="nowhere:layers"), "the layers hook nowhere:layers cannot be imported"),
+    ],
+)
+def test_what_the_host_lacks_is_said(job: TrainingJob, detail: str, tmp_path: Path) -> None:
+    with Ranks(job, tmp_path) as running:
+        ended = running.wait()
+    assert ended.codes == [2]
+    assert detail in ended.output[0]
+    assert "Traceback" not in ended.output[0]
