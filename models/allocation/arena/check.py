@@ -1,0 +1,318 @@
+"""Does a plan keep the rules of the Arena allocation, and is its objective what it claims? Knows no solver.
+
+The objective is computed again from the plan, the throughputs and the snapshot, job by job, by the formulas of
+`models.allocation.arena.worth`, with which it shares no code. Whether GPUs are legal is `models.placement.check`'s
+part.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
+from models.configurations import ConfigurationSet
+from models.plan import JobAllocation, Plan
+from models.workload import Adaptivity, Job, Snapshot
+from stowplan.errors import Issue
+from topology.cluster import Node, NodeState
+
+FloatVector = npt.NDArray[np.float64]
+FloatMatrix = npt.NDArray[np.float64]
+_Shape = tuple[str, int, int]
+
+_TOLERANCE = 1e-6
+
+
+def allocation_violations(
+    snapshot: Snapshot,
+    parameters: ArenaParameters,
+    configurations: ConfigurationSet,
+    samples_per_s: FloatMatrix,
+    plan: Plan,
+    objective: float,
+) -> list[Issue]:
+    """Every rule of the allocation that the plan breaks, and every number of its score that is wrong.
+
+    Parameters
+    ----------
+    configurations, samples_per_s
+        The buddy blocks, and throughputs (J, C) on them, 0 where a job cannot run.
+    """
+    audit = _Audit(snapshot, parameters, configurations)
+    given = {allocation.job_id: (k, allocation) for k, allocation in enumerate(plan.allocations)}
+    issues = list(_coverage_violations(snapshot, plan))
+    costs: dict[str, float] = {}
+    num_counted = 0
+    worst = 0.0
+    for job, row in zip(snapshot.jobs, samples_per_s, strict=True):
+        speeds = audit.speeds(job, row)
+        k, allocation = given.get(job.id, (-1, None))
+        if allocation is None:
+            issues += audit.waiting_faults(job)
+            costs[job.id] = audit.waiting_value(job, speeds)
+        else:
+            issues += audit.allocation_faults(f"/allocations/{k}", job, allocation, speeds)
+            costs[job.id] = audit.value(job, allocation, speeds)
+        if audit.is_decided(job, speeds):
+            num_counted += 1
+            worst = max(worst, costs[job.id])
+        elif audit.is_fairness:
+            costs[job.id] = 0.0
+    share = parameters.mean_weight / max(1, num_counted) if audit.is_fairness else 1.0
+    terms: dict[str | None, float] = {name: share * cost for name, cost in costs.items()}
+    if audit.is_fairness and num_counted:
+        terms[None] = worst
+    return [*issues, *_score_violations(plan, objective, terms)]
+
+
+class _Audit:
+    """Evaluates one job at a time."""
+
+    def __init__(self, snapshot: Snapshot, parameters: ArenaParameters, configurations: ConfigurationSet) -> None:
+        self._parameters = parameters
+        self._nodes = {node.id: node for node in snapshot.cluster.nodes}
+        self._room = _free_gpus(snapshot, self._nodes)
+        self._shapes = [
+            (configurations.gpu_types[t], int(n), int(m))
+            for t, n, m in zip(
+                configurations.type_index, configurations.num_nodes, configurations.num_gpus, strict=True
+            )
+        ]
+        self._node_size: Counter[str] = Counter()
+        for kind, num_nodes, num_gpus in self._shapes:
+            if num_nodes == 1:
+                self._node_size[kind] = max(num_gpus, self._node_size[kind])
+        self.is_fairness = parameters.objective is ArenaObjective.FINISH_TIME_FAIRNESS
+
+    def speeds(self, job: Job, row: FloatVector) -> dict[_Shape, float]:
+        """Samples/s of the shapes that the job's bounds, types and adaptivity allow (a pinned one: its own too)."""
+        own = self._held(job) if self._is_pinned(job) else None
+        return {
+            shape: float(speed)
+            for shape, speed in zip(self._shapes, row, strict=True)
+            if speed > 0 and (shape == own or _allows(job, shape))
+        }
+
+    def is_decided(self, job: Job, speeds: Mapping[_Shape, float]) -> bool:
+        """Whether the plan decides about the job: it must run, or there is a shape that it may be given."""
+        if self._is_pinned(job):
+            return False
+        return self._runs(job) or job.reservation is not None or any(self._is_offered(job, s, speeds) for s in speeds)
+
+    def value(self, job: Job, allocation: JobAllocation, speeds: Mapping[_Shape, float]) -> float:
+        """Gain or cost of the allocation; 0 where its throughput is not known (pinned jobs)."""
+        shape = _shape(allocation)
+        if shape not in speeds:
+            return 0.0
+        if self.is_fairness:
+            delay_s = self._restart_s(job, shape)
+            return self._weight(job) * (delay_s + _samples(job) / speeds[shape]) / self._unit(job, shape, speeds)
+        if not self._is_in_time(job, shape, speeds):
+            return 0.0
+        share = max(0.0, 1.0 - self._restart_s(job, shape) / self._parameters.horizon_s)
+        best = max(speeds.values()) if self._parameters.normalise else 1.0
+        return self._weight(job) * share * speeds[shape] / best
+
+    def waiting_value(self, job: Job, speeds: Mapping[_Shape, float]) -> float:
+        """What a job that gets nothing adds."""
+        if not self.is_fairness or not speeds:
+            return 0.0
+        late_s = {s: self._parameters.horizon_s + _samples(job) / speed for s, speed in speeds.items()}
+        return self._weight(job) * max(late_s[s] / self._unit(job, s, speeds) for s in speeds)
+
+    def waiting_faults(self, job: Job) -> Iterator[Issue]:
+        """A launched job must go on."""
+        if self._runs(job):
+            yield Issue(
+                code="launched_job_suspended",
+                pointer="/allocations",
+                detail=f"job {job.id!r} runs and must be given something",
+            )
+
+    def allocation_faults(
+        self, pointer: str, job: Job, allocation: JobAllocation, speeds: Mapping[_Shape, float]
+    ) -> Iterator[Issue]:
+        """An allocation must be a buddy block that the job can run on, of a count that is offered, in time."""
+        kinds = {self._nodes[part.node].gpu_type for part in allocation.gpus if part.node in self._nodes}
+        if kinds != {allocation.gpu_type}:
+            yield Issue(
+                code="mixed_gpu_types",
+                pointer=f"{pointer}/gpus",
+                detail=f"job {job.id!r} gets GPUs of the types {sorted(kinds)}; all must be {allocation.gpu_type!r}",
+            )
+        if self._is_pinned(job):
+            return
+        shape = _shape(allocation)
+        if not self._is_buddy_block(shape):
+            yield Issue(
+                code="no_buddy_block",
+                pointer=pointer,
+                detail=f"{allocation.num_gpus} GPUs of type {allocation.gpu_type!r} over {len(allocation.gpus)} nodes "
+                "are no power of two inside a node, and no power of two of whole nodes",
+            )
+        elif shape not in speeds:
+            yield Issue(
+                code="not_runnable",
+                pointer=pointer,
+                detail=f"job {job.id!r} cannot run on {allocation.num_gpus} GPUs of type {allocation.gpu_type!r}",
+            )
+        elif job.reservation is None:
+            yield from self._offer_faults(pointer, job, shape, speeds)
+
+    def _offer_faults(self, pointer: str, job: Job, shape: _Shape, speeds: Mapping[_Shape, float]) -> Iterator[Issue]:
+        if not self._is_counted(job, shape):
+            yield Issue(
+                code="count_not_offered",
+                pointer=f"{pointer}/num_gpus",
+                detail=f"the counts offered are {list(self._parameters.counts or ())}, not {shape[2]}",
+            )
+        if not self._is_in_time(job, shape, speeds) and not self._is_late_now(job, speeds):
+            yield Issue(
+                code="deadline_missed",
+                pointer=pointer,
+                detail=f"job {job.id!r} would finish after its deadline in {job.deadline_s} s on this block",
+            )
+
+    def _is_offered(self, job: Job, shape: _Shape, speeds: Mapping[_Shape, float]) -> bool:
+        """Whether a waiting job without reservation may be given the shape, as far as it alone is concerned."""
+        kind, num_nodes, num_gpus = shape
+        room = self._room.get(kind, [])
+        if num_gpus < self._node_size[kind]:
+            fits = any(free >= num_gpus for free, _ in room)
+        else:
+            fits = sum(free == size == self._node_size[kind] for free, size in room) >= num_nodes
+        return fits and self._is_counted(job, shape) and self._is_in_time(job, shape, speeds)
+
+    def _is_counted(self, job: Job, shape: _Shape) -> bool:
+        counts = self._parameters.counts
+        return counts is None or shape[2] in counts or self._present(job) == shape
+
+    def _is_late_now(self, job: Job, speeds: Mapping[_Shape, float]) -> bool:
+        """Whether the job runs and does not, or cannot, go on in time as it is."""
+        present = self._present(job)
+        return self._runs(job) and (
+            present is None or present not in speeds or not self._is_in_time(job, present, speeds)
+        )
+
+    def _is_in_time(self, job: Job, shape: _Shape, speeds: Mapping[_Shape, float]) -> bool:
+        if self._parameters.objective is not ArenaObjective.DEADLINES or job.deadline_s is None:
+            return True
+        return self._restart_s(job, shape) + _samples(job) / speeds[shape] <= job.deadline_s
+
+    def _unit(self, job: Job, shape: _Shape, speeds: Mapping[_Shape, float]) -> float:
+        return _samples(job) / max(speeds.values()) if self._parameters.normalise else float(shape[2])
+
+    def _weight(self, job: Job) -> float:
+        rank = job.priority
+        if self._parameters.promotion_after_s is not None and not self._runs(job) and not self._is_pinned(job):
+            rank = max(1, rank - int(job.age_s // self._parameters.promotion_after_s))
+        return job.weight / math.pow(self._parameters.priority_ratio, rank - 1)
+
+    def _restart_s(self, job: Job, shape: _Shape) -> float:
+        return job.restart_cost_s if self._held(job) is not None and self._present(job) != shape else 0.0
+
+    def _is_buddy_block(self, shape: _Shape) -> bool:
+        kind, num_nodes, num_gpus = shape
+        size = self._node_size[kind]
+        if num_nodes == 1:
+            return num_gpus == size or (num_gpus < size and num_gpus & (num_gpus - 1) == 0)
+        return num_gpus == num_nodes * size and num_nodes & (num_nodes - 1) == 0
+
+    def _present(self, job: Job) -> _Shape | None:
+        """The shape in which a running job may stay; None where it waits or has to move."""
+        held = self._held(job)
+        if held is None or self._is_pinned(job):
+            return held
+        gpus: Counter[str] = Counter()
+        for part in job.current or ():
+            gpus[part.node] += len(part.gpus)
+        hosts = [self._nodes[name] for name in gpus]
+        size = self._node_size[held[0]]
+        whole = all(host.num_gpus == gpus[host.id] == size for host in hosts)
+        up = all(host.state is NodeState.UP for host in hosts)
+        return held if up and (whole or held[2] < size) and self._is_buddy_block(held) else None
+
+    def _held(self, job: Job) -> _Shape | None:
+        """Type, nodes and GPUs on which the job runs; None when it waits."""
+        parts = job.current or ()
+        if not parts or any(self._nodes[part.node].state is NodeState.DOWN for part in parts):
+            return None
+        kind = self._nodes[parts[0].node].gpu_type
+        return kind, len({part.node for part in parts}), sum(len(part.gpus) for part in parts)
+
+    def _runs(self, job: Job) -> bool:
+        return self._held(job) is not None and job.preemptible
+
+    def _is_pinned(self, job: Job) -> bool:
+        return self._held(job) is not None and not job.preemptible
+
+
+def _free_gpus(snapshot: Snapshot, nodes: Mapping[str, Node]) -> dict[str, list[tuple[int, int]]]:
+    """Per type: GPUs that a plan may hand out, and GPUs, of every node."""
+    taken = Counter({node.id: len(node.gpus_in_use) for node in nodes.values()})
+    for job in snapshot.jobs:
+        parts = job.current or ()
+        if not job.preemptible and all(nodes[part.node].state is not NodeState.DOWN for part in parts):
+            for part in parts:
+                taken[part.node] += len(part.gpus)
+    room: dict[str, list[tuple[int, int]]] = {}
+    for node in nodes.values():
+        free = node.num_gpus - taken[node.id] if node.state is NodeState.UP else 0
+        room.setdefault(node.gpu_type, []).append((free, node.num_gpus))
+    return room
+
+
+def _allows(job: Job, shape: _Shape) -> bool:
+    kind, _, num_gpus = shape
+    upper = job.min_gpus if job.adaptivity is Adaptivity.RIGID else job.max_gpus
+    typed = job.gpu_types is None or kind in job.gpu_types
+    return typed and num_gpus >= job.min_gpus and (upper is None or num_gpus <= upper)
+
+
+def _samples(job: Job) -> float:
+    """Samples that remain: batch size times iterations."""
+    table_batch = getattr(job.performance, "batch_size", None) or 0
+    batch = table_batch if job.model is None else job.model.global_batch
+    return batch * (job.remaining_iterations or 0.0)
+
+
+def _shape(allocation: JobAllocation) -> _Shape:
+    return allocation.gpu_type, len(allocation.gpus), allocation.num_gpus
+
+
+def _coverage_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Issue]:
+    """Every job of the snapshot is allocated or unplaced, once."""
+    counts = Counter([item.job_id for item in plan.allocations] + [item.job_id for item in plan.unplaced])
+    for k, job in enumerate(snapshot.jobs):
+        if counts[job.id] != 1:
+            yield Issue(
+                code="job_not_covered_once",
+                pointer=f"/jobs/{k}",
+                detail=f"job {job.id!r} occurs {counts[job.id]} times among allocations and unplaced jobs",
+            )
+    for name in sorted(counts.keys() - {job.id for job in snapshot.jobs}):
+        yield Issue(code="unknown_job", pointer="", detail=f"the snapshot has no job {name!r}")
+
+
+def _score_violations(plan: Plan, objective: float, expected: Mapping[str | None, float]) -> Iterator[Issue]:
+    """The score has the right terms and adds up to the objective."""
+    if Counter(term.job_id for term in plan.score) != Counter(list(expected)):
+        yield Issue(code="score_terms", pointer="/score", detail="the score must have exactly one term per job")
+    for k, term in enumerate(plan.score):
+        right = expected.get(term.job_id, math.nan)
+        if not math.isclose(term.value, right, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+            yield Issue(
+                code="wrong_score",
+                pointer=f"/score/{k}/value",
+                detail=f"the term of {term.job_id or 'the worst job'!r} is {term.value}; recomputed it is {right}",
+            )
+    total = math.fsum(expected.values())
+    if not math.isclose(objective, total, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+        yield Issue(
+            code="wrong_objective",
+            pointer="/objective",
+            detail=f"the objective is {objective}; recomputed from the plan it is {total}",
+        )

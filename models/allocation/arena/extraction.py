@@ -1,0 +1,90 @@
+"""From chosen buddy blocks to a plan: GPUs, 3D plans, what changes, who waits and why, and the score."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from models.allocation.adaptive import plan_on
+from models.allocation.arena.assembly import has_theta
+from models.allocation.arena.instance import ArenaInstance
+from models.allocation.arena.unplaced import unplaced_jobs
+from models.allocation.arena.worth import batch_size
+from models.configurations import IntVector
+from models.placement.nodes import assign_gpus
+from models.placement.occupancy import Slices, node_gpus
+from models.plan import Change, JobAllocation, Plan, ScoreTerm
+
+
+def extract_plan(instance: ArenaInstance, chosen: IntVector) -> Plan:
+    """Build the plan in which planned job i runs in configuration `chosen[i]` (J,), -1 for none."""
+    running = np.flatnonzero(chosen >= 0)
+    choice = {instance.jobs[i].id: int(chosen[i]) for i in running.tolist()}
+    slices = assign_gpus(instance.snapshot, instance.configurations, choice, instance.taken)
+    slices |= {job_id: instance.taken.running[job_id] for job_id in sorted(instance.taken.pinned)}
+    settled = np.where(instance.pinned, instance.worth.current, chosen)
+    placed = np.flatnonzero((chosen >= 0) | instance.pinned)
+    waiting = np.flatnonzero((chosen < 0) & ~instance.pinned)
+    counts = np.bincount(chosen[running], minlength=len(instance.configurations))
+    return Plan(
+        allocations=tuple(_allocation(instance, i, int(settled[i]), slices) for i in placed.tolist()),
+        unplaced=unplaced_jobs(instance, waiting, counts),
+        score=tuple(_scores(instance, settled)),
+    )
+
+
+def _allocation(instance: ArenaInstance, i: int, c: int, slices: Mapping[str, Slices]) -> JobAllocation:
+    """Allocation of job i in configuration c; -1 stands for a pinned job whose shape is no configuration."""
+    job = instance.jobs[i]
+    taken = slices[job.id]
+    gpus = node_gpus(taken, instance.snapshot)
+    samples_per_s = float(instance.throughputs.samples_per_s[i, c]) if c >= 0 else 0.0
+    change = _change(instance, job.id, taken)
+    estimate = instance.throughputs.plans.get((i, c))
+    return JobAllocation(
+        job_id=job.id,
+        gpu_type=_gpu_type(instance, taken),
+        num_gpus=_num_gpus(taken),
+        gpus=gpus,
+        change=change,
+        batch_size=batch_size(job),
+        expected_goodput=samples_per_s or None,
+        parallel_plan=plan_on(job, estimate, gpus, stays=change is Change.KEPT),
+    )
+
+
+def _change(instance: ArenaInstance, job_id: str, slices: Slices) -> Change:
+    before = instance.taken.running.get(job_id)
+    if before is None:
+        return Change.STARTED
+    if _gpu_type(instance, before) != _gpu_type(instance, slices):
+        return Change.RETYPED
+    if _num_gpus(before) != _num_gpus(slices):
+        return Change.RESCALED
+    return Change.KEPT if sorted(before) == sorted(slices) else Change.MOVED
+
+
+def _scores(instance: ArenaInstance, chosen: IntVector) -> Iterator[ScoreTerm]:
+    """Every job's summand of the objective in configuration `chosen` (J,), and theta of Eq. 7."""
+    worth = instance.worth
+    runs = chosen >= 0
+    values = worth.waiting.copy()
+    values[runs] = worth.value[runs, chosen[runs]]
+    if not instance.is_min_max:
+        for i, job in enumerate(instance.jobs):
+            term = "waiting" if not runs[i] else "throughput" if worth.in_time[i, chosen[i]] else "late"
+            yield ScoreTerm(term=term, job_id=job.id, value=float(values[i]))
+        return
+    values = np.where(instance.counted, values, 0.0)
+    shares = instance.mean_share * values
+    for job, share, is_running in zip(instance.jobs, shares.tolist(), runs.tolist(), strict=True):
+        yield ScoreTerm(term="finish_time" if is_running else "waiting", job_id=job.id, value=share)
+    if has_theta(instance):
+        yield ScoreTerm(term="worst_finish_time", job_id=None, value=float(values.max()))
+
+
+def _gpu_type(instance: ArenaInstance, slices: Slices) -> str:
+    return instance.snapshot.cluster.nodes[slices[0][0]].gpu_type
+
+
+def _num_gpus(slices: Slices) -> int:
+    return sum(mask.bit_count() for _, mask in slices)

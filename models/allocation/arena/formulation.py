@@ -1,0 +1,204 @@
+r"""Arena's allocation as an integer linear program (Arena section 3.5, Eqs. 5-7), declared in CVXPY.
+
+Sets
+  i          jobs that are planned (all but the pinned ones)
+  j          buddy blocks: 2^k GPUs of one node, or n whole nodes with n a power of two, of one GPU type
+  P          pairs (i, j) that are offered, see `models.allocation.arena.worth`; Eq. 6 is settled there, pair by pair
+  L          launched jobs: they run, and are never suspended
+Data
+  v_ij       worth of a pair: throughput after the restart, weighted; for Eq. 7 a finish time, weighted
+  b_i        for Eq. 7: cost of a job that is left out; 0 for jobs that cannot be
+  K          for Eq. 7: number of jobs that have a pair or must run; mu: weight of the mean
+Variables
+  x_ij in {0,1} for (i, j) in P: A_i[m, n] of the paper, with j = (m, n)
+  theta >= 0    for Eq. 7: the largest cost
+
+Eqs. 5 and 6:  max  sum_P v_ij x_ij
+Eq. 7:         min  theta + mu/K sum_i c_i,     c_i = b_i + sum_j (v_ij - b_i) x_ij
+
+  one_configuration[i]   sum_j x_ij <= 1            jobs with more than one pair
+  launched[i]            sum_j x_ij  = 1            i in L
+  reserved[i]            sum_j x_ij  = 1            P holds only the reserved block of such a job
+  capacity[type], blocks[type,2^k], whole_nodes[type]   what makes every solution placeable on nodes, see
+                                                    `models.placement.placeability`: the constraints that the paper
+                                                    leaves out "due to space limits"
+  finish_time[i]         c_i <= theta               Eq. 7, jobs counted in K
+
+Where the paper leaves room
+- Eq. 7 is printed with N_i T_i^mn / (A_i[m, n] Q^mn), infinite for every block that is not given. We read A_i as a
+  factor, Q^mn as the GPUs of the block, and say in `worth` what a waiting job counts. The maximum alone would leave
+  all jobs but the worst one to chance: hence the mean beside it.
+- Priorities order queues in Algorithm 1, and say nothing in Eqs. 5-7; here they are weights.
+- A launched job may be moved, resized and put on another GPU type at the price of its restart, but it runs on. So the
+  problem has no solution only where launched jobs lost nodes, or reservations ask for more than there is.
+
+Running jobs that are not preemptible, or that have no pair, are pinned: they are data. Their throughput is a constant
+of the objective.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import cvxpy as cp
+import numpy as np
+
+from models.allocation.arena.assembly import (
+    assemble,
+    baseline,
+    column_names,
+    constraint_groups,
+    has_theta,
+    objective,
+    row_names,
+)
+from models.allocation.arena.bottleneck import with_theta_bound
+from models.allocation.arena.check import allocation_violations
+from models.allocation.arena.extraction import extract_plan
+from models.allocation.arena.instance import ArenaInstance
+from models.allocation.arena.plan_check import parallel_plan_violations
+from models.allocation.arena.warnings import plan_warnings
+from models.clock import PhaseClock
+from models.configurations import IntVector
+from models.placement.check import placement_violations
+from models.plan import Plan
+from models.policy import Formulation
+from solver.compilers.cvxpy import compile_cvxpy
+from solver.monitor import Progress, SolveMonitor
+from solver.options import SolveOptions
+from solver.problem import MatrixProblem, Sense, Vector
+from solver.result import SolveResult
+from solver.solve import solve
+from stowplan.errors import Issue
+
+# A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
+_CHOSEN = 0.5
+_Told = TypeVar("_Told", Progress, SolveResult)
+_LEAST_TIME_S = 1e-3
+
+
+class ArenaIlpFormulation(Formulation):
+    """The integer program of one instance, and the way back to a plan."""
+
+    def __init__(self, instance: ArenaInstance) -> None:
+        self.instance = instance
+        self.problem: MatrixProblem = assemble(instance)
+        self.warm_start = present_point(instance)
+        self.warnings = plan_warnings(instance)
+
+    def named(self) -> MatrixProblem:
+        """The same problem with names, as declared."""
+        return compiled(self.instance)
+
+    def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
+        """Solve, after a lower bound for theta where there is one."""
+        if not has_theta(self.instance):
+            return super().solve(options, monitor)
+        started = time.perf_counter()
+
+        def remaining_s() -> float:
+            return 0.0 if monitor.canceled.is_set() else options.time_limit_s - (time.perf_counter() - started)
+
+        bounded = with_theta_bound(self.instance, self.problem, remaining_s)
+        start = self.warm_start if options.warm_start is None else options.warm_start
+        options = replace(options, warm_start=start, time_limit_s=max(_LEAST_TIME_S, remaining_s()))
+        forward = replace(monitor, on_progress=lambda progress: monitor.on_progress(self._tight(progress)))
+        return self._tight(solve(bounded, options, forward))
+
+    def _tight(self, told: _Told) -> _Told:
+        """The same with theta at the largest cost: solvers may leave it above."""
+        if told.incumbent is None:
+            return told
+        point = point_of(self.instance, chosen_configurations(self.instance, told.incumbent))
+        value = self.problem.value(point)
+        # A bound that rounding puts beyond the point is the point's own value.
+        return replace(told, incumbent=point, objective=value, bound=told.bound and min(told.bound, value))
+
+    def prices(self, result: SolveResult) -> Mapping[str, float]:
+        """What one more unit of each scarce row is worth, in the objective."""
+        if result.prices is None:
+            return {}
+        names = row_names(self.instance)
+        return {names[k]: float(result.prices[k]) for k in np.flatnonzero(result.prices > 0)}
+
+    def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
+        """Place the chosen blocks on GPUs and explain what is left out."""
+        with clock.phase("place"):
+            return extract_plan(self.instance, chosen_configurations(self.instance, incumbent))
+
+    def violations(self, plan: Plan, objective: float) -> list[Issue]:
+        """Faults of the placement, of the allocation, and of the objective."""
+        it = self.instance
+        return [
+            *placement_violations(it.snapshot, plan.allocations),
+            *allocation_violations(
+                it.snapshot, it.parameters, it.configurations, it.throughputs.samples_per_s, plan, objective
+            ),
+            *parallel_plan_violations(it.snapshot, plan),
+        ]
+
+
+def chosen_configurations(instance: ArenaInstance, incumbent: Vector) -> IntVector:
+    """Configuration (J,) that the point `incumbent` (n,) gives to each job, -1 for none."""
+    chosen = np.full(len(instance.jobs), -1, dtype=np.int64)
+    selected = incumbent[: instance.pair_jobs.size] > _CHOSEN
+    chosen[instance.pair_jobs[selected]] = instance.pair_configurations[selected]
+    return chosen
+
+
+def present_point(instance: ArenaInstance) -> Vector | None:
+    """The point in which all launched jobs stay as they are and nobody else runs; None where that cannot be."""
+    current = instance.worth.current
+    stays = instance.launched & (current >= 0)
+    stays[stays] = instance.worth.offered[stays, current[stays]]
+    return None if (instance.required & ~stays).any() else point_of(instance, np.where(stays, current, -1))
+
+
+def point_of(instance: ArenaInstance, chosen: IntVector) -> Vector:
+    """The point (n,) in which job i gets configuration `chosen[i]` (J,), -1 for none; theta as small as it can be."""
+    x: Vector = (chosen[instance.pair_jobs] == instance.pair_configurations).astype(np.float64)
+    if not has_theta(instance):
+        return x
+    base = baseline(instance)
+    costs = base.copy()
+    np.add.at(costs, instance.pair_jobs, x * (instance.pair_values - base[instance.pair_jobs]))
+    return np.concatenate([x, [costs.max(initial=0.0, where=instance.counted)]])
+
+
+def compiled(instance: ArenaInstance) -> MatrixProblem:
+    """The declared program in matrix form, with rows and columns named after jobs and blocks."""
+    declared, names = declare(instance)
+    problem = compile_cvxpy(declared, "arena").problem
+    if problem.num_columns == 0:
+        return problem
+    return replace(
+        problem, row_names=tuple(names[name] for name in problem.row_names), column_names=column_names(instance)
+    )
+
+
+def declare(instance: ArenaInstance) -> tuple[cp.Problem, dict[str, str]]:
+    """The CVXPY problem, and a name for each row that its vector constraints become (`label[k]` -> name)."""
+    goal = cp.Minimize if instance.sense is Sense.MINIMIZE else cp.Maximize
+    gain, constant = objective(instance)
+    if not instance.pair_jobs.size:
+        names = [name for group in constraint_groups(instance) for name in group.row_names]
+        impossible = [_labelled(cp.Constant(0.0) == 1.0, name) for name in names]
+        return cp.Problem(goal(cp.Constant(constant)), impossible), {}
+
+    x = cp.Variable(instance.pair_jobs.size, boolean=True, name="x")
+    columns: Any = x
+    if has_theta(instance):
+        columns = cp.hstack([x, cp.Variable(1, nonneg=True, name="theta")])
+    constraints: list[Any] = []
+    named: dict[str, str] = {}
+    for group in constraint_groups(instance):
+        left = group.matrix @ columns
+        constraints.append(_labelled(left == group.limits if group.is_equality else left <= group.limits, group.label))
+        named |= {f"{group.label}[{k}]": name for k, name in enumerate(group.row_names)}
+    return cp.Problem(goal(gain @ columns + constant), constraints), named
+
+
+def _labelled(constraint: Any, label: str) -> Any:
+    constraint.set_label(label)
+    return constraint

@@ -1,0 +1,71 @@
+"""What a user may tune in Arena."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from stowplan.errors import InputError
+
+
+class ArenaMethod(StrEnum):
+    """`heuristic`: Algorithm 1, with the bound of the integer program beside it. `ilp`: the integer program."""
+
+    HEURISTIC = "heuristic"
+    ILP = "ilp"
+
+
+class ArenaObjective(StrEnum):
+    """`throughput`: Eq. 5. `deadlines`: Eq. 5 under Eq. 6. `finish_time_fairness`: Eq. 7."""
+
+    THROUGHPUT = "throughput"
+    DEADLINES = "deadlines"
+    FINISH_TIME_FAIRNESS = "finish_time_fairness"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArenaParameters:
+    """Parameters of Arena section 3.5; P and D are the paper's, for the others it gives no value.
+
+    normalise: throughputs count in shares of the job's best one, so that jobs of different models compare; without it
+    they count in samples/s, as Eq. 5 is printed, and small models win. For finish-time fairness: finish times in units
+    of the job's best one, else in seconds per GPU (Eq. 7).
+    num_queues: P; priorities are 1 to P. priority_ratio: a job of one priority counts that many times a job of the
+    next; 1 leaves priorities to the queues of the heuristic. promotion_after_s: a waiting job rises by one queue every
+    time that it has waited so long (None: never).
+    search_depth: D, most jobs that are scaled down to launch one. max_scale_ups: most jobs that are scaled up in one
+    event (None: while it gains anything; Algorithm 1 stops at D here too).
+    horizon_s: over what time a restart is paid for, and how long a job is taken to wait that is left out.
+    mean_weight: of the mean beside the maximum of Eq. 7, which alone sees only the worst job.
+    counts: GPU counts that may be given (None: every buddy block).
+
+    Raises
+    ------
+    InputError
+        When a value is out of its range.
+    """
+
+    method: ArenaMethod = ArenaMethod.HEURISTIC
+    objective: ArenaObjective = ArenaObjective.THROUGHPUT
+    normalise: bool = True
+    num_queues: int = 3
+    priority_ratio: float = 2.0
+    promotion_after_s: float | None = 3600.0
+    search_depth: int = 3
+    max_scale_ups: int | None = None
+    horizon_s: float = 3600.0
+    mean_weight: float = 0.1
+    counts: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name, lowest in (("num_queues", 1), ("search_depth", 0), ("max_scale_ups", 0)):
+            count = getattr(self, name)
+            if count is not None and count < lowest:
+                raise InputError(f"{name} is {count}; must be at least {lowest}")
+        for name in ("promotion_after_s", "horizon_s", "mean_weight"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InputError(f"{name} is {value}; must be finite and above 0")
+        if not 1 <= self.priority_ratio <= 100:
+            raise InputError(f"priority_ratio is {self.priority_ratio}; must be from 1 to 100")
+        if self.counts is not None and (not self.counts or min(self.counts) < 1):
+            raise InputError(f"counts are {list(self.counts)}; name at least one, all at least 1")

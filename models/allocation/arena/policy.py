@@ -1,0 +1,100 @@
+"""Arena as policies: `arena` answers by Algorithm 1 and bounds it by the integer program, `arena-ilp` solves that."""
+
+import time
+from dataclasses import replace
+from importlib.metadata import version
+
+from models.allocation.arena.formulation import ArenaIlpFormulation, point_of
+from models.allocation.arena.heuristic import Schedule, schedule
+from models.allocation.arena.instance import arena_instance
+from models.allocation.arena.parameters import ArenaMethod, ArenaParameters
+from models.clock import PhaseClock
+from models.policy import Formulation
+from models.workload import Snapshot
+from solver.monitor import Progress, SolveMonitor
+from solver.options import SolveOptions
+from solver.problem import Vector
+from solver.result import Limit, SolveResult, TerminationReason
+
+ALGORITHM = "algorithm 1"
+_LEAST_TIME_S = 1e-3
+
+
+class ArenaFormulation(ArenaIlpFormulation):
+    """Algorithm 1, with what the integer program proves of its answer.
+
+    Should something that must run find no place, the answer is the integer program's.
+    """
+
+    def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
+        """Run Algorithm 1, then bound the same problem in the time that is left."""
+        started, started_cpu = time.perf_counter(), time.process_time()
+
+        def must_stop() -> bool:
+            return monitor.canceled.is_set() or time.perf_counter() - started > options.time_limit_s
+
+        found = schedule(self.instance, must_stop)
+        if found is None:
+            result = super().solve(options, monitor)
+            note = "Algorithm 1 found no place for all that must run; this is the integer program's answer"
+            return replace(result, message=f"{note}. {result.message}")
+        point = point_of(self.instance, found.chosen)
+        elapsed_s = time.perf_counter() - started
+        monitor.on_progress(Progress(elapsed_s=elapsed_s, objective=self.problem.value(point), incumbent=point))
+        left = replace(options, time_limit_s=max(_LEAST_TIME_S, options.time_limit_s - elapsed_s), warm_start=point)
+        # Whoever watches sees the heuristic's incumbent, and of the integer program only the bound.
+        proof = super().solve(left, replace(monitor, on_progress=lambda progress: _tell(monitor, progress, elapsed_s)))
+        result = _answer(self.problem.value(point), point, proof, options, found)
+        statistics = replace(
+            proof.statistics,
+            solve_s=time.perf_counter() - started,
+            solve_cpu_s=time.process_time() - started_cpu,
+            first_incumbent_s=elapsed_s,
+        )
+        return replace(result, statistics=statistics)
+
+
+def formulate_arena(snapshot: Snapshot, parameters: ArenaParameters, clock: PhaseClock) -> Formulation:
+    """Build the program for a snapshot that passed `policy_issues`.
+
+    Raises
+    ------
+    InputError
+        When a throughput is not finite, or worths are too large to be told apart.
+    """
+    instance = arena_instance(snapshot, parameters, clock)
+    with clock.phase("build"):
+        is_heuristic = parameters.method is ArenaMethod.HEURISTIC
+        return ArenaFormulation(instance) if is_heuristic else ArenaIlpFormulation(instance)
+
+
+def _tell(monitor: SolveMonitor, progress: Progress, elapsed_s: float) -> None:
+    monitor.on_progress(Progress(elapsed_s=elapsed_s + progress.elapsed_s, bound=progress.bound))
+
+
+def _answer(objective: float, point: Vector, proof: SolveResult, options: SolveOptions, found: Schedule) -> SolveResult:
+    """The heuristic's point with the bound of the proof."""
+    sign = proof.sense.sign
+    bound = proof.bound
+    if proof.termination is TerminationReason.OPTIMAL and bound is None:
+        bound = proof.objective
+    if bound is not None:
+        # A bound that rounding puts beyond the point is the point's own value.
+        bound = sign * min(sign * bound, sign * objective)
+    is_optimal = bound is not None and sign * (objective - bound) <= options.relative_gap * abs(objective)
+    message = (
+        f"{found.num_launched} launched, for whom {found.num_scaled_down} launched jobs were changed; "
+        f"{found.num_scaled_up} scaled up{'' if found.complete else ', stopped early'}; "
+        f"bound by {proof.solver} ({proof.solver_version}): {proof.message}"
+    )
+    return replace(
+        proof,
+        termination=TerminationReason.OPTIMAL if is_optimal else TerminationReason.FEASIBLE,
+        limit=None if is_optimal else proof.limit or Limit.OTHER,
+        incumbent=point,
+        objective=objective,
+        bound=bound,
+        solver=ALGORITHM,
+        solver_version=version("stowplan"),
+        message=message,
+    )

@@ -1,0 +1,175 @@
+"""Why a job gets nothing, with the numbers behind it and what would make it fit.
+
+Reasons, in the order in which they are tried:
+  gpu_type           none of the GPU types that the job allows has nodes
+  no_configuration   its bounds (or rigid count), or the counts that are offered, contain no buddy block
+  out_of_memory, ... its model has no plan on any buddy block: why the candidate that comes closest is none
+  no_performance     it has no throughput on any buddy block within its bounds
+  deadline           it cannot meet its deadline on any of them
+  capacity           even alone it does not fit the GPUs that are free for the plan
+  queue              heuristic: a job of a higher queue waits, which holds back all lower ones
+  blocked            heuristic: `search_depth` scale-downs of others do not make room for it
+  outcompeted        integer program: it would fit alone; what the others got is worth more
+  within_gap         GPUs are left for it; the solve ended, within its gap or at a limit, before using them
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from models.allocation.adaptive import unfit_job
+from models.allocation.arena.instance import ArenaInstance
+from models.allocation.arena.parameters import ArenaMethod
+from models.allocation.arena.worth import MaskVector, remaining_samples
+from models.allocation.sia.utility import allowed_configurations
+from models.configurations import IntVector
+from models.placement.placeability import takes_whole_nodes
+from models.plan import UnplacedJob
+from models.workload import Adaptivity, Job
+
+
+def unplaced_jobs(instance: ArenaInstance, waiting: IntVector, counts: IntVector) -> tuple[UnplacedJob, ...]:
+    """Explain the jobs `waiting` (indices) beside a plan that takes each configuration `counts` (C,) times."""
+    explainer = _Explainer(instance, waiting, counts)
+    return tuple(explainer.explain(int(i)) for i in waiting)
+
+
+class _Explainer:
+    """Explains one job at a time."""
+
+    def __init__(self, instance: ArenaInstance, waiting: IntVector, counts: IntVector) -> None:
+        self._instance = instance
+        self._missing_alone = instance.rows.missing_gpus(np.zeros_like(counts))
+        self._missing = instance.rows.missing_gpus(counts)
+        hopeful = [int(i) for i in waiting if instance.worth.offered[i].any()]
+        is_queued = instance.parameters.method is ArenaMethod.HEURISTIC
+        self._head = min(hopeful, key=lambda i: instance.worth.queue[i]) if is_queued and hopeful else None
+
+    def explain(self, i: int) -> UnplacedJob:
+        job, worth = self._instance.jobs[i], self._instance.worth
+        allowed = allowed_configurations([job], self._instance.configurations)[0]
+        if self._instance.parameters.counts is not None:
+            allowed &= np.isin(self._instance.configurations.num_gpus, self._instance.parameters.counts)
+        runnable = worth.runnable[i] & allowed
+        if not allowed.any():
+            return self._no_configuration(job)
+        if not runnable.any():
+            unfit = self._instance.throughputs.unfit.get(i)
+            if unfit is not None:
+                return unfit_job(job.id, unfit, preempted=job.id in self._instance.taken.running)
+            return self._no_performance(i, job, allowed)
+        if not (runnable & worth.in_time[i]).any():
+            return self._too_late(i, job, runnable)
+        if not worth.offered[i].any():
+            detail = "does not fit what is free for this plan, even alone"
+            return self._short(job, "capacity", runnable & worth.in_time[i], self._missing_alone, detail)
+        return self._left_out(i, job)
+
+    def _no_configuration(self, job: Job) -> UnplacedJob:
+        configurations = self._instance.configurations
+        names = configurations.gpu_types
+        typed = [job.gpu_types is None or names[t] in job.gpu_types for t in configurations.type_index]
+        valid = np.unique(configurations.num_gpus[np.array(typed, dtype=np.bool_)])
+        if not valid.size:
+            types = list(names if job.gpu_types is None else job.gpu_types)
+            return self._unplaced(
+                job,
+                reason="gpu_type",
+                detail=f"all nodes of the GPU types that it allows ({types}) are missing or down",
+                counts={f"nodes.{name}": 0 for name in types},
+                remedy="allow another GPU type, or bring nodes back up",
+            )
+        upper = job.min_gpus if job.adaptivity is Adaptivity.RIGID else job.max_gpus
+        counts = {"min_gpus": job.min_gpus, "largest_block": int(valid[-1])}
+        offered = self._instance.parameters.counts
+        return self._unplaced(
+            job,
+            reason="no_configuration",
+            detail="no buddy block lies within its bounds" + ("" if offered is None else " and the counts offered"),
+            counts=counts if upper is None else counts | {"max_gpus": upper},
+            remedy=f"let it have one of the buddy blocks of {', '.join(map(str, valid))} GPUs",
+        )
+
+    def _no_performance(self, i: int, job: Job, allowed: MaskVector) -> UnplacedJob:
+        known = np.flatnonzero(self._instance.throughputs.samples_per_s[i] > 0)
+        labels = ", ".join(self._instance.configurations.label(int(c)) for c in known[:6])
+        return self._unplaced(
+            job,
+            reason="no_performance",
+            detail="it has no throughput on any buddy block within its bounds",
+            counts={"blocks_within_bounds": int(allowed.sum()), "blocks_with_throughput": known.size},
+            remedy=f"widen its bounds to what it can run on: {labels}"
+            if known.size
+            else "give throughputs for buddy blocks of this cluster, or a model that fits its memory",
+        )
+
+    def _too_late(self, i: int, job: Job, runnable: MaskVector) -> UnplacedJob:
+        fastest = float(self._instance.throughputs.samples_per_s[i, runnable].max())
+        needed_s = float(remaining_samples([job])[0]) / fastest
+        return self._unplaced(
+            job,
+            reason="deadline",
+            detail=f"it needs at least {needed_s:.0f} s and has {job.deadline_s:.0f} s",
+            counts={"needed_s": int(np.ceil(needed_s)), "deadline_s": int(job.deadline_s or 0)},
+            remedy=f"put the deadline off to {np.ceil(needed_s):.0f} s from now, or let it have more GPUs",
+        )
+
+    def _left_out(self, i: int, job: Job) -> UnplacedJob:
+        """The job would fit alone."""
+        instance = self._instance
+        offered = instance.worth.offered[i]
+        if self._head is not None and instance.worth.queue[i] > instance.worth.queue[self._head]:
+            head, queue = instance.jobs[self._head], int(instance.worth.queue[self._head])
+            return self._unplaced(
+                job,
+                reason="queue",
+                detail=f"job {head.id!r} of queue {queue} waits and holds back queue {instance.worth.queue[i]}",
+                counts={"queue": int(instance.worth.queue[i]), "blocked_queue": queue},
+                remedy=f"make room for job {head.id!r}, or give this job priority {queue}",
+            )
+        if self._missing[offered].min() == 0:
+            return self._unplaced(
+                job,
+                reason="within_gap",
+                detail="GPUs are left for it, but the solve ended before using them",
+                counts={"fitting_configurations": int((offered & (self._missing == 0)).sum())},
+                remedy="solve with a smaller relative_gap or a longer time limit",
+            )
+        if self._head is not None:
+            depth = instance.parameters.search_depth
+            detail = f"scaling down {depth} other jobs does not make room for it"
+            return self._short(job, "blocked", offered, self._missing, detail)
+        detail = "would fit alone, but other jobs bring more on these GPUs"
+        return self._short(job, "outcompeted", offered, self._missing, detail)
+
+    def _short(self, job: Job, reason: str, among: MaskVector, missing: IntVector, detail: str) -> UnplacedJob:
+        """A job that lacks GPUs on each configuration `among`: name the smallest lack per type, and the least."""
+        configurations = self._instance.configurations
+        counts: dict[str, int] = {"min_gpus": int(configurations.num_gpus[among].min())}
+        for t, name in enumerate(configurations.gpu_types):
+            of_type = among & (configurations.type_index == t)
+            if of_type.any():
+                counts[f"short_gpus.{name}"] = int(missing[of_type].min())
+        candidates = np.flatnonzero(among)
+        best = int(candidates[missing[candidates].argmin()])
+        kind = configurations.gpu_types[configurations.type_index[best]]
+        where = "as whole nodes" if takes_whole_nodes(configurations)[best] else "on one node"
+        return self._unplaced(
+            job,
+            reason=reason,
+            detail=detail,
+            counts=counts,
+            remedy=f"{missing[best]} more free GPUs of type {kind}, {where}, would let it run as "
+            f"{configurations.label(best)}",
+        )
+
+    def _unplaced(self, job: Job, *, reason: str, detail: str, counts: Mapping[str, int], remedy: str) -> UnplacedJob:
+        return UnplacedJob(
+            job_id=job.id,
+            reason=reason,
+            detail=detail,
+            counts=counts,
+            remedy=remedy,
+            # Launched jobs are never left out.
+            preempted=False,
+        )

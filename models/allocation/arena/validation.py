@@ -1,0 +1,124 @@
+"""What can be wrong with a snapshot under the Arena policies. Light: imports no solver and no modelling layer.
+
+More forced demand than there are GPUs is no fault of the input: the problem is then infeasible, and the solver says
+which rows exclude each other.
+"""
+
+from collections.abc import Iterator
+
+from models.allocation.arena.blocks import buddy_blocks
+from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
+from models.configurations import ConfigurationSet
+from models.performance.check import performance_issues
+from models.performance.spec import ThroughputTable
+from models.placement.occupancy import occupancy
+from models.workload import Adaptivity, Job, Reservation, Snapshot
+from stowplan.errors import Issue
+
+
+def policy_issues(snapshot: Snapshot, parameters: ArenaParameters) -> list[Issue]:
+    """Every error and warning of this snapshot under these parameters; pointers as in `snapshot_issues`."""
+    taken = occupancy(snapshot)
+    blocks = buddy_blocks(snapshot.cluster)
+    gpu_types = {kind.name for kind in snapshot.cluster.gpu_types}
+    issues: list[Issue] = []
+    for k, job in enumerate(snapshot.jobs):
+        pointer = f"/jobs/{k}"
+        issues += _priority_issues(pointer, job, parameters)
+        issues += _bound_issues(pointer, job)
+        if job.performance is not None:
+            issues += performance_issues(job.performance, f"{pointer}/performance", gpu_types)
+        if job.id not in taken.pinned:
+            issues += _performance_issues(pointer, job)
+            issues += _work_issues(pointer, job, parameters)
+            if job.reservation is not None:
+                issues += _reservation_issues(pointer, job, job.reservation, blocks)
+    return issues
+
+
+def _priority_issues(pointer: str, job: Job, parameters: ArenaParameters) -> Iterator[Issue]:
+    if not 1 <= job.priority <= parameters.num_queues:
+        yield Issue(
+            code="priority_out_of_range",
+            pointer=f"{pointer}/priority",
+            detail=f"job {job.id!r} has priority {job.priority}; with num_queues = {parameters.num_queues} it must be "
+            f"from 1 (launched first) to {parameters.num_queues}",
+        )
+
+
+def _bound_issues(pointer: str, job: Job) -> Iterator[Issue]:
+    if job.adaptivity is Adaptivity.RIGID and job.max_gpus not in (None, job.min_gpus):
+        yield Issue(
+            code="rigid_bounds",
+            pointer=f"{pointer}/max_gpus",
+            detail=f"job {job.id!r} is rigid: it needs exactly min_gpus = {job.min_gpus} GPUs, so max_gpus must be "
+            f"the same or left out, not {job.max_gpus}",
+        )
+    if job.gpu_types == ():
+        yield Issue(
+            code="no_gpu_type",
+            pointer=f"{pointer}/gpu_types",
+            detail=f"job {job.id!r} allows no GPU type; name at least one, or leave the field out for any",
+        )
+
+
+def _performance_issues(pointer: str, job: Job) -> Iterator[Issue]:
+    if job.performance is None and job.model is None:
+        yield Issue(
+            code="missing_performance",
+            pointer=f"{pointer}/performance",
+            detail=f"job {job.id!r} says nothing of its speed; give a throughput table, a transformer or operators",
+        )
+    elif job.performance is not None and not isinstance(job.performance, ThroughputTable):
+        yield Issue(
+            code="throughput_table_required",
+            pointer=f"{pointer}/performance",
+            detail=f"Arena compares samples/s at a fixed batch: job {job.id!r} needs a throughput table, or a "
+            "transformer or operators without any performance",
+        )
+
+
+def _work_issues(pointer: str, job: Job, parameters: ArenaParameters) -> Iterator[Issue]:
+    """Remaining iterations and batch, where the objective needs them."""
+    objective = parameters.objective
+    needs_work = objective is ArenaObjective.FINISH_TIME_FAIRNESS or (
+        objective is ArenaObjective.DEADLINES and job.deadline_s is not None
+    )
+    if not needs_work:
+        return
+    if job.remaining_iterations is None:
+        yield Issue(
+            code="missing_remaining_iterations",
+            pointer=f"{pointer}/remaining_iterations",
+            detail=f"the objective {objective.value} needs to know how many iterations job {job.id!r} has left",
+        )
+    if isinstance(job.performance, ThroughputTable) and job.model is None and job.performance.batch_size is None:
+        yield Issue(
+            code="missing_batch_size",
+            pointer=f"{pointer}/performance/batch_size",
+            detail=f"the objective {objective.value} needs the samples of an iteration of job {job.id!r}",
+        )
+
+
+def _reservation_issues(pointer: str, job: Job, reservation: Reservation, blocks: ConfigurationSet) -> Iterator[Issue]:
+    """A reservation must be a buddy block within the bounds of the job."""
+    where = f"{pointer}/reservation"
+    upper = job.min_gpus if job.adaptivity is Adaptivity.RIGID else job.max_gpus
+    typed = job.gpu_types is None or reservation.gpu_type in job.gpu_types
+    if not typed or reservation.num_gpus < job.min_gpus or (upper is not None and reservation.num_gpus > upper):
+        yield Issue(
+            code="reservation_outside_bounds",
+            pointer=where,
+            detail=f"job {job.id!r} reserves {reservation.num_gpus} GPUs of type {reservation.gpu_type!r}, but its "
+            "own min_gpus, max_gpus or gpu_types do not allow that",
+        )
+    if reservation.gpu_type not in blocks.gpu_types:
+        return
+    valid = blocks.num_gpus[blocks.type_index == blocks.gpu_types.index(reservation.gpu_type)]
+    if reservation.num_gpus not in valid:
+        yield Issue(
+            code="reservation_is_no_configuration",
+            pointer=f"{where}/num_gpus",
+            detail=f"job {job.id!r} reserves {reservation.num_gpus} GPUs of type {reservation.gpu_type!r}, which is "
+            f"no buddy block; these are {valid.tolist() or 'none, as all its nodes are down'}",
+        )

@@ -1,0 +1,236 @@
+"""Algorithm 1, rule by rule; drawings show who has the GPUs of a node."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from models.allocation.arena.parameters import ArenaObjective
+from models.clock import PhaseClock
+from models.plan import Change
+from models.workload import Adaptivity, Job, Reservation, Snapshot
+from solver.monitor import Progress, SolveMonitor
+from solver.options import SolveOptions
+from solver.result import Limit, TerminationReason
+from tests.models.allocation.arena.scenes import HEURISTIC, formulation_of, given, plan_of, reasons, solved, table
+from tests.models.placement_nodes.scenes import cluster, node, on
+
+LINEAR = table({("a", n): float(n) for n in (1, 2, 4, 8, 16)})
+CONCAVE = table({("a", 1): 1.0, ("a", 2): 1.5, ("a", 4): 2.0})
+
+
+def rigid(name: str, num_gpus: int, **fields: object) -> Job:
+    job = Job(id=name, performance=LINEAR, min_gpus=num_gpus, max_gpus=num_gpus)
+    return replace(job, **fields)  # type: ignore[arg-type]  # fields of a test case
+
+
+def test_a_blocked_job_lets_its_own_queue_pass_but_no_lower_one() -> None:
+    """n0 [rr..] -> [rrs.]: r must not shrink, so `big` is blocked. `small` of the same queue passes it; `low` may not,
+    although there is a GPU left for it."""
+    jobs = (
+        rigid("low", 1, priority=2, age_s=50.0),
+        rigid("small", 1, age_s=10.0),
+        rigid("big", 4, age_s=20.0),
+        rigid("r", 2, current=on({"n0": (0, 1)})),
+    )
+    snapshot = Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs)
+    plan, result = plan_of(snapshot, HEURISTIC)
+    assert given(plan) == {"small": ("a", 1), "r": ("a", 2)}
+    assert reasons(plan) == {"low": "queue", "big": "blocked"}
+    assert result.solver == "algorithm 1"
+    # The integer program knows no queues: it would launch `low` as well, which counts half.
+    assert result.objective == pytest.approx(2.0)
+    assert result.bound == pytest.approx(2.5)
+    assert result.termination is TerminationReason.FEASIBLE
+
+
+def test_promotion_brings_a_job_into_the_queue_that_may_pass() -> None:
+    """The same, but `low` has waited for an hour and is of queue 1 now, where it is the oldest."""
+    jobs = (
+        rigid("low", 1, priority=2, age_s=3600.0),
+        rigid("big", 4, age_s=20.0),
+        rigid("r", 2, current=on({"n0": (0, 1)})),
+    )
+    plan, _ = plan_of(Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs), HEURISTIC)
+    assert given(plan) == {"low": ("a", 1), "r": ("a", 2)}
+
+
+def test_within_a_queue_the_oldest_comes_first() -> None:
+    jobs = (rigid("young", 1, age_s=1.0), rigid("old", 1, age_s=2.0))
+    plan, _ = plan_of(Snapshot(cluster=cluster(node("n0", 1)), jobs=jobs), HEURISTIC)
+    assert given(plan) == {"old": ("a", 1)}
+    assert reasons(plan) == {"young": "blocked"}
+
+
+def test_scaling_down_launches_a_blocked_job() -> None:
+    """n0 [rrrr] -> [rrww]: r gives up a quarter of its best for half of w's."""
+    jobs = (
+        Job(id="r", performance=CONCAVE, max_gpus=4, current=on({"n0": (0, 1, 2, 3)})),
+        Job(id="w", performance=LINEAR, min_gpus=2, max_gpus=4),
+    )
+    snapshot = Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs)
+    plan, result = plan_of(snapshot, HEURISTIC)
+    assert given(plan) == {"r": ("a", 2), "w": ("a", 2)}
+    assert [item.change for item in plan.allocations] == [Change.RESCALED, Change.STARTED]
+    assert result.objective == pytest.approx(0.75 + 0.5)
+    assert "1 launched, for whom 1 launched jobs were changed" in result.message
+    plan, _ = plan_of(snapshot, replace(HEURISTIC, search_depth=0))
+    assert given(plan) == {"r": ("a", 4)}
+    assert reasons(plan) == {"w": "blocked"}
+
+
+def test_the_search_depth_limits_how_many_jobs_are_scaled_down() -> None:
+    """n0 [rrss] -> [rsww] takes two scale-downs."""
+    jobs = (
+        Job(id="r", performance=CONCAVE, max_gpus=2, current=on({"n0": (0, 1)})),
+        Job(id="s", performance=CONCAVE, max_gpus=2, current=on({"n0": (2, 3)})),
+        rigid("w", 2),
+    )
+    snapshot = Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs)
+    assert reasons(plan_of(snapshot, replace(HEURISTIC, search_depth=1))[0]) == {"w": "blocked"}
+    plan, _ = plan_of(snapshot, replace(HEURISTIC, search_depth=2))
+    assert given(plan) == {"r": ("a", 1), "s": ("a", 1), "w": ("a", 2)}
+
+
+def test_launched_jobs_run_to_completion() -> None:
+    """n0 [rrrr]: however valuable, w does not get what r cannot give up."""
+    jobs = (rigid("r", 4, current=on({"n0": (0, 1, 2, 3)})), rigid("w", 1, weight=1000.0))
+    plan, _ = plan_of(Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs), HEURISTIC)
+    assert given(plan) == {"r": ("a", 4)}
+    assert reasons(plan) == {"w": "blocked"}
+
+
+def test_a_launched_job_makes_room_by_changing_its_gpu_type() -> None:
+    """n0 a [r], n1 b [.] -> n0 [w], n1 [r]."""
+    jobs = (
+        Job(id="r", performance=table({("a", 1): 1.0, ("b", 1): 0.9}), current=on({"n0": (0,)})),
+        Job(id="w", performance=table({("a", 1): 1.0})),
+    )
+    plan, result = plan_of(Snapshot(cluster=cluster(node("n0", 1), node("n1", 1, "b")), jobs=jobs), HEURISTIC)
+    assert given(plan) == {"r": ("b", 1), "w": ("a", 1)}
+    assert plan.allocations[0].change is Change.RETYPED
+    assert result.objective == pytest.approx(1.9)
+    assert result.termination is TerminationReason.OPTIMAL
+
+
+def test_idle_gpus_go_to_the_launched_job_that_gains_most() -> None:
+    """n0 [rs......] -> r 4, s 4: from 1 to 4 GPUs linear r gains 3/8 of its best, concave s 1/2; r wants 8 but s has
+    its part by then."""
+    jobs = (
+        Job(id="r", performance=LINEAR, max_gpus=8, current=on({"n0": (0,)})),
+        Job(id="s", performance=CONCAVE, max_gpus=8, current=on({"n0": (1,)})),
+    )
+    snapshot = Snapshot(cluster=cluster(node("n0")), jobs=jobs)
+    plan, result = plan_of(snapshot, HEURISTIC)
+    assert given(plan) == {"r": ("a", 4), "s": ("a", 4)}
+    assert "2 scaled up" in result.message
+    assert given(plan_of(snapshot, replace(HEURISTIC, max_scale_ups=1))[0]) == {"r": ("a", 1), "s": ("a", 4)}
+    assert given(plan_of(snapshot, replace(HEURISTIC, max_scale_ups=0))[0]) == {"r": ("a", 1), "s": ("a", 1)}
+
+
+def test_fragments_are_joined_by_moving_the_fewest_jobs() -> None:
+    """n0 [r.] n1 [s.] -> [rs] [ww]: no block of 2 is free until one of them moves."""
+    jobs = (
+        rigid("r", 1, current=on({"n0": (0,)})),
+        rigid("s", 1, current=on({"n1": (0,)})),
+        rigid("w", 2),
+    )
+    plan, _ = plan_of(Snapshot(cluster=cluster(node("n0", 2), node("n1", 2)), jobs=jobs), HEURISTIC)
+    assert given(plan) == {"r": ("a", 1), "s": ("a", 1), "w": ("a", 2)}
+    assert sorted(item.change for item in plan.allocations) == [Change.KEPT, Change.MOVED, Change.STARTED]
+
+
+def test_a_job_is_launched_even_where_the_objective_falls() -> None:
+    """n0 [rr] -> [rw]: in samples/s r loses 1 and w brings 0.1. The queue decides who runs, the objective how."""
+    jobs = (
+        Job(id="r", performance=LINEAR, max_gpus=2, current=on({"n0": (0, 1)})),
+        Job(id="w", performance=table({("a", 1): 0.1})),
+    )
+    snapshot = Snapshot(cluster=cluster(node("n0", 2)), jobs=jobs)
+    plan, result = plan_of(snapshot, replace(HEURISTIC, normalise=False))
+    assert given(plan) == {"r": ("a", 1), "w": ("a", 1)}
+    assert result.objective == pytest.approx(1.1)
+    assert result.bound == pytest.approx(2.0)
+
+
+def test_fairness_scales_down_the_job_that_is_best_off() -> None:
+    """n0 [ffffssss]: 100 samples of `fast` and 10000 of `slow` are left, at equal speeds. The newcomer's 4 GPUs come
+    from the one whose finish time in seconds per GPU stays below the worst."""
+    jobs = (
+        Job(id="fast", performance=LINEAR, max_gpus=4, current=on({"n0": (0, 1, 2, 3)}), remaining_iterations=1),
+        Job(id="slow", performance=LINEAR, max_gpus=4, current=on({"n0": (4, 5, 6, 7)}), remaining_iterations=100),
+        Job(id="w", performance=LINEAR, min_gpus=2, max_gpus=2, remaining_iterations=10),
+    )
+    parameters = replace(HEURISTIC, objective=ArenaObjective.FINISH_TIME_FAIRNESS, normalise=False)
+    plan, _ = plan_of(Snapshot(cluster=cluster(node("n0")), jobs=jobs), parameters)
+    assert given(plan) == {"fast": ("a", 2), "slow": ("a", 4), "w": ("a", 2)}
+
+
+def test_the_integer_program_answers_where_something_that_must_run_finds_no_place() -> None:
+    """n0 a [r], n1 b [s], n2 c [.]: the reservation on a needs a chain, r to b and s to c, which no single change
+    starts."""
+    jobs = (
+        Job(id="r", performance=table({("a", 1): 1.0, ("b", 1): 1.0}), current=on({"n0": (0,)})),
+        Job(id="s", performance=table({("b", 1): 1.0, ("c", 1): 1.0}), current=on({"n1": (0,)})),
+        Job(id="p", performance=table({("a", 1): 1.0}), reservation=Reservation(gpu_type="a", num_gpus=1)),
+    )
+    machines = cluster(node("n0", 1), node("n1", 1, "b"), node("n2", 1, "c"))
+    plan, result = plan_of(Snapshot(cluster=machines, jobs=jobs), HEURISTIC)
+    assert given(plan) == {"r": ("b", 1), "s": ("c", 1), "p": ("a", 1)}
+    assert result.message.startswith("Algorithm 1 found no place for all that must run")
+
+
+def test_a_reservation_is_served_before_all_queues() -> None:
+    """n0 [rrrr] -> [pppp]? r cannot leave, so that it shrinks: [rrpp]."""
+    jobs = (
+        Job(id="r", performance=LINEAR, max_gpus=4, current=on({"n0": (0, 1, 2, 3)})),
+        rigid("old", 2, age_s=1e6),
+        Job(id="p", performance=LINEAR, priority=3, reservation=Reservation(gpu_type="a", num_gpus=2)),
+    )
+    plan, _ = plan_of(Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs), HEURISTIC)
+    assert given(plan) == {"r": ("a", 2), "p": ("a", 2)}
+
+
+def test_a_shape_that_is_no_block_is_brought_into_one() -> None:
+    """n0 [rrr.....] -> four GPUs or two, whichever is better: eight are best."""
+    job = Job(id="r", performance=LINEAR, max_gpus=8, current=on({"n0": (0, 1, 2)}))
+    plan, _ = plan_of(Snapshot(cluster=cluster(node("n0")), jobs=(job,)), HEURISTIC)
+    assert given(plan) == {"r": ("a", 8)}
+
+
+def test_a_rigid_job_of_queue_1_does_not_hold_others_when_it_can_never_run() -> None:
+    """`huge` fits no block of the cluster, so that it is no head of its queue."""
+    huge = Job(id="huge", performance=LINEAR, adaptivity=Adaptivity.RIGID, min_gpus=16, age_s=9.0)
+    plan, _ = plan_of(Snapshot(cluster=cluster(node("n0")), jobs=(huge, rigid("low", 1, priority=3))), HEURISTIC)
+    assert given(plan) == {"low": ("a", 1)}
+    assert reasons(plan) == {"huge": "no_configuration"}
+
+
+def test_a_canceled_run_still_leaves_launched_jobs_where_they_are() -> None:
+    jobs = (rigid("r", 2, current=on({"n0": (0, 1)})), rigid("w", 1))
+    formulation = formulation_of(Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs), HEURISTIC)
+    canceled = threading.Event()
+    canceled.set()
+    result = formulation.solve(SolveOptions(), SolveMonitor(canceled=canceled))
+    assert result.limit is Limit.INTERRUPTED
+    assert result.incumbent is not None
+    assert result.objective == pytest.approx(1.0)
+    plan = formulation.extract(result.incumbent, PhaseClock())
+    assert given(plan) == {"r": ("a", 2)}
+    assert formulation.violations(plan, 1.0) == []
+
+
+def test_progress_tells_the_heuristic_first_and_then_only_bounds() -> None:
+    jobs = (rigid("r", 2, current=on({"n0": (0, 1)})), rigid("w", 1))
+    formulation = formulation_of(Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs), HEURISTIC)
+    told: list[Progress] = []
+    formulation.solve(SolveOptions(), SolveMonitor(on_progress=told.append))
+    assert told[0].objective == pytest.approx(2.0)
+    assert all(progress.incumbent is None for progress in told[1:])
+
+
+def test_the_result_is_consistent_whichever_backend_bounds() -> None:
+    jobs = (rigid("low", 1, priority=2), rigid("big", 4, age_s=20.0), rigid("r", 2, current=on({"n0": (0, 1)})))
+    snapshot = Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs)
+    bounds = [solved(formulation_of(snapshot, HEURISTIC), solver).bound for solver in ("highs", "scip", "auto")]
+    assert bounds == [pytest.approx(1.5)] * 3
