@@ -7,11 +7,12 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
+from api.authentication import TokenMiddleware
 from api.body import BodyLimitMiddleware
 from api.describe import PROBLEM_RESPONSES, openapi_document
 from api.metrics import MetricsMiddleware
 from api.problems import install_problem_handlers
-from api.routers import checks, comparisons, plans, service, snapshots
+from api.routers import checks, comparisons, deployments, jobs, parallel, plans, service, snapshots
 from api.service import PlanService
 from api.settings import Settings
 from api.store import Store
@@ -19,8 +20,17 @@ from solver.pool import WorkerPool
 from stowplan import __version__
 
 # What a worker loads before it is ready; the serving process loads none of it.
-PRELOAD = ("models.planning",)
-_ROUTERS = (plans.router, comparisons.router, checks.router, snapshots.router, service.router)
+PRELOAD = ("models.planning", "models.parallelism.answer")
+_ROUTERS = (
+    plans.router,
+    comparisons.router,
+    parallel.router,
+    deployments.router,
+    jobs.router,
+    checks.router,
+    snapshots.router,
+    service.router,
+)
 # Room for pictures, models and resumed plans beside the plans that wait.
 _AUXILIARY_QUEUE = 64
 _DESCRIPTION = """\
@@ -74,6 +84,8 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
         app.include_router(router)
     install_problem_handlers(app, [route for router in _ROUTERS for route in router.routes])
     app.add_middleware(BodyLimitMiddleware, max_bytes=settings.max_body_bytes)
+    if settings.token is not None:
+        app.add_middleware(TokenMiddleware, token=settings.token)
     app.add_middleware(MetricsMiddleware)
     return app
 

@@ -1,6 +1,7 @@
 """Checks that solve nothing."""
 
 from api.convert import check_request, placement_issues
+from api.measured import MeasuredSnapshots
 from api.outcome import issue_documents
 from api.reading import read_document
 from api.schemas.problem import ValidationDoc, VerificationDoc
@@ -10,7 +11,7 @@ from api.snapshots import Snapshots
 from stowplan.errors import InputError, Severity
 
 
-def validate_request(text: bytes, snapshots: Snapshots, settings: Settings) -> ValidationDoc:
+def validate_request(text: bytes, snapshots: MeasuredSnapshots, settings: Settings) -> ValidationDoc:
     """Say everything that is wrong with the JSON text of a plan request.
 
     Raises
@@ -20,8 +21,8 @@ def validate_request(text: bytes, snapshots: Snapshots, settings: Settings) -> V
     """
     try:
         body = read_document(PLAN_BODY, text)
-        snapshot = snapshots.resolve(body.snapshot).snapshot
-        issues = check_request(body, snapshot, settings).issues
+        source = snapshots.resolve(body.snapshot, body.policy)
+        issues = (*source.notes, *check_request(body, source.used.snapshot, settings).issues)
     except InputError as error:
         issues = error.issues
     valid = not any(issue.severity is Severity.ERROR for issue in issues)

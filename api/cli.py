@@ -3,13 +3,10 @@
 import importlib
 import logging
 import sys
-from collections.abc import Mapping
-from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel
 from pydantic_core import from_json
 from typer.core import TyperGroup
 
@@ -19,18 +16,33 @@ from api.comparison_console import print_comparison, print_run
 from api.comparison_documents import result_document, run_document
 from api.convert import placement_issues
 from api.demo import run_demo
+from api.deploy_cli import register as register_deploy
 from api.errors import NotFoundError
 from api.examples_store import example, examples
-from api.figures.request import ComparisonFigure, FigureRequest, PictureFormat
+from api.figures.request import ComparisonFigure, FigureRequest
 from api.files import load_allocations, load_request, load_snapshot
 from api.importing import GpuFacts, import_cluster, node_defaults
-from api.local import LocalPlanner, local_document, policy_name
+from api.local import LocalPlanner, local_document
 from api.outcome import issue_documents
+from api.parallel_command import parallel_command
 from api.pretty import pretty_json
 from api.reading import MalformedJsonError
 from api.schemas.base import MAX_GPUS_PER_NODE
 from api.schemas.problem import VerificationDoc
 from api.settings import Settings, read_settings, setting_variables
+from api.shell import (
+    EPILOG,
+    ExitCode,
+    File,
+    Json,
+    Output,
+    Policy,
+    given,
+    picture_format,
+    print_document,
+    readable,
+    write,
+)
 from models.comparison import agreement
 from models.plan import PlanOutcome, PlanRequest
 from solver.options import SOLVER_NAMES
@@ -40,26 +52,7 @@ from stowplan import __version__
 from stowplan.errors import InputError, StowplanError
 from topology.serialize import cluster_to_json
 
-
-class ExitCode(IntEnum):
-    """What the shell is told."""
-
-    PLANNED = 0
-    OUR_FAULT = 1
-    BAD_INPUT = 2
-    INFEASIBLE = 3
-    NO_SOLUTION = 4
-    ILLEGAL = 5
-    QUIT = 130
-
-
-_EPILOG = (
-    "Exit codes: 0 a plan (or nothing wrong), 1 our fault, 2 bad input, 3 infeasible, 4 no solution within the limit, "
-    "5 illegal placement, 130 quit by Ctrl-C."
-)
 _BAD_INPUT = (InputError, MalformedJsonError, NotFoundError)
-_PICTURES: Mapping[str, PictureFormat] = {".svg": "svg", ".png": "png"}
-_STDIN = Path("/dev/stdin")
 # A solver that the file may name gives way to those that are compared.
 _AUTO = {"solver": "auto"}
 
@@ -81,15 +74,11 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     help="Plan a cluster that trains large language models: solved, bounded, checked.",
-    epilog=_EPILOG,
+    epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-File = Annotated[Path, typer.Argument(metavar="FILE", help="JSON file; - for standard input.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the JSON to this file, too.")]
 
 
 def main() -> None:
@@ -106,10 +95,10 @@ def _root(
     pass
 
 
-@app.command("plan", epilog=_EPILOG)
+@app.command("plan", epilog=EPILOG)
 def plan_command(
     file: File,
-    policy: Annotated[str | None, typer.Option(help="sia or arnold; needed when FILE is a bare snapshot.")] = None,
+    policy: Policy = None,
     solver: Annotated[str | None, typer.Option(help=f"One of {', '.join(SOLVER_NAMES)}.")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the solve.")] = None,
     gap: Annotated[float | None, typer.Option(help="Relative gap at which a plan counts as optimal.")] = None,
@@ -126,7 +115,7 @@ def plan_command(
     output: Output = None,
 ) -> None:
     """Plan a request, or a bare snapshot with --policy; Ctrl-C stops the solve and keeps the best plan so far."""
-    picture = _picture_format(figure)
+    picture = picture_format(figure)
     options = {"solver": solver, "time_limit_s": time_limit, "relative_gap": gap, "threads": threads, "seed": seed}
     named = {
         "fairness_power": fairness_power,
@@ -136,7 +125,7 @@ def plan_command(
         "minipod_tier": minipod_tier,
     }
     request, warnings = load_request(
-        _readable(file), policy, {**_json_object(parameters), **_given(named)}, _given(options)
+        readable(file), policy, {**_json_object(parameters), **given(named)}, given(options)
     )
     console.print_warnings(warnings)
     with LocalPlanner() as planner:
@@ -146,18 +135,18 @@ def plan_command(
         try:
             if figure is not None and picture is not None:
                 drawing = FigureRequest(snapshot=request.snapshot, outcome=outcome, format=picture)
-                _write(figure, planner.draw(drawing))
+                write(figure, planner.draw(drawing))
             if output is not None:
-                _write(output, (local_document(request, outcome).model_dump_json(indent=2) + "\n").encode())
+                write(output, (local_document(request, outcome).model_dump_json(indent=2) + "\n").encode())
         finally:
             _print_answer(request, outcome, json_)
     raise typer.Exit(_outcome_code(outcome))
 
 
-@app.command("compare-solvers", epilog=_EPILOG)
+@app.command("compare-solvers", epilog=EPILOG)
 def compare_command(
     file: File,
-    policy: Annotated[str | None, typer.Option(help="sia or arnold; needed when FILE is a bare snapshot.")] = None,
+    policy: Policy = None,
     solvers: Annotated[str, typer.Option(help=f"Any of {', '.join(SOLVER_NAMES)}.")] = "auto,highs,scip",
     time_limit: Annotated[float | None, typer.Option(help="Seconds for each solve.")] = None,
     gap: Annotated[float | None, typer.Option(help="Relative gap at which a plan counts as optimal.")] = None,
@@ -171,9 +160,9 @@ def compare_command(
 
     Ctrl-C stops the solver that runs and leaves out the rest. Answers that contradict each other are our fault.
     """
-    picture, names = _picture_format(figure), solver_names(solvers)
+    picture, names = picture_format(figure), solver_names(solvers)
     options = {"time_limit_s": time_limit, "relative_gap": gap, "threads": threads, "seed": seed}
-    request, warnings = load_request(_readable(file), policy, _json_object(parameters), {**_given(options), **_AUTO})
+    request, warnings = load_request(readable(file), policy, _json_object(parameters), {**given(options), **_AUTO})
     console.print_warnings(warnings)
     runs = compare_locally(
         request, names, lambda name: console.progress_line(f"{name}: "), lambda run: print_run(run_document(run))
@@ -181,27 +170,30 @@ def compare_command(
     result = result_document(request, names, runs)
     try:
         if figure is not None and picture is not None:
-            _write(figure, draw_comparison(ComparisonFigure(result=result, format=picture)))
+            write(figure, draw_comparison(ComparisonFigure(result=result, format=picture)))
     finally:
         if json_:
-            _print_document(result)
+            print_document(result)
         else:
             print_comparison(console.output(), result)
     raise typer.Exit(ExitCode.OUR_FAULT if agreement(runs).errors else ExitCode.PLANNED)
 
 
-@app.command("verify", epilog=_EPILOG)
+app.command("parallel", epilog=EPILOG)(parallel_command)
+
+
+@app.command("verify", epilog=EPILOG)
 def verify_command(
     snapshot: Annotated[Path, typer.Argument(metavar="SNAPSHOT", help="A snapshot or a plan request; - for stdin.")],
     allocations: Annotated[Path, typer.Argument(metavar="ALLOCATIONS", help="Allocations, or a plan.")],
     json_: Json = False,
 ) -> None:
     """Check somebody's placement on a snapshot and print every rule that it breaks."""
-    known = load_snapshot(_readable(snapshot))
-    placement = load_allocations(_readable(allocations))
+    known = load_snapshot(readable(snapshot))
+    placement = load_allocations(readable(allocations))
     violations = placement_issues(placement, known)
     if json_:
-        _print_document(VerificationDoc(legal=not violations, violations=issue_documents(violations)))
+        print_document(VerificationDoc(legal=not violations, violations=issue_documents(violations)))
     elif violations:
         console.output().print(console.violations_table(violations))
     else:
@@ -222,6 +214,9 @@ def serve_command(
     ] = None,
     database: Annotated[
         str | None, typer.Option(help="SQLite file, or :memory:.", show_default=_default("database"))
+    ] = None,
+    deployments: Annotated[
+        str | None, typer.Option(help="Folder of deployments; without it the service deploys nothing.")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Solves at a time.", show_default=_default("workers"))] = None,
     queue_size: Annotated[
@@ -247,6 +242,7 @@ def serve_command(
         "host": host,
         "port": port,
         "database": database,
+        "deployments": deployments,
         "workers": workers,
         "queue_size": queue_size,
         "time_limit_s": time_limit,
@@ -288,13 +284,13 @@ def import_command(
         inter_node_bandwidth=inter_node_bandwidth,
     )
     defaults = node_defaults(gpu_type, gpus_per_node, facts, gpu_types)
-    cluster = import_cluster(format_, _readable(file), defaults, minipod_tier, id_column, tier_column)
+    cluster = import_cluster(format_, readable(file), defaults, minipod_tier, id_column, tier_column)
     document: dict[str, object] = cluster_to_json(cluster)
     text = pretty_json({"cluster": document, "jobs": []} if as_snapshot else document) + "\n"
     if output is None:
         sys.stdout.write(text)
     else:
-        _write(output, text.encode())
+        write(output, text.encode())
 
 
 @app.command("examples")
@@ -317,15 +313,14 @@ def demo_command(
         raise typer.Exit(ExitCode.OUR_FAULT)
 
 
+register_deploy(app)
+
+
 def _print_answer(request: PlanRequest, outcome: PlanOutcome, as_json: bool) -> None:
     if as_json:
-        _print_document(local_document(request, outcome))
+        print_document(local_document(request, outcome))
     else:
-        console.print_outcome(console.output(), policy_name(request), outcome, request.options)
-
-
-def _print_document(document: BaseModel) -> None:
-    sys.stdout.write(document.model_dump_json(indent=2) + "\n")
+        console.print_outcome(console.output(), request.policy, outcome, request.options)
 
 
 def _print_version(wanted: bool) -> None:
@@ -349,10 +344,6 @@ def _outcome_code(outcome: PlanOutcome) -> ExitCode:
     return ExitCode.NO_SOLUTION if no_solution else ExitCode.OUR_FAULT
 
 
-def _given(values: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _json_object(text: str | None) -> dict[str, object]:
     try:
         value = {} if text is None else from_json(text)
@@ -361,26 +352,6 @@ def _json_object(text: str | None) -> dict[str, object]:
     if not isinstance(value, dict):
         raise InputError('--parameters must be a JSON object such as {"alpha": 0.3}')
     return value
-
-
-def _picture_format(figure: Path | None) -> PictureFormat | None:
-    if figure is None:
-        return None
-    if figure.suffix.lower() not in _PICTURES:
-        raise InputError(f"--figure is {str(figure)!r}; must end in .svg or .png")
-    return _PICTURES[figure.suffix.lower()]
-
-
-def _readable(path: Path) -> Path:
-    return _STDIN if str(path) == "-" else path
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from api.local import policy_name
 from api.outcome import MS_PER_S, issue_documents
 from api.schemas.comparison import (
     AgreementDoc,
@@ -27,7 +26,7 @@ def result_document(
     """Give the document of a comparison; it is judged when all solvers have had their turn."""
     nodes = request.snapshot.cluster.nodes
     return ComparisonResultDoc(
-        policy=policy_name(request),
+        policy=request.policy,
         instance=InstanceSizeDoc(
             num_nodes=len(nodes),
             num_gpus=sum(node.num_gpus for node in nodes),

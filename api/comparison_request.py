@@ -1,24 +1,17 @@
 """From the body of a comparison to the request that every solver gets."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from api.convert import PlanBodyDoc, check_request, located
+from api.convert import check_request, located
 from api.reading import read_document
 from api.schemas.comparison import ComparisonBody
-from api.schemas.request import ArnoldParametersDoc, ArnoldPlanBody, OptionsDoc, SiaParametersDoc, SiaPlanBody
+from api.schemas.parameters import PARAMETERS
+from api.schemas.request import PLAN_BODIES, OptionsDoc, PlanBodyDoc
 from api.settings import Settings
 from models.plan import PlanRequest
 from models.workload import Snapshot
 from stowplan.errors import InputError, Issue
-
-_POLICIES: Mapping[str, tuple[TypeAdapter[Any], type[SiaPlanBody] | type[ArnoldPlanBody]]] = {
-    "sia": (TypeAdapter(SiaParametersDoc), SiaPlanBody),
-    "arnold": (TypeAdapter(ArnoldParametersDoc), ArnoldPlanBody),
-}
 
 
 def plan_body(body: ComparisonBody) -> PlanBodyDoc:
@@ -29,12 +22,11 @@ def plan_body(body: ComparisonBody) -> PlanBodyDoc:
     InputError
         When the parameters are not those of the policy.
     """
-    parameters, kind = _POLICIES[body.policy]
     text = to_json(body.parameters, inf_nan_mode="constants")
     with located("/parameters"):
-        read = read_document(parameters, text, "parameters")
+        read = read_document(TypeAdapter(PARAMETERS[body.policy]), text, "parameters")
     options = OptionsDoc(**dict(body.options))
-    return kind.model_validate(
+    return PLAN_BODIES[body.policy].model_validate(
         {"policy": body.policy, "snapshot": body.snapshot, "parameters": read, "options": options}
     )
 

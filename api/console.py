@@ -175,11 +175,15 @@ def _allocations_table(allocations: Sequence[JobAllocation]) -> Table:
         table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
     table.add_column("batch", justify="right")
     table.add_column("goodput", justify="right")
+    planned = any(job.parallel_plan is not None for job in allocations)
+    if planned:
+        table.add_column("plan", overflow="fold")
     table.add_column("where", overflow="fold")
     for job in allocations:
         batch = "-" if job.batch_size is None else str(job.batch_size)
         cells = (job.job_id, str(job.num_gpus), job.gpu_type, job.change.value, batch, number(job.expected_goodput))
-        table.add_row(*(escape(words) for words in (*cells, _where(job.gpus))))
+        plan = ("-" if job.parallel_plan is None else job.parallel_plan.notation(),) if planned else ()
+        table.add_row(*(escape(words) for words in (*cells, *plan, _where(job.gpus))))
     return table
 
 

@@ -8,24 +8,44 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from api.job_model import (
+    calibration_from_document,
+    calibration_to_document,
+    operators_from_document,
+    transformer_from_document,
+    transformer_to_document,
+)
+from api.parallel_plan import (
+    expansions_from_documents,
+    expansions_to_documents,
+    map_from_slices,
+    plan_from_degrees,
+    plan_from_document,
+    plan_to_document,
+    slices_from_map,
+)
 from api.performance import performance_from_document, performance_to_document
-from api.schemas.request import AllocationDoc, ArnoldPlanBody, OptionsDoc, SiaPlanBody
+from api.schemas.parallel_plan import SymmetricPlanDoc
+from api.schemas.request import AllocationDoc, ArenaPlanBody, ArnoldPlanBody, OptionsDoc, PlanBodyDoc, SuikaPlanBody
 from api.schemas.snapshot import ClusterDoc, JobDoc, NodeDoc, SnapshotDoc
 from api.settings import Settings
+from models.allocation.arena.parameters import ArenaMethod, ArenaParameters
 from models.allocation.sia.parameters import SiaParameters
+from models.allocation.suika.parameters import SuikaMethod, SuikaParameters
+from models.parallel_plan import ParallelPlan
+from models.parallelism.incremental.options import IncrementalOptions
 from models.placement.arnold.affinity import CharacterisationRecord
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.check import placement_violations
 from models.plan import Change, JobAllocation, Parameters, PlanRequest
-from models.transformer import Transformer
+from models.transformer import JobModel
 from models.validation import request_issues, solver_fault
 from models.workload import Job, NodeGpus, Parallelism, Reservation, Snapshot
 from solver.options import SolveOptions
-from stowplan.errors import InputError, Issue, raise_for_errors
+from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 from topology.cluster import Cluster, GpuType, Node, Tier
 
 _DERIVED_FIELD = re.compile(r"^(/allocations/[0-9]+)/(?:num_gpus|gpu_type)$")
-PlanBodyDoc = SiaPlanBody | ArnoldPlanBody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +116,35 @@ def snapshot_from_document(document: SnapshotDoc) -> Snapshot:
         With one issue per fault, pointers relative to the document.
     """
     with located("/cluster"):
-        cluster = _cluster(document.cluster)
-    return Snapshot(cluster=cluster, jobs=tuple(_job(job) for job in document.jobs))
+        cluster = cluster_from_document(document.cluster)
+    type_of = {node.id: node.gpu_type for node in cluster.nodes}
+    jobs: list[Job] = []
+    issues: list[Issue] = []
+    for k, job in enumerate(document.jobs):
+        try:
+            with located(pointer_of("jobs", k)):
+                jobs.append(_job(job, type_of))
+        except InputError as error:
+            issues += error.issues
+    raise_for_errors(issues, "snapshot")
+    return Snapshot(cluster=cluster, jobs=tuple(jobs))
+
+
+def cluster_from_document(document: ClusterDoc) -> Cluster:
+    """Build the cluster.
+
+    Raises
+    ------
+    InputError
+        With one issue per fault, pointers relative to the document.
+    """
+    return Cluster(
+        gpu_types=tuple(GpuType(**vars(kind)) for kind in document.gpu_types),
+        nodes=tuple(_node(node) for node in document.nodes),
+        tiers=tuple(Tier(**vars(tier)) for tier in document.tiers),
+        minipod_tier=document.minipod_tier,
+        core_bandwidth_fraction=document.core_bandwidth_fraction,
+    )
 
 
 def snapshot_to_document(snapshot: Snapshot) -> SnapshotDoc:
@@ -128,21 +175,19 @@ def _allocations(documents: Sequence[AllocationDoc], snapshot: Snapshot) -> list
     ]
 
 
-def slices_from_map(gpus: Mapping[str, tuple[int, ...]]) -> tuple[NodeGpus, ...]:
-    """GPUs per node, ordered by node and index."""
-    return tuple(NodeGpus(node=node, gpus=tuple(sorted(gpus[node]))) for node in sorted(gpus))
-
-
-def map_from_slices(slices: Sequence[NodeGpus]) -> dict[str, tuple[int, ...]]:
-    """Node id -> GPU indices, in the order given."""
-    return {slice_.node: slice_.gpus for slice_ in slices}
-
-
 def _parameters(body: PlanBodyDoc) -> Parameters:
-    if isinstance(body, SiaPlanBody):
-        return SiaParameters(**vars(body.parameters))
-    records = tuple(CharacterisationRecord(**vars(record)) for record in body.parameters.records)
-    return ArnoldParameters(**{**vars(body.parameters), "records": records})
+    values = vars(body.parameters)
+    if isinstance(body, ArnoldPlanBody):
+        records = tuple(CharacterisationRecord(**vars(record)) for record in body.parameters.records)
+        return ArnoldParameters(**{**values, "records": records})
+    if isinstance(body, ArenaPlanBody):
+        is_exact = body.policy == "arena-ilp"
+        return ArenaParameters(method=ArenaMethod.ILP if is_exact else ArenaMethod.HEURISTIC, **values)
+    if isinstance(body, SuikaPlanBody):
+        chosen = SuikaMethod.ILP if body.policy == "suika-ilp" else SuikaMethod.HEURISTIC
+        planning = IncrementalOptions(**vars(body.parameters.planning))
+        return SuikaParameters(**{**values, "method": chosen, "planning": planning})
+    return SiaParameters(**values)
 
 
 def _limit_issues(options: OptionsDoc, settings: Settings) -> list[Issue]:
@@ -166,32 +211,39 @@ def _options(options: OptionsDoc, settings: Settings) -> SolveOptions:
     return SolveOptions(**{**vars(options), "time_limit_s": limit_s})
 
 
-def _cluster(document: ClusterDoc) -> Cluster:
-    return Cluster(
-        gpu_types=tuple(GpuType(**vars(kind)) for kind in document.gpu_types),
-        nodes=tuple(_node(node) for node in document.nodes),
-        tiers=tuple(Tier(**vars(tier)) for tier in document.tiers),
-        minipod_tier=document.minipod_tier,
-        core_bandwidth_fraction=document.core_bandwidth_fraction,
-    )
-
-
 def _node(document: NodeDoc) -> Node:
     taken = document.gpus_in_use
     return Node(**{**vars(document), "gpus_in_use": tuple(range(taken)) if isinstance(taken, int) else taken})
 
 
-def _job(document: JobDoc) -> Job:
+def _job(document: JobDoc, type_of: Mapping[str, str]) -> Job:
+    current = slices_from_map(document.current) if document.current else None
+    transformer = None if document.transformer is None else transformer_from_document(document.transformer)
+    operators = None if document.operators is None else operators_from_document(document.operators)
+    with located("/parallel_plan"):
+        plan = _running_plan(document, transformer or operators, current or (), type_of)
     return Job(
         **{
             **vars(document),
             "reservation": _built(Reservation, document.reservation),
-            "current": slices_from_map(document.current) if document.current else None,
+            "current": current,
             "performance": None if document.performance is None else performance_from_document(document.performance),
             "parallelism": _built(Parallelism, document.parallelism),
-            "transformer": _built(Transformer, document.transformer),
+            "transformer": transformer,
+            "operators": operators,
+            "parallel_plan": plan,
+            "expansions": expansions_from_documents(document.expansions),
+            "calibration": None if document.calibration is None else calibration_from_document(document.calibration),
         }
     )
+
+
+def _running_plan(
+    document: JobDoc, model: JobModel | None, current: Sequence[NodeGpus], type_of: Mapping[str, str]
+) -> ParallelPlan | None:
+    if isinstance(document.parallel_plan, SymmetricPlanDoc):
+        return plan_from_degrees(document.parallel_plan, model, current, type_of)
+    return None if document.parallel_plan is None else plan_from_document(document.parallel_plan)
 
 
 def _built(kind: type[Any], document: BaseModel | None) -> Any:
@@ -202,4 +254,8 @@ def _job_document(job: Job) -> JobDoc:
     values: dict[str, Any] = {field.name: getattr(job, field.name) for field in fields(job)}
     values["current"] = None if job.current is None else map_from_slices(job.current)
     values["performance"] = None if job.performance is None else performance_to_document(job.performance)
+    values["transformer"] = None if job.transformer is None else transformer_to_document(job.transformer)
+    values["parallel_plan"] = None if job.parallel_plan is None else plan_to_document(job.parallel_plan)
+    values["expansions"] = expansions_to_documents(job.expansions)
+    values["calibration"] = None if job.calibration is None else calibration_to_document(job.calibration)
     return JobDoc.model_validate(values, from_attributes=True)

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from api import console
 from api.deploying import PlannedJob, choose, deployment_of, given_model
-from api.deployments import BACKENDS
 from api.reading import read_document
 from api.schemas.deployment import DeploymentBody, ProjectionDoc, ReconfigureBody
 from api.shell import ExitCode, File, readable
 from executor.bundle import write_bundle
+from executor.launch.backends import BACKENDS
 from executor.rank_table import hosts_of
 from executor.supervision import DeploymentStatus, Phase, Supervisor
 from stowplan.errors import FileFormatError, InputError

@@ -7,7 +7,7 @@
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,19 +30,12 @@ from api.schemas.deployment import (
     RunDoc,
 )
 from executor.feedback.run import write_cluster
-from executor.launch.base import LaunchBackend
-from executor.launch.kubernetes import KubernetesBackend
-from executor.launch.local import LocalBackend
-from executor.launch.slurm import SlurmBackend
-from executor.launch.ssh import SshBackend
+from executor.launch.backends import BACKENDS
 from executor.records import write_text
 from executor.supervision import DeploymentStatus, Run, Supervisor
 from stowplan.errors import InputError, StowplanError
 
 DEPLOYMENTS_PATH = "/v1/deployments"
-BACKENDS: Mapping[str, Callable[[], LaunchBackend]] = {
-    backend.name: backend for backend in (LocalBackend, SshBackend, SlurmBackend, KubernetesBackend)
-}
 _ADVANCE_S = 0.5
 _REQUEST = "request.json"
 _logger = logging.getLogger("stowplan.api.deployments")

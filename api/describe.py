@@ -12,14 +12,27 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from api.problems import PROBLEM_TYPE
 from api.routers.common import PLAN_BODY_NAME, SCHEMA_PATH
 from api.schemas.comparison import ComparisonBody
+from api.schemas.deployment import DeploymentBody, ReconfigureBody
+from api.schemas.metrics import MetricsBody
+from api.schemas.parallel import ParallelPlanBody
 from api.schemas.problem import ProblemDoc
-from api.schemas.request import ArnoldPlanBody, SiaPlanBody, VerifyBody
+from api.schemas.request import PLAN_BODIES, VerifyBody
 from api.schemas.snapshot import SnapshotDoc
 
 # Read by `api.body` or written by `api.problems`, so that FastAPI does not see them.
 _UNSEEN: list[tuple[type[BaseModel], JsonSchemaMode]] = [
     (model, "validation")
-    for model in (SiaPlanBody, ArnoldPlanBody, ComparisonBody, VerifyBody, SnapshotDoc, ProblemDoc)
+    for model in (
+        *PLAN_BODIES.values(),
+        ComparisonBody,
+        ParallelPlanBody,
+        VerifyBody,
+        SnapshotDoc,
+        MetricsBody,
+        DeploymentBody,
+        ReconfigureBody,
+        ProblemDoc,
+    )
 ]
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -65,13 +78,16 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     schemas = document["components"]["schemas"] | definitions["$defs"]
     schemas[PLAN_BODY_NAME] = {
         "title": PLAN_BODY_NAME,
-        "oneOf": [{"$ref": f"{SCHEMA_PATH}{body.__name__}"} for body in (SiaPlanBody, ArnoldPlanBody)],
+        "oneOf": [{"$ref": f"{SCHEMA_PATH}{body.__name__}"} for body in dict.fromkeys(PLAN_BODIES.values())],
         "discriminator": {
             "propertyName": "policy",
-            "mapping": {"sia": f"{SCHEMA_PATH}SiaPlanBody", "arnold": f"{SCHEMA_PATH}ArnoldPlanBody"},
+            "mapping": {policy: f"{SCHEMA_PATH}{body.__name__}" for policy, body in PLAN_BODIES.items()},
         },
     }
     example = (files("api.schemas") / "plan_example.json").read_text(encoding="utf-8")
     schemas["PlanDoc"] |= {"examples": [json.loads(example)]}
     document["components"]["schemas"] = dict(sorted(schemas.items()))
+    # Either: whether a token is asked for is a setting of the service.
+    document["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{}, {"bearer": []}]
     return document

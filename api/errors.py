@@ -11,6 +11,7 @@ _STATUS: Mapping[str, HTTPStatus] = {
     "invalid_file": HTTPStatus.UNPROCESSABLE_ENTITY,
     "malformed_json": HTTPStatus.BAD_REQUEST,
     "invalid_header": HTTPStatus.BAD_REQUEST,
+    "unauthorized": HTTPStatus.UNAUTHORIZED,
     "not_found": HTTPStatus.NOT_FOUND,
     "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
     "idempotency_conflict": HTTPStatus.CONFLICT,
@@ -42,6 +43,12 @@ class HeaderError(InputError):
     """A request header is wrong."""
 
     code: ClassVar[str] = "invalid_header"
+
+
+class UnauthorizedError(StowplanError):
+    """The request lacks the token of the service."""
+
+    code: ClassVar[str] = "unauthorized"
 
 
 class NotFoundError(StowplanError):

@@ -9,31 +9,31 @@ from pydantic_core import ErrorDetails
 
 from api.schemas.base import MAX_NAME_LENGTH, Document
 from api.schemas.comparison import ComparisonBody
+from api.schemas.metrics import MetricsBody
+from api.schemas.model import OperatorModelDoc, TransformerDoc
+from api.schemas.parallel import ParallelPlanBody
+from api.schemas.parallel_plan import ParallelPlanDoc, SymmetricPlanDoc
+from api.schemas.parameters import PARAMETERS
 from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTableDoc
-from api.schemas.request import (
-    AllocationDoc,
-    ArnoldParametersDoc,
-    ArnoldPlanBody,
-    SiaParametersDoc,
-    SiaPlanBody,
-    VerifyBody,
-)
+from api.schemas.request import PLAN_BODIES, AllocationDoc, VerifyBody
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc, SnapshotDoc, SnapshotReference
 from api.wording import counted
 from stowplan.errors import Issue, pointer_of
 
 # What can stand at the top of a text, or be an item of a list there.
 _ROOTS: tuple[type[Document], ...] = (
-    *(VerifyBody, ComparisonBody, SiaParametersDoc, ArnoldParametersDoc),
-    *(SnapshotDoc, ClusterDoc, AllocationDoc, GpuTypeDoc),
+    *(VerifyBody, MetricsBody, ComparisonBody, ParallelPlanBody, SnapshotDoc, ClusterDoc, AllocationDoc, GpuTypeDoc),
+    *PARAMETERS.values(),
 )
 # Field that holds a union ("": the text itself) -> what pydantic calls its members in locations. These are no keys of
 # the document. None: not a document.
 _UNION_MEMBERS: Mapping[str, Mapping[str, type[Document] | None]] = {
-    "": {"sia": SiaPlanBody, "arnold": ArnoldPlanBody},
+    "": PLAN_BODIES,
+    "job": {"transformer": TransformerDoc, "operators": OperatorModelDoc},
     "snapshot": {"inline": SnapshotDoc, "stored": SnapshotReference},
     "performance": {"goodput": GoodputDoc, "throughput_table": ThroughputTableDoc, "goodput_table": GoodputTableDoc},
     "gpus_in_use": {"indices": None, "count": None},
+    "parallel_plan": {"full": ParallelPlanDoc, "symmetric": SymmetricPlanDoc},
 }
 _CODES: Mapping[str, str] = {
     "missing": "missing_field",
@@ -112,7 +112,7 @@ def fault_detail(fault: ErrorDetails) -> str:
         return f"is {_short(value[_discriminator(fault)])}; must be one of {context['expected_tags']}"
     if kind == "union_tag_not_found":
         return "is missing; it says which kind of document this is"
-    if kind in ("one_of", "out_of_range"):
+    if kind in ("one_of", "out_of_range", "unknown_model", "missing_field"):
         return fault["msg"]
     message = fault["msg"].removeprefix("Input should be ")
     return f"is {_short(value)}; must be {message}" if message != fault["msg"] else f"{fault['msg']}: {_short(value)}"

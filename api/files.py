@@ -10,7 +10,7 @@ from pydantic_core import from_json, to_json
 
 from api.convert import check_request, located, snapshot_from_document
 from api.reading import read_document, refuse_repeated_keys
-from api.schemas.request import MAX_THREADS, MAX_TIME_LIMIT_S, PLAN_BODY, POLICY_NAMES, AllocationDoc
+from api.schemas.request import MAX_THREADS, MAX_TIME_LIMIT_S, PLAN_BODIES, PLAN_BODY, AllocationDoc
 from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
 from api.settings import Settings
 from models.plan import PlanRequest
@@ -20,7 +20,7 @@ from topology.files import read_text
 
 _ALLOCATIONS: TypeAdapter[tuple[AllocationDoc, ...]] = TypeAdapter(tuple[AllocationDoc, ...])
 # Who plans on an own machine may ask for as much as a document can say.
-_UNCAPPED = Settings(max_time_limit_s=MAX_TIME_LIMIT_S, max_threads=MAX_THREADS)
+UNCAPPED = Settings(max_time_limit_s=MAX_TIME_LIMIT_S, max_threads=MAX_THREADS)
 
 
 def load_request(
@@ -58,7 +58,7 @@ def load_request(
     body: dict[str, Any] = {"snapshot": document} if bare else document
     named = body.setdefault("policy", policy)
     if named is None:
-        raise InputError(f"{path}: names no policy; choose one of {list(POLICY_NAMES)}")
+        raise InputError(f"{path}: names no policy; choose one of {list(PLAN_BODIES)}")
     if policy is not None and named != policy:
         raise InputError(f"{path}: is a request for policy {named!r}, not {policy!r}")
     for part, overrides in (("parameters", parameters), ("options", options)):
@@ -69,7 +69,7 @@ def load_request(
         read = read_document(PLAN_BODY, to_json(body, inf_nan_mode="constants"))
         with located("/snapshot"):
             snapshot = _inline(read.snapshot)
-        checked = check_request(read, snapshot, _UNCAPPED)
+        checked = check_request(read, snapshot, UNCAPPED)
         return checked.required(), _in_file(checked.issues, bare)
     except InputError as error:
         raise InputError(f"{path}: {error.detail}", _in_file(error.issues, bare)) from error

@@ -2,8 +2,9 @@
 
 import hashlib
 
+from pydantic import BaseModel
+
 from api.schemas.plan import UsedOptionsDoc
-from api.schemas.request import ArnoldParametersDoc, SiaParametersDoc
 
 
 def snapshot_id(text: str) -> str:
@@ -11,9 +12,7 @@ def snapshot_id(text: str) -> str:
     return "snapshot-" + hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def input_hash(
-    policy: str, snapshot: str, parameters: SiaParametersDoc | ArnoldParametersDoc, options: UsedOptionsDoc
-) -> str:
+def input_hash(policy: str, snapshot: str, parameters: BaseModel, options: UsedOptionsDoc) -> str:
     """SHA-256 of everything that a plan depends on; `snapshot` is the id of its content."""
     parts = (policy, snapshot, parameters.model_dump_json(), options.model_dump_json())
     return "sha256:" + hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-from api.figures.request import FigureRequest
+from api.errors import WorkerTimeoutError
+from api.figures.request import FigureRequest, ParallelFigure
 from api.outcome import MS_PER_S, outcome_to_document
 from api.schemas.plan import OutcomeDoc, UsedOptionsDoc
-from models.allocation.sia.parameters import SiaParameters
+from models.parallelism.request import ParallelAnswer, ParallelRequest
 from models.plan import PlanOutcome, PlanRequest, PlanTask, Resume
 from solver.monitor import Progress
 from solver.pool import Ticket, WorkerPool
@@ -20,6 +21,8 @@ from stowplan.errors import WorkerError
 
 _PLAN_TASK = "models.planning:plan_task"
 _FIGURE_TASK = "api.figures.render:figure_task"
+_PARALLEL_TASK = "models.parallelism.answer:answer_task"
+_PARALLEL_FIGURE_TASK = "api.figures.parallel:figure_task"
 # Beyond the time limit of the solve: build, placement, check.
 SLACK_S = 60.0
 _TICK_S = 0.1
@@ -94,6 +97,30 @@ class LocalPlanner:
         picture: bytes = self._pool.submit(_FIGURE_TASK, request, SLACK_S).result()
         return picture
 
+    def parallel(self, request: ParallelRequest, limit_s: float, watcher: Watcher) -> ParallelAnswer:
+        """Plan one job in three dimensions; a KeyboardInterrupt ends it.
+
+        Raises
+        ------
+        StowplanError
+            What planning raises; WorkerTimeoutError after `limit_s`.
+        """
+        begun_s = time.monotonic()
+        ticket = self._pool.submit(_PARALLEL_TASK, request, limit_s)
+        try:
+            answer: ParallelAnswer = wait_for(ticket, watcher.on_progress, _quit)
+        except WorkerError as error:
+            if time.monotonic() - begun_s < limit_s:
+                raise
+            detail = f"not done within {limit_s:g} s: ask for fewer numbers of GPUs, or allow more time"
+            raise WorkerTimeoutError(detail) from error
+        return answer
+
+    def draw_parallel(self, request: ParallelFigure) -> bytes:
+        """Draw the answer."""
+        picture: bytes = self._pool.submit(_PARALLEL_FIGURE_TASK, request, SLACK_S).result()
+        return picture
+
     def _finish(self, request: PlanRequest, ticket: Ticket, watcher: Watcher) -> PlanOutcome:
         """Make a plan of the last incumbent of a worker that was killed at its deadline."""
         last = ticket.last_progress
@@ -108,22 +135,21 @@ class LocalPlanner:
         return outcome
 
 
-def policy_name(request: PlanRequest) -> str:
-    """Name of the policy that a request is for."""
-    return "sia" if isinstance(request.parameters, SiaParameters) else "arnold"
-
-
 def local_document(request: PlanRequest, outcome: PlanOutcome) -> LocalPlanDoc:
     """Give the document of a plan."""
     first_s = outcome.statistics.first_incumbent_s
     return LocalPlanDoc(
-        policy=policy_name(request),
+        policy=request.policy,
         options=UsedOptionsDoc.model_validate(request.options, from_attributes=True),
         version=__version__,
         **dict(outcome_to_document(outcome, request.snapshot)),
         phases_ms={name: wall_s * MS_PER_S for name, wall_s in outcome.times.wall_s.items()},
         first_incumbent_ms=None if first_s is None else first_s * MS_PER_S,
     )
+
+
+def _quit() -> None:
+    raise KeyboardInterrupt
 
 
 def wait_for(ticket: Ticket, on_progress: Callable[[Progress | None, float], None], stop: Callable[[], None]) -> Any:

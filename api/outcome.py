@@ -2,7 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from api.convert import map_from_slices
+from api.launch import launch_document
+from api.parallel_plan import (
+    expansions_from_documents,
+    expansions_to_documents,
+    map_from_slices,
+    plan_from_document,
+    plan_to_document,
+)
 from api.schemas.plan import (
     CommunicationMatrixDoc,
     JobAllocationDoc,
@@ -107,6 +114,7 @@ def issue_documents(issues: Sequence[Issue]) -> tuple[IssueDoc, ...]:
 def _allocations(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[JobAllocationDoc]:
     for allocation in plan.allocations:
         current = jobs[allocation.job_id].current
+        plan_ = allocation.parallel_plan
         ranked = plan.pretraining is not None and plan.pretraining.job_id == allocation.job_id
         yield JobAllocationDoc(
             **{
@@ -114,6 +122,9 @@ def _allocations(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[JobAllocationD
                 "gpus": map_from_slices(allocation.gpus),
                 "previous": None if current is None else map_from_slices(current),
                 "ranks": tuple(_ranks(allocation.gpus)) if ranked else None,
+                "parallel_plan": None if plan_ is None else plan_to_document(plan_),
+                "launch": None if plan_ is None else launch_document(plan_),
+                "expansions": expansions_to_documents(allocation.expansions),
             }
         )
 
@@ -141,9 +152,16 @@ def _plan(document: OutcomeDoc) -> Plan:
 
 
 def _allocation(document: JobAllocationDoc) -> JobAllocation:
-    values = {name: value for name, value in document if name not in ("previous", "ranks")}
-    gpus = tuple(NodeGpus(node=node, gpus=indices) for node, indices in document.gpus.items())
-    return JobAllocation(**{**values, "gpus": gpus})
+    values = {name: value for name, value in document if name not in ("previous", "ranks", "launch")}
+    plan = document.parallel_plan
+    return JobAllocation(
+        **{
+            **values,
+            "gpus": tuple(NodeGpus(node=node, gpus=indices) for node, indices in document.gpus.items()),
+            "parallel_plan": None if plan is None else plan_from_document(plan),
+            "expansions": expansions_from_documents(document.expansions),
+        }
+    )
 
 
 def _pretraining(document: CommunicationMatrixDoc) -> PretrainingPlacement:

@@ -15,7 +15,7 @@ from api.store import PlanRecord
 from models.plan import PlanRequest, PlanTask, Resume
 from solver.monitor import Progress
 from solver.pool import Ticket, WorkerPool
-from stowplan.errors import StowplanError, WorkerError
+from stowplan.errors import Issue, StowplanError, WorkerError
 
 PLAN_TASK = "models.planning:plan_task"
 _NEWS = 1e-9
@@ -26,7 +26,7 @@ class RunningPlan:
     """One plan that is not final yet. The pool calls in from its threads.
 
     `slack_s` is how long the worker may take beyond the time limit of the solve. `on_end` is called once, from a
-    thread of the pool, and must return soon.
+    thread of the pool, and must return soon. `notes` are warnings from before planning.
     """
 
     def __init__(
@@ -36,10 +36,12 @@ class RunningPlan:
         pool: WorkerPool,
         slack_s: float,
         on_end: Callable[["RunningPlan", Ending], None],
+        notes: tuple[Issue, ...] = (),
     ) -> None:
         self.feed = EventFeed()
         self.record = record
         self.request = request
+        self.notes = notes
         self.queued_s: float | None = None
         self._lock = threading.Lock()
         self._pool = pool

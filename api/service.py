@@ -13,7 +13,9 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from api.comparisons import Comparisons
-from api.convert import PlanBodyDoc, body_text, check_request
+from api.convert import body_text, check_request
+from api.deploying import PlannedJob
+from api.deployments import Deployments
 from api.ending import Ending, final_record
 from api.errors import (
     IdempotencyConflictError,
@@ -25,23 +27,35 @@ from api.errors import (
     WorkerTimeoutError,
 )
 from api.feed import STATE, EventFeed, PlanEvent
-from api.figures.request import ComparisonFigure, FigureRequest
+from api.figures.request import ComparisonFigure, FigureRequest, ParallelFigure, PictureFormat
 from api.hashing import input_hash
+from api.job_feedback import JobFeedback
+from api.jobs import Jobs
+from api.measured import MeasuredSnapshots
 from api.metrics import Metrics
 from api.outcome import outcome_from_document
+from api.parallel_documents import answer_document
+from api.parallel_plans import in_body, parallel_request, time_limit_s
+from api.planned_jobs import planned_job
 from api.present import has_figure, plan_document, plan_list
 from api.running import RunningPlan
+from api.schemas.parallel import ParallelPlanBody
+from api.schemas.parallel_answer import ParallelPlanAnswer
 from api.schemas.plan import FailureDoc, OutcomeDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc, UsedOptionsDoc
-from api.schemas.request import PLAN_BODY
+from api.schemas.request import PLAN_BODY, PlanBodyDoc
 from api.settings import Settings
 from api.snapshots import Snapshots
 from api.store import PlanRecord, Store
+from models.parallelism.request import ParallelAnswer
 from models.plan import PlanRequest
 from solver.pool import QueueFullError, WorkerPool
 from stowplan import __version__
+from stowplan.errors import Issue
 
 _FIGURE_TASK = "api.figures.render:figure_task"
 _COMPARISON_FIGURE_TASK = "api.figures.comparison:figure_task"
+_PARALLEL_TASK = "models.parallelism.answer:answer_task"
+_PARALLEL_FIGURE_TASK = "api.figures.parallel:figure_task"
 _MODEL_TASK = "models.planning:export_task"
 _AUXILIARY_LIMIT_S = 60.0
 _MS_PER_S = 1e3
@@ -64,6 +78,10 @@ class PlanService:
         self.metrics = Metrics(pool)
         self.snapshots = Snapshots(store)
         self.comparisons = Comparisons(settings, store, self.snapshots)
+        self.jobs = Jobs(store)
+        feedback = JobFeedback(self.jobs, settings.database_path)
+        self.deployments = Deployments(settings.deployments_folder, self._planned_job, feedback)
+        self.measured = MeasuredSnapshots(self.snapshots, self.jobs, self.deployments.restart_cost_s)
         self._store = store
         self._pool = pool
         self._admission = threading.Lock()
@@ -90,8 +108,8 @@ class PlanService:
         ShuttingDownError
             When the service stops.
         """
-        source = self.snapshots.resolve(body.snapshot)
-        request = check_request(body, source.snapshot, self.settings).required()
+        source = self.measured.resolve(body.snapshot, body.policy)
+        request = check_request(body, source.used.snapshot, self.settings).required()
         options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
         record = PlanRecord(
             id=f"plan-{uuid.uuid4().hex}",
@@ -99,18 +117,20 @@ class PlanService:
             status=PlanStatus.QUEUED,
             queued_at_s=time.time(),
             version=__version__,
-            input_hash=input_hash(body.policy, source.id, body.parameters, options),
+            input_hash=input_hash(body.policy, source.used.id, body.parameters, options),
             options=options.model_dump_json(),
             timings="",
             idempotency_key=idempotency_key,
         )
-        text = body_text(body, source.text)
+        text = body_text(body, source.used.text)
+        posted_hash = input_hash(body.policy, source.posted.id, body.parameters, options)
         with self._admission:
             known = None if idempotency_key is None else self._store.plan_by_key(idempotency_key)
             if known is None:
-                self._admit(record, request, text, received_s)
+                self._admit(record, request, text, received_s, posted_hash, source.notes)
                 return record.id
-        if known.input_hash != record.input_hash:
+        # Not what was filled in: that may have changed since.
+        if (self._store.posted_hash(known.id) or known.input_hash) != posted_hash:
             raise IdempotencyConflictError(
                 f"the Idempotency-Key belongs to {known.id}, which has another request; use another key"
             )
@@ -199,6 +219,28 @@ class PlanService:
         drawn: bytes = await self._run(_COMPARISON_FIGURE_TASK, ComparisonFigure(result=document, format="svg"))
         return drawn
 
+    async def parallel_plans(self, body: ParallelPlanBody) -> ParallelPlanAnswer:
+        """Plan one job in three dimensions.
+
+        Raises
+        ------
+        InputError
+            When the request is wrong, or no plan is legal on any of the GPUs.
+        WorkerTimeoutError
+            When the time limit is over.
+        """
+        request = await run_in_threadpool(parallel_request, body)
+        limit_s = time_limit_s(body.options, self.settings)
+        with in_body(body):
+            answer: ParallelAnswer = await self._run(_PARALLEL_TASK, request, limit_s)
+        return await run_in_threadpool(answer_document, request, answer)
+
+    async def parallel_figure(self, body: ParallelPlanBody, format_: PictureFormat) -> bytes:
+        """Draw the answer to a request for 3D-parallel plans; raises what `parallel_plans` does."""
+        answer = await self.parallel_plans(body)
+        drawn: bytes = await self._run(_PARALLEL_FIGURE_TASK, ParallelFigure(answer=answer, format=format_))
+        return drawn
+
     async def model(self, plan_id: str) -> str:
         """Give the model behind a plan as MPS."""
         request = await run_in_threadpool(self._plan_request, plan_id)
@@ -211,6 +253,9 @@ class PlanService:
             return "shutting down"
         self._store.ping()
         return None if self._pool.num_ready else "no worker is ready yet"
+
+    def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
+        return planned_job(self.plan(plan_id), self.plan_input(plan_id), job_id, self.snapshots)
 
     def begin_shutdown(self) -> None:
         """Take no new plans and ask the running ones to come back with what they have."""
@@ -228,6 +273,7 @@ class PlanService:
         while self._running and time.monotonic() < end_s:
             time.sleep(_POLL_S)
         self.comparisons.close(end_s)
+        self.deployments.close()
         if close_pool:
             self._pool.close()
         self._closed = True
@@ -236,7 +282,15 @@ class PlanService:
         for plan in list(self._running.values()):
             plan.feed.close()
 
-    def _admit(self, record: PlanRecord, request: PlanRequest, text: str, received_s: float) -> None:
+    def _admit(
+        self,
+        record: PlanRecord,
+        request: PlanRequest,
+        text: str,
+        received_s: float,
+        posted_hash: str,
+        notes: tuple[Issue, ...],
+    ) -> None:
         """Store the plan, then queue it: a plan that is answered for is never lost."""
         if self._stopping:
             raise ShuttingDownError("the service stops; ask again when it is back")
@@ -248,8 +302,8 @@ class PlanService:
             accept_ms=accept_ms, queue_ms=None, phases_ms={}, cpu_ms=None, first_incumbent_ms=None, total_ms=None
         )
         record = replace(record, timings=timings.model_dump_json())
-        self._store.add_plan(record, text)
-        plan = RunningPlan(record, request, self._pool, self.settings.deadline_slack_s, self._ended)
+        self._store.add_plan(record, text, posted_hash if posted_hash != record.input_hash else None)
+        plan = RunningPlan(record, request, self._pool, self.settings.deadline_slack_s, self._ended, notes)
         self._running[record.id] = plan
         try:
             plan.start()
@@ -263,6 +317,9 @@ class PlanService:
             self._finisher.submit(self._finish, plan, ending)
 
     def _finish(self, plan: RunningPlan, ending: Ending) -> None:
+        if ending.outcome is not None:
+            warnings = (*plan.notes, *ending.outcome.warnings)
+            ending = replace(ending, outcome=replace(ending.outcome, warnings=warnings))
         try:
             record = final_record(plan.record, ending, plan.request.snapshot, plan.queued_s)
         except Exception as error:
@@ -310,15 +367,15 @@ class PlanService:
         outcome = outcome_from_document(OutcomeDoc.model_validate_json(record.outcome), plan.timings)
         return FigureRequest(snapshot=self._plan_request(plan_id).snapshot, outcome=outcome, format="svg")
 
-    async def _run(self, task: str, argument: object) -> Any:
+    async def _run(self, task: str, argument: object, limit_s: float = _AUXILIARY_LIMIT_S) -> Any:
         """Have a worker do something small."""
-        ticket = self._pool.submit(task, argument, _AUXILIARY_LIMIT_S)
+        ticket = self._pool.submit(task, argument, limit_s)
         try:
-            async with asyncio.timeout(_AUXILIARY_LIMIT_S):
+            async with asyncio.timeout(limit_s):
                 return await asyncio.wrap_future(ticket.future)
         except TimeoutError as error:
             raise WorkerTimeoutError(
-                f"not done within {_AUXILIARY_LIMIT_S:.0f} s: all workers are busy, or the plan is too large for this"
+                f"not done within {limit_s:g} s: all workers are busy, or this is too large for the time"
             ) from error
         finally:
             ticket.cancel()

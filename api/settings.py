@@ -1,8 +1,9 @@
 """Settings of the service, from the environment and the command line."""
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from stowplan.errors import InputError
 
 _PREFIX = "STOWPLAN_"
 IN_MEMORY = ":memory:"
+# What RFC 6750 allows in a header.
+_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +20,14 @@ class Settings:
     """Every setting `x` can be given as STOWPLAN_X.
 
     database: path of the SQLite file, or `:memory:`. queue_size: plans that may wait for a worker.
-    comparison_queue_size: comparisons of solvers that may wait for the one that runs.
+    deployments: folder of the deployments that the service starts; empty, the default: none, since whoever may
+    deploy runs processes here. comparison_queue_size: comparisons of solvers that may wait for the one that runs.
     tasks_per_worker: a worker is replaced after as many, which bounds what leaks.
     max_wait_s: cap of `Prefer: wait`. time_limit_s: of a solve, where the request names none; max_time_limit_s
     and max_threads: the most that a request may ask for. deadline_slack_s: how long a worker may take beyond the
     time limit of its solve (build, placement, check) before it is killed. shutdown_s: how long running solves may
-    take to come back with their best plan when the service stops.
+    take to come back with their best plan when the service stops. token: what clients must send to everything under
+    /v1, as `Authorization: Bearer ...`; None: nothing.
 
     Raises
     ------
@@ -33,6 +38,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8080
     database: str = "stowplan.sqlite"
+    deployments: str = ""
     workers: int = 2
     queue_size: int = 256
     comparison_queue_size: int = 8
@@ -45,16 +51,20 @@ class Settings:
     deadline_slack_s: float = 60.0
     heartbeat_s: float = 15.0
     shutdown_s: float = 5.0
+    # Not in the text of settings, which may be logged.
+    token: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.database != IN_MEMORY and not Path(self.database).name:
             raise InputError(f"database is {self.database!r}; must be the path of a file, or {IN_MEMORY}")
+        if self.token is not None and not _TOKEN.fullmatch(self.token):
+            raise InputError("token must be of letters, digits and -._~+/, not empty; leave it out to ask for none")
         if not 0 <= self.port < 2**16:
             raise InputError(f"port is {self.port}; must be 0 (any free one) to 65535")
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name != "port" and field.type in (int, float) and not 0 < value < float("inf"):
-                raise InputError(f"{field.name} is {value}; must be finite and above 0")
+        for known in fields(self):
+            value = getattr(self, known.name)
+            if known.name != "port" and known.type in (int, float) and not 0 < value < float("inf"):
+                raise InputError(f"{known.name} is {value}; must be finite and above 0")
         if self.time_limit_s > self.max_time_limit_s:
             limits = f"time_limit_s is {self.time_limit_s}, above max_time_limit_s {self.max_time_limit_s}"
             raise InputError(f"{limits}; lower the one or raise the other")
@@ -63,6 +73,11 @@ class Settings:
     def database_path(self) -> Path | None:
         """File of the database; None for one in memory."""
         return None if self.database == IN_MEMORY else Path(self.database)
+
+    @property
+    def deployments_folder(self) -> Path | None:
+        """Folder of the deployments; None where the service deploys nothing."""
+        return Path(self.deployments).resolve() if self.deployments else None
 
 
 def setting_variables() -> list[str]:

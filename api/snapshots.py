@@ -75,12 +75,19 @@ class Snapshots:
                 return ResolvedSnapshot(snapshot=self._stored(source.snapshot_id), id=source.snapshot_id, text=text)
             return ResolvedSnapshot(snapshot=snapshot_from_document(source), id=snapshot_id(text), text=text)
 
+    def document(self, source: SnapshotDoc | SnapshotReference) -> SnapshotDoc:
+        """Give the document of a snapshot that `resolve` has found."""
+        return self._document(source.snapshot_id) if isinstance(source, SnapshotReference) else source
+
     def _stored(self, id_: str) -> Snapshot:
+        return snapshot_from_document(self._document(id_))
+
+    def _document(self, id_: str) -> SnapshotDoc:
         record = self._store.snapshot(id_)
         if record is None:
             detail = f"there is no snapshot {id_!r}; post it to /v1/snapshots first"
             raise InputError(detail, [Issue(code="unknown_snapshot", pointer="/snapshot_id", detail=detail)])
-        return snapshot_from_document(SNAPSHOT.validate_json(record.document))
+        return SNAPSHOT.validate_json(record.document)
 
     def _record(self, id_: str) -> SnapshotRecord:
         record = self._store.snapshot(id_)

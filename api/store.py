@@ -64,6 +64,13 @@ _plans = Table(
     Column("events", Text),
     sqlite_autoincrement=True,
 )
+# What was asked for where measurements were filled in: the same key with the same request gives the same plan.
+_posted = Table(
+    "posted_plans",
+    _metadata,
+    Column("plan_id", String, primary_key=True),
+    Column("input_hash", String, nullable=False),
+)
 _snapshots = Table(
     "snapshots",
     _metadata,
@@ -141,7 +148,7 @@ class Store:
         self._owner = None if path is None else _own(path)
         self._engine = _engine(path)
         try:
-            with self._writing() as connection:
+            with self.writing() as connection:
                 self._check_version(connection)
                 _metadata.create_all(connection)
                 connection.execute(text(f"PRAGMA application_id = {_APPLICATION_ID}"))
@@ -158,25 +165,40 @@ class Store:
 
     def ping(self) -> None:
         """Raise StoreError when the database does not answer."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             connection.execute(select(1))
 
-    def add_plan(self, record: PlanRecord, document: str) -> None:
-        """Insert a plan; `document` is its input as JSON text."""
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that is written when the body ends, and forgotten when it raises; one at a time."""
+        with self._write_lock, self._failing("written"), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection to read from."""
+        with self._read_lock, self._failing("read"), self._engine.connect() as connection:
+            yield connection
+
+    def add_plan(self, record: PlanRecord, document: str, posted_hash: str | None = None) -> None:
+        """Insert a plan; `document` is its input as JSON text, `posted_hash` that of the request if it differs."""
         values = {name: value for name, value in asdict(record).items() if name != "sequence"}
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(insert(_plans).values(**values, input=document))
+            if posted_hash is not None:
+                connection.execute(insert(_posted).values(plan_id=record.id, input_hash=posted_hash))
 
     def finish_plan(self, record: PlanRecord, events: str) -> bool:
         """Write the final state of a plan; False when it has been deleted meanwhile."""
         values = {name: value for name, value in asdict(record).items() if name != "sequence"}
-        with self._writing() as connection:
+        with self.writing() as connection:
             done = connection.execute(update(_plans).where(_plans.c.id == record.id).values(**values, events=events))
         return done.rowcount > 0
 
     def delete_plan(self, plan_id: str) -> bool:
         """Delete a plan; False when there is none."""
-        with self._writing() as connection:
+        with self.writing() as connection:
+            connection.execute(delete(_posted).where(_posted.c.plan_id == plan_id))
             return connection.execute(delete(_plans).where(_plans.c.id == plan_id)).rowcount > 0
 
     def plan(self, plan_id: str) -> PlanRecord | None:
@@ -187,14 +209,19 @@ class Store:
         """The plan that was asked for under this key."""
         return self._one_plan(_plans.c.idempotency_key == idempotency_key)
 
+    def posted_hash(self, plan_id: str) -> str | None:
+        """Hash of the request behind a plan, where measurements were filled in."""
+        with self.reading() as connection:
+            return connection.scalar(select(_posted.c.input_hash).where(_posted.c.plan_id == plan_id))
+
     def plan_input(self, plan_id: str) -> str | None:
         """Input of a plan as JSON text."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return connection.scalar(select(_plans.c.input).where(_plans.c.id == plan_id))
 
     def plan_events(self, plan_id: str) -> str | None:
         """Events of a finished plan as JSON text."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return connection.scalar(select(_plans.c.events).where(_plans.c.id == plan_id))
 
     def plans(self, limit: int, before: int | None, statuses: list[PlanStatus]) -> list[PlanRecord]:
@@ -204,18 +231,18 @@ class Store:
             query = query.where(_plans.c.sequence < before)
         if statuses:
             query = query.where(_plans.c.status.in_([status.value for status in statuses]))
-        with self._reading() as connection:
+        with self.reading() as connection:
             return [_record(row._mapping) for row in connection.execute(query)]
 
     def interrupt_unfinished(self, now_s: float, failure: str) -> int:
         """Mark what an earlier process left unfinished; `failure` is the JSON text that says so."""
         values = {"status": PlanStatus.INTERRUPTED.value, "finished_at_s": now_s, "failure": failure}
-        with self._writing() as connection:
+        with self.writing() as connection:
             return connection.execute(update(_plans).where(_plans.c.status.in_(_ACTIVE)).values(**values)).rowcount
 
     def add_snapshot(self, record: SnapshotRecord) -> bool:
         """Insert a snapshot; False when it is there already."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             known = connection.scalar(select(func.count()).where(_snapshots.c.id == record.id))
             if not known:
                 connection.execute(insert(_snapshots).values(**asdict(record)))
@@ -223,29 +250,29 @@ class Store:
 
     def snapshot(self, snapshot_id: str) -> SnapshotRecord | None:
         """One snapshot."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             row = connection.execute(select(_snapshots).where(_snapshots.c.id == snapshot_id)).one_or_none()
         return None if row is None else SnapshotRecord(**row._mapping)
 
     def add_comparison(self, comparison_id: str, document: str) -> None:
         """Insert a comparison that is not final; `document` is JSON text."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(insert(_comparisons).values(id=comparison_id, final=False, document=document))
 
     def finish_comparison(self, comparison_id: str, document: str) -> None:
         """Write the final state of a comparison."""
         known = _comparisons.c.id == comparison_id
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(update(_comparisons).where(known).values(final=True, document=document))
 
     def delete_comparison(self, comparison_id: str) -> bool:
         """Delete a comparison; False when there is none."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             return connection.execute(delete(_comparisons).where(_comparisons.c.id == comparison_id)).rowcount > 0
 
     def comparison(self, comparison_id: str) -> str | None:
         """One comparison as JSON text."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return connection.scalar(select(_comparisons.c.document).where(_comparisons.c.id == comparison_id))
 
     def comparisons(self, limit: int, before: int | None) -> list[tuple[int, str]]:
@@ -254,16 +281,16 @@ class Store:
         query = query.order_by(_comparisons.c.sequence.desc()).limit(limit)
         if before is not None:
             query = query.where(_comparisons.c.sequence < before)
-        with self._reading() as connection:
+        with self.reading() as connection:
             return [(row.sequence, row.document) for row in connection.execute(query)]
 
     def unfinished_comparisons(self) -> list[str]:
         """Comparisons that are not final, as JSON text."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return list(connection.scalars(select(_comparisons.c.document).where(~_comparisons.c.final)))
 
     def _one_plan(self, condition: Any) -> PlanRecord | None:
-        with self._reading() as connection:
+        with self.reading() as connection:
             row = connection.execute(select(*_RECORD_COLUMNS).where(condition)).one_or_none()
         return None if row is None else _record(row._mapping)
 
@@ -277,16 +304,6 @@ class Store:
                 f"{self._name} has schema version {version}, written by a newer Stowplan; this one knows "
                 f"{SCHEMA_VERSION}. Update Stowplan or name another file"
             )
-
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        with self._write_lock, self._failing("written"), self._engine.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with self._read_lock, self._failing("read"), self._engine.connect() as connection:
-            yield connection
 
     @contextmanager
     def _failing(self, done: str) -> Iterator[None]:

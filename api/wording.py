@@ -1,5 +1,7 @@
 """Numbers and outcomes in words, the same in pictures and on terminals."""
 
+from collections.abc import Sequence
+
 from models.plan import PlanOutcome
 from solver.result import Limit, TerminationReason
 
@@ -32,7 +34,7 @@ def termination_words(outcome: PlanOutcome) -> str:
 def ending_words(termination: TerminationReason, limit: Limit | None) -> str:
     """The same from its parts."""
     reason = termination.replace("_", " ")
-    if limit is None:
+    if limit is None or limit is Limit.OTHER:
         return reason
     return f"{reason} ({limit})" if limit in (Limit.INTERRUPTED, Limit.DEADLINE) else f"{reason} ({limit} limit)"
 
@@ -48,3 +50,11 @@ def duration(milliseconds: float | None) -> str:
 def memory(num_bytes: int | None) -> str:
     """`191 MB`; `-` where nothing is known."""
     return "-" if num_bytes is None else f"{num_bytes / 1e6:.0f} MB"
+
+
+def degree_words(degrees: Sequence[tuple[int, int]]) -> str:
+    """`PP2 DP4 TP8` from (DP, TP) of every stage, `PP3, mixed` where they differ."""
+    if len(set(degrees)) > 1:
+        return f"PP{len(degrees)}, mixed"
+    dp, tp = degrees[0]
+    return f"PP{len(degrees)} DP{dp} TP{tp}"

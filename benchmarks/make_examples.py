@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from api.pretty import pretty_json
+from benchmarks.parallel_examples import arena_example, suika_example
 
 Document = dict[str, Any]
 
@@ -56,6 +57,8 @@ def examples() -> dict[str, Document]:
         "arnold-fig12": _fig12(),
         "arnold-368-of-1019-nodes": _large_pretraining(),
         "infeasible-reservations": _infeasible(),
+        "arena-two-types": arena_example(),
+        "suika-growing": suika_example(),
     }
 
 

@@ -4,15 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from models.allocation.arena.parameters import ArenaMethod, ArenaParameters
 from models.allocation.sia.parameters import SiaParameters
+from models.allocation.suika.parameters import SuikaMethod, SuikaParameters
+from models.parallel_plan import ParallelPlan
 from models.placement.arnold.parameters import ArnoldParameters
-from models.workload import NodeGpus, Snapshot
+from models.workload import Expansion, NodeGpus, Snapshot
 from solver.options import SolveOptions
 from solver.problem import Vector
 from solver.result import Limit, SolveStatistics, TerminationReason
 from stowplan.errors import Issue
 
-Parameters = SiaParameters | ArnoldParameters
+Parameters = SiaParameters | ArnoldParameters | ArenaParameters | SuikaParameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +25,24 @@ class PlanRequest:
     snapshot: Snapshot
     parameters: Parameters
     options: SolveOptions = field(default_factory=SolveOptions)
+
+    @property
+    def policy(self) -> str:
+        """Name of the policy."""
+        return policy_of(self.parameters)
+
+
+def policy_of(parameters: Parameters) -> str:
+    """Name of the policy that the parameters are for."""
+    match parameters:
+        case ArenaParameters():
+            return "arena-ilp" if parameters.method is ArenaMethod.ILP else "arena"
+        case SuikaParameters():
+            return "suika-ilp" if parameters.method is SuikaMethod.ILP else "suika"
+        case ArnoldParameters():
+            return "arnold"
+        case SiaParameters():
+            return "sia"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +82,8 @@ class JobAllocation:
 
     `batch_size` = replicas x local_batch_size x (accumulation_steps + 1), or less where only smaller last shares keep
     within the job's maximum; None where the performance kind knows no batch. `expected_goodput` is in the unit of the
-    job's performance (samples/s for fitted models).
+    job's performance (samples/s for fitted models and 3D plans). `parallel_plan` is the 3D plan on exactly these GPUs,
+    where the policy chooses one; `expansions` are the GPUs beyond the basic demand, oldest first (Suika).
     """
 
     job_id: str
@@ -73,6 +95,8 @@ class JobAllocation:
     local_batch_size: int | None = None
     accumulation_steps: int | None = None
     expected_goodput: float | None = None
+    parallel_plan: ParallelPlan | None = None
+    expansions: tuple[Expansion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,35 @@
 """From a request to a checked outcome: validate, formulate, solve, extract, verify. The same road for every policy."""
 
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from typing import Any
 
+from models.allocation.arena.parameters import ArenaParameters
+from models.allocation.arena.policy import formulate_arena
 from models.allocation.sia.formulation import formulate_sia
 from models.allocation.sia.parameters import SiaParameters
+from models.allocation.suika.formulation import formulate_suika
+from models.allocation.suika.parameters import SuikaParameters
 from models.certificate import certificate_of
 from models.clock import PhaseClock
+from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.policy import formulate_arnold
-from models.plan import Plan, PlanOutcome, PlanRequest, PlanTask, Resume
+from models.plan import Parameters, Plan, PlanOutcome, PlanRequest, PlanTask, Resume
 from models.policy import Formulation
 from models.validation import request_issues, solver_fault
+from models.workload import Snapshot
 from solver.export import write_mps
 from solver.feasibility import violations
 from solver.monitor import SolveMonitor
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from stowplan.errors import InputError, Issue, Severity, UnverifiedPlanError, raise_for_errors
 
+_FORMULATE: Mapping[type[Parameters], Callable[[Snapshot, Any, PhaseClock], Formulation]] = {
+    SiaParameters: formulate_sia,
+    ArnoldParameters: formulate_arnold,
+    ArenaParameters: formulate_arena,
+    SuikaParameters: formulate_suika,
+}
 # Explaining an infeasible model is a courtesy; it must not cost more than a short solve.
 _CONFLICT_TIME_LIMIT_S = 5.0
 
@@ -27,7 +41,7 @@ def plan_task(task: PlanTask, monitor: SolveMonitor) -> PlanOutcome:
 
 def export_task(request: PlanRequest, monitor: SolveMonitor) -> str:  # noqa: ARG001 - the pool's calling convention
     """Entry point of workers: the model of the request as MPS."""
-    return write_mps(_formulate(request, PhaseClock()).named())
+    return write_mps(formulate(request, PhaseClock()).named())
 
 
 def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resume | None = None) -> PlanOutcome:
@@ -49,7 +63,7 @@ def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resu
         fault = solver_fault(request.parameters, request.options.solver)
         if fault is not None:
             raise InputError(f"the solver {fault}")
-    formulation = _formulate(request, clock)
+    formulation = formulate(request, clock)
     with clock.phase("solve"):
         if resume is None:
             result = formulation.solve(request.options, monitor or SolveMonitor())
@@ -83,10 +97,9 @@ def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resu
     )
 
 
-def _formulate(request: PlanRequest, clock: PhaseClock) -> Formulation:
-    if isinstance(request.parameters, SiaParameters):
-        return formulate_sia(request.snapshot, request.parameters, clock)
-    return formulate_arnold(request.snapshot, request.parameters, clock)
+def formulate(request: PlanRequest, clock: PhaseClock) -> Formulation:
+    """Build the problem of a request without issues, by its policy."""
+    return _FORMULATE[type(request.parameters)](request.snapshot, request.parameters, clock)
 
 
 def _verify(formulation: Formulation, plan_: Plan, objective: float) -> None:

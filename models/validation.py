@@ -1,12 +1,27 @@
 """Everything that can be said about a request without solving. Light: imports no solver and no modelling layer."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from models.allocation.arena.parameters import ArenaParameters
+from models.allocation.arena.validation import policy_issues as arena_issues
 from models.allocation.sia.parameters import SiaParameters
 from models.allocation.sia.validation import policy_issues as sia_issues
+from models.allocation.suika.parameters import SuikaParameters
+from models.allocation.suika.validation import policy_issues as suika_issues
+from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.validation import policy_issues as arnold_issues
-from models.plan import Parameters
+from models.plan import Parameters, policy_of
 from models.workload import Snapshot, snapshot_issues
 from solver.options import SOLVER_NAMES
 from stowplan.errors import Issue
+
+_POLICY_ISSUES: Mapping[type[Parameters], Callable[[Snapshot, Any], list[Issue]]] = {
+    SiaParameters: sia_issues,
+    ArnoldParameters: arnold_issues,
+    ArenaParameters: arena_issues,
+    SuikaParameters: suika_issues,
+}
 
 
 def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
@@ -14,15 +29,13 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
 
     Pointers are relative to the snapshot (`/jobs/2/performance`), or start with `/parameters`.
     """
-    issues = snapshot_issues(snapshot.cluster, snapshot.jobs)
-    if isinstance(parameters, SiaParameters):
-        return issues + sia_issues(snapshot, parameters)
-    return issues + arnold_issues(snapshot, parameters)
+    own = _POLICY_ISSUES[type(parameters)](snapshot, parameters)
+    return [*snapshot_issues(snapshot.cluster, snapshot.jobs), *own]
 
 
 def solver_fault(parameters: Parameters, solver: str) -> str | None:
     """Why the policy cannot be planned with this solver, and which would do; None when it can."""
-    if solver == "exact" and isinstance(parameters, SiaParameters):
+    if solver == "exact" and not isinstance(parameters, ArnoldParameters):
         others = ", ".join(repr(name) for name in SOLVER_NAMES if name != solver)
-        return f"is 'exact', which is an algorithm of arnold; for sia it must be one of {others}"
+        return f"is 'exact', which is an algorithm of arnold; for {policy_of(parameters)} it must be one of {others}"
     return None

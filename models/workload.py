@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from models.parallel_plan import ParallelPlan
+from models.performance.architecture import model_issues
 from models.performance.coefficients import Calibration
 from models.performance.spec import Performance
 from models.transformer import JobModel, OperatorModel, Transformer
 from stowplan.errors import Issue, Severity, pointer_of, raise_for_errors
 from topology.cluster import Cluster, Node, NodeState
-
-# Switches, and the ZeRO stage.
-_MAY_BE_ZERO = frozenset({"gated", "tied_embeddings", "zero_stage"})
 
 
 class Adaptivity(StrEnum):
@@ -169,20 +167,22 @@ def _job_issues(pointer: str, job: Job, cluster: Cluster) -> Iterator[Issue]:
     yield from _type_issues(pointer, job, {kind.name for kind in cluster.gpu_types})
     yield from _training_issues(pointer, job)
     yield from _plan_issues(pointer, job, cluster)
-    for part in ("parallelism", "transformer"):
-        value = getattr(job, part)
-        for field in value.__slots__ if value is not None else ():
-            count = getattr(value, field)
-            if isinstance(count, int) and field not in _MAY_BE_ZERO and count < 1:
-                yield Issue(
-                    code="not_positive", pointer=f"{pointer}/{part}/{field}", detail=f"is {count}; must be at least 1"
-                )
+    degrees = job.parallelism
+    for field in Parallelism.__slots__ if degrees is not None else ():
+        count = getattr(degrees, field)
+        if count < 1:
+            yield Issue(
+                code="not_positive", pointer=f"{pointer}/parallelism/{field}", detail=f"is {count}; must be at least 1"
+            )
 
 
 def _training_issues(pointer: str, job: Job) -> Iterator[Issue]:
     """Faults of what the job trains, how urgent it is, and how much is left of it."""
     if job.transformer is not None and job.operators is not None:
         yield Issue(code="one_of", pointer=f"{pointer}/operators", detail="give one of transformer and operators")
+    for name, model in (("transformer", job.transformer), ("operators", job.operators)):
+        if model is not None:
+            yield from model_issues(model, f"{pointer}/{name}")
     if job.priority < 1:
         yield Issue(code="not_positive", pointer=f"{pointer}/priority", detail=f"is {job.priority}; 1 is the first")
     if job.deadline_s is not None and not (math.isfinite(job.deadline_s) and job.deadline_s > 0):

@@ -31,8 +31,8 @@ from api.figures.style import (
     write,
     write_over,
 )
-from api.wording import counted
-from models.plan import Plan
+from api.wording import counted, degree_words
+from models.plan import JobAllocation, Plan
 from models.workload import NodeGpus, Snapshot
 from topology.cluster import Cluster, NodeState
 
@@ -131,7 +131,7 @@ def job_groups(plan: Plan) -> tuple[CellGroup, ...]:
             gid=f"job-{k}",
             entry=Entry(
                 fill=fill(k),
-                label=f"{job.job_id}  ({job.num_gpus} {job.gpu_type}, {job.change})",
+                label=f"{job.job_id}  ({_about(job)})",
                 key=str(k + 1),
                 size=job.num_gpus,
             ),
@@ -139,6 +139,14 @@ def job_groups(plan: Plan) -> tuple[CellGroup, ...]:
         )
         for k, job in enumerate(plan.allocations)
     )
+
+
+def _about(job: JobAllocation) -> str:
+    """What the job gets, and with which degrees it runs where a 3D plan says so."""
+    words = [f"{job.num_gpus} {job.gpu_type}", job.change.value]
+    if job.parallel_plan is not None:
+        words.append(degree_words([(stage.dp, stage.tp) for stage in job.parallel_plan.stages]))
+    return ", ".join(words)
 
 
 def cluster_panel(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from api.schemas.comparison import ComparisonResultDoc
+from api.schemas.parallel_answer import ParallelPlanAnswer
 from models.plan import PlanOutcome
 from models.workload import Snapshot
 
@@ -24,4 +25,12 @@ class ComparisonFigure:
     """The comparison to draw, and as what."""
 
     result: ComparisonResultDoc
+    format: PictureFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelFigure:
+    """The 3D-parallel plans to draw, and as what."""
+
+    answer: ParallelPlanAnswer
     format: PictureFormat

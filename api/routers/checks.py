@@ -31,7 +31,7 @@ async def check_plan_request(service: Service, text: Annotated[bytes, Depends(js
 
     Whatever is JSON is answered with 200: the issues are the answer.
     """
-    return await run_in_threadpool(validate_request, text, service.snapshots, service.settings)
+    return await run_in_threadpool(validate_request, text, service.measured, service.settings)
 
 
 @router.post(

@@ -10,7 +10,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from api.body import json_body
-from api.convert import PlanBodyDoc
 from api.examples_store import example
 from api.feed import EventFeed
 from api.present import plan_path
@@ -26,7 +25,7 @@ from api.routers.common import (
     json_response,
 )
 from api.schemas.plan import PageQuery, PlanDoc, PlanList
-from api.schemas.request import PLAN_BODY, PlanBody
+from api.schemas.request import PLAN_BODY, PlanBody, PlanBodyDoc
 from api.service import PlanService
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])

@@ -2,26 +2,27 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from api.schemas.base import Document
+from api.schemas.parameters import PARAMETERS
 from api.schemas.plan import FailureDoc, ModelSizeDoc, SolverDoc, TerminationDoc
-from api.schemas.request import ArnoldParametersDoc, LimitsDoc, SiaParametersDoc, SnapshotSource
+from api.schemas.request import LimitsDoc, PolicyName, SnapshotSource
 from solver.options import SOLVER_NAMES, SolverName
 from solver.problem import Sense
 
 _PARAMETERS: JsonDict = {
-    "anyOf": [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in (SiaParametersDoc, ArnoldParametersDoc)]
+    "anyOf": [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in dict.fromkeys(PARAMETERS.values())]
 }
 
 
 class ComparisonBody(Document):
     """One instance and the solvers that shall try it, each under the same options."""
 
-    policy: Literal["sia", "arnold"]
+    policy: PolicyName
     snapshot: SnapshotSource
     parameters: dict[str, Any] = Field(default_factory=dict, json_schema_extra=_PARAMETERS)
     """Parameters of the policy, as for a plan."""

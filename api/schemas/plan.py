@@ -7,6 +7,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas.base import Document
+from api.schemas.launch import LaunchDoc
+from api.schemas.parallel_plan import ExpansionDoc, ParallelPlanDoc
 from api.schemas.problem import IssueDoc
 from models.plan import Change
 from solver.problem import Sense
@@ -84,7 +86,13 @@ class JobAllocationDoc(Document):
     local_batch_size: int | None
     accumulation_steps: int | None
     expected_goodput: float | None
-    """In the unit of the job's performance (samples/s for fitted models)."""
+    """In the unit of the job's performance (samples/s for fitted models and 3D plans)."""
+    parallel_plan: ParallelPlanDoc | None = None
+    """The 3D-parallel plan on exactly these GPUs, where the policy chooses one."""
+    launch: LaunchDoc | None = None
+    """Ranks, hostfile and stage bounds of that plan."""
+    expansions: tuple[ExpansionDoc, ...] = ()
+    """Suika: GPUs beyond the basic demand, oldest first; give them back as `expansions` of the job."""
     ranks: tuple[RankedHost, ...] | None = None
     """Rank order of a pre-training job."""
 

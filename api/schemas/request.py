@@ -1,24 +1,17 @@
 """What clients ask for: a plan, a validation, the check of a placement."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, TypeAdapter
-from pydantic_core import PydanticCustomError
+from pydantic import Discriminator, Field, Tag, TypeAdapter
 
-from api.schemas.base import MAX_ITEMS, Document, GpuMap, Name, NonNegative, Positive, Text
+from api.schemas.base import MAX_ITEMS, Document, GpuMap, Name
+from api.schemas.parameters import ArenaParametersDoc, ArnoldParametersDoc, SiaParametersDoc, SuikaParametersDoc
 from api.schemas.snapshot import SnapshotDoc, SnapshotReference
-from models.allocation.sia.parameters import SiaObjective
-from models.placement.arnold.parameters import SchedulingUnit, SpreadObjective
 from solver.options import SolverName
 
 MAX_TIME_LIMIT_S = 86_400.0
 MAX_THREADS = 1024
-
-
-def _not_zero(value: float) -> float:
-    if value == 0:
-        raise PydanticCustomError("out_of_range", "is 0; must be above or below 0 (the paper uses -0.5)")
-    return value
 
 
 def _which_snapshot(value: Any) -> str:
@@ -30,57 +23,6 @@ SnapshotSource = Annotated[
     Annotated[SnapshotDoc, Tag("inline")] | Annotated[SnapshotReference, Tag("stored")],
     Discriminator(_which_snapshot),
 ]
-
-
-class SiaParametersDoc(Document):
-    """Parameters of Sia, with the paper's defaults."""
-
-    fairness_power: Annotated[float, Field(ge=-10, le=10), AfterValidator(_not_zero)] = -0.5
-    """p of the objective, not 0; a negative power minimises."""
-    queue_penalty: Annotated[float, Field(ge=0, le=1e9)] = 1.1
-    """lambda: the price of leaving a job without GPUs."""
-    double_at_most: bool = False
-    """A running job gets at most twice its GPUs, a waiting one its minimum."""
-    objective: SiaObjective = SiaObjective.GOODPUT
-    """goodput: Eq. 4 of the paper; given_costs: values of goodput tables are costs to minimise."""
-    prices: dict[Name, NonNegative] = Field(default_factory=dict, max_length=10_000)
-    """`prices` of an earlier plan, a start for solvers that price capacity. They change no optimum."""
-
-
-class CharacterisationRecordDoc(Document):
-    """One characterised job: the relative gains of a DP-aligned and of a PP-aligned placement (Arnold section 5.2)."""
-
-    gpu_type: Name
-    r1: Positive
-    """Micro-batch times volume of a weight over the volumes of DP and PP."""
-    r2: Positive
-    """Volume of DP over volume of PP."""
-    j_dp: NonNegative
-    j_pp: NonNegative
-    model: Name
-    source: Text
-    """Where the numbers come from."""
-
-
-class ArnoldParametersDoc(Document):
-    """Parameters of Arnold."""
-
-    alpha: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Affinity of the DP groups; 1 - alpha is that of the PP groups. Null: looked up from characterisation records."""
-    scheduling_unit: SchedulingUnit = SchedulingUnit.PP
-    """The communication group that is kept together as the unit of placement."""
-    minipod_tier: Name | None = None
-    """Tier to use as minipods instead of the one that the cluster marks."""
-    records: Annotated[tuple[CharacterisationRecordDoc, ...], Field(max_length=10_000)] = ()
-    """Your own characterisation records; where they cover the GPU type, the published ones are not asked."""
-    strengthen: bool = False
-    """Add rows that cut off no optimum of the paper's model but help the solver to prove it."""
-    spread_objective: SpreadObjective = SpreadObjective.EQ4
-    """eq4: minipods used and spread of the scheduling unit; eq2: the spreads of rows and columns themselves."""
-    tier_weights: dict[Name, Annotated[float, Field(ge=0, le=1e9)]] | None = None
-    """Weights of Eq. 4 on the units of several tiers. Null: the minipod tier alone, as in the paper."""
-    spare_nodes_per_minipod: Annotated[int, Field(ge=0, le=100_000)] = 0
-    """Wholly free nodes kept back in every minipod that is used, as backups on failure."""
 
 
 class LimitsDoc(Document):
@@ -122,9 +64,33 @@ class ArnoldPlanBody(Document):
     options: OptionsDoc = OptionsDoc()
 
 
-PlanBody = Annotated[SiaPlanBody | ArnoldPlanBody, Field(discriminator="policy")]
+class ArenaPlanBody(Document):
+    """Which job gets how many GPUs of which type with which 3D plan; arena: Algorithm 1, arena-ilp: Eqs. 5-7."""
+
+    policy: Literal["arena", "arena-ilp"]
+    snapshot: SnapshotSource
+    parameters: ArenaParametersDoc = ArenaParametersDoc()
+    options: OptionsDoc = OptionsDoc()
+
+
+class SuikaPlanBody(Document):
+    """Which jobs start, and which running ones grow onto free GPUs with a new 3D plan; suika: Algorithm 2, suika-ilp:
+    Problem 1."""
+
+    policy: Literal["suika", "suika-ilp"]
+    snapshot: SnapshotSource
+    parameters: SuikaParametersDoc = SuikaParametersDoc()
+    options: OptionsDoc = OptionsDoc()
+
+
+PlanBodyDoc = SiaPlanBody | ArnoldPlanBody | ArenaPlanBody | SuikaPlanBody
+PlanBody = Annotated[PlanBodyDoc, Field(discriminator="policy")]
 PLAN_BODY: TypeAdapter[PlanBody] = TypeAdapter(PlanBody)
-POLICY_NAMES = ("sia", "arnold")
+PolicyName = Literal["sia", "arnold", "arena", "arena-ilp", "suika", "suika-ilp"]
+# Policy -> the document that asks for it; everything that differs between policies starts here.
+PLAN_BODIES: Mapping[str, type[PlanBodyDoc]] = {
+    name: body for body in get_args(PlanBodyDoc) for name in get_args(body.model_fields["policy"].annotation)
+}
 
 
 class AllocationDoc(Document):

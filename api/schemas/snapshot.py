@@ -19,6 +19,8 @@ from api.schemas.base import (
     NumGpus,
     Positive,
 )
+from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
+from api.schemas.parallel_plan import AnyPlanDoc, ExpansionDoc
 from api.schemas.performance import PerformanceDoc
 from models.workload import Adaptivity
 from topology.cluster import NodeState
@@ -95,23 +97,9 @@ class ParallelismDoc(Document):
     dp: NumGpus
 
 
-class TransformerDoc(Document):
-    """The model of a pre-training job."""
-
-    num_layers: Annotated[int, Field(ge=1, le=1_000_000)]
-    hidden_size: Annotated[int, Field(ge=1, le=10_000_000)]
-    vocabulary_size: Count
-    sequence_length: Count
-    global_batch: Count
-    """Sequences per optimiser step."""
-    micro_batch: Count
-    """Sequences per micro-batch."""
-    num_experts: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """Above 1: the feed-forward part of every layer is a mixture of experts."""
-
-
 class JobDoc(Document):
-    """One job. Sia needs `performance`; Arnold needs `parallelism` and `transformer`."""
+    """One job. Sia needs `performance`; Arnold needs `parallelism` and `transformer`; Arena and Suika need
+    `transformer`, `operators` or a throughput table. At most one of `transformer` and `operators`."""
 
     id: Name
     min_gpus: NumGpus = 1
@@ -133,6 +121,20 @@ class JobDoc(Document):
     performance: PerformanceDoc | None = None
     parallelism: ParallelismDoc | None = None
     transformer: TransformerDoc | None = None
+    operators: OperatorModelDoc | None = None
+    """The model as a list of operators, where it is no transformer."""
+    priority: Count = 1
+    """Arena: smaller ones are launched first."""
+    deadline_s: float | None = None
+    """Arena: seconds from now until the job must be done."""
+    remaining_iterations: NonNegative | None = None
+    """Arena: optimiser steps that are left."""
+    parallel_plan: AnyPlanDoc | None = None
+    """The plan that the job runs with, on exactly the GPUs of `current`."""
+    expansions: Annotated[tuple[ExpansionDoc, ...], Field(max_length=MAX_ITEMS)] = ()
+    """Suika: GPUs that earlier plans added beyond `min_gpus`, oldest first."""
+    calibration: CalibrationDoc | None = None
+    """Measured coefficients of the performance model."""
 
 
 class SnapshotDoc(Document):

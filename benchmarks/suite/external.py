@@ -22,12 +22,10 @@ from types import MappingProxyType
 import numpy as np
 from scipy import sparse
 
-from models.allocation.sia.formulation import formulate_sia
-from models.allocation.sia.parameters import SiaParameters
 from models.clock import PhaseClock
 from models.comparison import HistoryPoint, RunFailure, SolverRun
-from models.placement.arnold.policy import formulate_arnold
 from models.plan import PlanOutcome, PlanRequest
+from models.planning import formulate
 from models.policy import Formulation
 from solver.export import write_mps
 from solver.feasibility import violations
@@ -72,7 +70,7 @@ def plan_externally(request: PlanRequest, monitor: SolveMonitor) -> SolverRun:  
         detail = f"{EXTERNAL_SOLVERS[name].program} is not on the path"
         return SolverRun(solver=name, outcome=None, failure=RunFailure(code="not_installed", detail=detail), history=())
     clock = PhaseClock()
-    formulation = _formulate(request, clock)
+    formulation = formulate(request, clock)
     with clock.phase("load"):
         problem = formulation.problem
     with tempfile.TemporaryDirectory() as folder:
@@ -150,12 +148,6 @@ def _peak_bytes(pid: int) -> int | None:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * _BYTES_PER_KIB
     return None
-
-
-def _formulate(request: PlanRequest, clock: PhaseClock) -> Formulation:
-    if isinstance(request.parameters, SiaParameters):
-        return formulate_sia(request.snapshot, request.parameters, clock)
-    return formulate_arnold(request.snapshot, request.parameters, clock)
 
 
 def _outcome(

@@ -20,8 +20,8 @@ from models.allocation.sia.parameters import SiaParameters
 from models.clock import PhaseClock
 from models.comparison import SolverRun
 from models.placement.arnold.placement_formulation import PlacementFormulation
-from models.placement.arnold.policy import formulate_arnold
 from models.plan import PhaseTimes, PlanOutcome, PlanRequest
+from models.planning import formulate
 from models.tracing import traced_task
 from solver.compilers.cvxpy import compile_cvxpy
 from solver.compilers.pyomo import compile_pyomo
@@ -90,7 +90,7 @@ def modelling_times(request: PlanRequest) -> PhaseTimes:
         with clock.phase("compile"):
             compile_cvxpy(problem, "sia")
         return clock.times()
-    formulation = formulate_arnold(request.snapshot, request.parameters, PhaseClock())
+    formulation = formulate(request, PhaseClock())
     if isinstance(formulation, PlacementFormulation):
         with clock.phase("declare"):
             model = formulation.declare()

@@ -27,6 +27,7 @@ GPUS_GIVEN = "STOWPLAN_GPUS_GIVEN"
 
 _POLL_S = 0.1
 _HEARTBEAT_S = 2.0
+_SAME_TIME_S = 0.5
 # Settings of a service that may have started this agent: no business of what trains.
 _SECRETS = frozenset({"STOWPLAN_TOKEN"})
 _STOPPED = 128 + signal.SIGTERM
@@ -72,8 +73,7 @@ class Agent:
                 self._report()
                 known, written = codes, time.monotonic()
             time.sleep(_POLL_S)
-        # What is dead by now died by itself; what ends from here on was ended by us.
-        own = {rank: process.poll() for rank, process in self._processes.items()}
+        own = self._own_ends()
         self._end_all()
         self._report(own)
         if self._stopping:
@@ -135,6 +135,16 @@ class Agent:
 
     def _stop(self) -> None:
         self._stopping = True
+
+    def _own_ends(self) -> dict[int, int | None]:
+        """Exit codes of the ranks that died by themselves; None for those that we are to end.
+
+        Slurm tells the ranks to end at the same time as us, and they may be quicker.
+        """
+        codes = {rank: process.poll() for rank, process in self._processes.items()}
+        if -signal.SIGTERM in codes.values():
+            time.sleep(_SAME_TIME_S)
+        return {rank: None if self._stopping and code == -signal.SIGTERM else code for rank, code in codes.items()}
 
     def _end_all(self) -> None:
         """SIGTERM to all that live, SIGKILL after the grace."""

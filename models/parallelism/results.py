@@ -25,13 +25,14 @@ class PlanEstimate:
 
 class RejectionReason(StrEnum):
     """Why a candidate is no plan: memory, tensor degree, fewer layers than stages, batch that does not divide,
-    GPUs that do not make whole tensor groups inside nodes."""
+    GPUs that do not make so many stages whose tensor groups stay inside nodes, ZeRO stage that excludes pipelines."""
 
     OUT_OF_MEMORY = "out_of_memory"
     TENSOR_DEGREE = "tensor_degree"
     LAYERS = "layers"
     BATCH = "batch"
     NODES = "nodes"
+    ZERO_STAGE = "zero_stage"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,12 @@ class Rejection:
     usable_bytes: float | None = None
 
 
+def how_close(rejection: Rejection) -> tuple[bool, float]:
+    """Order of rejections: out of memory first, by what is lacking."""
+    needed, usable = rejection.needed_bytes, rejection.usable_bytes
+    return (False, needed / usable) if needed is not None and usable else (True, 0.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierPlan:
     """A plan of a grid's Pareto frontier: computation bias (Arena Eq. 3, GPUs) and communication load (Eq. 4, s)."""
@@ -62,7 +69,7 @@ class FrontierPlan:
 class Grid:
     """One grid (Arena section 3.2): GPU type, GPU count, pipeline degree; its frontier and its proxy plan.
 
-    `proxy` None: no plan of the grid is legal; `rejections` say why.
+    `proxy` None: no plan of the grid is legal; `rejections` say why. `num_plans`: partitions that were compared.
     """
 
     gpu_type: str
@@ -76,12 +83,14 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridResult:
-    """All grids of a job, and per (GPU type, GPU count) the best proxy plan; a pair without a legal plan is missing.
+    """All grids of a job, and per (GPU type, GPU count) the best plan; a pair without a legal plan is missing.
 
+    `proxies`: the best proxy plan; `best`: that, or a faster one of the frontiers where the planner was to refine.
     Plans sit on virtual nodes named `0`, `1`, ...; `models.parallelism.binding` puts them on real ones.
     """
 
     grids: tuple[Grid, ...]
+    proxies: Mapping[tuple[str, int], PlanEstimate]
     best: Mapping[tuple[str, int], PlanEstimate]
 
 

@@ -17,8 +17,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from api import cli, console, demo
-from api.cli import ExitCode, app
+from api import console, demo
+from api.cli import app
 from api.console import print_outcome
 from api.convert import snapshot_from_document
 from api.examples_store import examples
@@ -27,6 +27,7 @@ from api.local import LocalPlanDoc, LocalPlanner, Watcher, local_document
 from api.pretty import pretty_json
 from api.quantities import parse_quantity
 from api.schemas.snapshot import SnapshotDoc
+from api.shell import EPILOG, ExitCode
 from models.plan import PlanOutcome, PlanTask, Resume
 from models.planning import plan
 from models.workload import NodeGpus
@@ -166,7 +167,10 @@ def test_a_fault_of_ours_is_exit_code_1(planned: Path, monkeypatch: pytest.Monke
     [
         (["/nowhere.json"], "/nowhere.json: cannot be read"),
         (["{request}", "--policy", "arnold"], "is a request for policy 'sia', not 'arnold'"),
-        (["{snapshot}"], "names no policy; choose one of ['sia', 'arnold']"),
+        (
+            ["{snapshot}"],
+            "names no policy; choose one of ['sia', 'arnold', 'arena', 'arena-ilp', 'suika', 'suika-ilp']",
+        ),
         (["{request}", "--solver", "gurobi"], "/options/solver: is \"gurobi\"; must be 'auto', "),
         (["{request}", "--time-limit", "-1"], "/options/time_limit_s: is -1.0; must be above 0"),
         (["{request}", "--fairness-power", "0"], "/parameters/fairness_power: is 0"),
@@ -527,4 +531,4 @@ def test_demo_fails_when_an_answer_is_not_as_expected(tmp_path: Path, monkeypatc
 
 def test_exit_codes_are_those_of_the_help() -> None:
     for code in ExitCode:
-        assert f"{code.value} " in cli._EPILOG
+        assert f"{code.value} " in EPILOG

@@ -9,12 +9,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import api.comparing
-from api.cli import ExitCode, app
+from api.cli import app
 from api.compare_locally import compare_locally
 from api.comparison_documents import result_document
 from api.files import load_request
 from api.local import Watcher
 from api.schemas.comparison import ComparisonResultDoc
+from api.shell import ExitCode
 from models.comparison import SolverRun
 from solver.monitor import Progress
 from solver.options import SOLVER_NAMES

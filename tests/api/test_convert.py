@@ -1,6 +1,7 @@
 """Documents and domain types turn into each other without loss."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from api.schemas.plan import OutcomeDoc, TimingsDoc
 from api.schemas.request import PLAN_BODY
 from api.schemas.snapshot import SNAPSHOT
 from models.allocation.sia.parameters import SiaParameters
+from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
+from models.performance.coefficients import Calibration, GpuCoefficients, SizeCoefficients
 from models.performance.spec import (
     BatchRange,
     GoodputModel,
@@ -40,8 +43,19 @@ from models.plan import (
     SpreadPair,
     UnplacedJob,
 )
-from models.workload import Adaptivity, Job, NodeGpus, Parallelism, Reservation, Snapshot
-from models.transformer import Transformer
+from models.transformer import (
+    Biases,
+    Checkpointing,
+    JobModel,
+    Normalisation,
+    Operator,
+    OperatorModel,
+    Optimizer,
+    Positions,
+    Precision,
+    Transformer,
+)
+from models.workload import Adaptivity, Expansion, Job, NodeGpus, Parallelism, Reservation, Snapshot
 from solver.result import Limit, SolveStatistics, TerminationReason
 from stowplan.errors import FileFormatError, InputError, Issue, Severity
 from tests.api.requests import json_text, sia_request, table_job
@@ -136,36 +150,119 @@ performances: st.SearchStrategy[Performance] = st.one_of(
 )
 
 
+batches_of_models = st.builds(
+    lambda micro_batch, times, given: {
+        "global_batch": micro_batch * times,
+        "micro_batch": micro_batch if given else None,
+    },
+    counts,
+    st.integers(1, 100),
+    st.booleans(),
+)
+
+
+@st.composite
+def transformers(draw: st.DrawFn) -> Transformer:
+    kv_heads, group, head_size = draw(st.integers(1, 8)), draw(st.integers(1, 8)), draw(st.integers(1, 128))
+    heads = kv_heads * group
+    return Transformer(
+        num_layers=draw(st.integers(1, 100)),
+        vocabulary_size=draw(counts),
+        sequence_length=draw(counts),
+        hidden_size=heads * head_size,
+        **draw(batches_of_models),
+        num_heads=heads,
+        num_kv_heads=draw(st.sampled_from([None, kv_heads])),
+        head_size=draw(st.sampled_from([None, head_size])),
+        feed_forward_size=draw(st.none() | counts),
+        gated=draw(st.booleans()),
+        normalisation=draw(st.sampled_from(Normalisation)),
+        biases=draw(st.sampled_from(Biases)),
+        positions=draw(st.sampled_from(Positions)),
+        tied_embeddings=draw(st.booleans()),
+        num_experts=draw(st.integers(4, 64)),
+        experts_per_token=draw(st.integers(1, 4)),
+        expert_interval=1,
+        precision=draw(st.sampled_from(Precision)),
+        optimizer=draw(st.sampled_from(Optimizer)),
+        checkpointing=draw(st.sampled_from(Checkpointing)),
+        zero_stage=draw(st.integers(0, 3)),
+    )
+
+
+operators = st.builds(
+    Operator,
+    name=names,
+    parameters=st.integers(0, 10**12),
+    **dict.fromkeys(
+        ("forward_flops", "memory_traffic_bytes", "activation_bytes", "output_bytes", "tensor_parallel_bytes"), positive
+    ),
+)
+operator_models = st.builds(
+    OperatorModel,
+    operators=st.lists(operators, min_size=1, max_size=3).map(tuple),
+    global_batch=counts,
+    precision=st.sampled_from(Precision),
+    optimizer=st.sampled_from(Optimizer),
+    zero_stage=st.integers(0, 3),
+    name=st.none() | names,
+)
+coefficients = st.builds(
+    GpuCoefficients,
+    **dict.fromkeys(("compute_s", "backward_ratio", "optimizer_s"), positive),
+    overlap=st.floats(1, 10) | st.just(math.inf),
+)
+calibrations = st.builds(
+    Calibration,
+    gpus=st.dictionaries(types, coefficients, min_size=1),
+    sizes=st.none() | st.builds(SizeCoefficients, **dict.fromkeys(SizeCoefficients.__slots__, positive)),
+    measured_at_s=st.none() | positive,
+)
+
+
+def running_plan(model: JobModel, node: Node, gpus: tuple[int, ...]) -> ParallelPlan:
+    """One stage, one replica on all GPUs of the job."""
+    num_layers = model.num_layers if isinstance(model, Transformer) else len(model.operators)
+    replica = Replica(node=node.id, gpu_type=node.gpu_type, gpus=gpus, local_batch=model.global_batch)
+    return ParallelPlan(stages=(Stage(num_layers=num_layers, replicas=(replica,)),), num_micro_batches=1)
+
+
+@st.composite
+def jobs_on(draw: st.DrawFn, name: str, node: Node) -> Job:
+    current = draw(st.none() | st.tuples(st.builds(NodeGpus, node=st.just(node.id), gpus=indices)))
+    model = draw(st.none() | transformers() | operator_models)
+    plan = None if model is None or current is None else running_plan(model, node, current[0].gpus)
+    return Job(
+        id=name,
+        min_gpus=draw(st.integers(1, 4)),
+        max_gpus=draw(st.none() | st.integers(4, 9)),
+        adaptivity=draw(st.sampled_from(Adaptivity)),
+        gpu_types=draw(st.sampled_from([None, ("a",), TYPES])),
+        preemptible=draw(st.booleans()),
+        reservation=draw(st.none() | st.builds(Reservation, gpu_type=types, num_gpus=counts)),
+        weight=draw(positive),
+        current=current,
+        age_s=draw(positive),
+        num_restarts=draw(counts),
+        restart_cost_s=draw(positive),
+        performance=draw(st.none() | performances),
+        parallelism=draw(st.none() | st.builds(Parallelism, tp=st.integers(1, 8), pp=counts, dp=counts)),
+        transformer=model if isinstance(model, Transformer) else None,
+        operators=model if isinstance(model, OperatorModel) else None,
+        priority=draw(st.integers(1, 9)),
+        deadline_s=draw(st.none() | positive),
+        remaining_iterations=draw(st.none() | positive),
+        parallel_plan=draw(st.sampled_from([None, plan])),
+        expansions=() if current is None else draw(st.sampled_from([(), (Expansion(gpus=current, benefit=1.5),)])),
+        calibration=draw(st.none() | calibrations),
+    )
+
+
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
     cluster = draw(clusters())
     # Every job runs on nodes of its own, so that no GPU is taken twice.
-    jobs = tuple(
-        Job(
-            id=f"job {k}",
-            min_gpus=draw(st.integers(1, 4)),
-            max_gpus=draw(st.none() | st.integers(4, 9)),
-            adaptivity=draw(st.sampled_from(Adaptivity)),
-            gpu_types=draw(st.sampled_from([None, ("a",), TYPES])),
-            preemptible=draw(st.booleans()),
-            reservation=draw(st.none() | st.builds(Reservation, gpu_type=types, num_gpus=counts)),
-            weight=draw(positive),
-            current=draw(st.none() | st.tuples(st.builds(NodeGpus, node=st.just(node.id), gpus=indices))),
-            age_s=draw(positive),
-            num_restarts=draw(counts),
-            restart_cost_s=draw(positive),
-            performance=draw(st.none() | performances),
-            parallelism=draw(st.none() | st.builds(Parallelism, tp=st.integers(1, 8), pp=counts, dp=counts)),
-            transformer=draw(
-                st.none()
-                | st.builds(
-                    Transformer,
-                    **dict.fromkeys(Transformer.__slots__, st.integers(1, 1000)),
-                )
-            ),
-        )
-        for k, node in enumerate(cluster.nodes)
-    )
+    jobs = tuple(draw(jobs_on(f"job {k}", node)) for k, node in enumerate(cluster.nodes))
     return Snapshot(cluster=cluster, jobs=jobs)
 
 
@@ -216,6 +313,17 @@ def _outcome() -> PlanOutcome:
         local_batch_size=8,
         accumulation_steps=1,
         expected_goodput=3.5,
+        parallel_plan=symmetric_plan(
+            num_layers=3,
+            pp=2,
+            dp=1,
+            tp=2,
+            global_batch=32,
+            num_micro_batches=4,
+            gpu_type="a",
+            gpus=(("n1", 0), ("n1", 1), ("n0", 1), ("n0", 0)),
+        ),
+        expansions=(Expansion(gpus=(NodeGpus(node="n0", gpus=(0, 1)),), benefit=0.5),),
     )
     unplaced = UnplacedJob(
         job_id="other", reason="capacity", detail="no room", counts={"free": 0}, remedy="wait", preempted=True
@@ -267,6 +375,15 @@ def test_an_outcome_survives_the_round_trip() -> None:
     ranks = document.allocations[0].ranks
     assert ranks is not None
     assert [(host.node, host.first_rank) for host in ranks] == [("n1", 0), ("n0", 2)]
+    launch = document.allocations[0].launch
+    assert launch is not None
+    assert [(rank.node, rank.gpu, rank.local_rank, rank.pp, rank.dp, rank.tp) for rank in launch.ranks] == [
+        ("n1", 0, 0, 0, 0, 0),
+        ("n1", 1, 1, 0, 0, 1),
+        ("n0", 1, 1, 1, 0, 0),
+        ("n0", 0, 0, 1, 0, 1),
+    ]
+    assert (launch.stage_bounds, launch.hostfile) == ((0, 2, 3), "n1 slots=2\nn0 slots=2\n")
     with pytest.raises(ValueError, match="no outcome"):
         outcome_from_document(OutcomeDoc(), timings)
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from api.files import load_request
 from api.pretty import pretty_json
 from benchmarks.make_examples import FOLDER
 from benchmarks.make_examples import examples as generated
-from models.plan import Plan, PlanOutcome, PlanRequest
+from models.allocation.arena.parameters import ArenaMethod, ArenaParameters
+from models.plan import JobAllocation, Plan, PlanOutcome, PlanRequest
 from models.planning import plan
 from solver.result import TerminationReason
 
@@ -138,3 +140,38 @@ def test_infeasible_names_what_conflicts() -> None:
     outcome = plan(request_of("infeasible-reservations"))
     assert outcome.termination is TerminationReason.INFEASIBLE
     assert {"reserved[reserved-8]", "reserved[reserved-4]", "capacity[a100]"} <= set(outcome.conflicts)
+
+
+def _on_their_gpus(answer: Plan) -> dict[str, JobAllocation]:
+    """Allocations by job; every plan is on exactly the GPUs of its job."""
+    for job in answer.allocations:
+        held = {(part.node, gpu) for part in job.gpus for gpu in part.gpus}
+        assert job.parallel_plan is None or set(job.parallel_plan.gpus) == held
+    return {job.job_id: job for job in answer.allocations}
+
+
+def test_arena_places_every_job_with_its_plan_and_says_how_good_that_is() -> None:
+    request = request_of("arena-two-types")
+    outcome = plan(request)
+    assert outcome.plan is not None
+    placed = _on_their_gpus(outcome.plan)
+    assert {name for name, job in placed.items() if job.parallel_plan is None} == {"measured"}
+    assert not outcome.plan.unplaced
+    exact = plan(replace(request, parameters=ArenaParameters(method=ArenaMethod.ILP)))
+    assert exact.termination is TerminationReason.OPTIMAL
+    assert outcome.objective is not None
+    assert exact.objective is not None
+    assert outcome.bound is not None
+    assert outcome.objective <= exact.objective + 1e-9 <= outcome.bound + 1e-6
+
+
+def test_suika_starts_who_waits_and_grows_who_runs() -> None:
+    outcome = plan(request_of("suika-growing"))
+    assert outcome.plan is not None
+    placed = _on_their_gpus(outcome.plan)
+    assert {placed[name].change.value for name in ("qwen2-1.5b", "llama2-7b")} == {"started"}
+    grown = placed["llama2-13b"]
+    assert grown.num_gpus > 8
+    added = {(part.node, gpu) for grown_by in grown.expansions for part in grown_by.gpus for gpu in part.gpus}
+    assert added == {(part.node, gpu) for part in grown.gpus for gpu in part.gpus if part.node != "node-1"}
+    assert sum(job.num_gpus for job in placed.values()) == 32

@@ -1,4 +1,4 @@
-"""Plans from request to answer, for both policies and for the odd inputs that are no errors."""
+"""Plans from request to answer, for all policies and for the odd inputs that are no errors."""
 
 import json
 import re
@@ -10,7 +10,10 @@ from api.schemas.plan import PlanDoc
 from tests.api.asking import planned, post
 from tests.api.requests import arnold_request, changed, sia_request, table_job
 
-EXAMPLE_IDS = ("quickstart", "sia-paper-table1", "arnold-fig12", "infeasible-reservations")
+EXAMPLE_IDS = (
+    *("quickstart", "sia-paper-table1", "arnold-fig12", "infeasible-reservations"),
+    *("arena-two-types", "suika-growing"),
+)
 
 
 def test_the_running_example_of_the_sia_paper(client: httpx.Client) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from models.allocation.adaptive import plan_on
 from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.parameters import SiaObjective
 from models.allocation.sia.unplaced import unplaced_jobs
@@ -43,19 +44,22 @@ def _allocations(
     # One gathering for all: looking up single elements takes longer than everything else here.
     fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
     known = [np.where(chosen >= 0, field[placed, chosen], 0).tolist() for field in fields]
-    for i, goodput, batch_size, local_batch_size, accumulation_steps in zip(placed.tolist(), *known, strict=True):
+    rows = zip(placed.tolist(), chosen.tolist(), *known, strict=True)
+    for i, c, goodput, batch_size, local_batch_size, accumulation_steps in rows:
         job_id = instance.jobs[i].id
         taken = slices[job_id]
+        gpus, change = node_gpus(taken, instance.snapshot), _change(instance, job_id, taken)
         yield JobAllocation(
             job_id=job_id,
             gpu_type=_gpu_type(instance, taken),
             num_gpus=_num_gpus(taken),
-            gpus=node_gpus(taken, instance.snapshot),
-            change=_change(instance, job_id, taken),
+            gpus=gpus,
+            change=change,
             batch_size=batch_size or None,
             local_batch_size=local_batch_size or None,
             accumulation_steps=accumulation_steps if local_batch_size else None,
             expected_goodput=goodput if as_goodput and goodput > 0 else None,
+            parallel_plan=plan_on(instance.jobs[i], instance.plans.get((i, c)), gpus, stays=change is Change.KEPT),
         )
 
 

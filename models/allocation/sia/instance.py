@@ -1,15 +1,23 @@
 """One allocation problem as arrays: everything that the declared model, the extraction and tests read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
 import numpy as np
 
+from models.allocation.adaptive import AdaptiveRows, adaptive_rows
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
-from models.allocation.sia.utility import FloatVector, Utilities, allowed_configurations, utilities
+from models.allocation.sia.utility import (
+    FloatVector,
+    Utilities,
+    allowed_configurations,
+    current_configurations,
+    utilities,
+)
 from models.clock import PhaseClock
 from models.configurations import ConfigurationSet, IntVector, enumerate_configurations
+from models.parallelism.results import PlanEstimate, Rejection
 from models.performance.matrix import GoodputMatrix, evaluate
 from models.performance.spec import GoodputTable, ThroughputTable
 from models.placement.occupancy import Occupancy, occupancy
@@ -25,7 +33,9 @@ class SiaInstance:
     """J jobs and C configurations, with the P pairs that the plan may choose.
 
     pair_jobs, pair_configurations: int64 (P,), ordered by job, then configuration. pinned: indices of the jobs that
-    keep their GPUs, planned: of all others. penalty: weighted queue penalty, float64 (J,).
+    keep their GPUs, planned: of all others. penalty: weighted queue penalty, float64 (J,). plans: (job,
+    configuration) -> 3D plan, of the jobs that have a model and no performance; unfit: those of them without any plan,
+    and the candidate that comes closest.
     """
 
     snapshot: Snapshot
@@ -40,6 +50,8 @@ class SiaInstance:
     pair_configurations: IntVector
     pinned: IntVector
     planned: IntVector
+    plans: Mapping[tuple[int, int], PlanEstimate]
+    unfit: Mapping[int, Rejection]
 
     @property
     def jobs(self) -> Sequence[Job]:
@@ -85,8 +97,26 @@ def sia_instance(snapshot: Snapshot, parameters: SiaParameters, clock: PhaseCloc
     with clock.phase("performance"):
         configurations = enumerate_configurations(snapshot.cluster).up_to(_most_gpus(snapshot))
         matrix = evaluate(snapshot.jobs, configurations, _wanted(snapshot, configurations))
+        planned = _plan_models(snapshot, configurations, matrix)
     with clock.phase("build"):
-        return instance_of(snapshot, parameters, configurations, matrix)
+        return instance_of(snapshot, parameters, configurations, matrix, planned)
+
+
+def _plan_models(snapshot: Snapshot, configurations: ConfigurationSet, matrix: GoodputMatrix) -> AdaptiveRows | None:
+    """Fill the rows of jobs that have a model and no performance: throughput of the best plan, at the model's batch."""
+    rows = [i for i, job in enumerate(snapshot.jobs) if job.performance is None and job.model is not None]
+    if not rows:
+        return None
+    current = current_configurations(snapshot, configurations, occupancy(snapshot))
+    found = adaptive_rows(snapshot, configurations, current)
+    batches = np.array([model.global_batch for i in rows if (model := snapshot.jobs[i].model)], dtype=np.int64)
+    matrix.goodput[rows] = matrix.throughput[rows] = found.samples_per_s[rows]
+    matrix.batch_size[rows] = np.where(matrix.goodput[rows] > 0, batches[:, None], 0)
+    return AdaptiveRows(
+        samples_per_s=found.samples_per_s,
+        plans={(i, c): estimate for (i, c), estimate in found.plans.items() if i in rows},
+        unfit={i: closest for i, closest in found.unfit.items() if i in rows},
+    )
 
 
 def _wanted(snapshot: Snapshot, configurations: ConfigurationSet) -> "np.typing.NDArray[np.bool_]":
@@ -113,7 +143,11 @@ def _most_gpus_of(job: Job, all_gpus: int) -> int:
 
 
 def instance_of(
-    snapshot: Snapshot, parameters: SiaParameters, configurations: ConfigurationSet, matrix: GoodputMatrix
+    snapshot: Snapshot,
+    parameters: SiaParameters,
+    configurations: ConfigurationSet,
+    matrix: GoodputMatrix,
+    planned: AdaptiveRows | None = None,
 ) -> SiaInstance:
     """Build the instance from goodputs that are known."""
     taken = occupancy(snapshot)
@@ -135,4 +169,6 @@ def instance_of(
         pair_configurations=pair_configurations,
         pinned=np.flatnonzero(is_pinned),
         planned=np.flatnonzero(~is_pinned),
+        plans={} if planned is None else planned.plans,
+        unfit={} if planned is None else planned.unfit,
     )

@@ -3,6 +3,7 @@
 Reasons, in the order in which they are tried:
   gpu_type               none of the GPU types that the job allows has nodes
   no_configuration       its bounds (or rigid count) contain no valid configuration
+  out_of_memory, ...     its model has no plan on any configuration: why the candidate that comes closest is none
   no_performance         its performance gives no goodput on any configuration within its bounds
   capacity               even alone it does not fit the GPUs that are free for the plan
   outcompeted            it would fit alone; what the others got is worth more
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from models.allocation.adaptive import unfit_job
 from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.utility import allowed_configurations
 from models.configurations import ConfigurationSet, IntVector
@@ -52,6 +54,9 @@ class _Explainer:
         if not allowed.any():
             return self._no_configuration(job)
         if not runnable.any():
+            unfit = self._instance.unfit.get(i)
+            if unfit is not None:
+                return unfit_job(job.id, unfit, preempted=job.id in self._instance.taken.running)
             return self._no_performance(job, allowed)
         if not offered.any():
             return self._short(

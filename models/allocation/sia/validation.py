@@ -35,7 +35,7 @@ def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
         if job.reservation is not None:
             forced = list(_reservation_issues(pointer, job, job.reservation, snapshot, taken, configurations))
             # Performance is asked only where it is known to be sound.
-            if not faults and not forced and job.id not in taken.pinned:
+            if not faults and not forced and job.id not in taken.pinned and job.performance is not None:
                 forced = list(_reserved_goodput_issues(pointer, job, job.reservation, configurations))
             faults += forced
         issues += faults
@@ -44,12 +44,13 @@ def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
 
 
 def _performance_issues(pointer: str, job: Job, parameters: SiaParameters, is_pinned: bool) -> Iterator[Issue]:
-    if job.performance is None:
+    if job.performance is None and (job.model is None or parameters.objective is SiaObjective.GIVEN_COSTS):
         if not is_pinned:
             yield Issue(
                 code="missing_performance",
                 pointer=f"{pointer}/performance",
-                detail=f"job {job.id!r} has no performance; Sia needs one for every job that it may place",
+                detail=f"job {job.id!r} has no performance; Sia needs one, or a transformer or operators, for every "
+                "job that it may place",
             )
     elif parameters.objective is SiaObjective.GIVEN_COSTS and not isinstance(job.performance, GoodputTable):
         yield Issue(

@@ -25,7 +25,7 @@ def test_the_published_points_have_the_published_affinities() -> None:
 
 
 def test_a_24b_dense_job_on_h800_is_pp_dominated() -> None:
-    ratios = communication_volumes(GPT_24B, Parallelism(tp=8, pp=2, dp=6)).ratios(GPT_24B.micro_batch)
+    ratios = communication_volumes(GPT_24B, Parallelism(tp=8, pp=2, dp=6)).ratios(GPT_24B.micro_batch_or_one)
     match = look_up("h800", ratios)
     assert match.record.model == "24b dense"
     assert match.distance == pytest.approx(0, abs=1e-9)

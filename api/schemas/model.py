@@ -1,0 +1,196 @@
+"""The model that a job trains, and coefficients that were measured of it."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from api.schemas.base import MAX_COUNT, Count, Document, Name, NonNegative, Positive
+from models.catalogue import find_model
+from models.transformer import (
+    Biases,
+    Checkpointing,
+    JobModel,
+    Normalisation,
+    OperatorModel,
+    Optimizer,
+    Positions,
+    Precision,
+    Transformer,
+)
+from stowplan.errors import InputError
+
+MAX_LAYERS = 100_000
+_Layers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
+_Width = Annotated[int, Field(ge=1, le=10_000_000)]
+_Heads = Annotated[int, Field(ge=1, le=1_000_000)]
+_Experts = Annotated[int, Field(ge=1, le=1_000_000)]
+_SHAPE = ("num_layers", "hidden_size", "vocabulary_size", "sequence_length")
+
+
+def _known(name: str) -> JobModel:
+    try:
+        return find_model(name, global_batch=1)
+    except InputError as error:
+        raise PydanticCustomError("unknown_model", "{detail}", {"detail": error.detail}) from error
+
+
+def _transformer_name(name: str) -> str:
+    if not isinstance(_known(name), Transformer):
+        detail = f"{name!r} is a list of operators; name it in `operators`, not in `transformer`"
+        raise PydanticCustomError("unknown_model", "{detail}", {"detail": detail})
+    return name
+
+
+def _operators_name(name: str) -> str:
+    if not isinstance(_known(name), OperatorModel):
+        detail = f"{name!r} is a transformer; name it in `transformer`, not in `operators`"
+        raise PydanticCustomError("unknown_model", "{detail}", {"detail": detail})
+    return name
+
+
+class TrainingDoc(Document):
+    """How a model is trained."""
+
+    global_batch: Count
+    """Sequences (samples) per optimiser step."""
+    micro_batch: Count | None = None
+    """Sequences of one micro-batch per replica (null: the planner chooses)."""
+    precision: Precision | None = None
+    """Default: that of the catalogue's model, else bf16."""
+    optimizer: Optimizer | None = None
+    """Default: that of the catalogue's model, else adam."""
+    zero_stage: Annotated[int, Field(ge=0, le=3)] | None = None
+    """What ZeRO shards over the replicas: 1 optimiser states, 2 gradients too, 3 weights too. Default: 1."""
+
+
+class TransformerDoc(TrainingDoc):
+    """A decoder-only transformer. What is left out is that of the catalogue's `model`, else the default named here."""
+
+    model: Annotated[Name, AfterValidator(_transformer_name)] | None = None
+    """A model of the catalogue, such as `llama2-13b`; fields given beside it take precedence."""
+    num_layers: _Layers | None = None
+    """Required without `model`."""
+    hidden_size: _Width | None = None
+    """Required without `model`."""
+    vocabulary_size: Count | None = None
+    """Required without `model`."""
+    sequence_length: Count | None = None
+    """Tokens of a sequence. Required without `model`."""
+    num_heads: _Heads | None = None
+    """Default: hidden_size / 64."""
+    num_kv_heads: _Heads | None = None
+    """Fewer than heads: grouped-query attention. Default: as many as heads."""
+    head_size: _Width | None = None
+    """Default: hidden_size / num_heads."""
+    feed_forward_size: _Width | None = None
+    """Default: 4 x hidden_size."""
+    gated: bool | None = None
+    """Three matrices in the feed-forward part instead of two. Default: false."""
+    normalisation: Normalisation | None = None
+    """Default: layernorm."""
+    biases: Biases | None = None
+    """Which linear layers have a bias. Default: all."""
+    positions: Positions | None = None
+    """A learned table, or rotary. Default: learned."""
+    tied_embeddings: bool | None = None
+    """Embedding and head share their weights. Default: true."""
+    num_experts: _Experts | None = None
+    """Above 1: the feed-forward part is a mixture of experts. Default: 1."""
+    experts_per_token: _Experts | None = None
+    """Default: 1."""
+    expert_interval: _Layers | None = None
+    """Every how many layers the feed-forward part is a mixture. Default: 1."""
+    checkpointing: Checkpointing | None = None
+    """Activation checkpointing. Default: none."""
+
+    @model_validator(mode="after")
+    def _named_or_described(self) -> Self:
+        missing = [name for name in _SHAPE if getattr(self, name) is None]
+        if self.model is None and missing:
+            detail = f"lacks {', '.join(missing)}; give them, or name a model of the catalogue in `model`"
+            raise PydanticCustomError("missing_field", "{detail}", {"detail": detail})
+        return self
+
+
+class OperatorDoc(Document):
+    """One operator, or a cluster of operators; everything per sample but the parameters."""
+
+    name: Name
+    parameters: Annotated[int, Field(ge=0, le=2**53)]
+    forward_flops: NonNegative
+    memory_traffic_bytes: NonNegative
+    """Read and written in the forward pass."""
+    activation_bytes: NonNegative
+    """Kept for the backward pass."""
+    output_bytes: NonNegative
+    """Handed to the next operator."""
+    tensor_parallel_bytes: NonNegative
+    """All-reduced in the forward pass when tensor-parallel degrees are above 1."""
+
+
+class OperatorModelDoc(TrainingDoc):
+    """A model given by its operators in order, or by the name of such a model in the catalogue."""
+
+    model: Annotated[Name, AfterValidator(_operators_name)] | None = None
+    """A model of the catalogue, such as `wide-resnet-1b`."""
+    operators: Annotated[tuple[OperatorDoc, ...], Field(min_length=1, max_length=MAX_LAYERS)] | None = None
+    name: Name | None = None
+    """What you call a model of your own."""
+
+    @model_validator(mode="after")
+    def _named_or_listed(self) -> Self:
+        if (self.model is None) == (self.operators is None):
+            raise PydanticCustomError("one_of", "give exactly one of operators and model")
+        return self
+
+
+def _which_model(value: Any) -> str:
+    if not isinstance(value, dict):
+        return "operators" if isinstance(value, OperatorModelDoc) else "transformer"
+    try:
+        named = find_model(str(value.get("model")), global_batch=1)
+    except InputError:
+        return "operators" if "operators" in value else "transformer"
+    return "operators" if isinstance(named, OperatorModel) else "transformer"
+
+
+AnyModelDoc = Annotated[
+    Annotated[TransformerDoc, Tag("transformer")] | Annotated[OperatorModelDoc, Tag("operators")],
+    Discriminator(_which_model),
+]
+
+
+class GpuCoefficientsDoc(Document):
+    """How fast one GPU type runs the job (Suika Table 2)."""
+
+    compute_s: Positive
+    """Forward computation of the mean layer for one sample on one GPU."""
+    backward_ratio: Positive
+    """Backward over forward computation."""
+    optimizer_s: NonNegative
+    """Optimiser step of the mean layer on one GPU."""
+    overlap: Annotated[float, Field(ge=1)] | None
+    """Exponent of the overlap of backward pass and gradient reduction: 1 is none, null complete overlap."""
+
+
+class SizeCoefficientsDoc(Document):
+    """Sizes of the mean layer in bytes; activations per sample."""
+
+    activation_bytes: NonNegative
+    gradient_bytes: NonNegative
+    parameter_bytes: NonNegative
+    optimizer_bytes: NonNegative
+    partitioned_activation_bytes: NonNegative
+    replicated_activation_bytes: NonNegative
+
+
+class CalibrationDoc(Document):
+    """Coefficients that come from measurements, in place of those from data sheets."""
+
+    gpus: Annotated[dict[Name, GpuCoefficientsDoc], Field(min_length=1, max_length=256)]
+    """GPU type -> coefficients; types that were not seen are derived from these."""
+    sizes: SizeCoefficientsDoc | None = None
+    """Null: the sizes follow from the model."""
+    measured_at_s: Annotated[float, Field(ge=0, le=MAX_COUNT * 1e3)] | None = None
+    """Unix time of the last measurement."""

@@ -1,0 +1,167 @@
+"""3D-parallel plans for one job: what clients get."""
+
+from pydantic import Field
+
+from api.schemas.base import Document
+from api.schemas.launch import LaunchDoc
+from api.schemas.parallel_plan import ParallelPlanDoc
+from models.parallelism.request import Planner
+from models.parallelism.results import RejectionReason
+
+
+class ModelFactsDoc(Document):
+    """What the model costs."""
+
+    name: str
+    num_parameters: float
+    """Embedding and head included."""
+    num_layers: int
+    """Transformer blocks or operators."""
+    flops_per_sample: float
+    """Forward and backward pass."""
+    global_batch: int
+
+
+class BreakdownDoc(Document):
+    """Seconds of the predicted iteration, seen from the slowest stage; the parts add up to the total."""
+
+    total_s: float
+    compute_s: float
+    tensor_s: float
+    """Tensor-parallel communication."""
+    data_s: float
+    """Gradient reduction that the backward pass does not hide."""
+    optimizer_s: float
+    bubble_s: float
+    """The slowest stage has nothing to do."""
+    send_s: float
+    """Waiting for activations between stages, where they are counted."""
+
+
+class StageDetailDoc(Document):
+    """One stage: what it holds, how long a micro-batch takes, and the memory of its fullest GPU in bytes."""
+
+    num_layers: int
+    dp: int
+    tp: int
+    forward_s: float
+    backward_s: float
+    tensor_communication_s: float
+    """Part of forward and backward pass."""
+    reduction_s: float
+    exposed_reduction_s: float
+    optimizer_s: float
+    parameter_bytes: float
+    optimizer_bytes: float
+    gradient_bytes: float
+    activation_bytes: float
+    total_bytes: float
+    usable_bytes: float
+    """Memory of the GPU less the headroom."""
+
+
+class PlanPointDoc(Document):
+    """The best plan on a number of GPUs of a type."""
+
+    gpu_type: str
+    num_gpus: int
+    notation: str = Field(examples=["PP2 DP2 TP4 (20+20 layers, 8 x 4)"])
+    throughput: float
+    """Samples per second."""
+    iteration_s: float
+    measured: bool
+    """The iteration time was supplied; the breakdown is that of the prediction."""
+    breakdown: BreakdownDoc
+    stages: tuple[StageDetailDoc, ...]
+    plan: ParallelPlanDoc
+    """On nodes of the cluster; without one, on virtual nodes named `0`, `1`, ..."""
+
+
+class StageShapeDoc(Document):
+    """A stage in short."""
+
+    num_layers: int
+    dp: int
+    tp: int
+
+
+class FrontierPlanDoc(Document):
+    """A plan of a Pareto frontier."""
+
+    notation: str
+    stages: tuple[StageShapeDoc, ...]
+    num_micro_batches: int
+    computation_bias: float
+    """Arena Eq. 3, in GPUs."""
+    communication_load_s: float
+    """Arena Eq. 4."""
+
+
+class RejectionDoc(Document):
+    """Candidates of one kind that are no plans; out of memory comes with the numbers of the closest one."""
+
+    reason: RejectionReason
+    candidate: str
+    detail: str
+    count: int
+    needed_bytes: float | None
+    usable_bytes: float | None
+
+
+class GridDoc(Document):
+    """One grid: GPU type, count and pipeline degree, with its frontier; the first plan of it is the proxy plan."""
+
+    gpu_type: str
+    num_gpus: int
+    pp: int
+    num_plans: int
+    """Partitions that were compared."""
+    proxy: str | None
+    """Notation; null: no plan is legal."""
+    proxy_throughput: float | None
+    frontier: tuple[FrontierPlanDoc, ...]
+    rejections: tuple[RejectionDoc, ...]
+
+
+class MissingPointDoc(Document):
+    """A number of GPUs without a legal plan; the closest candidate comes first."""
+
+    gpu_type: str
+    num_gpus: int
+    rejections: tuple[RejectionDoc, ...]
+
+
+class TunerDoc(Document):
+    """What a tuner that measures must still try on the GPUs of the best point (Arena section 3.6)."""
+
+    gpu_type: str
+    num_gpus: int
+    pp: int
+    """The pipeline degree of the best grid: no other needs to be tried."""
+    max_bias: float
+    """The largest computation bias of its frontier, in GPUs: plans that are less balanced are left out."""
+    num_before: float
+    """Plans of all grids."""
+    num_after: int
+    """Plans that are left; stages of the frontier keep their GPUs and degrees."""
+
+
+class ParallelPlanAnswer(Document):
+    """The best plan, the best on every number of GPUs, and why others are none."""
+
+    planner: Planner
+    job: ModelFactsDoc
+    best: PlanPointDoc
+    launch: LaunchDoc
+    """What a launcher needs of the best plan."""
+    points: tuple[PlanPointDoc, ...]
+    """By GPU type, then count; for a running job by GPUs added, the first is the plan as it runs."""
+    missing: tuple[MissingPointDoc, ...]
+    grids: tuple[GridDoc, ...]
+    tuner: TunerDoc | None
+    """Null where no grid has a frontier."""
+    verified: bool
+    """Every point passed a check that knows no planner. One that does not is never shown."""
+    elapsed_ms: float
+    """Planning, without the queue."""
+    version: str

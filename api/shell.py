@@ -1,0 +1,86 @@
+"""What commands share: exit codes, options, files."""
+
+import sys
+from collections.abc import Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel
+
+from api.figures.request import PictureFormat
+from api.schemas.request import PLAN_BODIES
+from stowplan.errors import InputError
+
+
+class ExitCode(IntEnum):
+    """What the shell is told."""
+
+    PLANNED = 0
+    OUR_FAULT = 1
+    BAD_INPUT = 2
+    INFEASIBLE = 3
+    NO_SOLUTION = 4
+    ILLEGAL = 5
+    QUIT = 130
+
+
+EPILOG = (
+    "Exit codes: 0 a plan (or nothing wrong), 1 our fault, 2 bad input, 3 infeasible, 4 no solution within the limit, "
+    "5 illegal placement, 130 quit by Ctrl-C."
+)
+_PICTURES: Mapping[str, PictureFormat] = {".svg": "svg", ".png": "png"}
+_STDIN = Path("/dev/stdin")
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="JSON file; - for standard input.")]
+Policy = Annotated[
+    str | None, typer.Option(help=f"One of {', '.join(PLAN_BODIES)}; needed when FILE is a bare snapshot.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the JSON to this file, too.")]
+
+
+def given(values: Mapping[str, object]) -> dict[str, object]:
+    """The options that were given."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def print_document(document: BaseModel) -> None:
+    """Print JSON."""
+    sys.stdout.write(document.model_dump_json(indent=2) + "\n")
+
+
+def picture_format(figure: Path | None) -> PictureFormat | None:
+    """Format of a picture by the name of its file.
+
+    Raises
+    ------
+    InputError
+        When it is neither .svg nor .png.
+    """
+    if figure is None:
+        return None
+    if figure.suffix.lower() not in _PICTURES:
+        raise InputError(f"--figure is {str(figure)!r}; must end in .svg or .png")
+    return _PICTURES[figure.suffix.lower()]
+
+
+def readable(path: Path) -> Path:
+    """The file, or standard input for `-`."""
+    return _STDIN if str(path) == "-" else path
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file, in a folder that is made where it is missing.
+
+    Raises
+    ------
+    InputError
+        When it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,95 @@
+"""Samples/s of jobs that say what they train, on every configuration, with the best 3D plan behind each.
+
+A job runs its fastest plan on the GPUs that it gets (Arena section 3.5: "traverses relevant grids for the
+best-performing one"). One that runs a plan keeps it while it stays where it is, so that there its throughput is that
+of the plan it runs: another plan would cost a restart. Across nodes, plans are made for powers of two of nodes only; on
+a cluster of hundreds of nodes all others would take longer than they are worth.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.configurations import ConfigurationSet, IntVector
+from models.parallel_plan import ParallelPlan
+from models.parallelism.adaptive import adaptive_plans
+from models.parallelism.binding import bind_plan
+from models.parallelism.results import PlanEstimate, Rejection, how_close
+from models.performance.modelling import performance_model
+from models.performance.throughput import FloatArray
+from models.plan import UnplacedJob
+from models.workload import Job, NodeGpus, Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AdaptiveRows:
+    """samples_per_s: float64 (J, C), 0 where the job has no plan, or no model. plans: (job, configuration) -> plan.
+
+    unfit: job with a model and without any plan -> the candidate that comes closest.
+    """
+
+    samples_per_s: FloatArray
+    plans: Mapping[tuple[int, int], PlanEstimate]
+    unfit: Mapping[int, Rejection]
+
+
+def adaptive_rows(snapshot: Snapshot, configurations: ConfigurationSet, current: IntVector) -> AdaptiveRows:
+    """Plan all jobs with a model; `current` (J,): where running jobs may stay, -1 for none."""
+    samples_per_s = np.zeros((len(snapshot.jobs), len(configurations)))
+    plans: dict[tuple[int, int], PlanEstimate] = {}
+    unfit: dict[int, Rejection] = {}
+    counts = _counts(snapshot.jobs, configurations)
+    index = {
+        (configurations.gpu_types[t], int(n)): c
+        for c, (t, n) in enumerate(zip(configurations.type_index, configurations.num_gpus, strict=True))
+    }
+    for i, job in enumerate(snapshot.jobs):
+        if job.model is None:
+            continue
+        found = adaptive_plans(job.model, snapshot.cluster, counts, job.calibration)
+        rejections = [rejection for grid in found.grids for rejection in grid.rejections]
+        if not found.best and rejections:
+            unfit[i] = min(rejections, key=how_close)
+        for block, estimate in found.best.items():
+            plans[i, index[block]] = estimate
+            samples_per_s[i, index[block]] = estimate.throughput
+        if job.parallel_plan is not None and current[i] >= 0:
+            running = performance_model(job.model, snapshot.cluster, job.calibration)
+            samples_per_s[i, current[i]] = running.throughput(job.parallel_plan)
+    return AdaptiveRows(samples_per_s=samples_per_s, plans=plans, unfit=unfit)
+
+
+def unfit_job(job_id: str, closest: Rejection, *, preempted: bool) -> UnplacedJob:
+    """Say of a job without any plan what comes closest, and how much memory that lacks."""
+    counts = {}
+    detail, remedy = f"{closest.candidate}: {closest.detail}", "change the model, its batch, or the bounds of the job"
+    if closest.needed_bytes is not None and closest.usable_bytes is not None:
+        detail = (
+            f"its model fits nowhere; what comes closest, {closest.candidate}, needs at least "
+            f"{closest.needed_bytes / 1e9:.1f} GB per GPU, of which {closest.usable_bytes / 1e9:.1f} GB are usable"
+        )
+        counts = {"needed_bytes": round(closest.needed_bytes), "usable_bytes": round(closest.usable_bytes)}
+        remedy = "more or larger GPUs, or activation checkpointing"
+    return UnplacedJob(
+        job_id=job_id, reason=closest.reason.value, detail=detail, counts=counts, remedy=remedy, preempted=preempted
+    )
+
+
+def plan_on(job: Job, estimate: PlanEstimate | None, gpus: Sequence[NodeGpus], *, stays: bool) -> ParallelPlan | None:
+    """The plan of a job on its GPUs: the one that it runs where it `stays`, else that of the estimate."""
+    if stays and job.parallel_plan is not None:
+        return job.parallel_plan
+    return None if estimate is None else bind_plan(estimate.plan, gpus)
+
+
+def _counts(jobs: Sequence[Job], configurations: ConfigurationSet) -> Mapping[str, Sequence[int]]:
+    """Counts of each type up to the most GPUs that any job with a model may have: planners remember by all of them."""
+    bounds = [np.inf if job.max_gpus is None else job.max_gpus for job in jobs if job.model is not None]
+    nodes = configurations.num_nodes
+    wanted = (configurations.num_gpus <= max(bounds, default=0)) & (nodes & (nodes - 1) == 0)
+    counts = {
+        name: configurations.num_gpus[wanted & (configurations.type_index == t)].tolist()
+        for t, name in enumerate(configurations.gpu_types)
+    }
+    return {name: chosen for name, chosen in counts.items() if chosen}

@@ -1,0 +1,1 @@
+"""Suika: incremental rescheduling of running 3D-parallel jobs (EuroSys'26)."""

@@ -1,0 +1,238 @@
+"""The agents of all jobs (Suika section 3): performance models, start plans, and incremental plans with a memory.
+
+The incremental planner is asked about a job on its GPUs with the nearest released ones. Only what the performance model
+sees of these matters: which GPUs share a node, which nodes a unit, and how fast links are; not what they are called. So
+it is asked under neutral names (`situation`), and answers are kept for the process: jobs of one kind that sit alike
+share them, and from one event to the next few situations are new.
+"""
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+
+from models.allocation.suika.placing import place, renamed
+from models.allocation.suika.planner import Candidate, Gpu, NoPlan, Offer, StartPlan
+from models.allocation.suika.situation import Situation, situation_of
+from models.allocation.suika.start_plan import FoundPlan, StartQuestion, find_start_plan
+from models.allocation.suika.state import by_node
+from models.parallel_plan import ParallelPlan
+from models.parallelism.incremental.affinity import affinity_order, units
+from models.parallelism.incremental.expand import expand
+from models.parallelism.incremental.options import IncrementalOptions
+from models.parallelism.incremental.shrink import shrink
+from models.parallelism.legality import plan_violations
+from models.performance.iteration import PerformanceModel
+from models.performance.modelling import performance_model
+from models.transformer import JobModel
+from models.workload import Job, Snapshot
+from stowplan.errors import Issue, Severity, pointer_of
+from topology.cluster import NodeState
+
+# Some hundred situations an event at most; an answer is a few plans.
+_MEMORY = 4096
+
+
+Token = Hashable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """Who asks (`token`) in which situation (`key`); whoever has asked first is remembered."""
+
+    token: Token
+    key: Hashable
+    options: IncrementalOptions
+    model: PerformanceModel = field(compare=False)
+    situation: Situation = field(compare=False)
+
+    def neutral_model(self) -> PerformanceModel:
+        """The performance model on the nodes of the situation."""
+        return replace(self.model, fabric=self.situation.neutral_fabric())
+
+
+class Agents:
+    """Answers for the jobs of one snapshot; implements `planner.Planner`."""
+
+    def __init__(self, snapshot: Snapshot, options: IncrementalOptions) -> None:
+        self._cluster = snapshot.cluster
+        self._pointers = {job.id: pointer_of("jobs", k) for k, job in enumerate(snapshot.jobs)}
+        self._options = options
+        self._models: dict[Token, PerformanceModel] = {}
+        self._of_job: dict[str, tuple[Token, PerformanceModel]] = {}
+        self._kinds = {kind.name: kind for kind in snapshot.cluster.gpu_types}
+        self._node_sizes: dict[str, int] = {}
+        for node in snapshot.cluster.nodes:
+            if node.state is NodeState.UP:
+                self._node_sizes[node.gpu_type] = max(node.num_gpus, self._node_sizes.get(node.gpu_type, 0))
+
+    def model(self, job: Job) -> PerformanceModel:
+        """Performance of the job on this cluster."""
+        return self._known(job)[1]
+
+    def _known(self, job: Job) -> tuple[Token, PerformanceModel]:
+        """What the job shares with others of its kind; finding it by the model takes longer than by the id."""
+        if job.id not in self._of_job:
+            token = _token(job)
+            if token not in self._models:
+                self._models[token] = performance_model(_trained(job), self._cluster, job.calibration)
+            self._of_job[job.id] = token, self._models[token]
+        return self._of_job[job.id]
+
+    def throughput(self, job: Job, plan: ParallelPlan) -> float:
+        """Samples per second."""
+        return _throughput(self._question(job, plan, ()))
+
+    def assessed(self, job: Job, plan: ParallelPlan) -> float | None:
+        """Samples per second; None when the plan breaks the rules or the memory of the job's model."""
+        question = self._question(job, plan, ())
+        return _throughput(question) if _is_legal(question) else None
+
+    def expand(self, job: Job, plan: ParallelPlan, released: Sequence[Gpu]) -> Offer:
+        """Algorithm 1 on the released GPUs that it looks at."""
+        fabric = self.model(job).fabric
+        order = affinity_order(fabric, {node for node, _ in plan.gpus}, released)
+        unit, most = self._options.unit_of(plan.num_gpus), self._options.most_added(plan.num_gpus)
+        horizon = tuple(gpu for piece in units(order, unit, most) for gpu in piece)
+        question = self._question(job, plan, horizon)
+        real = question.situation.real
+        return Offer(
+            candidates=tuple(
+                Candidate(
+                    added=frozenset(real[gpu] for gpu in added),
+                    throughput=throughput,
+                    build=partial(renamed, found, real),
+                )
+                for added, throughput, found in _expanded(question)
+            ),
+            horizon=frozenset(horizon),
+        )
+
+    def start_plans(self, job: Job) -> Sequence[StartPlan]:
+        """Plans for the basic demand on every GPU type that the job allows and the cluster has, fastest first."""
+        found = [
+            StartPlan(gpu_type=kind, plan=answer.plan, throughput=answer.throughput)
+            for kind, answer in self._starts(job)
+            if answer.plan is not None
+        ]
+        return sorted(found, key=lambda start: -start.throughput)
+
+    def why_no_plan(self, job: Job) -> NoPlan:
+        """The reason on the type that comes closest: the first where memory is short, else the first."""
+        reasons = [answer.why for _, answer in self._starts(job) if answer.why is not None]
+        if not reasons:
+            present = sorted(self._node_sizes)
+            return NoPlan(
+                reason="gpu_type",
+                detail="all nodes of the GPU types that it allows are missing, drained or down",
+                counts={f"nodes.{kind}": 0 for kind in job.gpu_types or sorted(self._kinds)},
+                remedy=f"allow one of {present}" if present else "bring nodes back up",
+            )
+        return min(reasons, key=lambda why: why.reason != "out_of_memory")
+
+    def derived_plan(self, job: Job, gpus: Collection[Gpu]) -> ParallelPlan | None:
+        """The plan that the job would start with, on these GPUs."""
+        free = {node: sorted(indices) for node, indices in by_node(sorted(gpus)).items()}
+        kind = self.model(job).fabric.host(next(iter(free))).gpu_type
+        found = self._start(job, kind, len(gpus))
+        if found.plan is None:
+            return None
+        return place(found.plan, free, {node: self.model(job).fabric.host(node).path for node in free})
+
+    def warnings(self, fixed: Mapping[str, Job]) -> list[Issue]:
+        """Jobs that keep their GPUs although they could be changed: no plan is known that they could run."""
+        return [
+            Issue(
+                code="plan_not_understood",
+                pointer=f"{self._pointers[job.id]}/parallel_plan",
+                detail=f"job {job.id!r} keeps its GPUs and is neither scaled out nor moved: "
+                + ("its plan" if job.parallel_plan is not None else "every plan on them")
+                + " breaks the rules or the memory of its performance model",
+                severity=Severity.WARNING,
+            )
+            for job in fixed.values()
+            if job.preemptible
+        ]
+
+    def _starts(self, job: Job) -> Iterator[tuple[str, FoundPlan]]:
+        for kind in self._node_sizes:
+            if job.gpu_types is None or kind in job.gpu_types:
+                yield kind, self._start(job, kind, job.min_gpus)
+
+    def _start(self, job: Job, kind: str, num_gpus: int) -> FoundPlan:
+        is_default = job.parallelism is not None and job.parallelism.num_gpus == num_gpus
+        return find_start_plan(
+            StartQuestion(
+                key=_token(job),
+                model=_trained(job),
+                calibration=job.calibration,
+                gpu_type=self._kinds[kind],
+                gpus_per_node=self._node_sizes.get(kind, 1),
+                num_gpus=num_gpus,
+                degrees=job.parallelism if is_default else None,
+            )
+        )
+
+    def shrink(self, job: Job, plan: ParallelPlan, lost: Collection[Gpu]) -> ParallelPlan | None:
+        """What is left of the plan, balanced anew."""
+        return shrink(self.model(job), plan, lost, self._options)
+
+    def _question(self, job: Job, plan: ParallelPlan, released: tuple[Gpu, ...]) -> _Question:
+        token, model = self._known(job)
+        situation = situation_of(model.fabric, plan, released)
+        fabric = (model.fabric.fractions, model.fabric.saturation_bytes, model.fabric.minipod_depth)
+        return _Question(
+            token=token,
+            key=(self._cluster.gpu_types, fabric, situation.key),
+            options=self._options,
+            model=model,
+            situation=situation,
+        )
+
+
+@lru_cache(maxsize=_MEMORY)
+def _expanded(question: _Question) -> tuple[tuple[frozenset[Gpu], float, ParallelPlan], ...]:
+    """New GPUs, throughput and plan of the candidates that differ and use all GPUs of the plan, by neutral names."""
+    situation = question.situation
+    plan = situation.neutral_plan()
+    result = expand(question.neutral_model(), plan, situation.neutral_released(), question.options)
+    base = frozenset(plan.gpus)
+    found = []
+    last = plan
+    for step in result.steps:
+        if step.plan is last:
+            continue
+        last = step.plan
+        gpus = frozenset(step.plan.gpus)
+        if gpus > base:
+            found.append((gpus - base, step.throughput, step.plan))
+    return tuple(found)
+
+
+@lru_cache(maxsize=_MEMORY)
+def _throughput(question: _Question) -> float:
+    return question.neutral_model().throughput(question.situation.neutral_plan())
+
+
+@lru_cache(maxsize=_MEMORY)
+def _is_legal(question: _Question) -> bool:
+    model, plan = question.neutral_model(), question.situation.neutral_plan()
+    own = {node: (model.fabric.host(node).gpu_type, gpus) for node, gpus in by_node(plan.gpus).items()}
+    return not plan_violations(plan, model, own)
+
+
+def forget() -> None:
+    """Drop everything that is remembered of earlier events; for measurements."""
+    for memory in (_expanded, _throughput, _is_legal, find_start_plan):
+        memory.cache_clear()
+
+
+def _token(job: Job) -> Token:
+    """What decides the performance model of a job on a cluster."""
+    known = job.calibration
+    return job.model, None if known is None else (tuple(sorted(known.gpus.items())), known.sizes)
+
+
+def _trained(job: Job) -> JobModel:
+    if job.model is None:
+        raise ValueError(f"job {job.id!r} has no model; policy_issues refuses it")
+    return job.model

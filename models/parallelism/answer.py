@@ -1,0 +1,272 @@
+"""Plan one job on the GPUs that it may get: search, bind to nodes, estimate there, check."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from models.parallel_plan import ParallelPlan
+from models.parallelism.binding import bind_plan
+from models.parallelism.exhaustive import ExhaustiveOptions, best_plan
+from models.parallelism.given import degree_issues, given_plan
+from models.parallelism.incremental.expand import expand
+from models.parallelism.legality import plan_violations
+from models.parallelism.offers import fewest_nodes
+from models.parallelism.operators import cluster
+from models.parallelism.options import GridOptions
+from models.parallelism.planner import plan_grids
+from models.parallelism.pruning import remaining_plans
+from models.parallelism.request import (
+    MissingPoint,
+    Offer,
+    ParallelAnswer,
+    ParallelRequest,
+    Planner,
+    PlanPoint,
+    TunerWork,
+)
+from models.parallelism.results import Grid, GridResult, PlanEstimate, Rejection, RejectionReason, how_close
+from models.performance.architecture import profile_of
+from models.performance.breakdown import breakdown
+from models.performance.iteration import PerformanceModel
+from models.performance.modelling import performance_model, virtual_model
+from models.performance.whitebox import roofline_s
+from models.workload import NodeGpus
+from solver.monitor import SolveMonitor
+from stowplan.errors import InputError, Issue, UnverifiedPlanError
+
+
+def answer_task(request: ParallelRequest, monitor: SolveMonitor) -> ParallelAnswer:  # noqa: ARG001 - the pool's convention
+    """Entry point of workers."""
+    begun_s = time.perf_counter()
+    found = answer(request)
+    return replace(found, elapsed_s=time.perf_counter() - begun_s)
+
+
+def answer(request: ParallelRequest) -> ParallelAnswer:
+    """Plan the job.
+
+    Raises
+    ------
+    InputError
+        When no plan is legal on any of the GPUs, or what is given does not fit the model; pointers are relative to the
+        request (`/offers/0`, `/degrees/tp`, `/running`).
+    UnverifiedPlanError
+        When a plan of ours fails the check.
+    """
+    if request.planner is Planner.INCREMENTAL:
+        return _grown(request)
+    parts = [_on_offer(request, k, offer) for k, offer in enumerate(request.offers)]
+    found = ParallelAnswer(
+        points=tuple(point for part in parts for point in part.points),
+        missing=tuple(missing for part in parts for missing in part.missing),
+        grids=tuple(grid for part in parts for grid in part.grids),
+    )
+    if not found.points:
+        raise InputError("no plan is legal on any of these GPUs", list(_nowhere(parts)))
+    return replace(found, tuner=_tuner(request, found))
+
+
+def _on_offer(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
+    """Points of one offer, on its nodes."""
+    if request.planner is Planner.GIVEN:
+        return _given(request, k, offer)
+    result = _search(request, k, offer)
+    points, missing = [], []
+    for count in offer.counts:
+        found = result.best.get((offer.gpu_type.name, count))
+        nodes = None if offer.nodes is None else fewest_nodes(offer.nodes, count, offer.gpus_per_node)
+        if found is None or (nodes is None and offer.nodes is not None):
+            grids = [grid for grid in result.grids if grid.num_gpus == count]
+            missing.append(_missing(offer, count, grids, has_plan=found is not None))
+        else:
+            plan = found.plan if nodes is None else bind_plan(found.plan, nodes)
+            points.append(_point(request, _model(request, offer), plan, offer.gpu_type.name, count))
+    return ParallelAnswer(points=tuple(points), missing=tuple(missing), grids=result.grids)
+
+
+def _search(request: ParallelRequest, k: int, offer: Offer) -> GridResult:
+    options = replace(request.grid, measured=lambda plan: _measured_s(request, plan))
+    if request.planner is Planner.EXHAUSTIVE:
+        try:
+            found = _exhaustive(request, offer)
+        except InputError as error:
+            issue = Issue(code="too_many_plans", pointer=f"/offers/{k}", detail=error.detail)
+            raise InputError("there are too many plans to compare all of them", [issue]) from error
+        # Counts without a plan are explained by the grids, which say why they are empty.
+        left = [count for count in offer.counts if (offer.gpu_type.name, count) not in found]
+        grids = _grids(request, offer, left, options).grids if left else ()
+        return GridResult(grids=grids, proxies={}, best=found)
+    return _grids(request, offer, offer.counts, options)
+
+
+def _grids(request: ParallelRequest, offer: Offer, counts: Sequence[int], options: GridOptions) -> GridResult:
+    return plan_grids(request.model, offer.gpu_type, offer.gpus_per_node, counts, options, request.calibration)
+
+
+def _exhaustive(request: ParallelRequest, offer: Offer) -> dict[tuple[str, int], PlanEstimate]:
+    """The best of all plans per count, with cuts between clustered operators and stages of powers of two."""
+    size, name = offer.gpus_per_node, offer.gpu_type.name
+    found = {}
+    for count in offer.counts:
+        model = virtual_model(request.model, offer.gpu_type, size, -(-count // size), request.calibration)
+        operators = min(request.grid.num_operators, model.profile.num_layers)
+        options = ExhaustiveOptions(
+            bounds=cluster(roofline_s(model.profile, offer.gpu_type), operators),
+            pipeline_degrees=request.grid.pipeline_degrees,
+            powers_of_two=True,
+        )
+        best = best_plan(model, name, size, count, options).best
+        if best is not None:
+            found[name, count] = best
+    return found
+
+
+def _tuner(request: ParallelRequest, found: ParallelAnswer) -> TunerWork | None:
+    """What is left to try on the GPUs of the best point."""
+    gpu_type, num_gpus = found.best.gpu_type, found.best.num_gpus
+    offer = next(offer for offer in request.offers if offer.gpu_type.name == gpu_type)
+    grids = tuple(grid for grid in found.grids if (grid.gpu_type, grid.num_gpus) == (gpu_type, num_gpus))
+    if not any(grid.frontier and grid.proxy is not None for grid in grids):
+        return None
+    result = GridResult(grids=grids, proxies={}, best={})
+    left = remaining_plans(
+        request.model, offer.gpu_type, offer.gpus_per_node, num_gpus, result, request.grid, request.calibration
+    )
+    return TunerWork(
+        gpu_type=gpu_type,
+        num_gpus=num_gpus,
+        pp=left.grid.pp,
+        max_bias=left.max_bias,
+        num_before=left.num_before,
+        num_after=left.num_after,
+    )
+
+
+def _given(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
+    """The plan with the degrees of the request."""
+    degrees = request.degrees
+    assert degrees is not None  # noqa: S101 - they belong to this planner
+    profile = profile_of(request.model)
+    issues = [
+        replace(issue, pointer=f"/degrees{issue.pointer}")
+        for issue in degree_issues(degrees, profile, offer.gpus_per_node)
+    ]
+    nodes = fewest_nodes(offer.nodes or _virtual_nodes(offer), degrees.num_gpus, offer.gpus_per_node)
+    if nodes is None:
+        detail = f"has no nodes for the {degrees.num_gpus} GPUs of these degrees"
+        issues.append(Issue(code="nodes", pointer=f"/offers/{k}", detail=detail))
+    if issues or nodes is None:
+        raise InputError("the degrees do not fit", issues)
+    plan = given_plan(degrees, profile, offer.gpu_type.name, nodes)
+    model = _model(request, offer)
+    too_large = list(_memory_issues(plan, model))
+    if too_large:
+        raise InputError("the plan of these degrees does not fit into memory", too_large)
+    return ParallelAnswer(points=(_point(request, model, plan, offer.gpu_type.name, degrees.num_gpus),), missing=())
+
+
+def _memory_issues(plan: ParallelPlan, model: PerformanceModel) -> Iterator[Issue]:
+    """Stages of the given plan that need more memory than there is."""
+    for i, (stage, memory) in enumerate(zip(plan.stages, model.memory(plan), strict=True)):
+        usable = min(model.usable_bytes(replica.gpu_type) for replica in stage.replicas)
+        if memory.total_bytes > usable:
+            kind, needed_gb = stage.replicas[0].gpu_type, memory.total_bytes / 1e9
+            detail = f"stage {i} needs {needed_gb:.1f} GB per {kind}, of which {usable / 1e9:.1f} GB are usable"
+            yield Issue(code=RejectionReason.OUT_OF_MEMORY.value, pointer="/degrees", detail=detail)
+
+
+def _grown(request: ParallelRequest) -> ParallelAnswer:
+    """The running plan, and what it may become with more and more of the released GPUs."""
+    assert request.cluster is not None  # noqa: S101 - this planner needs it
+    assert request.running is not None  # noqa: S101 - and this
+    model = performance_model(request.model, request.cluster, request.calibration)
+    faults = plan_violations(request.running, model)
+    if faults:
+        issues = [replace(issue, pointer=f"/running{issue.pointer}") for issue in faults]
+        raise InputError("the running plan is not legal", issues)
+    result = expand(model, request.running, request.released, request.incremental)
+    plans = [(0, request.running), *((step.num_added, step.plan) for step in result.steps)]
+    points = [
+        _point(request, model, plan, _types_of(plan), request.running.num_gpus + num_added) for num_added, plan in plans
+    ]
+    return ParallelAnswer(points=tuple(points), missing=())
+
+
+def _point(
+    request: ParallelRequest, model: PerformanceModel, plan: ParallelPlan, gpu_type: str, num_gpus: int
+) -> PlanPoint:
+    """Estimate a plan where it is, and check it.
+
+    Raises
+    ------
+    UnverifiedPlanError
+        When it is not legal.
+    """
+    faults = plan_violations(plan, model)
+    if faults:
+        raise UnverifiedPlanError(f"the plan {plan.notation()} failed {len(faults)} checks; it is withheld", faults)
+    iteration, measured_s = model.iteration(plan), _measured_s(request, plan)
+    parts = breakdown(iteration, plan.num_micro_batches)
+    if measured_s is not None:
+        iteration = replace(iteration, total_s=measured_s)
+    return PlanPoint(
+        gpu_type=gpu_type,
+        num_gpus=num_gpus,
+        estimate=PlanEstimate(
+            plan=plan,
+            iteration=iteration,
+            memory=model.memory(plan),
+            throughput=plan.global_batch / iteration.total_s,
+            measured=measured_s is not None,
+        ),
+        breakdown=parts,
+        usable_bytes=tuple(
+            min(model.usable_bytes(replica.gpu_type) for replica in stage.replicas) for stage in plan.stages
+        ),
+    )
+
+
+def _measured_s(request: ParallelRequest, plan: ParallelPlan) -> float | None:
+    return next((measured.iteration_s for measured in request.measured if measured.matches(plan)), None)
+
+
+def _model(request: ParallelRequest, offer: Offer) -> PerformanceModel:
+    if request.cluster is not None:
+        return performance_model(request.model, request.cluster, request.calibration)
+    nodes = len(_virtual_nodes(offer))
+    return virtual_model(request.model, offer.gpu_type, offer.gpus_per_node, nodes, request.calibration)
+
+
+def _virtual_nodes(offer: Offer) -> tuple[NodeGpus, ...]:
+    size = offer.gpus_per_node
+    return tuple(NodeGpus(node=str(k), gpus=tuple(range(size))) for k in range(-(-max(offer.counts) // size)))
+
+
+def _types_of(plan: ParallelPlan) -> str:
+    return "+".join(sorted({replica.gpu_type for stage in plan.stages for replica in stage.replicas}))
+
+
+def _missing(offer: Offer, num_gpus: int, grids: Sequence[Grid], *, has_plan: bool) -> MissingPoint:
+    """Why there is no plan: all rejections, or the nodes."""
+    rejections = sorted((r for grid in grids for r in grid.rejections), key=how_close)
+    if has_plan:
+        detail = f"the cluster has no free nodes with {offer.gpus_per_node} GPUs each for {num_gpus} GPUs"
+        name = f"{num_gpus} {offer.gpu_type.name}"
+        rejections = [Rejection(reason=RejectionReason.NODES, candidate=name, detail=detail)]
+    return MissingPoint(gpu_type=offer.gpu_type.name, num_gpus=num_gpus, rejections=tuple(rejections))
+
+
+def _nowhere(parts: Sequence[ParallelAnswer]) -> Iterator[Issue]:
+    """Per offer, why nothing fits: the candidate that comes closest."""
+    for k, part in enumerate(parts):
+        reasons = sorted((r for missing in part.missing for r in missing.rejections), key=how_close)
+        if reasons:
+            closest = reasons[0]
+            detail = f"{closest.candidate}: {closest.detail}"
+            if closest.needed_bytes is not None and closest.usable_bytes is not None:
+                needed_gb, usable_gb = closest.needed_bytes / 1e9, closest.usable_bytes / 1e9
+                detail = (
+                    f"the model fits nowhere; what comes closest, {closest.candidate}, needs at least {needed_gb:.1f} "
+                    f"GB per GPU, of which {usable_gb:.1f} GB are usable"
+                )
+            yield Issue(code=closest.reason.value, pointer=f"/offers/{k}", detail=detail)

@@ -1,0 +1,162 @@
+"""Is this 3D plan legal for this job, on these GPUs? Pure functions that know no solver and return every violation.
+
+They judge plans of ours before they leave, and plans by anybody else. What is wrong whatever the job (a GPU twice,
+degrees that differ inside a stage) is refused by `ParallelPlan` itself. Pointers are relative to the plan.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Set
+
+from models.parallel_plan import ParallelPlan, Replica, Stage
+from models.performance.iteration import PerformanceModel
+from models.performance.memory import stage_memory
+from models.performance.profile import ModelProfile
+from stowplan.errors import Issue, pointer_of
+
+FreeGpus = Mapping[str, tuple[str, Set[int]]]
+
+
+def plan_violations(plan: ParallelPlan, model: PerformanceModel, available: FreeGpus | None = None) -> list[Issue]:
+    """Every rule that a plan breaks.
+
+    Layers and batches add up to those of the job. Every tensor-parallel group sits in one node, is of that node's GPU
+    type, and its degree divides what tensor parallelism divides. ZeRO 2 and 3 have no pipelines. Every replica fits
+    into the memory of its GPUs. With `available`, GPUs exist and are free.
+
+    Parameters
+    ----------
+    available
+        Node -> (GPU type, indices of its free GPUs). None: all nodes of the fabric, whatever their GPUs do.
+    """
+    profile = model.profile
+    replicas = [
+        (pointer_of("stages", i, "replicas", j), stage, replica)
+        for i, stage in enumerate(plan.stages)
+        for j, replica in enumerate(stage.replicas)
+    ]
+    return [
+        *_sum_violations(plan, profile),
+        *_tensor_violations(plan, profile),
+        *(issue for where, _, replica in replicas for issue in _node_violations(where, replica, model, available)),
+        *_memory_violations(plan, model),
+    ]
+
+
+def next_tensor_degree(profile: ModelProfile, tp: int) -> int:
+    """Smallest admitted degree above `tp`; where there is none, the largest one."""
+    common = math.gcd(*(count for _, count in profile.tensor_units))
+    degrees = [d for d in range(1, common + 1) if common % d == 0]
+    return min((d for d in degrees if d > tp), default=common)
+
+
+def _sum_violations(plan: ParallelPlan, profile: ModelProfile) -> Iterator[Issue]:
+    """Layers and batches that do not add up, and ZeRO stages that exclude the pipeline."""
+    if plan.num_layers != profile.num_layers:
+        yield _issue(
+            "layers",
+            "/stages",
+            f"the stages have {plan.num_layers} layers together; {profile.name} has {profile.num_layers}",
+        )
+    if plan.global_batch != profile.global_batch:
+        yield _issue(
+            "global_batch",
+            "/num_micro_batches",
+            f"{plan.num_micro_batches} micro-batches of {plan.micro_batch} sequences make {plan.global_batch}; "
+            f"the global batch of {profile.name} is {profile.global_batch}",
+        )
+    if profile.zero_stage >= 2 and plan.pp > 1:
+        yield _issue(
+            "zero_with_pipeline",
+            "/stages",
+            f"ZeRO stage {profile.zero_stage} with {plan.pp} pipeline stages; it shards gradients, which every "
+            "micro-batch of a pipeline adds to: use ZeRO stage 1 at most, or one pipeline stage",
+        )
+
+
+def _tensor_violations(plan: ParallelPlan, profile: ModelProfile) -> Iterator[Issue]:
+    """Tensor degrees that do not divide the model; the first unit that they do not divide is named."""
+    for i, stage in enumerate(plan.stages):
+        wrong = [(name, count) for name, count in profile.tensor_units if count % stage.tp]
+        if wrong:
+            name, count = wrong[0]
+            yield _issue(
+                "tensor_degree",
+                pointer_of("stages", i, "replicas"),
+                f"tensor degree {stage.tp} does not divide the {count} {name} of {profile.name}; "
+                f"the next degree that works is {next_tensor_degree(profile, stage.tp)}",
+            )
+
+
+def _node_violations(
+    where: str, replica: Replica, model: PerformanceModel, available: FreeGpus | None
+) -> Iterator[Issue]:
+    """A group on an unknown node, of another GPU type than its node, or on GPUs that are not free there."""
+    node = replica.node
+    known = {name: host.gpu_type for name, host in model.fabric.hosts.items()}
+    if available is not None:
+        known = {name: gpu_type for name, (gpu_type, _) in available.items()}
+    if node not in known:
+        yield _issue("unknown_node", f"{where}/node", f"there is no node {node!r} to use")
+        return
+    if replica.gpu_type != known[node]:
+        yield _issue(
+            "gpu_type", f"{where}/gpu_type", f"is {replica.gpu_type!r}; node {node!r} has GPUs of type {known[node]!r}"
+        )
+    if available is None:
+        return
+    free = available[node][1]
+    missing = sorted(set(replica.gpus) - free)
+    if missing:
+        yield _issue(
+            "gpu_not_free",
+            f"{where}/gpus",
+            f"GPU {', '.join(map(str, missing))} of node {node!r} is taken or does not exist; free are {sorted(free)}",
+        )
+
+
+def _memory_violations(plan: ParallelPlan, model: PerformanceModel) -> Iterator[Issue]:
+    """Replicas whose peak memory is above the usable memory of their GPUs (Suika A.3)."""
+    if plan.num_layers != model.profile.num_layers:
+        return
+    for i, (stage, shares) in enumerate(zip(plan.stages, model.shares(plan), strict=True)):
+        needed = {
+            local_batch: stage_memory(
+                profile=model.profile,
+                sizes=model.coefficients.sizes,
+                shares=shares,
+                tp=stage.tp,
+                dp=stage.dp,
+                local_batch=local_batch,
+                stages_behind=plan.pp - i,
+                num_micro_batches=plan.num_micro_batches,
+            ).total_bytes
+            for local_batch in {replica.local_batch for replica in stage.replicas}
+        }
+        yield from _stage_memory_violations(i, stage, needed, model)
+
+
+def _stage_memory_violations(
+    i: int, stage: Stage, needed: Mapping[int, float], model: PerformanceModel
+) -> Iterator[Issue]:
+    """Replicas of one stage without enough memory; `needed`: bytes per GPU by local batch."""
+    for j, replica in enumerate(stage.replicas):
+        where = pointer_of("stages", i, "replicas", j)
+        if replica.gpu_type not in model.memory_bytes:
+            yield _issue(
+                "unknown_gpu_type",
+                f"{where}/gpu_type",
+                f"{replica.gpu_type!r} is not known here; known are {sorted(model.memory_bytes)}",
+            )
+            continue
+        usable = model.usable_bytes(replica.gpu_type)
+        if needed[replica.local_batch] > usable:
+            yield _issue(
+                "out_of_memory",
+                where,
+                f"needs {needed[replica.local_batch]:.0f} bytes per GPU; of the memory of {replica.gpu_type!r}, "
+                f"{usable:.0f} bytes are usable ({model.headroom:.0%} are kept free)",
+            )
+
+
+def _issue(code: str, pointer: str, detail: str) -> Issue:
+    return Issue(code=code, pointer=pointer, detail=detail)

@@ -1,0 +1,153 @@
+"""What is asked of the planners of 3D plans for a single job, and what they answer. Light: imports no planner."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from models.parallel_plan import ParallelPlan
+from models.parallelism.incremental.options import IncrementalOptions
+from models.parallelism.options import GridOptions
+from models.parallelism.results import Grid, PlanEstimate, Rejection
+from models.performance.breakdown import IterationBreakdown
+from models.performance.coefficients import Calibration
+from models.transformer import JobModel
+from models.workload import NodeGpus
+from topology.cluster import Cluster, GpuType
+
+
+class Planner(StrEnum):
+    """grid: Arena's grids. exhaustive: every plan, on few GPUs. incremental: Suika's Algorithm 1 for a running plan.
+    given: no search, the degrees are those of the request."""
+
+    GRID = "grid"
+    EXHAUSTIVE = "exhaustive"
+    INCREMENTAL = "incremental"
+    GIVEN = "given"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Degrees:
+    """A symmetric plan in short; `layers` None: spread evenly."""
+
+    pp: int
+    dp: int
+    tp: int
+    num_micro_batches: int
+    layers: tuple[int, ...] | None = None
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of the plan."""
+        return self.pp * self.dp * self.tp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPlan:
+    """A measured iteration time of a symmetric plan; `num_micro_batches` None: whatever their number."""
+
+    gpu_type: str
+    pp: int
+    dp: int
+    tp: int
+    iteration_s: float
+    num_micro_batches: int | None = None
+
+    def matches(self, plan: ParallelPlan) -> bool:
+        """Whether the time is that of `plan`."""
+        first = plan.stages[0]
+        return (
+            plan.is_symmetric
+            and (self.pp, self.dp, self.tp) == (plan.pp, first.dp, first.tp)
+            and self.gpu_type == first.replicas[0].gpu_type
+            and self.num_micro_batches in (None, plan.num_micro_batches)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """GPUs of one type on equal nodes, and how many of them may be used.
+
+    `nodes`: the nodes of the cluster that have them, None for virtual nodes under one switch; each count then takes
+    the first nodes, of which all but the last give `gpus_per_node`.
+    """
+
+    gpu_type: GpuType
+    gpus_per_node: int
+    counts: tuple[int, ...]
+    nodes: tuple[NodeGpus, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelRequest:
+    """A job and the GPUs that it may get.
+
+    `cluster` None: the nodes are virtual. `degrees` belong to the planner `given`; `running` and `released`, (node,
+    GPU), to `incremental`, which needs a cluster and no offers.
+    """
+
+    model: JobModel
+    planner: Planner = Planner.GRID
+    offers: tuple[Offer, ...] = ()
+    cluster: Cluster | None = None
+    degrees: Degrees | None = None
+    running: ParallelPlan | None = None
+    released: tuple[tuple[str, int], ...] = ()
+    measured: tuple[MeasuredPlan, ...] = ()
+    calibration: Calibration | None = None
+    grid: GridOptions = field(default_factory=GridOptions)
+    incremental: IncrementalOptions = field(default_factory=IncrementalOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPoint:
+    """The best plan on a number of GPUs of a type; `usable_bytes` per stage: memory that the plan may use.
+
+    `breakdown` is of the predicted time, also where the time was measured. `gpu_type` joins types by `+`.
+    """
+
+    gpu_type: str
+    num_gpus: int
+    estimate: PlanEstimate
+    breakdown: IterationBreakdown
+    usable_bytes: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingPoint:
+    """A number of GPUs of a type without a legal plan, and why; the closest out-of-memory candidate comes first."""
+
+    gpu_type: str
+    num_gpus: int
+    rejections: tuple[Rejection, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunerWork:
+    """What a tuner that measures must still try on `num_gpus` (Arena section 3.6): only plans of `pp` stages whose
+    computation bias is at most `max_bias`, `num_after` of the `num_before` plans of all grids."""
+
+    gpu_type: str
+    num_gpus: int
+    pp: int
+    max_bias: float
+    num_before: int
+    num_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelAnswer:
+    """Points by GPU type, then count; the fastest is `best`. `grids` are those of the grid planner.
+
+    For a running job the points are its plan and those with more and more GPUs. `tuner` is for the GPUs of the best
+    point, None where no grid has a frontier. `elapsed_s`: wall-clock time.
+    """
+
+    points: tuple[PlanPoint, ...]
+    missing: tuple[MissingPoint, ...]
+    grids: tuple[Grid, ...] = ()
+    tuner: TunerWork | None = None
+    elapsed_s: float = 0.0
+
+    @property
+    def best(self) -> PlanPoint:
+        """The point of highest throughput; of equals, the one on fewer GPUs."""
+        return max(self.points, key=lambda point: (point.estimate.throughput, -point.num_gpus))

@@ -1,0 +1,332 @@
+"""3D-parallel plans over HTTP: what is answered, what is drawn, and what is refused with which words."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from api.schemas.parallel_answer import ParallelPlanAnswer
+from tests.api.asking import post
+from tests.api.requests import Json, changed
+
+LLAMA: Json = {"model": "llama2-13b", "global_batch": 64}
+H100: Json = {"gpu_type": "h100", "counts": [8, 16]}
+REQUEST: Json = {"job": LLAMA, "gpus": [H100], "options": {"num_operators": 8}}
+GPT: Json = {
+    "num_layers": 12,
+    "hidden_size": 1024,
+    "num_heads": 16,
+    "vocabulary_size": 32000,
+    "sequence_length": 512,
+    "global_batch": 32,
+}
+_KIND: Json = {
+    "name": "a",
+    "memory_bytes": 40_000_000_000,
+    "peak_flops_per_s": 312e12,
+    "intra_node_bandwidth_bytes_per_s": 3e11,
+    "inter_node_bandwidth_bytes_per_s": 2.5e10,
+}
+CLUSTER: Json = {
+    "gpu_types": [_KIND],
+    "nodes": [{"id": f"n{k}", "gpu_type": "a", "num_gpus": 4} for k in range(2)],
+}
+RUNNING: Json = {
+    "stages": [
+        {"num_layers": 6, "replicas": [{"node": "n0", "gpu_type": "a", "gpus": [2 * k, 2 * k + 1], "local_batch": 4}]}
+        for k in range(2)
+    ],
+    "num_micro_batches": 8,
+}
+GROWING: Json = {"job": GPT, "cluster": CLUSTER, "running": RUNNING, "released": {"n1": [0, 1, 2, 3]}}
+
+
+def answered(client: httpx.Client, request: Json) -> ParallelPlanAnswer:
+    answer = post(client, "/v1/parallel-plans", request)
+    assert answer.status_code == 200, answer.text
+    return ParallelPlanAnswer.model_validate_json(answer.text)
+
+
+def refused(client: httpx.Client, request: Json) -> list[tuple[str, str, str]]:
+    answer = post(client, "/v1/parallel-plans", request)
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    problem = answer.json()
+    assert problem["status"] == answer.status_code == 422
+    return [(issue["code"], issue["pointer"], issue["detail"]) for issue in problem["errors"]]
+
+
+def test_a_model_of_the_catalogue_on_gpus_of_the_catalogue(client: httpx.Client) -> None:
+    answer = answered(client, REQUEST)
+    assert answer.verified
+    assert answer.job.name == "llama2-13b"
+    assert answer.job.num_parameters == pytest.approx(13.0e9, rel=0.02)
+    assert [point.num_gpus for point in answer.points] == [8, 16]
+    assert answer.best == answer.points[1]
+    best = answer.best
+    assert best.throughput * best.iteration_s == pytest.approx(64)
+    parts = best.breakdown
+    split = parts.compute_s + parts.tensor_s + parts.data_s + parts.optimizer_s + parts.bubble_s + parts.send_s
+    assert split == pytest.approx(parts.total_s)
+    assert parts.total_s == pytest.approx(best.iteration_s)
+    assert sum(stage.num_layers for stage in best.stages) == 40
+    assert all(stage.total_bytes <= stage.usable_bytes == pytest.approx(72e9) for stage in best.stages)
+    assert {grid.num_gpus for grid in answer.grids} == {8, 16}
+    assert any(grid.frontier for grid in answer.grids)
+    assert answer.tuner is not None
+    assert (answer.tuner.gpu_type, answer.tuner.num_gpus) == ("h100", 16)
+    assert 1 <= answer.tuner.num_after < answer.tuner.num_before
+
+
+def test_the_launcher_gets_ranks_hostfile_and_bounds(client: httpx.Client) -> None:
+    degrees = {"pp": 2, "dp": 2, "tp": 4, "num_micro_batches": 32}
+    launch = answered(client, {"job": LLAMA, "gpus": [{"gpu_type": "h100"}], "degrees": degrees}).launch
+    assert (launch.world_size, launch.symmetric, launch.stage_bounds) == (16, True, (0, 20, 40))
+    assert launch.hostfile == "0 slots=8\n1 slots=8\n"
+    places = [(rank.rank, rank.node, rank.local_rank, rank.pp, rank.dp, rank.tp) for rank in launch.ranks]
+    assert places[5] == (5, "0", 5, 0, 1, 1)
+    assert places[8] == (8, "1", 0, 1, 0, 0)
+
+
+def test_a_range_of_counts_and_own_types(client: httpx.Client) -> None:
+    gpus = [{"gpu_type": "a", "min_gpus": 3, "max_gpus": 9, "gpus_per_node": 4}]
+    answer = answered(client, {"job": GPT, "gpus": gpus, "gpu_types": [_KIND]})
+    assert {point.num_gpus for point in answer.points} | {missing.num_gpus for missing in answer.missing} == {
+        3,
+        4,
+        8,
+        9,
+    }
+
+
+def test_a_wide_resnet_is_named_like_a_transformer(client: httpx.Client) -> None:
+    job = {"model": "wide-resnet-500m", "global_batch": 64}
+    answer = answered(client, {"job": job, "gpus": [{"gpu_type": "a100", "counts": [4]}]})
+    assert answer.job.name == "wide-resnet-500m"
+    assert answer.best.gpu_type == "a100-40gb"
+
+
+def test_operators(client: httpx.Client) -> None:
+    sizes = {
+        "parameters": 1_000_000,
+        "forward_flops": 1e10,
+        "memory_traffic_bytes": 1e6,
+        "activation_bytes": 1e6,
+        "output_bytes": 1e5,
+        "tensor_parallel_bytes": 0,
+    }
+    job = {"operators": [{"name": f"o{k}", **sizes} for k in range(4)], "global_batch": 16, "name": "mine"}
+    assert answered(client, {"job": job, "gpus": [{"gpu_type": "v100", "counts": [2]}]}).job.name == "mine"
+
+
+def test_measured_times_rule(client: httpx.Client) -> None:
+    measured = {"gpu_type": "H100-SXM", "pp": 1, "dp": 4, "tp": 2, "num_micro_batches": 1, "iteration_s": 0.001}
+    request = {"job": GPT, "gpus": [{"gpu_type": "h100", "counts": [8]}], "measurements": [measured]}
+    degrees = {"pp": 1, "dp": 4, "tp": 2, "num_micro_batches": 1}
+    best = answered(client, {**request, "degrees": degrees}).best
+    assert (best.measured, best.iteration_s) == (True, 0.001)
+
+
+def test_a_cluster_offers_what_is_free(client: httpx.Client) -> None:
+    answer = answered(client, {"job": GPT, "cluster": changed(CLUSTER, "/nodes/1/gpus_in_use", [0])})
+    assert {node for point in answer.points for stage in point.plan.stages for node in [stage.replicas[0].node]} <= {
+        "n0",
+        "n1",
+    }
+    assert max(point.num_gpus for point in answer.points) == 7
+    exact = answered(client, {"job": GPT, "cluster": CLUSTER, "placement": {"n1": [1, 2]}})
+    assert [(rank.node, rank.gpu) for rank in exact.launch.ranks] == [("n1", 1), ("n1", 2)]
+
+
+def test_a_running_job_grows(client: httpx.Client) -> None:
+    answer = answered(client, GROWING)
+    assert answer.planner == "incremental"
+    assert answer.points[0].plan.model_dump(mode="json") == changed(RUNNING, "/num_micro_batches", 8)
+    assert answer.best.num_gpus > 4
+    assert answer.grids == ()
+
+
+def test_exhaustive_is_no_worse(client: httpx.Client) -> None:
+    request = {"job": GPT, "gpus": [{"gpu_type": "a100", "counts": [4]}]}
+    grid = answered(client, {**request, "options": {"num_operators": 4}})
+    best = answered(client, {**request, "options": {"num_operators": 4, "planner": "exhaustive"}})
+    assert best.best.throughput >= grid.best.throughput * (1 - 1e-9)
+    assert best.tuner is None
+
+
+DEGREES = {"pp": 2, "dp": 2, "tp": 4, "num_micro_batches": 32}
+GIVEN = {"job": LLAMA, "gpus": [{"gpu_type": "h100"}], "degrees": DEGREES}
+CASES: list[tuple[str, Json, str, Any, str, str, str]] = [
+    # name, request, where it is changed, to what, expected code, pointer ("": where it was changed), words
+    (
+        "model fits nowhere",
+        REQUEST,
+        "/gpus",
+        [{"gpu_type": "a10", "counts": [2]}],
+        "out_of_memory",
+        "/gpus/0",
+        "needs at least",
+    ),
+    ("unknown model", REQUEST, "/job/model", "lama2-13b", "unknown_model", "", "did you mean 'llama2-13b'"),
+    ("unknown gpu", REQUEST, "/gpus/0/gpu_type", "h10", "unknown_gpu_type", "", "did you mean 'h100'"),
+    ("zero gpus", REQUEST, "/gpus/0/counts/1", 0, "not_positive", "", "is 0; must be at least 1"),
+    ("no gpus", REQUEST, "/gpus", [], "one_of", "", "say which GPUs"),
+    ("no counts", REQUEST, "/gpus/0", {"gpu_type": "h100"}, "missing_field", "/gpus/0/counts", "say how many"),
+    (
+        "half a range",
+        REQUEST,
+        "/gpus/0",
+        {"gpu_type": "h100", "min_gpus": 2},
+        "one_of",
+        "",
+        "both min_gpus and max_gpus",
+    ),
+    (
+        "empty range",
+        REQUEST,
+        "/gpus/0",
+        {"gpu_type": "h100", "min_gpus": 4, "max_gpus": 2},
+        "out_of_range",
+        "",
+        "min_gpus above",
+    ),
+    ("type twice", REQUEST, "/gpus/1", H100, "listed_twice", "/gpus/1/gpu_type", "listed before"),
+    ("heads", REQUEST, "/job/num_heads", 7, "heads_not_divisible", "", "do not divide hidden_size"),
+    ("micro-batch", REQUEST, "/job/micro_batch", 3, "batch_not_divisible", "", "does not divide global_batch"),
+    (
+        "model and no shape",
+        REQUEST,
+        "/job",
+        {"global_batch": 1, "num_layers": 3},
+        "missing_field",
+        "",
+        "lacks hidden_size, vocabulary_size, sequence_length",
+    ),
+    ("tensor degree", GIVEN, "/degrees/tp", 16, "tensor_degree", "", "does not divide the 40"),
+    (
+        "tensor degree and node",
+        {**GIVEN, "job": {**GPT, "num_heads": 16}},
+        "/degrees/tp",
+        16,
+        "tensor_degree",
+        "",
+        "nodes have 8 GPUs",
+    ),
+    ("more stages than layers", GIVEN, "/degrees/pp", 41, "layers", "", "has 40 layers"),
+    ("layers do not add up", GIVEN, "/degrees/layers", [20, 21], "layers", "", "2 stages with 41 layers"),
+    ("batch", GIVEN, "/degrees/num_micro_batches", 5, "batch_not_divisible", "", "8 would do"),
+    (
+        "does not fit",
+        GIVEN,
+        "/degrees",
+        {"pp": 1, "dp": 1, "tp": 1, "num_micro_batches": 64},
+        "out_of_memory",
+        "",
+        "stage 0 needs",
+    ),
+    ("degrees and counts", GIVEN, "/gpus/0/counts", [8], "wrong_count", "", "the degrees need 16"),
+    ("given without degrees", REQUEST, "/options/planner", "given", "missing_field", "/degrees", "evaluates these"),
+    (
+        "too many to compare",
+        REQUEST,
+        "/options",
+        {"planner": "exhaustive", "num_operators": 16},
+        "too_many_plans",
+        "/gpus/0",
+        "use fewer GPUs",
+    ),
+    ("too much time", REQUEST, "/options/time_limit_s", 86400.0, "out_of_range", "", "at most 3600"),
+    ("unknown field", REQUEST, "/job/layers", 3, "unknown_field", "", "there is no field 'layers'"),
+    (
+        "measured on nothing",
+        REQUEST,
+        "/measurements",
+        [{"gpu_type": "x", "pp": 1, "dp": 1, "tp": 1, "iteration_s": 1.0}],
+        "unknown_gpu_type",
+        "/measurements/0/gpu_type",
+        "no GPU product 'x'",
+    ),
+    ("placement without cluster", REQUEST, "/placement", {"n0": [0]}, "one_of", "", "give the cluster"),
+    (
+        "placement on taken gpus",
+        {"job": GPT, "cluster": CLUSTER},
+        "/placement",
+        {"n0": [7]},
+        "gpu_not_free",
+        "/placement/n0",
+        "free are",
+    ),
+    (
+        "unknown type of a cluster",
+        {"job": GPT, "cluster": CLUSTER},
+        "/gpus",
+        [{"gpu_type": "aa", "counts": [1]}],
+        "unknown_gpu_type",
+        "/gpus/0/gpu_type",
+        "did you mean 'a'",
+    ),
+    (
+        "own types beside a cluster",
+        {"job": GPT, "cluster": CLUSTER},
+        "/gpu_types",
+        [_KIND],
+        "one_of",
+        "",
+        "leave these",
+    ),
+    (
+        "no free gpus",
+        {"job": GPT, "cluster": {**CLUSTER, "nodes": [{"id": "n", "gpu_type": "a", "num_gpus": 1}]}},
+        "/cluster/nodes/0/state",
+        "drained",
+        "no_free_gpus",
+        "/cluster/nodes",
+        "no node that is up",
+    ),
+    ("running without cluster", GROWING, "/cluster", None, "missing_field", "", "is missing"),
+    ("released what is not there", GROWING, "/released", {"n1": [5]}, "unknown_gpu", "/released/n1", "no GPU 5"),
+    ("running plan of another model", GROWING, "/job/num_layers", 13, "layers", "/running/stages", "13"),
+    (
+        "heads that the running plan does not divide",
+        GROWING,
+        "/job",
+        {**GPT, "num_heads": 1, "head_size": 64},
+        "tensor_degree",
+        "/running/stages/0/replicas",
+        "does not divide",
+    ),
+    ("degrees beside a running plan", GROWING, "/degrees", DEGREES, "one_of", "", "leave it out"),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "pointer", "value", "code", "expected", "words"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_is_refused(
+    client: httpx.Client, request_: Json, pointer: str, value: Any, code: str, expected: str, words: str
+) -> None:
+    issues = refused(client, changed(request_, pointer, value))
+    assert (code, expected or pointer) in [issue[:2] for issue in issues], issues
+    assert any(words in detail for found, _, detail in issues if found == code), issues
+
+
+def test_nothing_takes_longer_than_its_limit(client: httpx.Client) -> None:
+    answer = post(client, "/v1/parallel-plans", changed(REQUEST, "/options", {"time_limit_s": 1e-3}))
+    assert (answer.status_code, answer.json()["code"]) == (504, "worker_timeout")
+    assert "not done within 0.001 s" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("picture", "kind", "start"), [("svg", "image/svg+xml", b"<?xml"), ("png", "image/png", b"\x89PNG")]
+)
+def test_pictures(client: httpx.Client, picture: str, kind: str, start: bytes) -> None:
+    answer = post(client, f"/v1/parallel-plans/figure.{picture}", REQUEST)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
+    assert answer.content.startswith(start)
+
+
+def test_a_picture_of_another_kind(client: httpx.Client) -> None:
+    answer = post(client, "/v1/parallel-plans/figure.gif", REQUEST)
+    assert answer.status_code == 422
+    assert "path parameter 'picture'" in answer.json()["errors"][0]["detail"]

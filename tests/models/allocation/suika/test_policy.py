@@ -1,0 +1,206 @@
+"""The whole policy on real performance models."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from benchmarks.suika_events import EventStream, rack_cluster
+from models.allocation.suika.formulation import formulate_suika
+from models.allocation.suika.parameters import SuikaMethod, SuikaParameters
+from models.allocation.suika.state import node_gpus
+from models.clock import PhaseClock
+from models.parallel_plan import ParallelPlan
+from models.plan import Change, Plan
+from models.transformer import Checkpointing
+from models.workload import Expansion, Job, NodeGpus, Snapshot
+from solver.monitor import SolveMonitor
+from solver.options import SolveOptions
+from solver.result import TerminationReason
+from tests.models.allocation.suika.real import OPTIONS, cluster_of, gpus, job, model, planned, posted_back
+from topology.cluster import Cluster, Node
+
+ILP = SuikaParameters(method=SuikaMethod.ILP)
+
+
+def events(seed: int, count: int, *, load: float = 0.9) -> Iterator[tuple[Snapshot, Plan]]:
+    """Snapshots of four nodes and what Algorithm 2 makes of them."""
+    stream = EventStream(cluster=rack_cluster(4), load=load, seed=seed)
+    for snapshot in islice(stream.snapshots(), count):
+        plan = planned(snapshot)[2]
+        stream.carry_out(plan)
+        yield snapshot, plan
+
+
+def test_a_waiting_job_starts_with_its_degrees_and_then_grows() -> None:
+    _, _, plan = planned(cluster_of(job("a", dp=2, tp=2), num_nodes=1))
+    (allocation,) = plan.allocations
+    assert allocation.change is Change.STARTED
+    assert allocation.parallel_plan is not None
+    assert allocation.num_gpus == 4 + sum(len(part.gpus) for grown in allocation.expansions for part in grown.gpus)
+    assert allocation.num_gpus > 4
+    assert all(grown.benefit >= 4 / 8 for grown in allocation.expansions)
+
+
+def test_without_degrees_the_grid_planner_finds_a_plan() -> None:
+    waiting = job("a", min_gpus=4, parallelism=None, max_gpus=4)
+    _, _, plan = planned(cluster_of(waiting, num_nodes=1))
+    assert plan.allocations[0].num_gpus == 4
+    assert plan.allocations[0].expected_goodput is not None
+
+
+def test_a_running_job_without_a_plan_gets_one_on_its_gpus() -> None:
+    running = job("a", dp=2, current=(gpus("n0000", 3, 5),), max_gpus=2)
+    _, _, plan = planned(cluster_of(running))
+    (allocation,) = plan.allocations
+    assert allocation.change is Change.KEPT
+    assert allocation.parallel_plan is not None
+    assert set(allocation.parallel_plan.gpus) == {("n0000", 3), ("n0000", 5)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_heuristic_program_and_bound_are_in_order(seed: int) -> None:
+    for snapshot, _ in events(seed, 6):
+        heuristic = planned(snapshot)[1]
+        exact = planned(snapshot, ILP)[1]
+        assert heuristic.objective is not None
+        assert exact.objective is not None
+        assert exact.bound is not None
+        assert heuristic.bound == pytest.approx(exact.bound, rel=1e-6)
+        assert heuristic.objective <= exact.objective * (1 + 1e-9)
+        assert exact.objective <= exact.bound * (1 + 1e-9)
+        assert exact.termination is TerminationReason.OPTIMAL
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plan_that_is_posted_back_changes_nothing(seed: int) -> None:
+    for snapshot, plan in events(seed, 6, load=1.2):
+        _, _, again = planned(posted_back(snapshot, plan))
+        assert [item.job_id for item in again.unplaced] == [item.job_id for item in plan.unplaced]
+        assert list(again.allocations) == [replace(item, change=Change.KEPT) for item in plan.allocations]
+
+
+def test_other_names_in_the_same_order_change_nothing() -> None:
+    for snapshot, _ in events(5, 5):
+        renamed = Snapshot(
+            cluster=_renamed_cluster(snapshot.cluster), jobs=tuple(_renamed_job(item) for item in snapshot.jobs)
+        )
+        plan, other = planned(snapshot)[2], planned(renamed)[2]
+        assert [_renamed_gpus(item.gpus) for item in plan.allocations] == [item.gpus for item in other.allocations]
+        assert [item.expected_goodput for item in plan.allocations] == [
+            item.expected_goodput for item in other.allocations
+        ]
+
+
+def _renamed_cluster(cluster: Cluster) -> Cluster:
+    def renamed(node: Node) -> Node:
+        return replace(node, id=f"host-{node.id}", path=tuple(f"rack-{unit}" for unit in node.path))
+
+    return replace(cluster, nodes=tuple(renamed(node) for node in cluster.nodes))
+
+
+def _renamed_gpus(parts: tuple[NodeGpus, ...]) -> tuple[NodeGpus, ...]:
+    return tuple(replace(part, node=f"host-{part.node}") for part in parts)
+
+
+def _renamed_plan(plan: ParallelPlan) -> ParallelPlan:
+    stages = [
+        replace(stage, replicas=tuple(replace(replica, node=f"host-{replica.node}") for replica in stage.replicas))
+        for stage in plan.stages
+    ]
+    return replace(plan, stages=tuple(stages))
+
+
+def _renamed_job(item: Job) -> Job:
+    return replace(
+        item,
+        current=None if item.current is None else _renamed_gpus(item.current),
+        parallel_plan=None if item.parallel_plan is None else _renamed_plan(item.parallel_plan),
+        expansions=tuple(Expansion(gpus=_renamed_gpus(grown.gpus), benefit=grown.benefit) for grown in item.expansions),
+    )
+
+
+def test_a_job_that_fits_nowhere_says_how_much_memory_it_needs() -> None:
+    big = job("big", transformer=model("gpt2-175b"), dp=1, tp=8)
+    for waiting in (big, replace(big, parallelism=None)):
+        _, _, plan = planned(cluster_of(waiting))
+        (left,) = plan.unplaced
+        assert left.reason == "out_of_memory"
+        assert left.counts["needed_bytes"] > left.counts["usable_bytes"] > 70e9
+
+
+def test_other_reasons_to_wait() -> None:
+    jobs = (
+        job("runs", dp=8, max_gpus=8, current=(gpus("n0000", *range(8)),)),
+        job("tall", tp=5),
+        job("deep", pp=25),
+        job("uneven", dp=3, transformer=replace(model(), micro_batch=1)),
+        job("large", dp=16),
+        job("typed", gpu_types=()),
+    )
+    _, _, plan = planned(cluster_of(*jobs))
+    assert {left.job_id: left.reason for left in plan.unplaced} == {
+        "tall": "illegal_degrees",
+        "deep": "illegal_degrees",
+        "uneven": "batch",
+        "large": "capacity",
+        "typed": "gpu_type",
+    }
+    large = next(left for left in plan.unplaced if left.job_id == "large")
+    assert large.remedy == "8 more GPUs of type h100"
+    assert large.counts["free_gpus.h100"] == 8
+
+
+def test_fragments_of_jobs_that_may_not_move_are_named() -> None:
+    halves = [
+        job(f"half{k}", dp=4, max_gpus=4, preemptible=False, current=(gpus(f"n000{k}", 0, 1, 2, 3),)) for k in range(2)
+    ]
+    _, _, plan = planned(cluster_of(*halves, job("wide", tp=8)))
+    assert [left.reason for left in plan.unplaced] == ["fragmentation"]
+
+
+def test_a_running_plan_that_the_model_calls_too_large_is_left_alone_with_a_warning() -> None:
+    """It runs, so that the model must be wrong: nothing is planned upon it."""
+    small = job("a", max_gpus=1, current=(gpus("n0000", 0),))
+    plan = planned(cluster_of(small))[2].allocations[0].parallel_plan
+    assert plan is not None
+    large = replace(model("llama2-13b"), num_layers=24, checkpointing=Checkpointing.NONE)
+    running = replace(small, transformer=large, current=node_gpus(plan.gpus), parallel_plan=plan)
+    formulation, _, after = planned(cluster_of(running))
+    assert [issue.code for issue in formulation.warnings] == ["plan_not_understood"]
+    assert after.allocations[0].parallel_plan == plan
+
+
+def test_jobs_that_keep_their_gpus_count_in_the_intensity_but_not_in_the_objective() -> None:
+    jobs = (job("a", dp=4, max_gpus=4), job("b", dp=4, preemptible=False, current=(gpus("n0000", 0, 1, 2, 3),)))
+    formulation, result, plan = planned(cluster_of(*jobs))
+    assert formulation.decision.tau == pytest.approx(8 / 16)
+    assert result.objective == pytest.approx(4.0)
+    assert {item.job_id: item.change for item in plan.allocations} == {"a": Change.STARTED, "b": Change.KEPT}
+
+
+def test_no_time_still_gives_the_plan_of_algorithm_2_and_a_bound() -> None:
+    snapshot = cluster_of(job("a", dp=2), job("b", dp=2))
+    formulation = formulate_suika(snapshot, SuikaParameters(), PhaseClock())
+    monitor = SolveMonitor()
+    monitor.canceled.set()
+    for method in (formulation, formulate_suika(snapshot, ILP, PhaseClock())):
+        result = method.solve(OPTIONS, monitor)
+        assert result.objective is not None
+        assert result.bound is not None
+        assert result.objective <= result.bound <= formulation.program.simple_bound + 1e-9
+
+
+def test_an_empty_cluster_has_an_empty_plan() -> None:
+    _, result, plan = planned(Snapshot(cluster=rack_cluster(1), jobs=()))
+    assert plan == Plan(allocations=(), unplaced=(), score=())
+    assert result.objective == 0.0
+
+
+@pytest.mark.parametrize("solver", ["highs", "scip", "auto"])
+def test_every_solver_gives_the_same_bound(solver: str) -> None:
+    snapshot = cluster_of(job("a", dp=2), job("b", dp=4), job("c", tp=2))
+    formulation = formulate_suika(snapshot, ILP, PhaseClock())
+    result = formulation.solve(SolveOptions(solver=solver, relative_gap=0.0, time_limit_s=20.0), SolveMonitor())
+    assert result.objective == pytest.approx(formulation.solve(OPTIONS, SolveMonitor()).objective)

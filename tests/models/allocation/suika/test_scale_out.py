@@ -1,0 +1,157 @@
+"""Algorithm 2 on clusters that fit on a line; throughputs are given by hand."""
+
+import pytest
+
+from models.allocation.suika.benefit import benefit, threshold
+from models.allocation.suika.heuristic import Decision, decide
+from models.allocation.suika.parameters import SuikaParameters
+from models.workload import Adaptivity, Snapshot
+from tests.models.allocation.suika.scenes import FakePlanner, linear, running, saturating, snapshot, stepped
+
+BOLD = SuikaParameters(aggressiveness=2.0)
+
+
+def ends_with(decision: Decision) -> dict[str, int]:
+    """GPUs of every job in the end."""
+    counts = {job_id: item.plan.num_gpus for job_id, item in decision.settled.running.items()}
+    return counts | {
+        job_id: counts[job_id] + len(column.added) for job_id, column in decision.scale_outs.applied.items()
+    }
+
+
+def benefits(decision: Decision, job_id: str) -> list[float]:
+    return [grown.benefit for grown in decision.scale_outs.applied[job_id].expansions]
+
+
+def test_benefit_is_one_when_gpus_bring_as_much_as_those_before() -> None:
+    assert benefit(8, 4, 10.0, 15.0) == pytest.approx(1.0)
+    assert benefit(8, 8, 10.0, 15.0) == pytest.approx(0.5)
+    assert benefit(4, 1, 10.0, 9.0) < 0
+
+
+def test_threshold_is_the_intensity_to_the_aggressiveness() -> None:
+    assert threshold(0.5, 1.0) == 0.5
+    assert threshold(0.5, 2.0) == 0.25
+    assert threshold(0.5, 0.0) == 1.0
+
+
+def test_the_better_scale_out_comes_first_and_the_other_job_gets_the_rest() -> None:
+    """AA.. BB..: tau = 4/8. A gains up to 3 GPUs (B = 1 for one), B is linear (B = 1 for one or two): A comes first
+    and takes GPU 2 of n0; then A has nothing, and B takes two, its own node first; then the one that is left."""
+    drawing = "AA.. BB.."
+    decision = decide(
+        snapshot(drawing, running("A", drawing), running("B", drawing)),
+        SuikaParameters(),
+        FakePlanner(curves={"A": saturating(3), "B": linear()}),
+    )
+    assert decision.tau == pytest.approx(0.5)
+    assert ends_with(decision) == {"A": 3, "B": 5}
+    assert benefits(decision, "A") == pytest.approx([1.0])
+    assert decision.scale_outs.applied["B"].added == {("n0", 3), ("n1", 2), ("n1", 3)}
+
+
+def test_the_threshold_decides_whether_a_scale_out_is_worth_it() -> None:
+    """AA..: U = 1/2; two more GPUs bring 30 % (B = 0.3): below U, above U^2."""
+    drawing = "AA.."
+    state = snapshot(drawing, running("A", drawing))
+    planner = FakePlanner(curves={"A": stepped({2: 10.0, 4: 13.0})})
+    assert ends_with(decide(state, SuikaParameters(), planner)) == {"A": 2}
+    assert ends_with(decide(state, BOLD, planner)) == {"A": 4}
+
+
+def test_scale_outs_below_the_threshold_are_taken_back() -> None:
+    """AAab BBBB: U = 6/8. a was worth 0.8, b 0.7. b goes back; what is left is below the threshold for everybody."""
+    drawing = "AAab BBBB"
+    jobs = (running("A", drawing, added="ab", benefits=(0.8, 0.7)), running("B", drawing))
+    decision = decide(
+        snapshot(drawing, *jobs), SuikaParameters(), FakePlanner(curves={"A": saturating(3), "B": saturating(4)})
+    )
+    assert ends_with(decision) == {"A": 3, "B": 4}
+    assert decision.settled.free["a"]["n0"] == {3}
+
+
+def test_what_stands_on_a_weak_scale_out_goes_with_it() -> None:
+    """AAab BBBB with a = 0.7, b = 0.9: b was added to a plan that had a."""
+    drawing = "AAab BBBB"
+    jobs = (running("A", drawing, added="ab", benefits=(0.7, 0.9)), running("B", drawing))
+    decision = decide(
+        snapshot(drawing, *jobs), SuikaParameters(), FakePlanner(curves={"A": saturating(2), "B": saturating(4)})
+    )
+    assert decision.settled.running["A"].plan.num_gpus == 2
+    assert ends_with(decision) == {"A": 2, "B": 4}
+
+
+def test_bounds_are_kept() -> None:
+    """A takes at most 3, B is rigid; C is not preemptible and keeps its GPUs."""
+    drawing = "AA.. BC.."
+    jobs = (
+        running("A", drawing, max_gpus=3),
+        running("B", drawing, adaptivity=Adaptivity.RIGID),
+        running("C", drawing, preemptible=False),
+    )
+    decision = decide(
+        snapshot(drawing, *jobs), SuikaParameters(), FakePlanner(curves={"A": linear(), "B": linear(), "C": linear()})
+    )
+    assert ends_with(decision) == {"A": 3, "B": 1}
+    assert set(decision.settled.fixed) == {"C"}
+    assert decision.tau == pytest.approx(4 / 8)
+
+
+def test_expansions_above_the_bounds_are_taken_back() -> None:
+    drawing = "AAab"
+    job = running("A", drawing, added="ab", benefits=(0.9, 0.9), max_gpus=3)
+    decision = decide(snapshot(drawing, job), SuikaParameters(), FakePlanner(curves={"A": linear()}))
+    assert ends_with(decision) == {"A": 3}
+
+
+def test_weights_decide_who_comes_first_but_not_the_threshold() -> None:
+    """A. B.: every GPU is worth 1 to both. B weighs more, and takes its own node's GPU, then that of n0."""
+    drawing = "A. B."
+    planner = FakePlanner(curves={"A": linear(), "B": linear()})
+    jobs = (running("A", drawing), running("B", drawing, weight=2.0))
+    decision = decide(snapshot(drawing, *jobs), SuikaParameters(), planner)
+    assert ends_with(decision) == {"A": 1, "B": 3}
+    assert benefits(decision, "B") == pytest.approx([1.0, 1.0])
+
+
+def test_jobs_are_asked_again_only_when_they_may_have_more() -> None:
+    """A takes everything. B and C gain nothing from what they saw; in the end nothing is left to ask about."""
+    drawing = "A... BBBB.... CCCC...."
+    planner = FakePlanner(curves={"A": linear(), "B": saturating(4), "C": saturating(4)})
+    jobs = [running(name, drawing) for name in "ABC"]
+    decision = decide(snapshot(drawing, *jobs), SuikaParameters(), planner)
+    assert ends_with(decision) == {"A": 12, "B": 4, "C": 4}
+    assert planner.asked[:3] == ["A", "B", "C"]
+    assert set(planner.asked[3:]) == {"A"}
+
+
+def test_a_job_whose_gpus_were_taken_is_asked_again() -> None:
+    """AA. BB....: A takes the rest of n0 and then GPU 2 of n1, which B had counted on; B takes the two after it."""
+    drawing = "AA. BB...."
+    curves = {"A": stepped({2: 20.0, 3: 30.0, 4: 40.0}), "B": stepped({2: 20.0, 4: 24.0})}
+    decision = decide(snapshot(drawing, *(running(name, drawing) for name in "AB")), BOLD, FakePlanner(curves=curves))
+    assert decision.scale_outs.applied["A"].added == {("n0", 2), ("n1", 2)}
+    assert decision.scale_outs.applied["B"].added == {("n1", 3), ("n1", 4)}
+
+
+def test_larger_candidates_of_an_offer_stand_until_they_are_below_the_threshold() -> None:
+    """AAAA....: one more brings B = 1 (20 to 25), then two B = 0.5 = U, then one nothing. Four were offered at once: A
+    is asked again only in the end."""
+    drawing = "AAAA...."
+    planner = FakePlanner(curves={"A": stepped({4: 20.0, 5: 25.0, 6: 26.0, 7: 30.0})})
+    decision = decide(snapshot(drawing, running("A", drawing)), SuikaParameters(), planner)
+    assert benefits(decision, "A") == pytest.approx([1.0, 5 / 2 * 5 / 25])
+    assert planner.asked == ["A", "A"]
+
+
+def test_no_more_rounds_than_allowed() -> None:
+    drawing = "A......."
+    state = snapshot(drawing, running("A", drawing))
+    decision = decide(state, SuikaParameters(max_rounds=1), FakePlanner(curves={"A": linear()}))
+    assert ends_with(decision) == {"A": 2}
+
+
+def test_a_cluster_without_jobs_changes_nothing() -> None:
+    decision = decide(Snapshot(cluster=snapshot("....").cluster, jobs=()), SuikaParameters(), FakePlanner(curves={}))
+    assert ends_with(decision) == {}
+    assert decision.tau == 0.0

@@ -1,0 +1,102 @@
+"""Jobs that say what they train and not how fast: Sia gives them GPUs by their best 3D plans, with the plans."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from models.allocation.adaptive import adaptive_rows
+from models.allocation.arena.blocks import buddy_blocks
+from models.allocation.sia.parameters import SiaObjective, SiaParameters
+from models.configurations import enumerate_configurations
+from models.parallel_plan import symmetric_plan
+from models.performance.modelling import performance_model
+from models.performance.spec import TableEntry, ThroughputTable
+from models.plan import Change, JobAllocation, PlanOutcome, PlanRequest
+from models.planning import plan
+from models.transformer import Transformer
+from models.validation import request_issues
+from models.workload import Job, NodeGpus, Reservation, Snapshot
+from topology.cluster import Cluster, GpuType, Node
+
+KIND = GpuType(
+    name="gpu",
+    memory_bytes=24 * 10**9,
+    peak_flops_per_s=125e12,
+    intra_node_bandwidth_bytes_per_s=100e9,
+    inter_node_bandwidth_bytes_per_s=25e9,
+)
+CLUSTER = Cluster(gpu_types=(KIND,), nodes=tuple(Node(id=f"n{k}", gpu_type="gpu", num_gpus=4) for k in range(3)))
+GPT = Transformer(
+    num_layers=12, hidden_size=1024, num_heads=16, vocabulary_size=32000, sequence_length=512, global_batch=32
+)
+MODELLED = Job(id="model", transformer=GPT)
+TABLE = ThroughputTable(entries=tuple(TableEntry(gpu_type="gpu", num_gpus=n, value=n**0.9) for n in (1, 2, 4)))
+LISTED = Job(id="table", performance=TABLE)
+# The job runs two replicas on n1.
+PLAN = symmetric_plan(
+    num_layers=12, pp=1, dp=2, tp=1, global_batch=32, num_micro_batches=4, gpu_type="gpu", gpus=(("n1", 0), ("n1", 1))
+)
+RUNNING = replace(MODELLED, current=(NodeGpus(node="n1", gpus=(0, 1)),), parallel_plan=PLAN)
+
+
+def planned(*jobs: Job) -> tuple[PlanOutcome, dict[str, JobAllocation]]:
+    outcome = plan(PlanRequest(snapshot=Snapshot(cluster=CLUSTER, jobs=jobs), parameters=SiaParameters()))
+    assert outcome.plan is not None
+    return outcome, {job.job_id: job for job in outcome.plan.allocations}
+
+
+def test_sia_gives_the_plan_that_its_goodput_is_of() -> None:
+    _, given = planned(MODELLED, LISTED)
+    got = given["model"]
+    assert got.parallel_plan is not None
+    assert set(got.parallel_plan.gpus) == {(part.node, gpu) for part in got.gpus for gpu in part.gpus}
+    assert got.batch_size == got.parallel_plan.global_batch == 32
+    # Nodes are under one switch: on the cluster the plan is as fast as it was on virtual nodes.
+    model = performance_model(GPT, CLUSTER)
+    assert got.expected_goodput == pytest.approx(model.throughput(got.parallel_plan))
+    assert given["table"].parallel_plan is None
+
+
+def test_a_job_that_stays_keeps_its_plan() -> None:
+    _, given = planned(replace(RUNNING, max_gpus=2))
+    assert given["model"].change is Change.KEPT
+    assert given["model"].parallel_plan == PLAN
+    assert given["model"].expected_goodput == pytest.approx(performance_model(GPT, CLUSTER).throughput(PLAN))
+
+
+def test_a_reservation_of_a_job_with_a_model() -> None:
+    _, given = planned(replace(MODELLED, reservation=Reservation(gpu_type="gpu", num_gpus=8)), LISTED)
+    assert given["model"].num_gpus == 8
+    assert given["model"].parallel_plan is not None
+
+
+def test_a_model_that_fits_nowhere_waits_with_a_reason() -> None:
+    large = replace(MODELLED, transformer=replace(GPT, hidden_size=12288, num_layers=96, num_heads=96))
+    outcome, given = planned(large, LISTED)
+    assert set(given) == {"table"}
+    assert outcome.plan is not None
+    (waiting,) = outcome.plan.unplaced
+    assert (waiting.job_id, waiting.reason) == ("model", "out_of_memory")
+    assert waiting.counts["needed_bytes"] > waiting.counts["usable_bytes"] == pytest.approx(0.9 * 24e9)
+    assert "needs at least" in waiting.detail
+
+
+def test_costs_cannot_be_derived_from_a_model() -> None:
+    snapshot = Snapshot(cluster=CLUSTER, jobs=(MODELLED,))
+    issues = request_issues(snapshot, SiaParameters(objective=SiaObjective.GIVEN_COSTS))
+    assert [(issue.code, issue.pointer) for issue in issues] == [("missing_performance", "/jobs/0/performance")]
+
+
+def test_rows_of_arena_and_sia_agree() -> None:
+    """Sia also has three whole nodes; across nodes plans are made for powers of two only."""
+    snapshot = Snapshot(cluster=CLUSTER, jobs=(MODELLED, LISTED, replace(RUNNING, id="runs")))
+    nowhere = np.full(3, -1, dtype=np.int64)
+    by_count = []
+    for configurations in (buddy_blocks(CLUSTER), enumerate_configurations(CLUSTER)):
+        found = adaptive_rows(snapshot, configurations, nowhere)
+        assert not found.samples_per_s[1].any()
+        by_count.append(dict(zip(configurations.num_gpus.tolist(), found.samples_per_s[0].tolist(), strict=True)))
+    blocks, all_of_them = by_count
+    assert set(blocks) == {1, 2, 4, 8}
+    assert all_of_them == blocks | {12: 0.0}

@@ -1,0 +1,70 @@
+from dataclasses import replace
+
+import pytest
+
+from models.parallelism.adaptive import adaptive_plans, forget_plans
+from models.parallelism.binding import bind_plan
+from models.parallelism.planner import plan_grids
+from models.parallelism.results import RejectionReason
+from models.performance.coefficients import Calibration, GpuCoefficients
+from models.workload import NodeGpus
+from stowplan.errors import InputError
+from tests.models.parallelism.test_planner import A100, GPT
+from topology.cluster import Cluster, Node, NodeState
+
+V100 = replace(A100, name="v100", memory_bytes=32 * 10**9, peak_flops_per_s=125e12)
+CLUSTER = Cluster(
+    gpu_types=(A100, V100),
+    nodes=(
+        Node(id="a0", gpu_type="a100", num_gpus=4),
+        Node(id="a1", gpu_type="a100", num_gpus=4),
+        Node(id="a2", gpu_type="a100", num_gpus=2),
+        Node(id="v0", gpu_type="v100", num_gpus=2),
+        Node(id="v1", gpu_type="v100", num_gpus=16, state=NodeState.DOWN),
+    ),
+)
+COUNTS = {"a100": (1, 8), "v100": (2,)}
+
+
+def test_best_plans_by_type_and_count() -> None:
+    found = adaptive_plans(GPT, CLUSTER, COUNTS)
+    assert set(found.best) == {("a100", 1), ("a100", 8), ("v100", 2)}
+    # Nodes of 4, the largest that are not down; a plan for 8 sits on two of them.
+    wanted = plan_grids(GPT, A100, 4, [8]).best["a100", 8]
+    assert found.best["a100", 8].throughput == pytest.approx(wanted.throughput)
+    bound = bind_plan(found.best["a100", 8].plan, [NodeGpus(node=name, gpus=(0, 1, 2, 3)) for name in ("a0", "a1")])
+    assert {node for node, _ in bound.gpus} == {"a0", "a1"}
+    assert {replica.gpu_type for stage in bound.stages for replica in stage.replicas} == {"a100"}
+
+
+def test_results_are_remembered_by_what_matters() -> None:
+    forget_plans()
+    first = adaptive_plans(GPT, CLUSTER, COUNTS)
+    more_nodes = replace(CLUSTER, nodes=(*CLUSTER.nodes, Node(id="a3", gpu_type="a100", num_gpus=4)))
+    again = adaptive_plans(GPT, more_nodes, {"a100": (8, 1)})
+    assert again.best["a100", 8] is first.best["a100", 8]
+    coefficients = GpuCoefficients(compute_s=1.0, backward_ratio=2.0, optimizer_s=0.0, overlap=1.0)
+    slow = Calibration(gpus={"a100": coefficients}, measured_at_s=1.0)
+    measured = adaptive_plans(GPT, CLUSTER, {"a100": (1,)}, slow)
+    # 8 mean layers, 32 sequences, forward and backward together 3 s each.
+    assert measured.best["a100", 1].throughput == pytest.approx(32 / (8 * 3 * 32))
+    later = replace(slow, measured_at_s=2.0)
+    assert adaptive_plans(GPT, CLUSTER, {"a100": (1,)}, later).best == measured.best
+
+
+def test_counts_without_a_plan_say_why() -> None:
+    large = replace(GPT, hidden_size=16384, num_heads=128)
+    found = adaptive_plans(large, CLUSTER, {"v100": (2,)})
+    assert found.best == {}
+    reasons = {rejection.reason for grid in found.grids for rejection in grid.rejections}
+    assert reasons == {RejectionReason.OUT_OF_MEMORY}
+    needed = [rejection.needed_bytes for grid in found.grids for rejection in grid.rejections]
+    assert all(bytes_ is not None and bytes_ > 32e9 for bytes_ in needed)
+
+
+def test_types_without_nodes_are_refused() -> None:
+    with pytest.raises(InputError, match=r"no GPUs of type \['h100'\]"):
+        adaptive_plans(GPT, CLUSTER, {"h100": (1,)})
+    with pytest.raises(InputError, match="none below 1"):
+        adaptive_plans(GPT, CLUSTER, {"a100": (0, 1)})
+    assert adaptive_plans(GPT, CLUSTER, {"a100": ()}).best == {}
