@@ -50,6 +50,6 @@ $(VENV)/.executor: $(VENV)/.runtime
 	DS_BUILD_OPS=0 $(BIN)/python -m pip install --quiet --editable '.[executor]'
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.runtime
+$(VENV)/.dev: $(VENV)/.executor
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@

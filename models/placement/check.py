@@ -13,13 +13,15 @@ from stowplan.errors import Issue, pointer_of
 from topology.cluster import Node, NodeState
 
 
-def placement_violations(snapshot: Snapshot, allocations: Sequence[JobAllocation]) -> list[Issue]:
+def placement_violations(
+    snapshot: Snapshot, allocations: Sequence[JobAllocation], *, whole_nodes: bool = True
+) -> list[Issue]:
     """Every rule that the allocations break.
 
     GPUs: exist, are used once, are not used by outside work or by a non-preemptible job, not on a node that takes no
-    work. Shape: one GPU type as declared, the declared count, one node or whole nodes (Sia section 3.1). Job: known,
-    allocated once, within its bounds, types and adaptivity, reservation met. A non-preemptible running job keeps
-    exactly its GPUs, also on a drained node, and whatever its bounds say.
+    work. Shape: one GPU type as declared, the declared count, one node or whole nodes (Sia section 3.1; not asked for
+    without `whole_nodes`). Job: known, allocated once, within its bounds, types and adaptivity, reservation met. A
+    non-preemptible running job keeps exactly its GPUs, also on a drained node, and whatever its bounds say.
     """
     nodes = {node.id: node for node in snapshot.cluster.nodes}
     jobs = {job.id: job for job in snapshot.jobs}
@@ -33,8 +35,14 @@ def placement_violations(snapshot: Snapshot, allocations: Sequence[JobAllocation
         *(
             issue
             for k, allocation in enumerate(allocations)
+            if whole_nodes and allocation.job_id not in pinned
+            for issue in _split_violations(f"/allocations/{k}", allocation, nodes, largest)
+        ),
+        *(
+            issue
+            for k, allocation in enumerate(allocations)
             for issue in _allocation_violations(
-                f"/allocations/{k}", allocation, jobs.get(allocation.job_id), nodes, largest, pinned
+                f"/allocations/{k}", allocation, jobs.get(allocation.job_id), nodes, pinned
             )
         ),
     ]
@@ -117,10 +125,9 @@ def _allocation_violations(
     allocation: JobAllocation,
     job: Job | None,
     nodes: Mapping[str, Node],
-    largest: Mapping[str, int],
     pinned: Mapping[str, frozenset[tuple[str, int]]],
 ) -> Iterator[Issue]:
-    """Faults of one allocation; `largest` is the GPU count of the largest node of each type."""
+    """Faults of one allocation."""
     stays = allocation.job_id in pinned
     for part in allocation.gpus:
         for code, detail in _node_faults(allocation, part, nodes.get(part.node), stays):
@@ -132,10 +139,8 @@ def _allocation_violations(
             pointer=f"{pointer}/gpus",
             detail=f"job {allocation.job_id!r} is not preemptible and runs; it must keep exactly its GPUs",
         )
-    if not stays:
-        yield from _split_violations(pointer, allocation, nodes, largest)
-        if job is not None:
-            yield from _bound_violations(pointer, allocation, job)
+    if not stays and job is not None:
+        yield from _bound_violations(pointer, allocation, job)
     if job is not None and job.reservation is not None:
         reserved = job.reservation
         if (allocation.gpu_type, allocation.num_gpus) != (reserved.gpu_type, reserved.num_gpus):
@@ -189,7 +194,7 @@ def _count_violations(pointer: str, allocation: JobAllocation) -> Iterator[Issue
 def _split_violations(
     pointer: str, allocation: JobAllocation, nodes: Mapping[str, Node], largest: Mapping[str, int]
 ) -> Iterator[Issue]:
-    """Rules (a) and (b): one node, or whole nodes."""
+    """Rules (a) and (b): one node, or whole nodes; `largest` is the GPU count of the largest node of each type."""
     if len(allocation.gpus) < 2:
         return
     parts = [part for part in allocation.gpus if part.gpus and part.node in nodes]

@@ -81,7 +81,7 @@ def test_redeploy_changes_a_deployment_that_another_process_looks_after(tmp_path
     ("changes", "says"),
     [
         ({"plan": plan([(2, 1), (2, 2)])}, "project it to a symmetric one"),
-        ({"plan": plan([(2, 1), (2, 2)]), "project": True}, "cpu"),
+        ({"plan": plan([(2, 1), (2, 2)]), "project": True}, "needs to know the GPUs"),
         ({"plan": None, "plan_id": "plan-7"}, "needs a service"),
         ({"training": {"device": "cpu", "num_steps": 0}}, "/training/num_steps"),
     ],

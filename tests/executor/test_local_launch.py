@@ -102,6 +102,17 @@ def test_stopping_leaves_no_process(tmp_path: Path) -> None:
     backend.stop(folder)
 
 
+def test_ranks_that_are_told_to_end_with_their_agent_are_no_failure(tmp_path: Path) -> None:
+    backend = LocalBackend()
+    folder = deployment(tmp_path / "d", "sleep 60", {"a": 2})
+    backend.start(folder)
+    pids = wait(backend, folder, lambda status: status.num_running == 2).pids
+    agent = json.loads((folder / "agents.json").read_text())["a"]["pid"]
+    for pid in (*pids.values(), agent):
+        os.kill(pid, signal.SIGTERM)
+    assert wait(backend, folder, lambda status: status.state.final).state is RunState.STOPPED
+
+
 def test_another_process_can_take_over(tmp_path: Path) -> None:
     folder = deployment(tmp_path / "d", "sleep 60", {"a": 1})
     starter, other = LocalBackend(), LocalBackend()
@@ -122,8 +133,9 @@ def test_an_agent_that_is_killed_is_no_success(tmp_path: Path) -> None:
     status = wait(backend, folder, lambda status: status.state.final)
     assert status.state is RunState.FAILED
     assert "agents are gone" in status.detail
-    backend.stop(folder)
+    # Even before anybody cleans up.
     assert over(status.pids[0])
+    backend.stop(folder)
 
 
 def test_a_port_in_use_is_refused_before_anything_starts(tmp_path: Path) -> None:
