@@ -20,8 +20,10 @@ from solver.options import SolveOptions
 from solver.result import TerminationReason
 from tests.models.allocation.suika.real import OPTIONS, cluster_of, gpus, job, model, planned, posted_back
 from topology.cluster import Cluster, Node
+from topology.gpu_catalogue import find_product, gpu_type_of
 
 ILP = SuikaParameters(method=SuikaMethod.ILP)
+BOLD = SuikaParameters(aggressiveness=2.0)
 
 
 def events(seed: int, count: int, *, load: float = 0.9) -> Iterator[tuple[Snapshot, Plan]]:
@@ -41,6 +43,19 @@ def test_a_waiting_job_starts_with_its_degrees_and_then_grows() -> None:
     assert allocation.num_gpus == 4 + sum(len(part.gpus) for grown in allocation.expansions for part in grown.gpus)
     assert allocation.num_gpus > 4
     assert all(grown.benefit >= 4 / 8 for grown in allocation.expansions)
+
+
+def test_a_job_that_has_grown_gives_way_to_a_basic_demand() -> None:
+    """a has all eight GPUs of the node, four by expansions; b needs four: a keeps its basic demand."""
+    before = cluster_of(job("a", dp=4), num_nodes=1)
+    grown = posted_back(before, planned(before, BOLD)[2])
+    assert sum(len(part.gpus) for part in grown.jobs[0].current or ()) == 8
+    _, _, plan = planned(Snapshot(cluster=grown.cluster, jobs=(*grown.jobs, job("b", dp=4))), BOLD)
+    assert {item.job_id: (item.change, item.num_gpus) for item in plan.allocations} == {
+        "a": (Change.RESCALED, 4),
+        "b": (Change.STARTED, 4),
+    }
+    assert plan.allocations[0].expansions == ()
 
 
 def test_without_degrees_the_grid_planner_finds_a_plan() -> None:
@@ -204,3 +219,20 @@ def test_every_solver_gives_the_same_bound(solver: str) -> None:
     formulation = formulate_suika(snapshot, ILP, PhaseClock())
     result = formulation.solve(SolveOptions(solver=solver, relative_gap=0.0, time_limit_s=20.0), SolveMonitor())
     assert result.objective == pytest.approx(formulation.solve(OPTIONS, SolveMonitor()).objective)
+
+
+def test_jobs_stay_on_one_gpu_type_and_fast_gpus_count_more() -> None:
+    """A node of H100 and one of A100: a must run on A100, b may choose and takes H100; each grows on its own node."""
+    kinds = tuple(gpu_type_of(find_product(name), "bf16") for name in ("h100", "a100-80gb"))
+    nodes = tuple(Node(id=f"n{k}", gpu_type=kind.name, num_gpus=8) for k, kind in enumerate(kinds))
+    jobs = (job("a", dp=4, gpu_types=(kinds[1].name,)), job("b", dp=4))
+    formulation, result, plan = planned(Snapshot(cluster=Cluster(gpu_types=kinds, nodes=nodes), jobs=jobs))
+    assert [(item.job_id, item.gpu_type, {part.node for part in item.gpus}) for item in plan.allocations] == [
+        ("a", kinds[1].name, {"n1"}),
+        ("b", kinds[0].name, {"n0"}),
+    ]
+    slow = kinds[1].peak_flops_per_s / kinds[0].peak_flops_per_s
+    assert formulation.decision.tau == pytest.approx(0.5)
+    assert formulation.program.constant == pytest.approx(4 + 4 * slow)
+    assert result.objective is not None
+    assert result.objective > formulation.program.constant

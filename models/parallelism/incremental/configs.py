@@ -1,0 +1,102 @@
+"""Stages as rows of arrays: Q ways to set up a stage, whatever its layers, for each of B numbers of micro-batches."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.parallelism.incremental.landscape import Floats, Integers, Landscape, Mask
+from models.parallelism.incremental.tables import CostTables
+from models.performance.memory import gradient_shard, optimizer_shard, parameter_shard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageConfigs:
+    """Q stages; a row without replicas is no stage, costs nothing, and has the degrees of a stage with one replica.
+
+    Attributes
+    ----------
+    degree
+        (Q,) index of the tensor degree.
+    tp, dp
+        (Q,) degrees, as floating point numbers.
+    count, uses
+        (Q, K) replicas of each kind, and whether there are any.
+    local_batch
+        (Q, B, K) largest local batch of each kind, 0 without replicas.
+    layer_s
+        (Q, B) forward and backward time of a plain layer; infinite where there are more replicas than samples, and
+        without replicas.
+    reduction_s_per_byte
+        (Q,) see `Landscape.reduction_s_per_byte`.
+    optimizer_s, overlap
+        (Q,) of the slowest kind, of the kind that overlaps least; 0 and 1 without replicas.
+    fixed_bytes, state_bytes, gradient_bytes
+        (Q,) of a GPU: whatever the stage; weights and optimiser states, gradients per mean layer of parameters.
+    """
+
+    degree: Integers
+    tp: Floats
+    dp: Floats
+    count: Integers
+    uses: Mask
+    local_batch: Integers
+    layer_s: Floats
+    reduction_s_per_byte: Floats
+    optimizer_s: Floats
+    overlap: Floats
+    fixed_bytes: Floats
+    state_bytes: Floats
+    gradient_bytes: Floats
+
+    @classmethod
+    def of(cls, tables: CostTables, landscape: Landscape, replicas: Integers, degree: Integers) -> "StageConfigs":
+        """Configurations from replicas per node (Q, V) and indices of tensor degrees (Q,)."""
+        sizes, zero = tables.model.coefficients.sizes, tables.model.profile.zero_stage
+        tp = tables.degrees[degree].astype(np.float64)
+        count = (replicas @ landscape.of_kind).astype(np.int64)
+        uses, total = count > 0, count.sum(axis=1)
+        dp = np.maximum(total, 1).astype(np.float64)
+        local_batch = _local_batches(tables, count, degree)
+        costs = tables.layer_s[np.arange(len(tables.kinds)), degree[:, None, None], local_batch]
+        possible = (total[:, None] > 0) & (tables.micro_batch >= dp[:, None])
+        fixed = sizes.parameter_bytes * np.asarray(parameter_shard(0.0, tp, dp, zero))
+        weights = sizes.parameter_bytes * np.asarray(parameter_shard(1.0, tp, dp, zero)) - fixed
+        return cls(
+            degree=degree,
+            tp=tp,
+            dp=dp,
+            count=count,
+            uses=uses,
+            local_batch=local_batch,
+            layer_s=np.where(possible, costs.max(axis=-1), np.inf),
+            reduction_s_per_byte=landscape.reduction_s_per_byte(replicas, tp),
+            optimizer_s=np.where(uses, tables.optimizer_s, 0.0).max(axis=1),
+            overlap=np.where(total > 0, np.where(uses, tables.overlap, np.inf).min(axis=1), 1.0),
+            fixed_bytes=fixed,
+            state_bytes=weights + sizes.optimizer_bytes * optimizer_shard(1.0, tp, dp, zero),
+            gradient_bytes=sizes.gradient_bytes * np.asarray(gradient_shard(1.0, tp, dp, zero)),
+        )
+
+    def repeats(self, rows: Integers) -> Mask:
+        """(S,) of a sequence of rows, whether each costs what the one before it costs."""
+        same = (self.degree[rows[1:]] == self.degree[rows[:-1]]) & (self.count[rows[1:]] == self.count[rows[:-1]]).all(
+            axis=-1
+        )
+        same &= self.reduction_s_per_byte[rows[1:]] == self.reduction_s_per_byte[rows[:-1]]
+        return np.concatenate([[False], same])
+
+
+def _local_batches(tables: CostTables, count: Integers, degree: Integers) -> Integers:
+    """Largest local batch per kind (Q, B, K) when samples go, one by one, where they are done first."""
+    used = count[:, None, :] > 0
+    if len(tables.kinds) == 1:
+        return np.where(used, -(-tables.micro_batch // np.maximum(count, 1))[:, :, None], 0)
+    _, reached = tables.fill_order
+    low = np.zeros((len(count), len(tables.micro_batch)), dtype=np.int64)
+    high = np.full_like(low, reached.shape[1] - 1)
+    row, empty = degree[:, None], ~used.any(axis=-1)
+    while (low < high).any():
+        middle = (low + high) // 2
+        done = empty | ((reached[row, middle] * count[:, None, :]).sum(axis=-1) >= tables.micro_batch)
+        low, high = np.where(done, low, middle + 1), np.where(done, middle, high)
+    return np.where(used, reached[row, low], 0)

@@ -1,0 +1,95 @@
+"""Layers and exact iteration times of many plans at a time; agrees with `PerformanceModel.iteration` and `fits`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.parallelism.incremental.balance import split_chain, split_rows
+from models.parallelism.incremental.configs import StageConfigs
+from models.parallelism.incremental.landscape import Floats, Integers, Mask
+from models.parallelism.incremental.tables import CostTables
+from models.parallelism.incremental.terms import Rows, StageTerms
+from models.performance.formulas import exposed_reduction_s, pipeline_s, reduction_volume_bytes
+from models.performance.memory import optimizer_shard
+from models.performance.shares import StageShares
+
+# For denominators that may be 0, where memory does not depend on the layers.
+_TINY = 1e-30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Estimates:
+    """`total_s` (R,) iteration times, infinite where the layers do not fit; `layers` (R, S) of every stage."""
+
+    total_s: Floats
+    layers: Integers
+
+
+def estimate(tables: CostTables, configs: StageConfigs, rows: Rows) -> Estimates:
+    """Distribute the layers such that the slowest stage is as fast as it can be, then time the plans."""
+    terms = StageTerms.of(tables, configs, rows)
+    position = np.arange(rows.stages.shape[1])
+    real = position < rows.num_stages[:, None]
+    if tables.units.equal:
+        layers, possible = _split_equal(terms, real, position == 0, position == rows.num_stages[:, None] - 1)
+    else:
+        layers, possible = split_chain(_chain_costs(terms, real), tables.model.profile.num_layers)
+    return Estimates(total_s=np.where(possible, total_s(terms, configs, rows, layers), np.inf), layers=layers)
+
+
+def total_s(terms: StageTerms, configs: StageConfigs, rows: Rows, layers: Integers) -> Floats:
+    """Iteration times (R,) of plans with these layers (R, S)."""
+    tables, model, stages = terms.tables, terms.tables.model, rows.stages
+    ends = np.cumsum(layers, axis=1)
+    table = model.share_table
+    compute, tensor, parameters = (
+        sums[ends] - sums[ends - layers] for sums in (table.compute, table.tensor, table.parameters)
+    )
+    forward = terms.forward_s(compute[..., None], tensor[..., None])
+    backward = terms.backward_s(compute[..., None], tensor[..., None])
+    tp, dp, zero = configs.tp[stages], configs.dp[stages], model.profile.zero_stage
+    gradients = model.coefficients.sizes.gradient_bytes * parameters
+    reduction = reduction_volume_bytes(gradients, dp, zero) * configs.reduction_s_per_byte[stages]
+    exposed = exposed_reduction_s(backward, reduction, configs.overlap[stages])
+    extra = exposed + configs.optimizer_s[stages] * optimizer_shard(parameters, tp, dp, zero)
+    num_micro_batches = tables.num_micro_batches[rows.batch].astype(np.float64)
+    warm_up, steady, last = pipeline_s(forward, backward, extra, num_micro_batches)
+    return warm_up + steady + last
+
+
+def _split_equal(terms: StageTerms, real: Mask, first: Mask, last: Mask) -> tuple[Integers, Mask]:
+    """Equal layers: embedding and head are offsets of the first and the last stage, memory bounds the layers."""
+    units, num_layers = terms.tables.units, terms.tables.model.profile.num_layers
+    cost = np.where(real, terms.both_s(units.layer.compute, units.layer.tensor), np.inf)
+    offset = np.where(first, terms.both_s(units.first.compute, units.first.tensor), 0.0)
+    offset += np.where(last, terms.both_s(units.last.compute, units.last.tensor), 0.0)
+    room = np.full(terms.uses.shape, np.inf)
+    needs = (_needs(terms, part) for part in (units.layer, units.first, units.last))
+    for of_layer, of_first, of_last in zip(*needs, strict=True):
+        ends = first[..., None] * of_first + last[..., None] * of_last
+        room = np.minimum(room, (terms.usable_bytes - ends) / np.maximum(of_layer, _TINY))
+    most = np.where(terms.uses, room, np.inf).min(axis=-1)
+    return split_rows(num_layers, cost, offset, np.clip(most, 0.0, num_layers).astype(np.int64))
+
+
+def _needs(terms: StageTerms, part: StageShares) -> tuple[Floats, Floats]:
+    return terms.needs_bytes(part.parameters, part.partitioned, part.replicated)
+
+
+def _chain_costs(terms: StageTerms, real: Mask) -> Iterator[Floats]:
+    """Per stage, times of layers [a, b) in every row (R, L + 1, L + 1), infinite where the stage may not be."""
+    table = terms.tables.model.share_table
+    sums = (table.compute, table.tensor, table.parameters, table.partitioned, table.replicated)
+    compute, tensor, *of_memory = ((column - column[:, None])[..., None] for column in sums)
+    size = len(table.compute)
+    absent = np.full((size, size), np.inf)
+    absent[-1, -1] = 0.0
+    some = np.triu(np.ones((size, size), dtype=bool), 1)
+    for s in range(real.shape[1]):
+        stage = terms.stage(s)
+        before, after = stage.needs_bytes(*of_memory)
+        fits = (before <= stage.usable_bytes) & (after <= stage.usable_bytes)
+        allowed = some & (fits | ~stage.uses).all(axis=-1)
+        cost = np.where(allowed, stage.both_s(compute, tensor), np.inf)
+        yield np.where(real[:, s, None, None], cost, absent)

@@ -1,0 +1,87 @@
+"""More GPUs for a running job (Suika section 3.2, Algorithm 1)."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from models.parallel_plan import ParallelPlan
+from models.parallelism.incremental.affinity import Gpu, affinity_order, units
+from models.parallelism.incremental.candidates import Skeleton
+from models.parallelism.incremental.configs import StageConfigs
+from models.parallelism.incremental.options import IncrementalOptions
+from models.parallelism.incremental.problem import Problem
+from models.parallelism.incremental.search import Search
+from models.parallelism.incremental.selection import Balanced
+from models.parallelism.results import IncrementalResult, Step
+from models.performance.iteration import PerformanceModel
+from stowplan.errors import InputError
+
+_DEFAULT = IncrementalOptions()
+
+
+def expand(
+    model: PerformanceModel, plan: ParallelPlan, released: Sequence[Gpu], options: IncrementalOptions = _DEFAULT
+) -> IncrementalResult:
+    """Plans that a running job can have with more and more of the released GPUs, in its affinity order.
+
+    Throughput never falls from step to step, and a step that brings nothing has the plan of the one before. Where the
+    model counts transfers between stages, plans are sought as if these were free, and a plan that is no faster with
+    them than the one before is not taken.
+
+    Raises
+    ------
+    InputError
+        When a released GPU is one of the plan's, or plan, nodes or GPU types are not those of the model.
+    """
+    taken = sorted(set(plan.gpus) & set(released))
+    if taken:
+        raise InputError(f"GPU {taken[0][1]} of node {taken[0][0]!r} is released, and the plan uses it")
+    order = affinity_order(model.fabric, {node for node, _ in plan.gpus}, released)
+    pieces = units(order, options.unit_of(plan.num_gpus), options.most_added(plan.num_gpus))
+    base_s = model.iteration(plan).total_s
+    if not pieces:
+        return IncrementalResult(order=order, base_throughput=plan.global_batch / base_s, steps=())
+    num_added = list(accumulate(len(piece) for piece in pieces))
+    problem = Problem.of(model, plan, options, added=order[: num_added[-1]])
+    search = Search(problem.tables, problem.landscape, options.window, options.tolerance)
+    found = search.run(_base(problem, base_s), _prefixes(problem, pieces))
+    steps: list[Step] = []
+    last, built, time_s = found[0], plan, base_s
+    for count, best in zip(num_added, found, strict=True):
+        if best.time_s < time_s and (best is not last or not steps):
+            candidate = problem.build(best, order[:count])
+            candidate_s = model.iteration(candidate).total_s if model.send_receive else best.time_s
+            if candidate_s < time_s:
+                built, time_s = candidate, candidate_s
+        last = best
+        steps.append(Step(num_added=count, plan=built, throughput=plan.global_batch / time_s))
+    return IncrementalResult(order=order, base_throughput=plan.global_batch / base_s, steps=tuple(steps))
+
+
+def _base(problem: Problem, time_s: float) -> Balanced:
+    """The plan that runs, as it is."""
+    tables, plan = problem.tables, problem.plan
+    rows = np.arange(plan.pp)
+    own = StageConfigs.of(
+        tables, problem.landscape, problem.gpus // tables.degrees[problem.degree][:, None], problem.degree
+    )
+    return Balanced(
+        skeleton=Skeleton(
+            gpus=problem.gpus, degree=problem.degree, origin=tuple(range(plan.pp)), repeats=own.repeats(rows)
+        ),
+        layers=tuple(stage.num_layers for stage in plan.stages),
+        batch=tables.num_micro_batches.tolist().index(plan.num_micro_batches),
+        time_s=time_s,
+    )
+
+
+def _prefixes(problem: Problem, pieces: Sequence[Sequence[Gpu]]) -> list[np.ndarray]:
+    """GPUs per node that the plan may use after every piece."""
+    available = problem.gpus.sum(axis=0)
+    prefixes = []
+    for piece in pieces:
+        available = available.copy()
+        available[problem.landscape.nodes.index(piece[0][0])] += len(piece)
+        prefixes.append(available)
+    return prefixes

@@ -1,0 +1,175 @@
+"""The performance model of one job in tables, for evaluating many plans at a time (formulas: `models.performance`).
+
+T tensor degrees, K kinds of nodes, B numbers of micro-batches; local batches run from 0 to the global batch G.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from models.parallelism.incremental.landscape import Floats, Integers, Kind
+from models.performance.formulas import tensor_communication_s
+from models.performance.iteration import PerformanceModel
+from models.performance.profile import LayerCost, ModelProfile
+from models.performance.shares import StageShares
+
+_COSTS = (
+    "forward_flops",
+    "tensor_parallel_bytes",
+    "parameters",
+    "partitioned_activation_bytes",
+    "replicated_activation_bytes",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Units:
+    """What balancing reckons in: shares of a plain layer, and what the first and the last stage have beyond layers.
+
+    Where layers differ, the mean one is the plain one, with embedding and head in it.
+    """
+
+    equal: bool
+    layer: StageShares
+    first: StageShares
+    last: StageShares
+
+    @property
+    def ends(self) -> float:
+        """Plain layers that embedding and head count for at least."""
+        layer = self.layer
+        return sum(
+            min(part / plain for part, plain in ((end.compute, layer.compute), (end.tensor, layer.tensor)) if plain > 0)
+            for end in (self.first, self.last)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CostTables:
+    """Costs of a job.
+
+    Attributes
+    ----------
+    degrees
+        (T,) tensor degrees that the model admits, ascending.
+    num_micro_batches, micro_batch
+        (B,) divisors N_b of the global batch, descending, and G / N_b.
+    compute_s, backward_ratio, optimizer_s, overlap, usable_bytes
+        (K,)
+    communication_s
+        (K, T, G + 1) tensor-parallel communication of a forward pass of the mean layer, by local batch.
+    """
+
+    model: PerformanceModel
+    kinds: tuple[Kind, ...]
+    degrees: Integers
+    num_micro_batches: Integers
+    micro_batch: Integers
+    compute_s: Floats
+    backward_ratio: Floats
+    optimizer_s: Floats
+    overlap: Floats
+    usable_bytes: Floats
+    communication_s: Floats
+
+    @classmethod
+    def of(
+        cls,
+        model: PerformanceModel,
+        kinds: tuple[Kind, ...],
+        degrees: Sequence[int],
+        num_micro_batches: int | None = None,
+    ) -> "CostTables":
+        """Tables for these kinds of nodes and tensor degrees, for one number of micro-batches or all that divide.
+
+        Raises
+        ------
+        InputError
+            When the model does not know a GPU type.
+        """
+        batch = model.profile.global_batch
+        of_types = [model.coefficients_of(kind.gpu_type) for kind in kinds]
+        divisors = [n for n in range(batch, 0, -1) if batch % n == 0]
+        counts = np.array(divisors if num_micro_batches is None else [num_micro_batches])
+        tp = np.array(degrees, dtype=np.int64)
+        intra = np.array([kind.intra_bytes_per_s for kind in kinds])
+        communication = tensor_communication_s(
+            model.coefficients.sizes.activation_bytes,
+            np.arange(batch + 1.0),
+            1.0,
+            tp[:, None].astype(float),
+            intra[:, None, None],
+            model.fabric.saturation_bytes,
+        )
+        return cls(
+            model=model,
+            kinds=kinds,
+            degrees=tp,
+            num_micro_batches=counts,
+            micro_batch=batch // counts,
+            compute_s=np.array([c.compute_s for c in of_types]),
+            backward_ratio=np.array([c.backward_ratio for c in of_types]),
+            optimizer_s=np.array([c.optimizer_s for c in of_types]),
+            overlap=np.array([c.overlap for c in of_types]),
+            usable_bytes=np.array([model.usable_bytes(kind.gpu_type) for kind in kinds]),
+            communication_s=np.asarray(communication),
+        )
+
+    @cached_property
+    def layer_s(self) -> Floats:
+        """(K, T, G + 1) forward and backward time of a plain layer, by local batch; never falls with it."""
+        unit, again = self.units.layer, self.model.profile.backward_all_reduces
+        batch = np.arange(self.communication_s.shape[-1])
+        computation = (self.compute_s[:, None] / self.degrees)[:, :, None] * batch * unit.compute
+        both = computation * (1.0 + self.backward_ratio)[:, None, None]
+        # A message that is just large enough for a better bandwidth may be faster than a smaller one.
+        return np.maximum.accumulate(both + self.communication_s * unit.tensor * (1.0 + again), axis=-1)
+
+    def activation_bytes(self, tp: Floats, partitioned: Floats | float, replicated: Floats | float) -> Floats:
+        """What a sample in flight keeps on a GPU for shares of activations."""
+        sizes = self.model.coefficients.sizes
+        return np.asarray(
+            sizes.partitioned_activation_bytes * partitioned / tp + sizes.replicated_activation_bytes * replicated
+        )
+
+    @cached_property
+    def units(self) -> Units:
+        """Units of the layers."""
+        profile = self.model.profile
+        if len(set(profile.layers)) == 1:
+            layer, first, last = (
+                _shares(profile, part) for part in (profile.layers[0], profile.embedding, profile.head)
+            )
+            return Units(equal=True, layer=layer, first=first, last=last)
+        costs = [getattr(profile.prefix, name)[-1] / profile.num_layers for name in _COSTS]
+        mean = LayerCost(**dict(zip(_COSTS, costs, strict=True)))
+        layer, nothing = _shares(profile, mean), _shares(profile, LayerCost())
+        return Units(equal=False, layer=layer, first=nothing, last=nothing)
+
+    @cached_property
+    def fill_order(self) -> tuple[Floats, Integers]:
+        """How samples fill replicas of several kinds, slowest replica first to be relieved: for every tensor degree
+        the times of (kind, local batch) in ascending order, (T, K G), and how many samples a replica of each kind has
+        when these are reached, (T, K G, K)."""
+        num_kinds, num_degrees, length = self.layer_s.shape
+        times = self.layer_s[:, :, 1:].transpose(1, 0, 2).reshape(num_degrees, -1)
+        order = np.argsort(times, axis=1, kind="stable")
+        kind_of = order // (length - 1)
+        reached = np.cumsum(kind_of[:, :, None] == np.arange(num_kinds), axis=1)
+        return np.take_along_axis(times, order, axis=1), np.maximum(reached, 1)
+
+
+def _shares(profile: ModelProfile, part: LayerCost) -> StageShares:
+    """Shares of the mean layer that a part of the model has."""
+    scale = {name: profile.num_layers / (getattr(profile.prefix, name)[-1] or np.inf) for name in _COSTS}
+    compute, tensor, parameters, partitioned, replicated = (getattr(part, name) * scale[name] for name in _COSTS)
+    return StageShares(
+        num_layers=1,
+        compute=compute,
+        tensor=tensor,
+        parameters=parameters,
+        partitioned=partitioned,
+        replicated=replicated,
+    )

@@ -1,0 +1,125 @@
+"""The formulas' terms of the stages of R plans: everything but the layers. S stages, K kinds of nodes."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from models.parallelism.incremental.configs import StageConfigs
+from models.parallelism.incremental.landscape import Floats, Integers, Mask
+from models.parallelism.incremental.tables import CostTables
+
+# Part of the memory left to rounding: a plan that fits here fits in the reference too.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """R plans: `stages` (R, S) configuration of each stage, `num_stages` (R,), `batch` (R,) index into the numbers of
+    micro-batches, `candidate` (R,) index of the candidate. Entries behind the last stage point to a configuration
+    without replicas."""
+
+    stages: Integers
+    num_stages: Integers
+    batch: Integers
+    candidate: Integers
+
+    def at(self, k: Integers) -> "Rows":
+        """Some of the plans, in this order, as wide as they need."""
+        num_stages = self.num_stages[k]
+        return Rows(
+            stages=self.stages[k, : num_stages.max(initial=1)],
+            num_stages=num_stages,
+            batch=self.batch[k],
+            candidate=self.candidate[k],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageTerms:
+    """Terms of stages; the leading axes are those of the plans and stages.
+
+    Attributes
+    ----------
+    uses
+        (..., K) whether the stage has replicas of the kind.
+    computation_s, backward_computation_s, communication_s
+        (..., K) per unit of computation and of tensor-parallel traffic.
+    samples
+        (..., K) samples whose activations a GPU holds.
+    usable_bytes
+        (..., K) memory, less what does not depend on the layers.
+    state_bytes, gradient_bytes
+        (..., 1) per unit of parameters.
+    coexist
+        (..., 1) whether gradients and all activations are there at the same time.
+    tp
+        (..., 1)
+    """
+
+    tables: CostTables
+    uses: Mask
+    computation_s: Floats
+    backward_computation_s: Floats
+    communication_s: Floats
+    samples: Integers
+    usable_bytes: Floats
+    state_bytes: Floats
+    gradient_bytes: Floats
+    coexist: Mask
+    tp: Floats
+
+    @classmethod
+    def of(cls, tables: CostTables, configs: StageConfigs, rows: Rows) -> "StageTerms":
+        """Terms (R, S, ...) of the stages of some plans."""
+        stages = rows.stages
+        tp = configs.tp[stages][..., None]
+        batch = configs.local_batch[stages, rows.batch[:, None]]
+        computation = tables.compute_s * batch / tp
+        behind = (rows.num_stages[:, None] - np.arange(stages.shape[1]))[..., None]
+        num_micro_batches = tables.num_micro_batches[rows.batch][:, None, None]
+        kinds = np.arange(len(tables.kinds))
+        return cls(
+            tables=tables,
+            uses=configs.uses[stages],
+            computation_s=computation,
+            backward_computation_s=computation * tables.backward_ratio,
+            communication_s=tables.communication_s[kinds, configs.degree[stages][..., None], batch],
+            samples=np.minimum(num_micro_batches, behind) * batch,
+            usable_bytes=tables.usable_bytes * (1.0 - _ROUNDING) - configs.fixed_bytes[stages][..., None],
+            state_bytes=configs.state_bytes[stages][..., None],
+            gradient_bytes=configs.gradient_bytes[stages][..., None],
+            coexist=num_micro_batches > behind,
+            tp=tp,
+        )
+
+    def stage(self, s: int) -> "StageTerms":
+        """Terms (R, 1, 1, ...) of stage `s`, for tables of first and last layers."""
+        cut = {
+            field.name: getattr(self, field.name)[:, s][:, None, None]
+            for field in fields(self)
+            if field.name != "tables"
+        }
+        return StageTerms(tables=self.tables, **cut)
+
+    def forward_s(self, compute: Floats | float, tensor: Floats | float) -> Floats:
+        """Forward time of the slowest replica (...), for shares that broadcast to (..., 1)."""
+        times: Floats = np.max(self.computation_s * compute + self.communication_s * tensor, axis=-1)
+        return times
+
+    def backward_s(self, compute: Floats | float, tensor: Floats | float) -> Floats:
+        """The same for the backward pass."""
+        again = self.tables.model.profile.backward_all_reduces
+        times: Floats = np.max(self.backward_computation_s * compute + self.communication_s * (again * tensor), axis=-1)
+        return times
+
+    def both_s(self, compute: Floats | float, tensor: Floats | float) -> Floats:
+        """The sum of both."""
+        return self.forward_s(compute, tensor) + self.backward_s(compute, tensor)
+
+    def needs_bytes(
+        self, parameters: Floats | float, partitioned: Floats | float, replicated: Floats | float
+    ) -> tuple[Floats, Floats]:
+        """Memory (..., K) when the last activation is there, and when the last gradient is; the peak is the larger."""
+        state, gradients = self.state_bytes * parameters, self.gradient_bytes * parameters
+        activations = self.samples * self.tables.activation_bytes(self.tp, partitioned, replicated)
+        return state + activations + self.coexist * gradients, np.asarray(state + gradients)

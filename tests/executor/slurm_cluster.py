@@ -1,0 +1,183 @@
+"""A real Slurm of several nodes on this machine: Debian's slurm-wlm with its own munge, in a folder of its own.
+
+    leaf-a: n1 n3      leaf-b: n2 n4        1 CPU and 2 GPUs a node, the GPUs are /dev/null and /dev/zero
+
+No service of the system is touched. With a network, every node is a host of it and the controller runs on its spine;
+without, all share this machine's network and differ in their ports.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.namespaces import HEAD, HEAD_ADDRESS, Network
+from executor.launch.local import free_port
+
+NODES = ("n1", "n2", "n3", "n4")
+LEAVES = {"leaf-a": ("n1", "n3"), "leaf-b": ("n2", "n4")}
+# Grace between SIGTERM and SIGKILL when a job is ended.
+KILL_WAIT_S = 5
+
+_PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "sinfo")
+# What is called from outside of jobs.
+_CLIENTS = ("sbatch", "scancel", "scontrol", "sinfo")
+_START_S = 60.0
+_END_S = 10.0
+_COMMAND_S = 30.0
+_POLL_S = 0.2
+
+_CONFIGURATION = """\
+ClusterName=stowplan
+SlurmctldHost={name}({head})
+SlurmctldPort={port}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+MailProg=/bin/true
+MpiDefault=none
+# Neither control groups nor accounting are needed.
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+TopologyPlugin=topology/tree
+# Nodes are what is written here, whatever the machine has.
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait={kill_wait}
+GresTypes=gpu
+{nodes}
+PartitionName=all Nodes=n[1-4] Default=YES MaxTime=INFINITE State=UP
+"""
+_TOPOLOGY = "".join(f"SwitchName={leaf} Nodes={','.join(nodes)}\n" for leaf, nodes in LEAVES.items())
+_TOPOLOGY += f"SwitchName=spine Switches={','.join(LEAVES)}\n"
+_GPUS = "NodeName=n[1-4] Name=gpu File=/dev/null\nNodeName=n[1-4] Name=gpu File=/dev/zero\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmCluster:
+    """A cluster that is up. `environment`: variables with which Slurm's commands find it."""
+
+    environment: Mapping[str, str]
+
+
+def missing() -> str | None:
+    """What keeps a cluster from being started here; None when nothing does."""
+    lacking = [program for program in _PROGRAMS if shutil.which(program) is None]
+    if lacking:
+        return f"there is no {', '.join(lacking)} here (Debian: slurm-wlm, munge)"
+    return "slurmd needs root" if os.geteuid() != 0 else None
+
+
+@contextlib.contextmanager
+def slurm_cluster(folder: Path, network: Network | None = None) -> Iterator[SlurmCluster]:
+    """Start munge, the controller and the nodes; end them with the block."""
+    folder.mkdir(parents=True)
+    _write_configuration(folder, network)
+    environment = _environment(folder, network)
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str, *command: str) -> None:
+            log = stack.enter_context((folder / f"{name}.log").open("wb"))
+            process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+            stack.callback(_end, process)
+
+        files = {option: folder / f"munge.{option}" for option in ("key-file", "pid-file", "log-file", "seed-file")}
+        start(
+            *("munge", "munged", "--foreground", "--force", f"--socket={folder / 'munge.socket'}"),
+            *(f"--{option}={path}" for option, path in files.items()),
+        )
+        _wait(lambda: (folder / "munge.socket").exists(), folder)
+        start("slurmctld", *_enter(network, HEAD), "slurmctld", "-D", "-i")
+        for node in NODES:
+            start(f"slurmd-{node}", *_enter(network, node), "slurmd", "-D", "-N", node)
+        stack.callback(_end_jobs, environment, folder)
+        _wait(lambda: _states(environment) == ["idle"] * len(NODES), folder)
+        yield SlurmCluster(environment=environment)
+
+
+def _write_configuration(folder: Path, network: Network | None) -> None:
+    ports = iter([free_port() for _ in range(1 + len(NODES))])
+    head = HEAD_ADDRESS if network else "127.0.0.1"
+    addresses = network.addresses if network else dict.fromkeys(NODES, "127.0.0.1")
+    text = _CONFIGURATION.format(
+        name=socket.gethostname(),
+        head=head,
+        port=next(ports),
+        folder=folder,
+        kill_wait=KILL_WAIT_S,
+        nodes="\n".join(
+            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} CPUs=1 Gres=gpu:2 State=UNKNOWN"
+            for node in NODES
+        ),
+    )
+    for name, content in (("slurm.conf", text), ("topology.conf", _TOPOLOGY), ("gres.conf", _GPUS)):
+        (folder / name).write_text(content)
+    (folder / "state").mkdir()
+    key = folder / "munge.key-file"
+    key.touch(mode=0o600)
+    key.write_bytes(os.urandom(1024))
+
+
+def _environment(folder: Path, network: Network | None) -> dict[str, str]:
+    """Variables that lead Slurm's commands to the cluster; with a network they are run on its spine."""
+    variables = os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
+    if network is not None:
+        (folder / "bin").mkdir()
+        for client in _CLIENTS:
+            words = " ".join([*network.enter(HEAD), str(shutil.which(client))])
+            script = folder / "bin" / client
+            script.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+            script.chmod(0o755)
+        variables["PATH"] = f"{folder / 'bin'}:{os.environ['PATH']}"
+    return variables
+
+
+def _enter(network: Network | None, host: str) -> Sequence[str]:
+    return network.enter(host) if network else ()
+
+
+def _states(environment: Mapping[str, str]) -> list[str]:
+    """States of the nodes; empty while the controller does not answer."""
+    ask = ["sinfo", "--noheader", "--Node", "--format=%t"]
+    done = subprocess.run(ask, env=environment, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
+    return done.stdout.split()
+
+
+def _end_jobs(environment: Mapping[str, str], folder: Path) -> None:
+    """End all jobs: their processes are children of none that is ended here."""
+    subprocess.run(["scancel", "--user=root"], env=environment, timeout=_COMMAND_S, check=False)
+    _wait(lambda: set(_states(environment)) == {"idle"}, folder)
+
+
+def _wait(until: Callable[[], bool], folder: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while not until():
+        if time.monotonic() > deadline:
+            said = "\n".join(f"{log.name}: {log.read_text()[-500:]}" for log in sorted(folder.glob("*.log")))
+            raise RuntimeError(f"Slurm is not ready after {_START_S:.0f} s\n{said}")
+        time.sleep(_POLL_S)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,247 @@
+"""The Slurm backend with a real Slurm: shell commands in place of the trainer, and the trainer where there is one."""
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.namespaces import leaf_spine, obstacle
+from benchmarks.placement_choices import adversarial, arnold
+from benchmarks.placement_runs import loss_difference, measured
+from benchmarks.placement_visible import LOSS_TOLERANCE
+from executor.bundle import write_bundle
+from executor.deployment import Deployment, LaunchOptions, TrainingOptions
+from executor.extra import missing_extra
+from executor.launch.base import LaunchError, RunState, RunStatus
+from executor.launch.local import free_port
+from executor.launch.slurm import SlurmBackend
+from executor.metrics import metrics_path, read_metrics
+from executor.training_job import Device
+from models.parallel_plan import symmetric_plan
+from tests.executor.jobs import GPT
+from tests.executor.slurm_cluster import NODES, missing, slurm_cluster
+from tests.executor.test_local_launch import over
+from tests.executor.test_placement_visible import LEAST_RATIO, NARROW, PP2_DP2
+
+# Neither the order of the names nor that of the leaves.
+ORDER = ("n3", "n2", "n4", "n1")
+_LIMIT_S = 120.0
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(missing() is not None, reason=f"needs Slurm: {missing()}"),
+]
+needs_trainer = pytest.mark.skipif(missing_extra() is not None, reason=str(missing_extra()))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with slurm_cluster(tmp_path_factory.mktemp("slurm") / "c") as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        yield
+
+
+def deployment(script: str | None = None, *, hosts: tuple[str, ...] = ORDER, device: Device = Device.CPU) -> Deployment:
+    """PP2 DP2 with one rank a host; `script` stands for the trainer."""
+    return Deployment(
+        name="job",
+        model=GPT,
+        plan=symmetric_plan(
+            num_layers=GPT.num_layers,
+            pp=2,
+            dp=len(hosts) // 2,
+            tp=1,
+            global_batch=GPT.global_batch,
+            num_micro_batches=2,
+            gpu_type="core",
+            gpus=tuple((host, 0) for host in hosts),
+        ),
+        training=TrainingOptions(num_steps=5, device=device),
+        launch=LaunchOptions(
+            backend="slurm",
+            addresses=dict.fromkeys(NODES, "127.0.0.1"),
+            master_port=free_port(),
+            python=sys.executable,
+            command=None if script is None else ("/bin/sh", "-c", script),
+            environment={"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+            grace_s=1.0,
+        ),
+    )
+
+
+def submitted(what: Deployment, folder: Path) -> SlurmBackend:
+    write_bundle(what, folder, folder / "checkpoints")
+    backend = SlurmBackend()
+    backend.start(folder)
+    return backend
+
+
+def wait(backend: SlurmBackend, folder: Path, until: Callable[[RunStatus], bool]) -> RunStatus:
+    deadline = time.monotonic() + _LIMIT_S
+    while time.monotonic() < deadline:
+        status = backend.status(folder)
+        if until(status):
+            return status
+        time.sleep(0.1)
+    raise AssertionError(f"still {backend.status(folder)}")
+
+
+@pytest.mark.usefixtures("cluster")
+def test_ranks_run_on_the_hosts_of_the_plan_in_its_order(tmp_path: Path) -> None:
+    # A folder that a shell would take for two words.
+    folder = tmp_path / "a run"
+    backend = submitted(deployment("echo $RANK $SLURMD_NODENAME $SLURM_PROCID $WORLD_SIZE $MASTER_ADDR"), folder)
+    assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
+    lines = [backend.logs(folder, rank).read_text().split() for rank in range(4)]
+    # The second number is Slurm's own: its order is that of the plan, too.
+    assert lines == [[str(k), ORDER[k], str(k), "4", "127.0.0.1"] for k in range(4)]
+    reports = {path.stem: json.loads(path.read_text()) for path in (folder / "status").glob("*.json")}
+    assert {host: list(report["ranks"]) for host, report in reports.items()} == {
+        h: [str(k)] for k, h in enumerate(ORDER)
+    }
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_script_works_without_us(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write_bundle(deployment("echo $RANK"), folder, folder / "checkpoints")
+    assert os.system(f"sbatch --wait --quiet {folder / 'job.sbatch'}") == 0  # noqa: S605
+    assert [(folder / "logs" / f"rank-{k}.log").read_text() for k in range(4)] == [f"{k}\n" for k in range(4)]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_gpus_are_those_that_slurm_gives(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    backend = submitted(deployment("echo $CUDA_VISIBLE_DEVICES $LOCAL_RANK", device=Device.CUDA), folder)
+    assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
+    assert {backend.logs(folder, rank).read_text() for rank in range(4)} == {"0 0\n"}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_rank_that_fails_is_named_and_the_job_ends(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    backend = submitted(deployment("if [ $RANK = 2 ]; then sleep 1; echo no luck; exit 7; else sleep 600; fi"), folder)
+    pids = wait(backend, folder, lambda status: status.num_running == 4).pids
+    status = wait(backend, folder, lambda status: status.state.final)
+    assert status.state is RunState.FAILED
+    assert [(dead.rank, dead.host, dead.exit_code, dead.last_lines) for dead in status.dead] == [
+        (2, "n4", 7, ("no luck",))
+    ]
+    backend.stop(folder)
+    assert all(over(pid) for pid in pids.values())
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_agent_that_is_killed_is_no_success(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    backend = submitted(deployment("sleep 600"), folder)
+    pids = wait(backend, folder, lambda status: status.num_running == 4).pids
+    agent = json.loads((folder / "status" / "n2.json").read_text())["agent_pid"]
+    os.kill(agent, 9)
+    status = wait(backend, folder, lambda status: status.state.final)
+    assert status.state is RunState.FAILED
+    backend.stop(folder)
+    assert all(over(pid) for pid in pids.values())
+
+
+@pytest.mark.usefixtures("cluster")
+def test_stop_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    # Ranks that are told to end and do not: they are killed after the grace.
+    backend = submitted(deployment("trap '' TERM; while true; do sleep 1; done"), folder)
+    pids = wait(backend, folder, lambda status: status.num_running == 4).pids
+    backend.stop(folder)
+    assert backend.status(folder).state is RunState.STOPPED
+    assert len(pids) == 4
+    assert all(over(pid) for pid in pids.values())
+    backend.stop(folder)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_job_that_waits_says_so_and_can_be_stopped(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    backend = submitted(deployment("sleep 600"), first)
+    wait(backend, first, lambda status: status.num_running == 4)
+    submitted(deployment("true", hosts=("n2", "n1")), second)
+    waiting = wait(backend, second, lambda status: "Resources" in status.detail or "Priority" in status.detail)
+    assert waiting.state is RunState.STARTING
+    assert waiting.detail.startswith("waits in Slurm's queue: ")
+    backend.stop(second)
+    assert backend.status(second).state is RunState.STOPPED
+    backend.stop(first)
+    assert not (second / "logs").exists()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_hosts_that_slurm_does_not_know_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"sbatch: .*[Ii]nvalid node name"):
+        submitted(deployment("true", hosts=("n1", "n9")), tmp_path / "run")
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_controller_that_does_not_answer_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    backend = submitted(deployment("sleep 600"), folder)
+    wait(backend, folder, lambda status: status.num_running == 4)
+    text = Path(os.environ["SLURM_CONF"]).read_text()
+    with monkeypatch.context() as patch:
+        (tmp_path / "slurm.conf").write_text(re.sub("SlurmctldPort=.*", f"SlurmctldPort={free_port()}", text))
+        patch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+        status = backend.status(folder)
+        assert (status.state, status.num_running) == (RunState.RUNNING, 4)
+        assert status.detail.startswith("Slurm does not answer: ")
+    backend.stop(folder)
+    assert backend.status(folder).state is RunState.STOPPED
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_run_that_slurm_has_forgotten_is_over(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write_bundle(deployment("true"), folder, folder / "checkpoints")
+    (folder / "slurm.json").write_text(json.dumps({"job_id": "999999"}))
+    backend = SlurmBackend()
+    backend.stop(folder)
+    assert backend.status(folder).state is RunState.FAILED
+
+
+@needs_trainer
+@pytest.mark.usefixtures("cluster")
+def test_the_trainer_trains(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    backend = submitted(deployment(), folder)
+    status = wait(backend, folder, lambda status: status.state.final)
+    assert status.state is RunState.SUCCEEDED, status
+    steps = [list(read_metrics(metrics_path(folder / "metrics", rank))) for rank in range(4)]
+    assert [len(own) for own in steps] == [5] * 4
+    assert [(own[0].pipe, own[0].data) for own in steps] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert steps[0][-1].loss < steps[0][0].loss
+
+
+@needs_trainer
+def test_placement_is_visible_under_slurm(tmp_path: Path) -> None:
+    """Every node is a host of a network with a narrow spine."""
+    reason = obstacle()
+    if reason is not None:
+        pytest.skip(f"needs network namespaces: {reason}")
+    runs = []
+    with (
+        leaf_spine(NARROW) as network,
+        slurm_cluster(tmp_path / "c", network) as running,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        for name, hosts in (("arnold", arnold(PP2_DP2)), ("adversarial", adversarial(PP2_DP2))):
+            plan = PP2_DP2.plan(hosts)
+            runs.append(
+                measured(network, plan, tmp_path / name, num_steps=7, python=sys.executable, backend=SlurmBackend())
+            )
+    best, worst = runs
+    assert worst.step_s > LEAST_RATIO * best.step_s
+    assert loss_difference(runs) < LOSS_TOLERANCE
