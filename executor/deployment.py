@@ -1,5 +1,6 @@
 """What is deployed: a plan, the model that it trains, and where and how the ranks are started."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from stowplan.errors import InputError, Issue, raise_for_errors
 DEFAULT_PORT = 29_500
 # Runs of a deployment take ten ports in turn.
 MAX_PORT = 65_526
+_NAME = re.compile(r"[A-Za-z0-9-]{1,63}")
 BACKENDS = ("local", "ssh", "slurm", "kubernetes")
 
 
@@ -116,8 +118,8 @@ class Deployment:
 
 def _faults(deployment: Deployment) -> Iterator[Issue]:
     name = deployment.name
-    if not name or not all(letter.isalnum() or letter == "-" for letter in name) or len(name) > 63:
-        detail = f"is {name!r}; must be of letters, digits and dashes, 63 at most"
+    if not _NAME.fullmatch(name):
+        detail = f"is {name!r}; must be of letters a to z, digits and dashes, 63 at most"
         yield Issue(code="bad_name", pointer="/name", detail=detail)
     model, plan = deployment.model, deployment.plan
     if model.global_batch != plan.global_batch:
