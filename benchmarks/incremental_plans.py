@@ -23,7 +23,7 @@ start.
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,18 +70,22 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="*", default=[128, 256, 512])
     arguments = parser.parse_args()
     known = _known()
-    quality = [row for batch in arguments.batches for row in _quality(batch, arguments.search, known)]
+    quality: list[Row] = []
+    for batch in arguments.batches:
+        for row in _quality(batch, arguments.search, known):
+            quality.append(row)
+            print(_line(row), flush=True)
     windows, cpu = list(_windows()), list(_cpu(arguments.runs))
     for title, rows in (("quality", _summary(quality)), ("window", windows), ("CPU", cpu)):
         show(title, rows)
-    protocol = f"search {arguments.search:g} s, {arguments.runs} runs"
-    rows = [
-        {"part": part} | dict(row)
-        for part, table in (("quality", quality), ("window", windows), ("cpu", cpu))
-        for row in table
-    ]
-    print(write("incremental_plans", protocol, rows))
+    parts = {"quality": quality, "window": windows, "cpu": cpu}
+    tagged = [{"part": part} | dict(row) for part, rows in parts.items() for row in rows]
+    print(write("incremental_plans", f"search {arguments.search:g} s, {arguments.runs} runs", tagged))
     _draw([row for row in quality if row["global_batch"] == arguments.batches[0]])
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return f"{row['global_batch']} {row['num_gpus']}: {row['share']:.4f}  {row['plan']}  /  {row['best_plan']}"
 
 
 def _known() -> dict[tuple[int, int], dict[str, Any]]:

@@ -174,7 +174,10 @@ class Agents:
 
     def shrink(self, job: Job, plan: ParallelPlan, lost: Collection[Gpu]) -> ParallelPlan | None:
         """What is left of the plan, balanced anew."""
-        return shrink(self.model(job), plan, lost, self._options)
+        question = self._question(job, plan, ())
+        neutral = question.situation.neutral
+        left = _shrunk(question, tuple(sorted(neutral[gpu] for gpu in lost)))
+        return None if left is None else renamed(left, question.situation.real)
 
     def _question(self, job: Job, plan: ParallelPlan, released: tuple[Gpu, ...]) -> _Question:
         token, model = self._known(job)
@@ -209,6 +212,11 @@ def _expanded(question: _Question) -> tuple[tuple[frozenset[Gpu], float, Paralle
 
 
 @lru_cache(maxsize=_MEMORY)
+def _shrunk(question: _Question, lost: tuple[Gpu, ...]) -> ParallelPlan | None:
+    return shrink(question.neutral_model(), question.situation.neutral_plan(), lost, question.options)
+
+
+@lru_cache(maxsize=_MEMORY)
 def _throughput(question: _Question) -> float:
     return question.neutral_model().throughput(question.situation.neutral_plan())
 
@@ -222,7 +230,7 @@ def _is_legal(question: _Question) -> bool:
 
 def forget() -> None:
     """Drop everything that is remembered of earlier events; for measurements."""
-    for memory in (_expanded, _throughput, _is_legal, find_start_plan):
+    for memory in (_expanded, _shrunk, _throughput, _is_legal, find_start_plan):
         memory.cache_clear()
 
 

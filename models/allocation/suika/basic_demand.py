@@ -108,6 +108,9 @@ def _reclaimed(trial: ClusterState, gpu_type: str, planner: Planner) -> Iterator
 
 def _after_moving(state: ClusterState, job: Job, start: StartPlan, planner: Planner) -> ClusterState | None:
     """De-fragmentation: only where the GPUs are there, but not in one piece."""
+    elastic = sum(len(gpus_in(running.expansions)) for running in _of_type(state, start.gpu_type))
+    if len(state.released(start.gpu_type)) + elastic < start.plan.num_gpus:
+        return None
     trial = state.copy()
     for _ in _reclaimed(trial, start.gpu_type, planner):
         pass

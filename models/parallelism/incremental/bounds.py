@@ -1,24 +1,30 @@
-r"""Times that no distribution of the layers over the stages of a plan can beat, for many candidates at a time.
+r"""What no distribution of the layers over the stages of a plan can beat, for many candidates at a time.
 
-Let tau_i be the time of a plain layer on stage i, per micro-batch, and m_i the layers that its memory holds at most.
-Were layers divisible, the fullest stage would take the level t at which
+Let tau_i be the time of a plain layer on stage i, per micro-batch, e_i the layers that embedding or head count for
+there at least, and m_i the layers that memory holds at most. With t the time of the slowest stage,
 
-    sum_i min(t / tau_i, m_i + e) = L + e,   e: what embedding and head count
+    T >= (N_b - 1) t + max(t, W),   W = L min_i tau_i: the way of the first micro-batch
 
-and T >= (N_b - 1) t + max(t, L min_i tau_i): the steady phase, and the way of the first micro-batch. Without m_i, the
-level is a quotient; with them, two rounds of filling give one below t, which is enough for a bound. Where layers
-differ, the mean one stands for all of them, and bounds are estimates.
+Bound: were layers divisible and memory large, t would be (L + sum_i e_i) / sum_i (1 / tau_i). May a plan be below a
+limit? Only if whole layers fit when the slowest stage takes the most time that the limit leaves it:
+
+    sum_i min(floor(t / tau_i - e_i), floor(m_i)) >= L,   t = min(limit / N_b, (limit - W) / (N_b - 1))
+
+Where layers differ, the mean one stands for all of them, parts of layers count, and there is a margin.
 """
 
 import numpy as np
 
 from models.parallelism.incremental.configs import StageConfigs
-from models.parallelism.incremental.landscape import Floats, Integers
+from models.parallelism.incremental.landscape import Floats, Integers, Mask
 from models.parallelism.incremental.tables import CostTables
 from models.parallelism.incremental.terms import Rows
 
 # For denominators that are 0 where the numerator does not count.
 _TINY = 1e-30
+# Rounding, and what stages of layers that differ may be off their mean.
+_EXACT, _ESTIMATED = 1.0 - 1e-9, 0.9
+_ROUNDING = 1e-6
 
 
 def divisible_bounds(tables: CostTables, configs: StageConfigs, stages: Integers, num_stages: Integers) -> Floats:
@@ -32,36 +38,43 @@ def divisible_bounds(tables: CostTables, configs: StageConfigs, stages: Integers
     present = np.arange(stages.shape[1]) < num_stages[:, None]
     rate = (1.0 / configs.layer_s)[stages[present]]
     starts = np.cumsum(num_stages) - num_stages
-    level = (tables.model.profile.num_layers + tables.units.ends) / np.maximum(np.add.reduceat(rate, starts), _TINY)
+    level = (tables.model.profile.num_layers + tables.units.first_layers + tables.units.last_layers) / np.maximum(
+        np.add.reduceat(rate, starts), _TINY
+    )
     bounds = _time_s(tables, level, np.maximum.reduceat(rate, starts), tables.num_micro_batches)
     return np.where(np.minimum.reduceat(rate, starts) > 0, bounds, np.inf)
 
 
-def memory_bounds(tables: CostTables, configs: StageConfigs, rows: Rows) -> Floats:
-    """Bounds (R,) with memory, infinite where the layers do not fit."""
+def may_beat(tables: CostTables, configs: StageConfigs, rows: Rows, limits_s: Floats) -> Mask:
+    """Whether plans may be below their limits (R,)."""
     if not len(rows.stages):
-        return np.empty(0)
-    num_layers, work = tables.model.profile.num_layers, tables.model.profile.num_layers + tables.units.ends
-    present = np.arange(rows.stages.shape[1]) < rows.num_stages[:, None]
+        return np.empty(0, dtype=bool)
+    num_layers, num_micro_batches = tables.model.profile.num_layers, tables.num_micro_batches[rows.batch]
     # Stages of all rows one after another.
-    row, position = np.nonzero(present)
+    row, position = np.nonzero(np.arange(rows.stages.shape[1]) < rows.num_stages[:, None])
     starts = np.cumsum(rows.num_stages) - rows.num_stages
-    stage, batch = rows.stages[present], rows.batch[row]
+    stage, batch = rows.stages[row, position], rows.batch[row]
     rate = 1.0 / configs.layer_s[stage, batch]
-    layers = _room(tables, configs, stage, batch, rows.num_stages[row] - position)
-    room = layers + tables.units.ends
-    level = work / np.add.reduceat(rate, starts)
-    full = rate * level[row] > room
-    left = work - np.add.reduceat(np.where(full, room, 0.0), starts)
-    open_rate = np.add.reduceat(np.where(full, 0.0, rate), starts)
-    level = np.maximum(level, left / np.maximum(open_rate, _TINY))
-    bounds = _time_s(tables, level, np.maximum.reduceat(rate, starts), tables.num_micro_batches[rows.batch])
-    return np.where(np.add.reduceat(layers, starts) >= num_layers * (1.0 - 1e-9), bounds, np.inf)
+    warm_up = num_layers / np.maximum.reduceat(rate, starts)
+    limits_s = limits_s / _margin(tables)
+    left = limits_s - warm_up
+    slowest = np.where(left < 0, -1.0, limits_s / num_micro_batches)
+    slowest = np.where(num_micro_batches > 1, np.minimum(slowest, left / np.maximum(num_micro_batches - 1, 1)), slowest)
+    layers = slowest[row] * rate
+    layers[starts] -= tables.units.first_layers
+    layers[starts + rows.num_stages - 1] -= tables.units.last_layers
+    room = _room(tables, configs, stage, batch, rows.num_stages[row] - position) / _margin(tables)
+    whole = np.floor(np.minimum(layers, room) + _ROUNDING) if tables.units.equal else np.minimum(layers, room)
+    return np.add.reduceat(whole, starts) >= num_layers
 
 
 def _time_s(tables: CostTables, level: Floats, fastest: Floats, num_micro_batches: Integers) -> Floats:
     first = np.maximum(level, tables.model.profile.num_layers / np.maximum(fastest, _TINY))
-    return np.asarray((num_micro_batches - 1) * level + first)
+    return np.asarray(((num_micro_batches - 1) * level + first) * _margin(tables))
+
+
+def _margin(tables: CostTables) -> float:
+    return _EXACT if tables.units.equal else _ESTIMATED
 
 
 def _room(tables: CostTables, configs: StageConfigs, stage: Integers, batch: Integers, behind: Integers) -> Floats:

@@ -59,6 +59,12 @@ class Skeleton:
         sizes: list[int] = self.gpus.sum(axis=1).tolist()
         return sizes
 
+    @cached_property
+    def usual_stage(self) -> tuple[int, int]:
+        """Index of the tensor degree and GPUs that most stages have."""
+        shapes = list(zip(self.degree.tolist(), self.sizes, strict=True))
+        return max(shapes, key=shapes.count)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:

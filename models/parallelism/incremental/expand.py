@@ -1,6 +1,7 @@
 """More GPUs for a running job (Suika section 3.2, Algorithm 1)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -9,6 +10,7 @@ from models.parallel_plan import ParallelPlan
 from models.parallelism.incremental.affinity import Gpu, affinity_order, units
 from models.parallelism.incremental.candidates import Skeleton
 from models.parallelism.incremental.configs import StageConfigs
+from models.parallelism.incremental.landscape import Integers
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.problem import Problem
 from models.parallelism.incremental.search import Search
@@ -45,23 +47,24 @@ def expand(
     num_added = list(accumulate(len(piece) for piece in pieces))
     problem = Problem.of(model, plan, options, added=order[: num_added[-1]])
     search = Search(problem.tables, problem.landscape, options.window, options.tolerance)
-    found = search.run(_base(problem, base_s), _prefixes(problem, pieces))
+    base = _base(problem)
     steps: list[Step] = []
-    last, built, time_s = found[0], plan, base_s
-    for count, best in zip(num_added, found, strict=True):
-        if best.time_s < time_s and (best is not last or not steps):
-            candidate = problem.build(best, order[:count])
+    last, built, time_s = base, plan, base_s
+    for count, best in zip(num_added, search.run(base, _prefixes(problem, pieces)), strict=True):
+        if best is not last:
+            last, candidate = best, problem.build(best, order[:count])
             candidate_s = model.iteration(candidate).total_s if model.send_receive else best.time_s
             if candidate_s < time_s:
                 built, time_s = candidate, candidate_s
-        last = best
         steps.append(Step(num_added=count, plan=built, throughput=plan.global_batch / time_s))
     return IncrementalResult(order=order, base_throughput=plan.global_batch / base_s, steps=tuple(steps))
 
 
-def _base(problem: Problem, time_s: float) -> Balanced:
-    """The plan that runs, as it is."""
+def _base(problem: Problem) -> Balanced:
+    """The plan that runs, as it is, with its time when transfers between stages are free."""
     tables, plan = problem.tables, problem.plan
+    model = tables.model
+    alone = replace(model, send_receive=False) if model.send_receive else model
     rows = np.arange(plan.pp)
     own = StageConfigs.of(
         tables, problem.landscape, problem.gpus // tables.degrees[problem.degree][:, None], problem.degree
@@ -72,11 +75,11 @@ def _base(problem: Problem, time_s: float) -> Balanced:
         ),
         layers=tuple(stage.num_layers for stage in plan.stages),
         batch=tables.num_micro_batches.tolist().index(plan.num_micro_batches),
-        time_s=time_s,
+        time_s=alone.iteration(plan).total_s,
     )
 
 
-def _prefixes(problem: Problem, pieces: Sequence[Sequence[Gpu]]) -> list[np.ndarray]:
+def _prefixes(problem: Problem, pieces: Sequence[Sequence[Gpu]]) -> list[Integers]:
     """GPUs per node that the plan may use after every piece."""
     available = problem.gpus.sum(axis=0)
     prefixes = []

@@ -7,7 +7,6 @@ replicas or half the tensor degree, joined stages the replicas of both or twice 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -25,30 +24,21 @@ class Part:
 
 
 def foldings(plan: Skeleton, degrees: Integers) -> Iterator[Skeleton]:
-    """Plans with one stage cut, all of the widest cut, two neighbours joined, or all neighbours joined two by two.
-
-    Of stages that cost the same, only the first is cut, and only the ends of a run of them are joined.
-    """
+    """The plan with its widest stages cut in two, and with neighbours of one degree joined two by two, each with the
+    degrees as they are and with half, or twice, the degree."""
     parts = parts_of(plan)
-    repeats = [*plan.repeats.tolist(), False]
     dp = [size // int(degrees[part.degree]) for size, part in zip(plan.sizes, parts, strict=True)]
     for lower in (0, 1):
-        halves = [_halves(part, part.degree - lower, degrees) for part in parts]
-        for s, cut in enumerate(halves):
-            if cut and not repeats[s]:
-                yield skeleton_of([*parts[:s], *cut, *parts[s + 1 :]])
-        widest = [
-            cut if cut and count == max(dp) else [part] for part, cut, count in zip(parts, halves, dp, strict=True)
+        cut = [
+            _halves(part, part.degree - lower, degrees) if count == max(dp) else [part]
+            for part, count in zip(parts, dp, strict=True)
         ]
-        if sum(len(group) > 1 for group in widest) > 1:
-            yield skeleton_of([part for group in widest for part in group])
+        if any(len(halves) > 1 for halves in cut):
+            yield skeleton_of([part for halves in cut for part in halves])
     for higher in (0, 1):
-        pairs = [_joined(a, b, higher, degrees) for a, b in pairwise(parts)]
-        for s, pair in enumerate(pairs):
-            if pair and not (repeats[s] and repeats[s + 1] and repeats[s + 2]):
-                yield skeleton_of([*parts[:s], *pair, *parts[s + 2 :]])
-        if sum(len(pair) for pair in pairs) > 1:
-            yield skeleton_of(_two_by_two(parts, pairs))
+        joined = _two_by_two(parts, higher, degrees)
+        if len(joined) < len(parts):
+            yield skeleton_of(joined)
 
 
 def relayouts(available: Integers, degrees: Integers, most_stages: int, *, uneven: bool) -> Iterator[Skeleton]:
@@ -102,14 +92,12 @@ def as_candidates(plans: Sequence[Skeleton], degrees: Integers) -> Candidates:
 
 
 def _halves(part: Part, degree: int, degrees: Integers) -> list[Part]:
-    """The stage in two halves, node by node, with this degree; the first keeps the origin. Nothing where a half would
-    be empty."""
-    if degree < 0:
-        return []
-    groups = part.gpus // degrees[degree]
+    """The stage in two halves, node by node, with this degree; the first keeps the origin. The stage itself where a
+    half would be empty."""
+    groups = part.gpus // degrees[degree] if degree >= 0 else np.zeros_like(part.gpus)
     through = np.cumsum(groups)
     if through[-1] < 2:
-        return []
+        return [part]
     first = np.clip((through[-1] + 1) // 2 - (through - groups), 0, groups)
     return [
         Part(gpus=first * degrees[degree], degree=degree, origin=part.origin),
@@ -117,22 +105,20 @@ def _halves(part: Part, degree: int, degrees: Integers) -> list[Part]:
     ]
 
 
-def _joined(a: Part, b: Part, higher: int, degrees: Integers) -> list[Part]:
-    """Two stages of one degree as one, with that degree or the next `higher` one; nothing where that makes no group."""
-    degree = a.degree + higher
-    if a.degree != b.degree or degree >= len(degrees):
-        return []
-    gpus = (a.gpus + b.gpus) // degrees[degree] * degrees[degree]
-    origin = a.origin if a.origin is not None else b.origin
-    return [Part(gpus=gpus, degree=degree, origin=origin)] if gpus.any() else []
-
-
-def _two_by_two(parts: Sequence[Part], pairs: Sequence[Sequence[Part]]) -> list[Part]:
-    """Stages joined with their right neighbours where they can be, from the left."""
+def _two_by_two(parts: Sequence[Part], higher: int, degrees: Integers) -> list[Part]:
+    """Stages joined with their right neighbours where these have the same degree and whole groups come out, from the
+    left; joined ones have a degree that is `higher` places up."""
     result: list[Part] = []
     s = 0
     while s < len(parts):
-        joined = pairs[s] if s < len(pairs) else ()
-        result += joined or parts[s : s + 1]
-        s += 2 if joined else 1
+        part, degree = parts[s], parts[s].degree + higher
+        if s + 1 < len(parts) and parts[s + 1].degree == part.degree and degree < len(degrees):
+            gpus = (part.gpus + parts[s + 1].gpus) // degrees[degree] * degrees[degree]
+            if gpus.any():
+                origin = part.origin if part.origin is not None else parts[s + 1].origin
+                result.append(Part(gpus=gpus, degree=degree, origin=origin))
+                s += 2
+                continue
+        result.append(part)
+        s += 1
     return result

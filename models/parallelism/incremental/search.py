@@ -10,7 +10,7 @@ with layers and local batches balanced in every expansion. What differs from the
 - For every number of micro-batches N_b the best plan is kept beside P_i while it is within a tolerance: deep pipelines
   of small micro-batches and wide ones of large micro-batches grow side by side, and the lead changes with the number of
   GPUs. The first of these are the symmetric plans on the GPUs of P_0.
-- Where P_i is new, it and the other new plans are expanded once more (other degrees, idle GPUs) and folded otherwise.
+- Where P_i is new, it and the other new plans are also folded otherwise.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,8 @@ class Search:
             new = self._expand(best, self._predecessors(generations), available)
             if new:
                 if new[0] is best.plans[0]:
-                    new = sorted([*new, *self._refine(best, new, available)], key=lambda plan: plan.time_s)
+                    folded = self._take(best, self._folded(new))
+                    new = sorted([*new, *folded], key=lambda plan: plan.time_s)
                 generations.append(new[:_ALTERNATIVES])
             plans.append(best.plans[0])
         return plans
@@ -65,7 +66,7 @@ class Search:
         best = self._best()
         new = self._take(best, starts)
         while new:
-            new = self._refine(best, new, available)
+            new = self._expand(best, self._skeletons(new), available, self._folded(new))
         return best.plans[0] if best.plans else None
 
     def relayout(self, available: Integers) -> Balanced | None:
@@ -79,14 +80,16 @@ class Search:
     def _predecessors(self, generations: Sequence[Sequence[Balanced]]) -> list[Skeleton]:
         """Different skeletons of the base plan and of the last W generations."""
         last = generations if self._window is None else generations[-self._window :]
-        plans = [*generations[0], *(plan for generation in last for plan in generation)]
+        return self._skeletons([*generations[0], *(plan for generation in last for plan in generation)])
+
+    def _skeletons(self, plans: Sequence[Balanced]) -> list[Skeleton]:
+        """Different skeletons of some plans."""
         return list({id(plan.skeleton): plan.skeleton for plan in plans}.values())
 
-    def _refine(self, best: Best, plans: Sequence[Balanced], available: Integers) -> list[Balanced]:
-        """Expand and fold plans once more; those that came of it and are among the best."""
-        skeletons = list({id(plan.skeleton): plan.skeleton for plan in plans[:_ALTERNATIVES]}.values())
-        folded = [folding for skeleton in skeletons for folding in foldings(skeleton, self._tables.degrees)]
-        return self._expand(best, skeletons, available, folded)
+    def _folded(self, plans: Sequence[Balanced]) -> list[Skeleton]:
+        """Foldings of the first of some plans."""
+        skeletons = self._skeletons(plans[:_ALTERNATIVES])
+        return [folding for skeleton in skeletons for folding in foldings(skeleton, self._tables.degrees)]
 
     def _expand(
         self, best: Best, skeletons: Sequence[Skeleton], available: Integers, others: Sequence[Skeleton] = ()

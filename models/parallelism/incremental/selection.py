@@ -1,7 +1,8 @@
 """The best of many candidates for every number of micro-batches.
 
 Candidates come in the order of their lower bounds, and those whose bound is not below the time to beat are not looked
-at: where layers are equal, the result is that of looking at all of them.
+at: the result is that of looking at all of them. Where layers differ, bounds are estimates and layers take longer to
+distribute: only the first ones are looked at.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.parallelism.incremental.bounds import divisible_bounds, memory_bounds
+from models.parallelism.incremental.bounds import divisible_bounds, may_beat
 from models.parallelism.incremental.candidates import Candidates, Skeleton
 from models.parallelism.incremental.configs import StageConfigs
 from models.parallelism.incremental.estimate import estimate
@@ -17,7 +18,7 @@ from models.parallelism.incremental.landscape import Floats, Landscape, Mask
 from models.parallelism.incremental.tables import CostTables
 from models.parallelism.incremental.terms import Rows
 
-# Candidates that are looked at together: few first, since they tell which others are worth it.
+# Candidates that are looked at together: few first, since they tell which others are worth it (all, if layers differ).
 _FIRST, _LATER = 128, 256
 # A difference below this is rounding.
 _EQUAL = 1e-12
@@ -34,10 +35,13 @@ class Balanced:
 
 
 class Best:
-    """The best known plan for every number of micro-batches, as far as it is within `tolerance` of the best of all."""
+    """The best known plan for every number of micro-batches, as far as it is within `tolerance` of the best of all.
+
+    `limits_s` (B,): times to be below.
+    """
 
     def __init__(self, num_batches: int, tolerance: float) -> None:
-        self._own_s = np.full(num_batches, np.inf)
+        self.limits_s = np.full(num_batches, np.inf)
         self._within = 1.0 + tolerance
         self._plans: dict[int, Balanced] = {}
         self._time_s = np.inf
@@ -49,16 +53,12 @@ class Best:
         equal = self._time_s * (1.0 + _EQUAL)
         return sorted(kept, key=lambda plan: (plan.time_s if plan.time_s > equal else 0.0, -plan.batch))
 
-    @property
-    def limits_s(self) -> Floats:
-        """(B,) times to be below, by number of micro-batches."""
-        return np.minimum(self._own_s * (1.0 - _EQUAL), self._time_s * self._within)
-
     def add(self, plan: Balanced) -> None:
         """Take a plan in place of the one with its number of micro-batches."""
         self._plans[plan.batch] = plan
-        self._own_s[plan.batch] = plan.time_s
         self._time_s = min(self._time_s, plan.time_s)
+        self.limits_s[plan.batch] = plan.time_s * (1.0 - _EQUAL)
+        np.minimum(self.limits_s, self._time_s * self._within, out=self.limits_s)
 
 
 def improve(
@@ -68,41 +68,42 @@ def improve(
     if not len(candidates.stages):
         return []
     configs = StageConfigs.of(tables, landscape, candidates.replicas, candidates.degree)
-    rows, bounds = _promising(tables, configs, candidates, best.limits_s)
+    rows = _by_bound(tables, configs, candidates, best.limits_s)
     skeletons: dict[int, Skeleton] = {}
     taken: list[Balanced] = []
-    start, size = 0, _FIRST
-    while start < len(bounds):
-        limits = best.limits_s
-        k = start + np.flatnonzero(bounds[start : start + size] < limits[rows.batch[start : start + size]])
-        start, size = start + size, _LATER
-        found = estimate(tables, configs, rows.at(k))
-        better = np.flatnonzero(found.total_s < limits[rows.batch[k]])
-        for index in better[np.argsort(found.total_s[better], kind="stable")].tolist():
-            batch, time_s = int(rows.batch[k[index]]), float(found.total_s[index])
+    size = _FIRST
+    while len(rows.batch):
+        # Limits fall on the way.
+        rows = rows.at(np.flatnonzero(may_beat(tables, configs, rows, best.limits_s[rows.batch])))
+        if not len(rows.batch):
+            break
+        chunk, rows = rows.at(np.s_[:size]), rows.at(np.s_[size:])
+        found = estimate(tables, configs, chunk)
+        better = np.flatnonzero(found.total_s < best.limits_s[chunk.batch])
+        for k in better[np.argsort(found.total_s[better], kind="stable")].tolist():
+            batch, time_s = int(chunk.batch[k]), float(found.total_s[k])
             if time_s >= best.limits_s[batch]:
                 continue
-            c = int(rows.candidate[k[index]])
+            c = int(chunk.candidate[k])
             if c not in skeletons:
                 skeletons[c] = _skeleton(configs, candidates, c, predecessors)
-            layers = tuple(found.layers[index, : skeletons[c].num_stages].tolist())
+            layers = tuple(found.layers[k, : skeletons[c].num_stages].tolist())
             plan = Balanced(skeleton=skeletons[c], layers=layers, batch=batch, time_s=time_s)
             best.add(plan)
             taken.append(plan)
+        if not tables.units.equal:
+            break
+        size = _LATER
     return [plan for plan in best.plans if any(plan is new for new in taken)]
 
 
-def _promising(
-    tables: CostTables, configs: StageConfigs, candidates: Candidates, limits_s: Floats
-) -> tuple[Rows, Floats]:
-    """Candidates with numbers of micro-batches for which they may be below the limit, by bound, and these bounds."""
-    loose = divisible_bounds(tables, configs, candidates.stages, candidates.num_stages)
-    c, batch = np.nonzero((loose < limits_s) & _admitted(tables, configs, candidates))
-    rows = Rows(stages=candidates.stages[c], num_stages=candidates.num_stages[c], batch=batch, candidate=c)
-    bounds = memory_bounds(tables, configs, rows)
-    open_ = np.flatnonzero(bounds < limits_s[batch])
-    order = open_[np.argsort(bounds[open_], kind="stable")]
-    return rows.at(order), bounds[order]
+def _by_bound(tables: CostTables, configs: StageConfigs, candidates: Candidates, limits_s: Floats) -> Rows:
+    """Candidates with numbers of micro-batches whose bound is below the limit, lowest bound first."""
+    bounds = divisible_bounds(tables, configs, candidates.stages, candidates.num_stages)
+    c, batch = np.nonzero((bounds < limits_s) & _admitted(tables, configs, candidates))
+    order = np.argsort(bounds[c, batch], kind="stable")
+    c, batch = c[order], batch[order]
+    return Rows(stages=candidates.stages[c], num_stages=candidates.num_stages[c], batch=batch, candidate=c)
 
 
 def _admitted(tables: CostTables, configs: StageConfigs, candidates: Candidates) -> Mask:

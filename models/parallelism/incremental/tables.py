@@ -37,13 +37,19 @@ class Units:
     last: StageShares
 
     @property
-    def ends(self) -> float:
-        """Plain layers that embedding and head count for at least."""
+    def first_layers(self) -> float:
+        """Plain layers that the embedding counts for at least."""
+        return self._in_layers(self.first)
+
+    @property
+    def last_layers(self) -> float:
+        """The same for the head."""
+        return self._in_layers(self.last)
+
+    def _in_layers(self, end: StageShares) -> float:
         layer = self.layer
-        return sum(
-            min(part / plain for part, plain in ((end.compute, layer.compute), (end.tensor, layer.tensor)) if plain > 0)
-            for end in (self.first, self.last)
-        )
+        pairs = ((end.compute, layer.compute), (end.tensor, layer.tensor))
+        return min(part / plain for part, plain in pairs if plain > 0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

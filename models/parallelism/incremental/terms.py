@@ -23,7 +23,7 @@ class Rows:
     batch: Integers
     candidate: Integers
 
-    def at(self, k: Integers) -> "Rows":
+    def at(self, k: Integers | slice) -> "Rows":
         """Some of the plans, in this order, as wide as they need."""
         num_stages = self.num_stages[k]
         return Rows(

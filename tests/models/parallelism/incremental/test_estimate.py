@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.parallelism.exhaustive import best_plan
-from models.parallelism.incremental.bounds import divisible_bounds, memory_bounds
+from models.parallelism.incremental.bounds import divisible_bounds, may_beat
 from models.parallelism.incremental.candidates import expansions
 from models.parallelism.incremental.configs import StageConfigs
 from models.parallelism.incremental.estimate import estimate
@@ -31,12 +31,14 @@ def test_no_plan_is_faster_than_its_bounds(data: st.DataObject) -> None:
     starts = [skeleton_of(parts), *relayouts(available // 2, tables.degrees, 3, uneven=True)]
     candidates = expansions(starts, available, tables.degrees, model.profile.num_layers)
     configs = StageConfigs.of(tables, problem.landscape, candidates.replicas, candidates.degree)
-    loose = divisible_bounds(tables, configs, candidates.stages, candidates.num_stages)
-    c, batch = np.nonzero(np.isfinite(loose))
+    bounds = divisible_bounds(tables, configs, candidates.stages, candidates.num_stages)
+    c, batch = np.nonzero(np.isfinite(bounds))
     rows = Rows(stages=candidates.stages[c], num_stages=candidates.num_stages[c], batch=batch, candidate=c)
-    tight, exact = memory_bounds(tables, configs, rows), estimate(tables, configs, rows).total_s
-    assert (loose[c, batch] <= tight * (1 + 1e-12)).all()
-    assert (tight <= exact * (1 + 1e-9)).all()
+    exact = estimate(tables, configs, rows).total_s
+    assert (bounds[c, batch] <= exact * (1 + 1e-9)).all()
+    legal = np.isfinite(exact)
+    assert may_beat(tables, configs, rows, exact)[legal].all()
+    assert not may_beat(tables, configs, rows, 0.5 * bounds[c, batch]).any()
 
 
 def test_growing_from_one_gpu_comes_close_to_all_plans() -> None:
