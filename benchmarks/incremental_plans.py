@@ -11,7 +11,7 @@ plan on 16, for three global batches. Throughput (samples/s, by the performance 
                 `benchmarks.plan_search` with `--search` seconds of CPU for every number of GPUs, and of what earlier
                 runs left in the results file; with more GPUs never less
 
-`share`: incremental over best.
+`share`: incremental over best. Rows of global batches that are not asked for stay in the file as they are.
 
 **Window** (Fig. 9). LLaMA2-7B from 8 to 16 H100 with W = 1, 2, 4, 8 and all predecessors: throughput over that of the
 start.
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="*", default=[128, 256, 512])
     arguments = parser.parse_args()
     known = _known()
-    quality: list[Row] = []
+    quality: list[Row] = [row for (batch, _), row in known.items() if batch not in arguments.batches]
     for batch in arguments.batches:
         for row in _quality(batch, arguments.search, known):
             quality.append(row)

@@ -47,7 +47,7 @@ def expand(
     num_added = list(accumulate(len(piece) for piece in pieces))
     problem = Problem.of(model, plan, options, added=order[: num_added[-1]])
     search = Search(problem.tables, problem.landscape, options.window, options.tolerance)
-    base = _base(problem)
+    base = _base(problem, base_s)
     steps: list[Step] = []
     last, built, time_s = base, plan, base_s
     for count, best in zip(num_added, search.run(base, _prefixes(problem, pieces)), strict=True):
@@ -60,11 +60,11 @@ def expand(
     return IncrementalResult(order=order, base_throughput=plan.global_batch / base_s, steps=tuple(steps))
 
 
-def _base(problem: Problem) -> Balanced:
+def _base(problem: Problem, time_s: float) -> Balanced:
     """The plan that runs, as it is, with its time when transfers between stages are free."""
     tables, plan = problem.tables, problem.plan
-    model = tables.model
-    alone = replace(model, send_receive=False) if model.send_receive else model
+    if tables.model.send_receive:
+        time_s = replace(tables.model, send_receive=False).iteration(plan).total_s
     rows = np.arange(plan.pp)
     own = StageConfigs.of(
         tables, problem.landscape, problem.gpus // tables.degrees[problem.degree][:, None], problem.degree
@@ -75,7 +75,7 @@ def _base(problem: Problem) -> Balanced:
         ),
         layers=tuple(stage.num_layers for stage in plan.stages),
         batch=tables.num_micro_batches.tolist().index(plan.num_micro_batches),
-        time_s=alone.iteration(plan).total_s,
+        time_s=time_s,
     )
 
 
