@@ -27,10 +27,13 @@ GPUS_GIVEN = "STOWPLAN_GPUS_GIVEN"
 
 _POLL_S = 0.1
 _HEARTBEAT_S = 2.0
-_SAME_TIME_S = 0.5
+# Slurm signals the agent and its ranks one after the other; a busy host takes its time.
+_SAME_TIME_S = 5.0
 # Settings of a service that may have started this agent: no business of what trains.
 _SECRETS = frozenset({"STOWPLAN_TOKEN"})
 _STOPPED = 128 + signal.SIGTERM
+# SIGTERM, as seen by a parent and as told by a shell whose child it killed.
+_TOLD_TO_END = (-signal.SIGTERM, _STOPPED)
 # From linux/prctl.h.
 _PR_SET_PDEATHSIG = 1
 
@@ -142,9 +145,10 @@ class Agent:
         Slurm tells the ranks to end at the same time as us, and they may be quicker.
         """
         codes = {rank: process.poll() for rank, process in self._processes.items()}
-        if -signal.SIGTERM in codes.values():
-            time.sleep(_SAME_TIME_S)
-        return {rank: None if self._stopping and code == -signal.SIGTERM else code for rank, code in codes.items()}
+        deadline = time.monotonic() + _SAME_TIME_S
+        while not self._stopping and time.monotonic() < deadline and set(_TOLD_TO_END) & set(codes.values()):
+            time.sleep(_POLL_S)
+        return {rank: None if self._stopping and code in _TOLD_TO_END else code for rank, code in codes.items()}
 
     def _end_all(self) -> None:
         """SIGTERM to all that live, SIGKILL after the grace."""

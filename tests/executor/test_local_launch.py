@@ -102,14 +102,24 @@ def test_stopping_leaves_no_process(tmp_path: Path) -> None:
     backend.stop(folder)
 
 
-def test_ranks_that_are_told_to_end_with_their_agent_are_no_failure(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("exec sleep 60", id="killed"),
+        # What a shell ends with whose child was killed first.
+        pytest.param("trap 'exit 143' TERM; while true; do sleep 0.1; done", id="shell"),
+    ],
+)
+def test_ranks_that_are_told_to_end_with_their_agent_are_no_failure(tmp_path: Path, script: str) -> None:
     backend = LocalBackend()
-    folder = deployment(tmp_path / "d", "sleep 60", {"a": 2})
+    folder = deployment(tmp_path / "d", script, {"a": 2})
     backend.start(folder)
     pids = wait(backend, folder, lambda status: status.num_running == 2).pids
     agent = json.loads((folder / "agents.json").read_text())["a"]["pid"]
-    for pid in (*pids.values(), agent):
+    for pid in pids.values():
         os.kill(pid, signal.SIGTERM)
+    time.sleep(1.0)
+    os.kill(agent, signal.SIGTERM)
     assert wait(backend, folder, lambda status: status.state.final).state is RunState.STOPPED
 
 
