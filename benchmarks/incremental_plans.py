@@ -69,30 +69,33 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--batches", type=int, nargs="*", default=[128, 256, 512])
     arguments = parser.parse_args()
-    known = _known()
-    quality: list[Row] = [row for (batch, _), row in known.items() if batch not in arguments.batches]
+    protocol = f"search {arguments.search:g} s, {arguments.runs} runs"
+    before = _rows()
+    quality = {(row["global_batch"], row["num_gpus"]): row for row in before if row["part"] == "quality"}
+    others = [row for row in before if row["part"] != "quality"]
     for batch in arguments.batches:
-        for row in _quality(batch, arguments.search, known):
-            quality.append(row)
+        for row in _quality(batch, arguments.search, quality):
+            quality[batch, row["num_gpus"]] = {"part": "quality", **row}
             print(_line(row), flush=True)
+            # What a search has found stays known when the rest is broken off.
+            write("incremental_plans", protocol, [*quality.values(), *others])
     windows, cpu = list(_windows()), list(_cpu(arguments.runs))
-    for title, rows in (("quality", _summary(quality)), ("window", windows), ("CPU", cpu)):
+    for title, rows in (("quality", _summary(list(quality.values()))), ("window", windows), ("CPU", cpu)):
         show(title, rows)
-    parts = {"quality": quality, "window": windows, "cpu": cpu}
-    tagged = [{"part": part} | dict(row) for part, rows in parts.items() for row in rows]
-    print(write("incremental_plans", f"search {arguments.search:g} s, {arguments.runs} runs", tagged))
-    _draw([row for row in quality if row["global_batch"] == arguments.batches[0]])
+    others = [{"part": "window", **row} for row in windows] + [{"part": "cpu", **row} for row in cpu]
+    print(write("incremental_plans", protocol, [*quality.values(), *others]))
+    _draw([row for row in quality.values() if row["global_batch"] == arguments.batches[0]])
 
 
 def _line(row: Mapping[str, Any]) -> str:
     return f"{row['global_batch']} {row['num_gpus']}: {row['share']:.4f}  {row['plan']}  /  {row['best_plan']}"
 
 
-def _known() -> dict[tuple[int, int], dict[str, Any]]:
-    """Rows of earlier runs by (global batch, GPUs)."""
+def _rows() -> list[dict[str, Any]]:
+    """Rows of earlier runs."""
     path = RESULTS / "incremental_plans.json"
-    rows = json.loads(path.read_text())["rows"] if path.is_file() else []
-    return {(row["global_batch"], row["num_gpus"]): row for row in rows if row["part"] == "quality"}
+    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.is_file() else []
+    return rows
 
 
 class _Growth:
@@ -150,7 +153,7 @@ class _Growth:
         return [(str(k // _PER_NODE), k % _PER_NODE) for k in range(self.first, self.last)]
 
 
-def _quality(global_batch: int, search_s: float, known: dict[tuple[int, int], dict[str, Any]]) -> Iterator[Row]:
+def _quality(global_batch: int, search_s: float, known: Mapping[tuple[int, int], Row]) -> Iterator[dict[str, Any]]:
     job = _Growth("llama2-13b", global_batch, 16, 64)
     columns = {
         name: expand(job.model, job.base, job.released(), options).steps
@@ -166,8 +169,10 @@ def _quality(global_batch: int, search_s: float, known: dict[tuple[int, int], di
         found = (
             job.search(num_gpus).run([job.skeleton(each.plan) for each in plans], search_s) if search_s > 0 else None
         )
-        before = known.get((global_batch, num_gpus), {"best": 0.0, "best_plan": ""})
-        offers = [(before["best"], before["best_plan"]), *((each.throughput, each.plan.notation()) for each in plans)]
+        offers = [(each.throughput, each.plan.notation()) for each in plans]
+        if (global_batch, num_gpus) in known:
+            before: Any = known[global_batch, num_gpus]
+            offers.append((before["best"], before["best_plan"]))
         if found is not None:
             offers.append((global_batch / found.time_s, job.build(found).notation()))
         best, best_plan = max([*offers, (best, "of fewer GPUs")])
