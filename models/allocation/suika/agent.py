@@ -6,6 +6,7 @@ it is asked under neutral names (`situation`), and answers are kept for the proc
 share them, and from one event to the next few situations are new.
 """
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -30,6 +31,8 @@ from topology.cluster import NodeState
 
 # Some hundred situations an event at most; an answer is a few plans.
 _MEMORY = 4096
+# An estimate needs no more: the same jobs are asked.
+_OUTLOOK_WINDOW = 1
 
 
 Token = Hashable
@@ -61,9 +64,11 @@ class Agents:
         self._of_job: dict[str, tuple[Token, PerformanceModel]] = {}
         self._kinds = {kind.name: kind for kind in snapshot.cluster.gpu_types}
         self._node_sizes: dict[str, int] = {}
+        self._num_gpus: Counter[str] = Counter()
         for node in snapshot.cluster.nodes:
             if node.state is NodeState.UP:
                 self._node_sizes[node.gpu_type] = max(node.num_gpus, self._node_sizes.get(node.gpu_type, 0))
+                self._num_gpus[node.gpu_type] += node.num_gpus
 
     def model(self, job: Job) -> PerformanceModel:
         """Performance of the job on this cluster."""
@@ -106,6 +111,12 @@ class Agents:
             ),
             horizon=frozenset(horizon),
         )
+
+    def outlook(self, job: Job, plan: ParallelPlan) -> Sequence[tuple[int, float]]:
+        """Algorithm 1 on what is left of the plan's nodes, and then on whole nodes beside the first of them."""
+        kind = self.model(job).fabric.host(plan.gpus[0][0]).gpu_type
+        most = min(self._options.most_added(plan.num_gpus), self._num_gpus[kind])
+        return _outlook(self._question(job, plan, ()), self._node_sizes.get(kind, 1), int(most))
 
     def start_plans(self, job: Job) -> Sequence[StartPlan]:
         """Plans for the basic demand on every GPU type that the job allows and the cluster has, fastest first."""
@@ -212,6 +223,26 @@ def _expanded(question: _Question) -> tuple[tuple[frozenset[Gpu], float, Paralle
 
 
 @lru_cache(maxsize=_MEMORY)
+def _outlook(question: _Question, node_size: int, most: int) -> tuple[tuple[int, float], ...]:
+    """(New GPUs, throughput) when all GPUs of the plan's nodes are released, and `most` more like the first one."""
+    model, plan = question.neutral_model(), question.situation.neutral_plan()
+    hosts = dict(model.fabric.hosts)
+    first = hosts[plan.gpus[0][0]]
+    released = [
+        (node, gpu)
+        for node, held in by_node(plan.gpus).items()
+        for gpu in range(len(held), hosts[node].num_gpus or len(held))
+    ]
+    for gpu in range(most):
+        node = f"free{gpu // node_size:04}"
+        hosts[node] = first
+        released.append((node, gpu % node_size))
+    model = replace(model, fabric=replace(model.fabric, hosts=hosts))
+    steps = expand(model, plan, released, replace(question.options, window=_OUTLOOK_WINDOW)).steps
+    return tuple((step.num_added, step.throughput) for step in steps)
+
+
+@lru_cache(maxsize=_MEMORY)
 def _shrunk(question: _Question, lost: tuple[Gpu, ...]) -> ParallelPlan | None:
     return shrink(question.neutral_model(), question.situation.neutral_plan(), lost, question.options)
 
@@ -230,7 +261,7 @@ def _is_legal(question: _Question) -> bool:
 
 def forget() -> None:
     """Drop everything that is remembered of earlier events; for measurements."""
-    for memory in (_expanded, _shrunk, _throughput, _is_legal, find_start_plan):
+    for memory in (_expanded, _outlook, _shrunk, _throughput, _is_legal, find_start_plan):
         memory.cache_clear()
 
 

@@ -11,6 +11,7 @@ from models.allocation.suika.scale_out import Column
 from models.allocation.suika.state import ClusterState, RunningJob, by_node, current_gpus, gpus_in, node_gpus
 from models.placement.occupancy import occupancy
 from models.plan import Change, JobAllocation, Plan, ScoreTerm, UnplacedJob
+from models.wording import counted
 from models.workload import Expansion, Job, Snapshot
 
 TERM = "normalised_throughput"
@@ -142,7 +143,7 @@ def _unplaced(entry: Refused, state: ClusterState, ran: Collection[str], planner
             reason="capacity",
             detail="other basic demands leave too few GPUs, even when every scale-out is taken back",
             counts=counts,
-            remedy=f"{short[kind]} more GPUs of type {kind}",
+            remedy=f"{counted(short[kind], 'more GPU')} of type {kind}",
             preempted=job.id in ran,
         )
     tp = max(stage.tp for start in entry.plans if start.gpu_type == kind for stage in start.plan.stages)
@@ -151,6 +152,6 @@ def _unplaced(entry: Refused, state: ClusterState, ran: Collection[str], planner
         reason="fragmentation",
         detail=f"there are enough GPUs, but not in groups of {tp} on one node, also when jobs that may move are moved",
         counts=counts | {"tensor_degree": tp},
-        remedy=f"{tp} more GPUs of type {kind} on one node, or a plan with a smaller tensor degree",
+        remedy=f"{counted(tp, 'more GPU')} of type {kind} on one node, or a plan with a smaller tensor degree",
         preempted=job.id in ran,
     )

@@ -12,6 +12,7 @@ from models.allocation.suika.extraction import extract_plan
 from models.allocation.suika.heuristic import Decision, decide
 from models.allocation.suika.ilp import ScaleOutProgram, assemble, compiled, scale_out_program
 from models.allocation.suika.parameters import SuikaMethod, SuikaParameters
+from models.allocation.suika.scale_out import first_offers
 from models.clock import PhaseClock
 from models.placement.check import placement_violations
 from models.plan import Plan
@@ -37,7 +38,8 @@ class SuikaFormulation(Formulation):
         self.parameters = parameters
         self.agents = agents
         self.decision = decision
-        self.program: ScaleOutProgram = scale_out_program(decision.settled, decision.scale_outs)
+        offered = first_offers(decision.settled, agents, decision.tau)
+        self.program: ScaleOutProgram = scale_out_program(decision.settled, offered, decision.scale_outs)
         self.problem: MatrixProblem = assemble(self.program)
         self.warm_start: Vector | None = self.program.heuristic_point
         self.warnings = agents.warnings(decision.settled.fixed)

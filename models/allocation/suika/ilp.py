@@ -25,14 +25,15 @@ as one row per GPU with disjoint sets, up to the names of GPUs, which `extractio
 
 What is in C_j, and what the optimum is a bound of: Problem 1 allows every subset of the released GPUs. As in the paper,
 jobs are offered prefixes of their affinity order only; here of every order that they had in a round of Algorithm 2:
-in the first round those of all released GPUs, later those of what was left, for the plan that the job then had. A
-scale-out of a later round stands for the chain that led to it, and every link has a benefit of tau at least, so that
-scale-outs below the threshold are not offered. What Algorithm 2 ends with is such a choice of chains, hence it is a
-point of this program: heuristic <= optimum <= bound. It is no bound on what other subsets of GPUs could give.
+before the first round those of all released GPUs, for every job; later those of what was left, for the jobs that were
+asked then, and the plans that they had. A scale-out of a later round stands for the chain that led to it, and every
+link has a benefit of tau at least, so that scale-outs below the threshold are not offered. What Algorithm 2 ends with
+is such a choice of chains, hence it is a point of this program: heuristic <= optimum <= bound. It is no bound on what
+other subsets of GPUs could give.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -114,15 +115,17 @@ class Rows:
     names: tuple[str, ...]
 
 
-def scale_out_program(state: ClusterState, found: ScaleOuts) -> ScaleOutProgram:
-    """The program of a settled state, with its columns in the order of the jobs."""
+def scale_out_program(state: ClusterState, offered: Iterable[Column], found: ScaleOuts) -> ScaleOutProgram:
+    """The program of a settled state, with its columns in the order of the jobs: what was `offered` to all jobs at
+    first, and what Algorithm 2 met."""
+    known = {column.key: column for column in (*offered, *found.columns, *found.applied.values())}
     position = {job_id: k for k, job_id in enumerate(state.running)}
-    columns = sorted(found.columns, key=lambda column: position[column.job_id])
-    index = {id(column): c for c, column in enumerate(columns)}
+    columns = sorted(known.values(), key=lambda column: position[column.job_id])
+    index = {column.key: c for c, column in enumerate(columns)}
     return ScaleOutProgram(
         state=state,
         columns=columns,
-        applied={job_id: index[id(column)] for job_id, column in found.applied.items()},
+        applied={job_id: index[column.key] for job_id, column in found.applied.items()},
     )
 
 

@@ -1,16 +1,19 @@
 """Scale-outs by marginal benefit, round by round (Suika Algorithm 2, lines 4 to 14).
 
 Each round, the job and the scale-out of most benefit among all running jobs are applied, until what is best is below
-the threshold. Planning is what takes time, so that a job is asked again only when it has to be:
-- It was scaled out, and nothing else in its offer reaches the threshold from there. Until then the larger candidates of
-  the offer stand: Algorithm 1 has come to them over the plan that the job has now, or over a better one.
-- Another job has taken a GPU that it looked at, and its offer was the best of all. What is left for it is further away,
-  so that the old offer is an estimate from above; what it missed with a lower one, it gets in the last step.
-- Nothing known reaches the threshold any more: then all jobs with such offers are asked again, before the rounds end.
-So in the end every job has been asked in the state that it is in, and has nothing that reaches the threshold.
+the threshold. Planning is what takes time, so that a job is asked only when it may be the best of all. Until then it
+stands there with an estimate from above:
+- Its outlook: what it could have if all released GPUs lay in its nodes and in whole nodes beside them. It depends on
+  the job's plan alone, and is known from earlier events as a rule.
+- Its last offer, when another job has taken a GPU that it looked at: what is left for it is further away.
+- After its own scale-out, the larger candidates of its offer, while one of them reaches the threshold: Algorithm 1 has
+  come to them over the plan that the job has now, or over a better one.
+In the end no job has anything that reaches the threshold, or could have had. Algorithm 1 is no exact search, so that a
+little is missed where it finds more on fewer or worse GPUs.
 
 Every candidate that reaches the threshold is remembered, with the chain of scale-outs that leads to it from the job's
-settled plan: these are the columns of the integer program, see `models.allocation.suika.ilp`.
+settled plan: together with the first offers of all jobs, these are the columns of the integer program, see
+`models.allocation.suika.ilp`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +39,14 @@ class Column:
     expansions: tuple[Expansion, ...]
     build: Callable[[], ParallelPlan]
 
+    @property
+    def key(self) -> "ColumnKey":
+        """What tells columns apart."""
+        return self.job_id, self.added, self.throughput
+
+
+ColumnKey = tuple[str, frozenset[Gpu], float]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScaleOuts:
@@ -47,13 +58,13 @@ class ScaleOuts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Asked:
+class _Offered:
     """What a job is offered in its present plan: candidates, new GPUs counted from that plan, and the best column.
 
-    is_stale: others have taken some of the GPUs in the horizon since.
+    is_estimate: `worth`, that of the best, is no more than an estimate from above.
     """
 
-    is_stale: bool = False
+    is_estimate: bool = False
     horizon: frozenset[Gpu] = frozenset()
     candidates: tuple[Candidate, ...] = ()
     worth: float = 0.0
@@ -62,63 +73,77 @@ class _Asked:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Rounds:
-    """`state` changes with every round; `columns` by (job, new GPUs, throughput)."""
+    """`state` changes with every round; `columns` by what tells them apart."""
 
     state: ClusterState
     planner: Planner
     tau: float
     settled: Mapping[str, RunningJob]
-    columns: dict[tuple[str, frozenset[Gpu], float], Column] = field(default_factory=dict)
+    columns: dict[ColumnKey, Column] = field(default_factory=dict)
     applied: dict[str, Column] = field(default_factory=dict)
-    asked: dict[str, _Asked] = field(default_factory=dict)
+    offered: dict[str, _Offered] = field(default_factory=dict)
 
     def best(self) -> Column | None:
         """The column of most worth; among equals that of the job that comes first."""
-        self._ask([job_id for job_id in self.state.running if job_id not in self.asked])
+        for job_id in self.state.running:
+            if job_id not in self.offered:
+                self.offered[job_id] = self._outlook(job_id)
         while True:
-            offers = [(job_id, self.asked[job_id]) for job_id in self.state.running]
-            best_id, best = max(offers, key=lambda offer: offer[1].worth, default=("", _Asked()))
-            if best.best is not None and not best.is_stale:
+            offers = [(job_id, self.offered[job_id]) for job_id in self.state.running]
+            best_id, best = max(offers, key=lambda offer: offer[1].worth, default=("", _Offered()))
+            if not best.is_estimate or best.worth == 0:
                 return best.best
-            stale = [job_id for job_id, asked in offers if asked.is_stale]
-            if not stale:
-                return None
-            self._ask(stale if best.best is None else [best_id])
+            # Fewer GPUs may be released than when it was estimated.
+            outlook = self._outlook(best_id)
+            self.offered[best_id] = outlook if outlook.worth < best.worth else self.ask(best_id)
 
     def apply(self, column: Column) -> None:
-        """Scale the job out, and forget the offers that this changes."""
+        """Scale the job out; offers that this changes become estimates."""
         job_id = column.job_id
-        before, asked = self.state.running[job_id], self.asked[job_id]
+        before, offered = self.state.running[job_id], self.offered.pop(job_id)
         added = column.added - (self.applied[job_id].added if job_id in self.applied else frozenset())
         after = replace(before, plan=column.build(), throughput=column.throughput, expansions=column.expansions)
         self.state.running[job_id] = after
         self.state.take(before.gpu_type, added)
         self.applied[job_id] = column
-        for other, offer in self.asked.items():
+        for other, offer in self.offered.items():
             if offer.horizon & added:
-                self.asked[other] = replace(offer, is_stale=True)
+                # Its column may be gone.
+                self.offered[other] = replace(offer, is_estimate=True, best=None)
         larger = tuple(
             replace(candidate, added=candidate.added - added)
-            for candidate in asked.candidates
+            for candidate in offered.candidates
             if candidate.added > added
         )
-        rest = self._rated(after, larger, asked.horizon - added)
+        rest = self._rated(after, larger, offered.horizon - added)
         if rest.best is not None:
-            self.asked[job_id] = rest
-        else:
-            del self.asked[job_id]
+            self.offered[job_id] = rest
 
-    def _ask(self, job_ids: Sequence[str]) -> None:
-        """Ask these jobs what they can have of the GPUs that are released now."""
-        asking = [self.state.running[job_id] for job_id in job_ids]
-        released = {kind: self.state.released(kind) for kind in {running.gpu_type for running in asking}}
-        for running in asking:
-            self.asked[running.job.id] = _Asked()
-            if running.room > 0 and released[running.gpu_type]:
-                offer = self.planner.expand(running.job, running.plan, released[running.gpu_type])
-                self.asked[running.job.id] = self._rated(running, offer.candidates, offer.horizon)
+    def ask(self, job_id: str) -> _Offered:
+        """What the job can have of the GPUs that are released now."""
+        running = self.state.running[job_id]
+        released = self.state.released(running.gpu_type)
+        if running.room <= 0 or not released:
+            return _Offered()
+        offer = self.planner.expand(running.job, running.plan, released)
+        return self._rated(running, offer.candidates, offer.horizon)
 
-    def _rated(self, running: RunningJob, candidates: tuple[Candidate, ...], horizon: frozenset[Gpu]) -> _Asked:
+    def _outlook(self, job_id: str) -> _Offered:
+        """What the job can have at best of as many GPUs as are released now."""
+        running = self.state.running[job_id]
+        most = int(min(running.room, self.state.num_released(running.gpu_type)))
+        if most <= 0:
+            return _Offered()
+        best, fewer = 0.0, 0
+        for num_added, throughput in self.planner.outlook(running.job, running.plan):
+            if fewer >= most:
+                break
+            # A step that is cut short brings no more than the whole of it.
+            gain = benefit(running.plan.num_gpus, min(num_added, most), running.throughput, throughput)
+            best, fewer = max(best, gain), num_added
+        return _Offered(is_estimate=True, worth=running.job.weight * best if best >= self.tau else 0.0)
+
+    def _rated(self, running: RunningJob, candidates: tuple[Candidate, ...], horizon: frozenset[Gpu]) -> _Offered:
         """The offer with the best of its candidates, those below the threshold or above the job's bounds left out."""
         worth, best = 0.0, None
         job_id = running.job.id
@@ -130,7 +155,7 @@ class _Rounds:
             column = self._remember(running, candidate, grown | candidate.added, gain)
             if best is None or running.job.weight * gain > worth:
                 worth, best = running.job.weight * gain, column
-        return _Asked(horizon=horizon, candidates=candidates, worth=worth, best=best)
+        return _Offered(horizon=horizon, candidates=candidates, worth=worth, best=best)
 
     def _remember(self, running: RunningJob, candidate: Candidate, added: frozenset[Gpu], gain: float) -> Column:
         job_id = running.job.id
@@ -141,7 +166,7 @@ class _Rounds:
             expansions=(*running.expansions, Expansion(gpus=node_gpus(candidate.added), benefit=gain)),
             build=candidate.build,
         )
-        self.columns[job_id, added, candidate.throughput] = column
+        self.columns[column.key] = column
         return column
 
 
@@ -152,7 +177,12 @@ def scale_out(state: ClusterState, planner: Planner, tau: float, max_rounds: int
     while num_rounds < max_rounds and (column := rounds.best()) is not None:
         rounds.apply(column)
         num_rounds += 1
-    # A column that was met again may stand for the one that was applied.
-    known = {id(column) for column in rounds.columns.values()}
-    others = [column for column in rounds.applied.values() if id(column) not in known]
-    return ScaleOuts(columns=(*rounds.columns.values(), *others), applied=rounds.applied, num_rounds=num_rounds)
+    return ScaleOuts(columns=tuple(rounds.columns.values()), applied=rounds.applied, num_rounds=num_rounds)
+
+
+def first_offers(state: ClusterState, planner: Planner, tau: float) -> Sequence[Column]:
+    """What every job of the settled state is offered there, from the threshold on."""
+    rounds = _Rounds(state=state, planner=planner, tau=tau, settled=state.running)
+    for job_id in state.running:
+        rounds.ask(job_id)
+    return tuple(rounds.columns.values())

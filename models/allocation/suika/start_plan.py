@@ -14,6 +14,7 @@ from models.performance.iteration import PerformanceModel
 from models.performance.modelling import virtual_model
 from models.performance.profile import ModelProfile
 from models.transformer import JobModel
+from models.wording import counted
 from models.workload import Parallelism
 from topology.cluster import GpuType
 
@@ -64,7 +65,7 @@ def _from_grids(question: StartQuestion) -> FoundPlan:
             plan=None,
             why=NoPlan(
                 reason="no_plan",
-                detail=f"no plan on {count} GPUs of type {kind.name!r}: "
+                detail=f"no plan on {counted(count, 'GPU')} of type {kind.name!r}: "
                 + "; ".join(dict.fromkeys(rejection.detail for rejection in rejections)),
                 counts={"min_gpus": count},
                 remedy="another `min_gpus`",
@@ -135,7 +136,7 @@ def _degree_fault(degrees: Parallelism, profile: ModelProfile, gpus_per_node: in
     faults: Sequence[tuple[bool, str, str]] = (
         (
             degrees.tp > gpus_per_node,
-            f"tensor degree {degrees.tp} does not fit into nodes of {gpus_per_node} GPUs",
+            f"tensor degree {degrees.tp} does not fit into nodes of {counted(gpus_per_node, 'GPU')}",
             "a tensor degree that fits into one node",
         ),
         (
@@ -146,7 +147,7 @@ def _degree_fault(degrees: Parallelism, profile: ModelProfile, gpus_per_node: in
         ),
         (
             degrees.pp > profile.num_layers,
-            f"{degrees.pp} pipeline stages for {profile.num_layers} layers",
+            f"{degrees.pp} pipeline stages for {counted(profile.num_layers, 'layer')}",
             "at most one stage per layer",
         ),
         (

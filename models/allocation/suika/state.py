@@ -82,6 +82,10 @@ class ClusterState:
         """Free GPUs of a type, in the order of the cluster."""
         return [(node, gpu) for node, gpus in self.free[gpu_type].items() for gpu in sorted(gpus)]
 
+    def num_released(self, gpu_type: str) -> int:
+        """How many these are."""
+        return sum(map(len, self.free[gpu_type].values()))
+
     def take(self, gpu_type: str, gpus: Iterable[Gpu]) -> None:
         """GPUs are no longer free."""
         for node, indices in by_node(gpus).items():

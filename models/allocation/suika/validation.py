@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from models.allocation.suika.parameters import SuikaParameters
 from models.placement.occupancy import Occupancy, occupancy
 from models.transformer import Transformer
+from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot
 from stowplan.errors import Issue, Severity
 
@@ -48,8 +49,8 @@ def _bound_issues(pointer: str, job: Job) -> Iterator[Issue]:
         yield Issue(
             code="rigid_bounds",
             pointer=f"{pointer}/max_gpus",
-            detail=f"job {job.id!r} is rigid: it needs exactly min_gpus = {job.min_gpus} GPUs, so max_gpus must be "
-            f"the same or left out, not {job.max_gpus}",
+            detail=f"job {job.id!r} is rigid: it needs exactly min_gpus = {counted(job.min_gpus, 'GPU')}, so max_gpus "
+            f"must be the same or left out, not {job.max_gpus}",
         )
     if job.gpu_types == ():
         yield Issue(
@@ -61,8 +62,8 @@ def _bound_issues(pointer: str, job: Job) -> Iterator[Issue]:
         yield Issue(
             code="parallelism_mismatch",
             pointer=f"{pointer}/parallelism",
-            detail=f"the degrees of job {job.id!r} need {job.parallelism.num_gpus} GPUs; its basic demand, min_gpus, "
-            f"is {job.min_gpus}",
+            detail=f"the degrees of job {job.id!r} need {counted(job.parallelism.num_gpus, 'GPU')}; its basic demand, "
+            f"min_gpus, is {job.min_gpus}",
         )
 
 
@@ -75,20 +76,21 @@ def _running_issues(pointer: str, job: Job, taken: Occupancy) -> Iterator[Issue]
         yield Issue(
             code="below_basic_demand",
             pointer=f"{pointer}/min_gpus",
-            detail=f"job {job.id!r} runs on {held} GPUs besides its expansions; its basic demand is {job.min_gpus}",
+            detail=f"job {job.id!r} runs on {counted(held, 'GPU')} besides its expansions; its basic demand is "
+            f"{job.min_gpus}",
         )
     if most is not None and held > most:
         yield Issue(
             code="above_max_gpus",
             pointer=f"{pointer}/current",
-            detail=f"job {job.id!r} runs on {held} GPUs besides its expansions, and takes at most {most}",
+            detail=f"job {job.id!r} runs on {counted(held, 'GPU')} besides its expansions, and takes at most {most}",
         )
     elif held > job.min_gpus:
         yield Issue(
             code="expansion_not_recorded",
             pointer=f"{pointer}/expansions",
-            detail=f"{held - job.min_gpus} GPUs of job {job.id!r} are beyond its basic demand, but in no expansion; "
-            "they count as basic demand and are not taken back",
+            detail=f"job {job.id!r} has {counted(held - job.min_gpus, 'GPU')} beyond its basic demand in no expansion, "
+            "to be counted as basic demand and not taken back",
             severity=Severity.WARNING,
         )
     yield from _plan_issues(pointer, job)
@@ -108,5 +110,5 @@ def _plan_issues(pointer: str, job: Job) -> Iterator[Issue]:
         yield Issue(
             code="layers",
             pointer=f"{pointer}/parallel_plan",
-            detail=f"the plan that runs has {plan.num_layers} layers; the model has {model.num_layers}",
+            detail=f"the plan that runs has {counted(plan.num_layers, 'layer')}; the model has {model.num_layers}",
         )

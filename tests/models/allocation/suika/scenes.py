@@ -2,13 +2,19 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 
+from hypothesis import strategies as st
+
+from models.allocation.suika.parameters import SuikaParameters
 from models.allocation.suika.planner import Candidate, Gpu, NoPlan, Offer, StartPlan
 from models.allocation.suika.state import by_node, node_gpus
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.workload import Expansion, Job, NodeGpus, Snapshot
 from tests.models.placement_nodes.scenes import cluster, node
 from topology.cluster import Cluster, Node
+
+SEEDS = st.integers(0, 2**32 - 1)
 
 Curve = Callable[[int], float]
 
@@ -28,7 +34,7 @@ class FakePlanner:
     """Throughput by GPU count alone; released GPUs of the job's own nodes first, then by node and index.
 
     degrees: tensor degree of a job's plans (1 unless given). no_shrink: jobs that cannot lose GPUs. asked: job ids in
-    the order of `expand`.
+    the order of `expand`. hope: what every job has for its outlook; None: what it can have.
     """
 
     curves: Mapping[str, Curve]
@@ -36,6 +42,7 @@ class FakePlanner:
     no_shrink: Collection[str] = ()
     kinds: Sequence[str] = ("a",)
     asked: list[str] = field(default_factory=list)
+    hope: Sequence[tuple[int, float]] | None = None
 
     def start_plans(self, job: Job) -> Sequence[StartPlan]:
         tp = self.degrees.get(job.id, 1)
@@ -77,6 +84,10 @@ class FakePlanner:
             ),
             horizon=frozenset(order),
         )
+
+    def outlook(self, job: Job, plan: ParallelPlan) -> Sequence[tuple[int, float]]:
+        possible = [(k, self.curves[job.id](plan.num_gpus + k)) for k in range(1, plan.num_gpus + 1)]
+        return possible if self.hope is None else self.hope
 
     def shrink(self, job: Job, plan: ParallelPlan, lost: Collection[Gpu]) -> ParallelPlan | None:
         left = [gpu for gpu in plan.gpus if gpu not in lost]
@@ -139,3 +150,33 @@ def snapshot(drawing: str, *jobs: Job, racks: Sequence[str] = ()) -> Snapshot:
 
 def nodes_of(drawing: str) -> list[Node]:
     return list(drawn_cluster(drawing).nodes)
+
+
+def random_event(seed: int) -> tuple[str, SuikaParameters, FakePlanner, list[Job]]:
+    """Two to four jobs on nodes of four GPUs, some scaled out already, and perhaps one that waits; throughputs rise by
+    chance, benefits of the past are by chance."""
+    rng = Random(seed)  # noqa: S311 - reproducible instances, no secret
+    names = "ABCD"[: rng.randint(2, 4)]
+    words = []
+    left = list(names)
+    while left:
+        here = [left.pop(0) for _ in range(min(len(left), rng.randint(1, 2)))]
+        word = "".join(here * rng.choice((1, 1, 2)))
+        words.append((word + rng.choice(("", here[0].lower()))).ljust(4, ".")[:4])
+    words += ["...."] * rng.randint(0, 1)
+    drawing = " ".join(words)
+    curves = {}
+    for name in (*names, "W"):
+        values, rate = {}, 10.0
+        for count in range(1, 17):
+            rate += rng.choice((0.0, 0.0, 1.0, 6.0, 12.0))
+            values[count] = rate
+        curves[name] = stepped(values)
+    jobs = []
+    for name in names:
+        added = name.lower() if name.lower() in drawing else ""
+        benefits = [rng.uniform(0.2, 1.5) for _ in added]
+        jobs.append(running(name, drawing, added=added, benefits=benefits, weight=rng.choice((1.0, 1.0, 2.5))))
+    jobs += [Job(id="W", min_gpus=rng.randint(1, 6))] * rng.randint(0, 1)
+    parameters = SuikaParameters(aggressiveness=rng.choice((0.5, 1.0, 3.0)))
+    return drawing, parameters, FakePlanner(curves=curves), jobs

@@ -4,30 +4,28 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from models.allocation.suika.extraction import extract_plan, scaled_out
 from models.allocation.suika.heuristic import Decision, decide
 from models.allocation.suika.ilp import ScaleOutProgram, assemble, compiled, scale_out_program
 from models.allocation.suika.parameters import SuikaParameters
+from models.allocation.suika.scale_out import first_offers
 from models.plan import Change, Plan
 from models.workload import Job
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.result import SolveResult
 from solver.solve import solve
-from tests.models.allocation.suika.scenes import FakePlanner, running, snapshot, stepped
-
-SEEDS = st.integers(0, 2**32 - 1)
+from tests.models.allocation.suika.scenes import SEEDS, FakePlanner, random_event, running, snapshot, stepped
 
 
-def program_of(decision: Decision) -> ScaleOutProgram:
-    return scale_out_program(decision.settled, decision.scale_outs)
+def program_of(decision: Decision, planner: FakePlanner) -> ScaleOutProgram:
+    offered = first_offers(decision.settled, planner, decision.tau)
+    return scale_out_program(decision.settled, offered, decision.scale_outs)
 
 
 def solved(program: ScaleOutProgram) -> SolveResult:
@@ -50,41 +48,6 @@ def brute_force(program: ScaleOutProgram) -> float:
     return best
 
 
-def random_event(seed: int) -> tuple[str, SuikaParameters, FakePlanner, list[Job]]:
-    """Two to four jobs on nodes of four GPUs, some scaled out already, and perhaps one that waits; throughputs rise by
-    chance, benefits of the past are by chance."""
-    rng = Random(seed)  # noqa: S311 - reproducible instances, no secret
-    names = "ABCD"[: rng.randint(2, 4)]
-    words = []
-    left = list(names)
-    while left:
-        here = [left.pop(0) for _ in range(min(len(left), rng.randint(1, 2)))]
-        word = "".join(here * rng.choice((1, 1, 2)))
-        words.append((word + rng.choice(("", here[0].lower()))).ljust(4, ".")[:4])
-    words += ["...."] * rng.randint(0, 1)
-    drawing = " ".join(words)
-    curves = {}
-    for name in (*names, "W"):
-        values, rate = {}, 10.0
-        for count in range(1, 17):
-            rate += rng.choice((0.0, 0.0, 1.0, 6.0, 12.0))
-            values[count] = rate
-        curves[name] = stepped(values)
-    jobs = []
-    for name in names:
-        added = name.lower() if name.lower() in drawing else ""
-        benefits = [rng.uniform(0.2, 1.5) for _ in added]
-        jobs.append(running(name, drawing, added=added, benefits=benefits, weight=rng.choice((1.0, 1.0, 2.5))))
-    jobs += [Job(id="W", min_gpus=rng.randint(1, 6))] * rng.randint(0, 1)
-    parameters = SuikaParameters(aggressiveness=rng.choice((0.5, 1.0, 3.0)))
-    return drawing, parameters, FakePlanner(curves=curves), jobs
-
-
-def random_decision(seed: int) -> Decision:
-    drawing, parameters, planner, jobs = random_event(seed)
-    return decide(snapshot(drawing, *jobs), parameters, planner)
-
-
 def test_the_program_finds_what_the_greedy_choice_misses() -> None:
     """AA.. BB: one more GPU is worth B = 1 to A (gain 2 x 0.5), a second nothing. B needs two for B = 0.9 (2 x 0.9).
 
@@ -95,7 +58,7 @@ def test_the_program_finds_what_the_greedy_choice_misses() -> None:
     planner = FakePlanner(curves={"A": stepped({2: 10.0, 3: 15.0}), "B": stepped({2: 10.0, 4: 19.0})})
     jobs = [running(name, drawing) for name in "AB"]
     decision = decide(snapshot(drawing, *jobs), SuikaParameters(), planner)
-    program = program_of(decision)
+    program = program_of(decision, planner)
     assert {job_id: len(column.added) for job_id, column in decision.scale_outs.applied.items()} == {"A": 1}
     assert assemble(program).value(program.heuristic_point) == pytest.approx(4 + 1.0)
     assert solved(program).objective == pytest.approx(4 + 1.8)
@@ -104,11 +67,9 @@ def test_the_program_finds_what_the_greedy_choice_misses() -> None:
 def test_jobs_that_name_the_same_gpus_of_a_node_get_different_ones() -> None:
     """A.. and B are offered GPU 1 of n0 first, both; there are two, and each gets one."""
     drawing = "A.. B"
-    curves = {"A": stepped({1: 1.0, 2: 2.0, 3: 2.0}), "B": stepped({1: 1.0, 2: 2.0})}
-    decision = decide(
-        snapshot(drawing, *(running(name, drawing) for name in "AB")), SuikaParameters(), FakePlanner(curves=curves)
-    )
-    program = program_of(decision)
+    planner = FakePlanner(curves={"A": stepped({1: 1.0, 2: 2.0, 3: 2.0}), "B": stepped({1: 1.0, 2: 2.0})})
+    decision = decide(snapshot(drawing, *(running(name, drawing) for name in "AB")), SuikaParameters(), planner)
+    program = program_of(decision, planner)
     first = {name: next(k for k, column in enumerate(program.columns) if column.job_id == name) for name in "AB"}
     assert program.columns[first["A"]].added == program.columns[first["B"]].added == {("n0", 1)}
     placed = scaled_out(program, [program.columns[c] for c in first.values()])
@@ -120,8 +81,9 @@ def test_jobs_that_name_the_same_gpus_of_a_node_get_different_ones() -> None:
 @settings(max_examples=40, deadline=None)
 @given(SEEDS)
 def test_the_program_is_as_good_as_brute_force_and_the_heuristic_is_inside(seed: int) -> None:
-    decision = random_decision(seed)
-    program = program_of(decision)
+    drawing, parameters, planner, jobs = random_event(seed)
+    decision = decide(snapshot(drawing, *jobs), parameters, planner)
+    program = program_of(decision, planner)
     result = solved(program)
     assert result.objective == pytest.approx(brute_force(program))
     heuristic = assemble(program).value(program.heuristic_point)
@@ -134,7 +96,8 @@ def test_the_program_is_as_good_as_brute_force_and_the_heuristic_is_inside(seed:
 @settings(max_examples=15, deadline=None)
 @given(SEEDS)
 def test_the_declared_program_is_the_assembled_one(seed: int) -> None:
-    program = program_of(random_decision(seed))
+    drawing, parameters, planner, jobs = random_event(seed)
+    program = program_of(decide(snapshot(drawing, *jobs), parameters, planner), planner)
     direct, declared = assemble(program), compiled(program)
     assert declared.sense is direct.sense
     assert declared.offset == pytest.approx(direct.offset)
@@ -151,7 +114,7 @@ def test_without_released_gpus_there_is_nothing_to_choose() -> None:
     drawing = "AA BB"
     jobs = [running(name, drawing) for name in "AB"]
     planner = FakePlanner(curves={name: stepped({2: 1.0}) for name in "AB"})
-    program = program_of(decide(snapshot(drawing, *jobs), SuikaParameters(), planner))
+    program = program_of(decide(snapshot(drawing, *jobs), SuikaParameters(), planner), planner)
     assert assemble(program).num_columns == compiled(program).num_columns == 0
     assert solved(program).objective == pytest.approx(4.0)
 
@@ -179,11 +142,11 @@ def test_an_answer_that_is_posted_back_changes_nothing(seed: int) -> None:
     drawing, parameters, planner, jobs = random_event(seed)
     event = snapshot(drawing, *jobs)
     decision = decide(event, parameters, planner)
-    plan = extract_plan(event, program_of(decision), list(decision.scale_outs.applied.values()), (), planner)
+    plan = extract_plan(event, program_of(decision, planner), list(decision.scale_outs.applied.values()), (), planner)
     then = snapshot(drawing, *posted_back(plan, jobs))
     again = decide(then, parameters, planner)
     assert again.tau == decision.tau
     assert again.scale_outs.applied == {}
     assert [entry.job.id for entry in again.refused] == [entry.job.id for entry in decision.refused]
-    second = extract_plan(then, program_of(again), [], (), planner)
+    second = extract_plan(then, program_of(again, planner), [], (), planner)
     assert [replace(item, change=Change.KEPT) for item in plan.allocations] == list(second.allocations)

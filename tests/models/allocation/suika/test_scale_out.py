@@ -1,12 +1,24 @@
 """Algorithm 2 on clusters that fit on a line; throughputs are given by hand."""
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given, settings
 
 from models.allocation.suika.benefit import benefit, threshold
 from models.allocation.suika.heuristic import Decision, decide
 from models.allocation.suika.parameters import SuikaParameters
 from models.workload import Adaptivity, Snapshot
-from tests.models.allocation.suika.scenes import FakePlanner, linear, running, saturating, snapshot, stepped
+from tests.models.allocation.suika.scenes import (
+    SEEDS,
+    FakePlanner,
+    linear,
+    random_event,
+    running,
+    saturating,
+    snapshot,
+    stepped,
+)
 
 BOLD = SuikaParameters(aggressiveness=2.0)
 
@@ -114,15 +126,44 @@ def test_weights_decide_who_comes_first_but_not_the_threshold() -> None:
     assert benefits(decision, "B") == pytest.approx([1.0, 1.0])
 
 
-def test_jobs_are_asked_again_only_when_they_may_have_more() -> None:
-    """A takes everything. B and C gain nothing from what they saw; in the end nothing is left to ask about."""
+def test_only_jobs_that_may_be_the_best_are_asked() -> None:
+    """A takes everything. B and C could gain nothing whatever was released."""
     drawing = "A... BBBB.... CCCC...."
     planner = FakePlanner(curves={"A": linear(), "B": saturating(4), "C": saturating(4)})
     jobs = [running(name, drawing) for name in "ABC"]
     decision = decide(snapshot(drawing, *jobs), SuikaParameters(), planner)
     assert ends_with(decision) == {"A": 12, "B": 4, "C": 4}
-    assert planner.asked[:3] == ["A", "B", "C"]
-    assert set(planner.asked[3:]) == {"A"}
+    assert set(planner.asked) == {"A"}
+
+
+def test_a_job_that_hopes_for_less_than_another_has_is_asked_later() -> None:
+    """AA.. BB: A gains B = 1 with one GPU, and does not count the second. B may have B = 0.8, and gets it."""
+    drawing = "AA.. BB"
+    planner = FakePlanner(curves={"A": saturating(3), "B": stepped({2: 10.0, 3: 14.0})})
+    decision = decide(snapshot(drawing, *(running(name, drawing) for name in "AB")), SuikaParameters(), planner)
+    assert ends_with(decision) == {"A": 3, "B": 3}
+    assert planner.asked == ["A", "B"]
+
+
+def test_fewer_released_gpus_than_a_step_of_the_outlook_are_offered() -> None:
+    """AA. with an outlook in steps of two: one GPU is released, and A is asked about it."""
+
+    planner = FakePlanner(curves={"A": linear()}, hope=[(2, 40.0)])
+    assert ends_with(decide(snapshot("AA.", running("A", "AA.")), SuikaParameters(), planner)) == {"A": 3}
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_estimates_change_nothing(seed: int) -> None:
+    drawing, parameters, planner, jobs = random_event(seed)
+    """With hopes that are never met, every job is asked before any is chosen."""
+    known = decide(snapshot(drawing, *jobs), parameters, planner)
+    hoped = decide(snapshot(drawing, *jobs), parameters, replace(planner, hope=[(1, 1e9)]))
+    assert ends_with(known) == ends_with(hoped)
+    applied, hoped_for = known.scale_outs.applied, hoped.scale_outs.applied
+    assert {job_id: column.key for job_id, column in applied.items()} == {
+        job_id: column.key for job_id, column in hoped_for.items()
+    }
 
 
 def test_a_job_whose_gpus_were_taken_is_asked_again() -> None:
@@ -135,13 +176,13 @@ def test_a_job_whose_gpus_were_taken_is_asked_again() -> None:
 
 
 def test_larger_candidates_of_an_offer_stand_until_they_are_below_the_threshold() -> None:
-    """AAAA....: one more brings B = 1 (20 to 25), then two B = 0.5 = U, then one nothing. Four were offered at once: A
-    is asked again only in the end."""
+    """AAAA....: one more brings B = 1 (20 to 25), then two B = 0.5 = U, then one nothing. Four were offered at once,
+    and what A could have after these three is not worth asking for."""
     drawing = "AAAA...."
     planner = FakePlanner(curves={"A": stepped({4: 20.0, 5: 25.0, 6: 26.0, 7: 30.0})})
     decision = decide(snapshot(drawing, running("A", drawing)), SuikaParameters(), planner)
     assert benefits(decision, "A") == pytest.approx([1.0, 5 / 2 * 5 / 25])
-    assert planner.asked == ["A", "A"]
+    assert planner.asked == ["A"]
 
 
 def test_no_more_rounds_than_allowed() -> None:
