@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from models.wording import counted, listed
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 
 
@@ -118,9 +119,9 @@ class ParallelPlan:
     def notation(self) -> str:
         """Short form: `PP2 DP2 TP4 (20+20 layers, 8 x 4)` when symmetric, else stage by stage `20L 2x4 | 20L 3x2`."""
         batches = f"{self.num_micro_batches} x {self.micro_batch}"
-        layers = "+".join(str(stage.num_layers) for stage in self.stages)
+        layers = listed([stage.num_layers for stage in self.stages], "layer")
         if self.is_symmetric:
-            return f"PP{self.pp} DP{self.stages[0].dp} TP{self.stages[0].tp} ({layers} layers, {batches})"
+            return f"PP{self.pp} DP{self.stages[0].dp} TP{self.stages[0].tp} ({layers}, {batches})"
         stages = " | ".join(f"{stage.num_layers}L {stage.dp}x{stage.tp}" for stage in self.stages)
         return f"{stages} ({batches})"
 
@@ -156,11 +157,13 @@ def symmetric_plan(
     layers = even_split(num_layers, pp) if isinstance(num_layers, int) else num_layers
     if len(gpus) != pp * dp * tp or len(layers) != pp:
         raise InputError(
-            f"PP{pp} DP{dp} TP{tp} needs {pp * dp * tp} GPUs and {pp} stages, not {len(gpus)}, {len(layers)}"
+            f"PP{pp} DP{dp} TP{tp} needs {counted(pp * dp * tp, 'GPU')} and {counted(pp, 'stage')}, not {len(gpus)}, "
+            f"{len(layers)}"
         )
     if global_batch % (num_micro_batches * dp):
         raise InputError(
-            f"a global batch of {global_batch} does not divide into {num_micro_batches} micro-batches for {dp} replicas"
+            f"a global batch of {global_batch} does not divide into {num_micro_batches} micro-batches for "
+            f"{counted(dp, 'replica')}"
         )
     local_batch = global_batch // (num_micro_batches * dp)
     groups = [gpus[k : k + tp] for k in range(0, len(gpus), tp)]
@@ -215,7 +218,8 @@ def _stage_faults(where: str, stage: Stage, seen: set[tuple[str, int]]) -> Itera
             yield _fault(
                 "tensor_degree",
                 f"{pointer}/gpus",
-                f"has {len(replica.gpus)} GPUs; every replica of a stage has as many, and this one {stage.tp}",
+                f"has {counted(len(replica.gpus), 'GPU')}; every replica of a stage has as many, and this one "
+                f"{stage.tp}",
             )
         for gpu in replica.gpus:
             if (replica.node, gpu) in seen:

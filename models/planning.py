@@ -17,6 +17,7 @@ from models.placement.arnold.policy import formulate_arnold
 from models.plan import Parameters, Plan, PlanOutcome, PlanRequest, PlanTask, Resume
 from models.policy import Formulation
 from models.validation import request_issues, solver_fault
+from models.wording import counted
 from models.workload import Snapshot
 from solver.export import write_mps
 from solver.feasibility import violations
@@ -105,7 +106,7 @@ def formulate(request: PlanRequest, clock: PhaseClock) -> Formulation:
 def _verify(formulation: Formulation, plan_: Plan, objective: float) -> None:
     found = formulation.violations(plan_, objective)
     if found:
-        raise UnverifiedPlanError(f"the plan failed {len(found)} checks; it is withheld", found)
+        raise UnverifiedPlanError(f"the plan failed {counted(len(found), 'check')}; it is withheld", found)
 
 
 def _warnings(issues: list[Issue], formulation: Formulation) -> tuple[Issue, ...]:

@@ -1,6 +1,6 @@
 """Everything that can be said about a request without solving. Light: imports no solver and no modelling layer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from models.allocation.arena.parameters import ArenaParameters
@@ -9,6 +9,7 @@ from models.allocation.sia.parameters import SiaParameters
 from models.allocation.sia.validation import policy_issues as sia_issues
 from models.allocation.suika.parameters import SuikaParameters
 from models.allocation.suika.validation import policy_issues as suika_issues
+from models.performance.plausibility import calibration_warnings, peak_warnings
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.validation import policy_issues as arnold_issues
 from models.plan import Parameters, policy_of
@@ -30,7 +31,17 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
     Pointers are relative to the snapshot (`/jobs/2/performance`), or start with `/parameters`.
     """
     own = _POLICY_ISSUES[type(parameters)](snapshot, parameters)
-    return [*snapshot_issues(snapshot.cluster, snapshot.jobs), *own]
+    return [*snapshot_issues(snapshot.cluster, snapshot.jobs), *own, *_performance_warnings(snapshot)]
+
+
+def _performance_warnings(snapshot: Snapshot) -> Iterator[Issue]:
+    """What the performance models of jobs pass over."""
+    kinds = snapshot.cluster.gpu_types
+    if any(job.model is not None for job in snapshot.jobs):
+        yield from peak_warnings(kinds, "/cluster/gpu_types")
+    for k, job in enumerate(snapshot.jobs):
+        if job.calibration is not None:
+            yield from calibration_warnings(job.calibration, kinds, f"/jobs/{k}/calibration")
 
 
 def solver_fault(parameters: Parameters, solver: str) -> str | None:

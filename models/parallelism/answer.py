@@ -30,16 +30,20 @@ from models.performance.breakdown import breakdown
 from models.performance.iteration import PerformanceModel
 from models.performance.modelling import performance_model, virtual_model
 from models.performance.whitebox import roofline_s
+from models.wording import counted, size_of
 from models.workload import NodeGpus
 from solver.monitor import SolveMonitor
-from stowplan.errors import InputError, Issue, UnverifiedPlanError
+from stowplan.errors import InputError, Issue, Severity, UnverifiedPlanError
+
+# More are not counted one by one: nobody measures as many, and it would take longer than the plan.
+_MOST_ASSIGNMENTS = 100_000
 
 
 def answer_task(request: ParallelRequest, monitor: SolveMonitor) -> ParallelAnswer:  # noqa: ARG001 - the pool's convention
     """Entry point of workers."""
     begun_s = time.perf_counter()
     found = answer(request)
-    return replace(found, elapsed_s=time.perf_counter() - begun_s)
+    return replace(found, warnings=(*request.warnings, *found.warnings), elapsed_s=time.perf_counter() - begun_s)
 
 
 def answer(request: ParallelRequest) -> ParallelAnswer:
@@ -132,13 +136,16 @@ def _tuner(request: ParallelRequest, found: ParallelAnswer) -> TunerWork | None:
     left = remaining_plans(
         request.model, offer.gpu_type, offer.gpus_per_node, num_gpus, result, request.grid, request.calibration
     )
+    num_after = left.counted(_MOST_ASSIGNMENTS)
+    if num_after is None:
+        return None
     return TunerWork(
         gpu_type=gpu_type,
         num_gpus=num_gpus,
         pp=left.grid.pp,
         max_bias=left.max_bias,
         num_before=left.num_before,
-        num_after=left.num_after,
+        num_after=num_after,
     )
 
 
@@ -153,7 +160,7 @@ def _given(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
     ]
     nodes = fewest_nodes(offer.nodes or _virtual_nodes(offer), degrees.num_gpus, offer.gpus_per_node)
     if nodes is None:
-        detail = f"has no nodes for the {degrees.num_gpus} GPUs of these degrees"
+        detail = f"has no nodes for the {counted(degrees.num_gpus, 'GPU')} of these degrees"
         issues.append(Issue(code="nodes", pointer=f"/offers/{k}", detail=detail))
     if issues or nodes is None:
         raise InputError("the degrees do not fit", issues)
@@ -170,8 +177,8 @@ def _memory_issues(plan: ParallelPlan, model: PerformanceModel) -> Iterator[Issu
     for i, (stage, memory) in enumerate(zip(plan.stages, model.memory(plan), strict=True)):
         usable = min(model.usable_bytes(replica.gpu_type) for replica in stage.replicas)
         if memory.total_bytes > usable:
-            kind, needed_gb = stage.replicas[0].gpu_type, memory.total_bytes / 1e9
-            detail = f"stage {i} needs {needed_gb:.1f} GB per {kind}, of which {usable / 1e9:.1f} GB are usable"
+            kind, needed = stage.replicas[0].gpu_type, size_of(memory.total_bytes)
+            detail = f"stage {i} needs {needed} per {kind}, of which {size_of(usable)} are usable"
             yield Issue(code=RejectionReason.OUT_OF_MEMORY.value, pointer="/degrees", detail=detail)
 
 
@@ -180,16 +187,22 @@ def _grown(request: ParallelRequest) -> ParallelAnswer:
     assert request.cluster is not None  # noqa: S101 - this planner needs it
     assert request.running is not None  # noqa: S101 - and this
     model = performance_model(request.model, request.cluster, request.calibration)
-    faults = plan_violations(request.running, model)
+    found = [replace(issue, pointer=f"/running{issue.pointer}") for issue in plan_violations(request.running, model)]
+    faults = [issue for issue in found if issue.code != RejectionReason.OUT_OF_MEMORY]
     if faults:
-        issues = [replace(issue, pointer=f"/running{issue.pointer}") for issue in faults]
-        raise InputError("the running plan is not legal", issues)
+        raise InputError("the running plan is not legal", faults)
     result = expand(model, request.running, request.released, request.incremental)
     plans = [(0, request.running), *((step.num_added, step.plan) for step in result.steps)]
     points = [
         _point(request, model, plan, _types_of(plan), request.running.num_gpus + num_added) for num_added, plan in plans
     ]
-    return ParallelAnswer(points=tuple(points), missing=())
+    # It runs, so that it is the prediction that is wrong; replicas that lack the same are named once.
+    once = {issue.detail: issue for issue in reversed(found)}
+    warnings = tuple(
+        replace(issue, severity=Severity.WARNING, detail=f"{detail}, by prediction; calibrate the job's model")
+        for detail, issue in reversed(once.items())
+    )
+    return ParallelAnswer(points=tuple(points), missing=(), warnings=warnings)
 
 
 def _point(
@@ -203,8 +216,12 @@ def _point(
         When it is not legal.
     """
     faults = plan_violations(plan, model)
+    if plan is request.running:
+        faults = [issue for issue in faults if issue.code != RejectionReason.OUT_OF_MEMORY]
     if faults:
-        raise UnverifiedPlanError(f"the plan {plan.notation()} failed {len(faults)} checks; it is withheld", faults)
+        raise UnverifiedPlanError(
+            f"the plan {plan.notation()} failed {counted(len(faults), 'check')}; it is withheld", faults
+        )
     iteration, measured_s = model.iteration(plan), _measured_s(request, plan)
     parts = breakdown(iteration, plan.num_micro_batches)
     if measured_s is not None:
@@ -250,7 +267,8 @@ def _missing(offer: Offer, num_gpus: int, grids: Sequence[Grid], *, has_plan: bo
     """Why there is no plan: all rejections, or the nodes."""
     rejections = sorted((r for grid in grids for r in grid.rejections), key=how_close)
     if has_plan:
-        detail = f"the cluster has no free nodes with {offer.gpus_per_node} GPUs each for {num_gpus} GPUs"
+        size, wanted = counted(offer.gpus_per_node, "GPU"), counted(num_gpus, "GPU")
+        detail = f"the cluster has no free nodes with {size} each for {wanted}"
         name = f"{num_gpus} {offer.gpu_type.name}"
         rejections = [Rejection(reason=RejectionReason.NODES, candidate=name, detail=detail)]
     return MissingPoint(gpu_type=offer.gpu_type.name, num_gpus=num_gpus, rejections=tuple(rejections))
@@ -264,9 +282,8 @@ def _nowhere(parts: Sequence[ParallelAnswer]) -> Iterator[Issue]:
             closest = reasons[0]
             detail = f"{closest.candidate}: {closest.detail}"
             if closest.needed_bytes is not None and closest.usable_bytes is not None:
-                needed_gb, usable_gb = closest.needed_bytes / 1e9, closest.usable_bytes / 1e9
                 detail = (
-                    f"the model fits nowhere; what comes closest, {closest.candidate}, needs at least {needed_gb:.1f} "
-                    f"GB per GPU, of which {usable_gb:.1f} GB are usable"
+                    f"the model fits nowhere; what comes closest, {closest.candidate}, needs at least "
+                    f"{size_of(closest.needed_bytes)} per GPU, of which {size_of(closest.usable_bytes)} are usable"
                 )
             yield Issue(code=closest.reason.value, pointer=f"/offers/{k}", detail=detail)

@@ -7,6 +7,7 @@ from models.parallelism.legality import next_tensor_degree
 from models.parallelism.micro_batches import divisors, least_from
 from models.parallelism.request import Degrees
 from models.performance.profile import ModelProfile
+from models.wording import counted
 from models.workload import NodeGpus
 from stowplan.errors import Issue
 
@@ -15,12 +16,15 @@ def degree_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -
     """Every reason why the model cannot be trained with these degrees, memory apart; pointers relative to them."""
     layers = degrees.layers
     if degrees.pp > profile.num_layers:
-        detail = f"is {degrees.pp}, and {profile.name} has {profile.num_layers} layers; at least one layer a stage"
+        detail = (
+            f"is {degrees.pp}, and {profile.name} has {counted(profile.num_layers, 'layer')}; at least one layer "
+            "a stage"
+        )
         yield Issue(code="layers", pointer="/pp", detail=detail)
     if layers is not None and (len(layers) != degrees.pp or sum(layers) != profile.num_layers):
         detail = (
-            f"are {len(layers)} stages with {sum(layers)} layers; pp is {degrees.pp}, and {profile.name} has "
-            f"{profile.num_layers} layers"
+            f"are {counted(len(layers), 'stage')} with {counted(sum(layers), 'layer')}; pp is {degrees.pp}, and "
+            f"{profile.name} has {counted(profile.num_layers, 'layer')}"
         )
         yield Issue(code="layers", pointer="/layers", detail=detail)
     if profile.zero_stage >= 2 and degrees.pp > 1:
@@ -32,7 +36,7 @@ def degree_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -
         hint = f"{least_from(fitting, shares) // degrees.dp} would do" if fitting else "choose another dp"
         detail = (
             f"is {degrees.num_micro_batches}: the global batch of {profile.global_batch} does not divide into as many "
-            f"micro-batches for {degrees.dp} replicas; {hint}"
+            f"micro-batches for {counted(degrees.dp, 'replica')}; {hint}"
         )
         yield Issue(code="batch_not_divisible", pointer="/num_micro_batches", detail=detail)
     yield from _tensor_issues(degrees, profile, gpus_per_node)
@@ -70,5 +74,5 @@ def _tensor_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) 
         )
         yield Issue(code="tensor_degree", pointer="/tp", detail=detail)
     elif min(gpus_per_node, degrees.num_gpus) % tp:
-        detail = f"is {tp}; tensor groups stay inside nodes, and nodes have {gpus_per_node} GPUs"
+        detail = f"is {tp}; tensor groups stay inside nodes, and nodes have {counted(gpus_per_node, 'GPU')}"
         yield Issue(code="tensor_degree", pointer="/tp", detail=detail)

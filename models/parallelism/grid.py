@@ -20,7 +20,7 @@ from models.parallel_plan import ParallelPlan
 from models.parallelism.choices import Criterion
 from models.parallelism.degrees import BoolArray
 from models.parallelism.frontier import pareto_frontier, reduced
-from models.parallelism.layout import build_plan, stage_places
+from models.parallelism.layout import build_plan, packs, stage_places
 from models.parallelism.micro_batches import micro_batch_counts
 from models.parallelism.partition import FloatArray, IntArray, gpu_sets, normalised, odd_part
 from models.parallelism.space import Pipelines, PlanSpace
@@ -244,5 +244,4 @@ def packing_sets(num_gpus: int, num_stages: int, gpus_per_node: int) -> IntArray
     powers = (sets & (sets - 1)) == 0
     if odd_part(gpus_per_node) == 1 and powers.all():
         return sets
-    packs = [stage_places(tuple(sizes), gpus_per_node) is not None for sizes in sets.tolist()]
-    return sets[packs]
+    return sets[[packs(tuple(sizes), gpus_per_node) for sizes in sets.tolist()]]

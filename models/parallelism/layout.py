@@ -12,12 +12,26 @@ from models.parallel_plan import ParallelPlan, Replica, Stage, even_split
 Places = tuple[tuple[str, int], ...]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def stage_places(sizes: tuple[int, ...], gpus_per_node: int) -> tuple[Places, ...] | None:
     """(node, GPU) of every stage, whose sizes are `sizes`; None when they do not pack.
 
+    Nodes are called `0`, `1`, ... by the first stage on them.
+    """
+    holder = _shared_nodes(sizes, gpus_per_node)
+    return None if holder is None else _named(sizes, gpus_per_node, holder)
+
+
+def packs(sizes: tuple[int, ...], gpus_per_node: int) -> bool:
+    """Whether `stage_places` finds places."""
+    return _shared_nodes(sizes, gpus_per_node) is not None
+
+
+def _shared_nodes(sizes: tuple[int, ...], gpus_per_node: int) -> dict[int, tuple[int, int]] | None:
+    """Stage -> (shared node, first GPU on it) of its rest; None when the rests find no room.
+
     Rests go, the larger first, into the node with the least room that has enough of it. Powers of two on nodes of a
-    power of two always pack. Nodes are called `0`, `1`, ... by the first stage on them.
+    power of two always pack.
     """
     whole, rest = divmod(sum(sizes), gpus_per_node)
     room = [gpus_per_node] * (whole - sum(size // gpus_per_node for size in sizes)) + [rest] * (rest > 0)
@@ -31,11 +45,11 @@ def stage_places(sizes: tuple[int, ...], gpus_per_node: int) -> tuple[Places, ..
             k = min(fitting, key=lambda k: room[k])
             holder[j] = (k, gpus_per_node - room[k] if k < len(room) - (rest > 0) else rest - room[k])
             room[k] -= left
-    return _named(sizes, gpus_per_node, holder)
+    return holder
 
 
 def _named(sizes: tuple[int, ...], gpus_per_node: int, holder: dict[int, tuple[int, int]]) -> tuple[Places, ...]:
-    """Places in pipeline order; `holder`: stage -> (shared node, first GPU on it) of its rest."""
+    """Places in pipeline order; `holder` as `_shared_nodes` has it."""
     names: dict[tuple[int, int], str] = {}
     stages: list[Places] = []
     for j, size in enumerate(sizes):

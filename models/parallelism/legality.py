@@ -11,6 +11,7 @@ from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.performance.iteration import PerformanceModel
 from models.performance.memory import stage_memory
 from models.performance.profile import ModelProfile
+from models.wording import counted, size_of
 from stowplan.errors import Issue, pointer_of
 
 FreeGpus = Mapping[str, tuple[str, Set[int]]]
@@ -29,6 +30,9 @@ def plan_violations(plan: ParallelPlan, model: PerformanceModel, available: Free
         Node -> (GPU type, indices of its free GPUs). None: all nodes of the fabric, whatever their GPUs do.
     """
     profile = model.profile
+    known = {name: host.gpu_type for name, host in model.fabric.hosts.items()}
+    if available is not None:
+        known = {name: gpu_type for name, (gpu_type, _) in available.items()}
     replicas = [
         (pointer_of("stages", i, "replicas", j), stage, replica)
         for i, stage in enumerate(plan.stages)
@@ -37,7 +41,7 @@ def plan_violations(plan: ParallelPlan, model: PerformanceModel, available: Free
     return [
         *_sum_violations(plan, profile),
         *_tensor_violations(plan, profile),
-        *(issue for where, _, replica in replicas for issue in _node_violations(where, replica, model, available)),
+        *(issue for where, _, replica in replicas for issue in _node_violations(where, replica, known, available)),
         *_memory_violations(plan, model),
     ]
 
@@ -55,13 +59,13 @@ def _sum_violations(plan: ParallelPlan, profile: ModelProfile) -> Iterator[Issue
         yield _issue(
             "layers",
             "/stages",
-            f"the stages have {plan.num_layers} layers together; {profile.name} has {profile.num_layers}",
+            f"the stages have {counted(plan.num_layers, 'layer')} together; {profile.name} has {profile.num_layers}",
         )
     if plan.global_batch != profile.global_batch:
         yield _issue(
             "global_batch",
             "/num_micro_batches",
-            f"{plan.num_micro_batches} micro-batches of {plan.micro_batch} sequences make {plan.global_batch}; "
+            f"{plan.num_micro_batches} x {counted(plan.micro_batch, 'sequence')} make {plan.global_batch}; "
             f"the global batch of {profile.name} is {profile.global_batch}",
         )
     if profile.zero_stage >= 2 and plan.pp > 1:
@@ -88,13 +92,11 @@ def _tensor_violations(plan: ParallelPlan, profile: ModelProfile) -> Iterator[Is
 
 
 def _node_violations(
-    where: str, replica: Replica, model: PerformanceModel, available: FreeGpus | None
+    where: str, replica: Replica, known: Mapping[str, str], available: FreeGpus | None
 ) -> Iterator[Issue]:
-    """A group on an unknown node, of another GPU type than its node, or on GPUs that are not free there."""
+    """A group on an unknown node, of another GPU type than its node, or on GPUs that are not free there; `known`: GPU
+    type of every node."""
     node = replica.node
-    known = {name: host.gpu_type for name, host in model.fabric.hosts.items()}
-    if available is not None:
-        known = {name: gpu_type for name, (gpu_type, _) in available.items()}
     if node not in known:
         yield _issue("unknown_node", f"{where}/node", f"there is no node {node!r} to use")
         return
@@ -153,8 +155,8 @@ def _stage_memory_violations(
             yield _issue(
                 "out_of_memory",
                 where,
-                f"needs {needed[replica.local_batch]:.0f} bytes per GPU; of the memory of {replica.gpu_type!r}, "
-                f"{usable:.0f} bytes are usable ({model.headroom:.0%} are kept free)",
+                f"needs {size_of(needed[replica.local_batch])} per GPU; of the memory of {replica.gpu_type!r}, "
+                f"{size_of(usable)} are usable ({model.headroom:.0%} are kept free)",
             )
 
 

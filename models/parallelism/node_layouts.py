@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
 
-from models.parallelism.layout import stage_places
+from models.parallelism.layout import packs, stage_places
 
 # Of every stage, the node of each replica.
 Assignment = tuple[tuple[int, ...], ...]
@@ -69,7 +69,7 @@ def assignment_of(
 def _compact(degrees: tuple[tuple[int, int], ...], gpus_per_node: int) -> tuple[Meeting, ...] | None:
     """The layout with every stage on the fewest nodes, if there is one."""
     ways = [_compact_meeting(dp, tp, gpus_per_node) for dp, tp in degrees]
-    if None in ways or stage_places(tuple(dp * tp for dp, tp in degrees), gpus_per_node) is None:
+    if None in ways or not packs(tuple(dp * tp for dp, tp in degrees), gpus_per_node):
         return None
     return tuple(way for way in ways if way is not None)
 

@@ -50,9 +50,8 @@ def exact_offers(cluster: Cluster, gpus: Sequence[NodeGpus]) -> tuple[Offer, ...
         When a GPU is listed twice, does not exist or is in use, or the nodes of a type do not give equally many, but
         for a rest on one of them; pointers are relative to a map of nodes.
     """
-    free = {part.node: part.gpus for part in free_gpus(cluster)}
-    raise_for_errors([issue for part in gpus for issue in _slice_issues(part, free.get(part.node, ()))], "placement")
-    order = {node: k for k, node in enumerate(free)}
+    refuse_taken(cluster, gpus)
+    order = {part.node: k for k, part in enumerate(free_gpus(cluster))}
     exact = []
     for offer in offers_of(cluster, sorted(gpus, key=lambda part: order[part.node])):
         nodes = offer.nodes or ()
@@ -64,6 +63,13 @@ def exact_offers(cluster: Cluster, gpus: Sequence[NodeGpus]) -> tuple[Offer, ...
             )
         exact.append(replace(offer, counts=(sum(sizes),)))
     return tuple(exact)
+
+
+def refuse_taken(cluster: Cluster, gpus: Sequence[NodeGpus]) -> None:
+    """Raise InputError when a GPU is listed twice, does not exist, is in use, or its node takes no work; pointers are
+    relative to a map of nodes."""
+    free = {part.node: part.gpus for part in free_gpus(cluster)}
+    raise_for_errors([issue for part in gpus for issue in _slice_issues(part, free.get(part.node, ()))], "placement")
 
 
 def _usual_counts(nodes: Sequence[NodeGpus], gpus_per_node: int) -> tuple[int, ...]:
@@ -78,7 +84,10 @@ def _slice_issues(part: NodeGpus, free: Sequence[int]) -> Iterator[Issue]:
         yield Issue(code="bad_gpu_list", pointer=pointer, detail=f"is {list(part.gpus)}; list each index once")
     wrong = sorted(set(part.gpus) - set(free))
     if wrong:
-        detail = f"GPU {wrong[0]} of node {part.node!r} does not exist or is taken; free are {list(free)}"
+        detail = (
+            f"GPU {wrong[0]} of node {part.node!r} does not exist, is taken, or its node is not up; free are "
+            f"{list(free)}"
+        )
         yield Issue(code="gpu_not_free", pointer=pointer, detail=detail)
 
 

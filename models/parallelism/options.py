@@ -26,10 +26,11 @@ class GridOptions:
     powers of two beyond up to the number of layers. num_micro_batches: None for the least divisor of the global batch
     that is at least 4 x the stages (the paper's number), and, where no plan fits with it, others, more first.
     max_frontier: threshold of the frontier's reduction. refine: look among the plans of the frontiers for the best one
-    by the performance model, with every number of micro-batches; the best proxy plan counts when it is better.
-    measured: iteration time in s of a plan that was measured, None for a plan that was not (for a mapping: its `get`).
-    details: give all grids with their plans, and the best proxy plans; otherwise only the best plans, and the grids of
-    counts without one, which is much quicker.
+    by the performance model, with every number of micro-batches, and beyond the grids for even layouts of whole layers
+    (of all degrees and numbers of micro-batches only); the best proxy plan counts when it is better. measured:
+    iteration time in s of a plan that was measured, None for a plan that was not (for a mapping: its `get`). details:
+    give all grids with their plans, and the best proxy plans; otherwise only the best plans, and the grids of counts
+    without one, which is much quicker.
 
     Raises
     ------
@@ -57,3 +58,9 @@ class GridOptions:
             values = getattr(self, name)
             if values is not None and (not values or min(values) < 1):
                 raise InputError(f"{name} is {values}; give at least one number, none below 1")
+
+    @property
+    def all_plans(self) -> bool:
+        """Whether plans outside of the grids may be the best ones."""
+        is_free = self.pipeline_degrees is None and self.num_micro_batches is None
+        return self.refine and is_free and self.rule is PlanRule.ARENA

@@ -1,13 +1,17 @@
 """The grid planner (Arena sections 3.2 to 3.4): throughput by GPU count, with the plan that reaches it.
 
 For every GPU count and pipeline degree: the frontier and the proxy plan of `grid` (or Crius' assembled plan), its
-iteration time by the performance model or as measured; per count, the best of the pipeline degrees.
+iteration time by the performance model or as measured; per count, the best of the pipeline degrees, and of what the
+incremental planner finds from all even layouts.
 """
 
 from collections.abc import Iterator, Sequence
 
+from models.parallel_plan import ParallelPlan
 from models.parallelism.assembly import MAX_STAGES
 from models.parallelism.degrees import compact_degrees
+from models.parallelism.incremental.anew import lay_out
+from models.parallelism.node_layouts import capacities
 from models.parallelism.options import GridOptions, PlanRule
 from models.parallelism.partition import FloatArray, odd_part, stage_sizes
 from models.parallelism.results import GridResult, PlanEstimate
@@ -59,7 +63,8 @@ def plan_on(
     result = GridResult(grids=(), proxies={}, best={})
     for num_gpus, space in spaces(model, gpu_type, gpus_per_node, loads, counts, options.num_operators):
         grids = [search_grid(space, num_gpus, pp, options) for pp in pipeline_degrees(model, num_gpus, options)]
-        found = _in_detail(grids, options) if options.details else _in_brief(grids)
+        beyond = _laid_out(space, num_gpus) if options.all_plans else None
+        found = _in_detail(grids, beyond, options) if options.details else _in_brief(grids, beyond)
         result = GridResult(
             grids=result.grids + found.grids,
             proxies={**result.proxies, **found.proxies},
@@ -68,25 +73,38 @@ def plan_on(
     return result
 
 
-def _in_detail(searched: Sequence[SearchedGrid], options: GridOptions) -> GridResult:
-    """Grids of one GPU count with all their plans."""
+def _laid_out(space: PlanSpace, num_gpus: int) -> ParallelPlan | None:
+    """The best plan outside of the grids, which know fewer partitions."""
+    rooms = capacities(num_gpus, space.gpus_per_node)
+    return lay_out(space.model, {str(node): room for node, room in enumerate(rooms)})
+
+
+def _in_detail(searched: Sequence[SearchedGrid], beyond: ParallelPlan | None, options: GridOptions) -> GridResult:
+    """Grids of one GPU count with all their plans; of the best ones, also that beyond the grids."""
     grids = tuple(grid.built(options) for grid in searched)
     proxies = [grid.proxy for grid in grids if grid.proxy is not None]
-    refined = [estimate(grid.refined, grid.space, options) for grid in searched if grid.refined is not None]
-    if not proxies:
-        return GridResult(grids=grids, proxies={}, best={})
+    model = searched[0].space.model
+    others = [grid.refined.plan(grid.space) for grid in searched if grid.refined is not None]
+    others += [beyond] if beyond is not None else []
+    best = [*proxies, *(estimate(plan, model, options) for plan in others)]
     key = grids[0].gpu_type, grids[0].num_gpus
-    return GridResult(grids=grids, proxies={key: _fastest(proxies)}, best={key: _fastest([*proxies, *refined])})
+    return GridResult(
+        grids=grids,
+        proxies={key: _fastest(proxies)} if proxies else {},
+        best={key: _fastest(best)} if best else {},
+    )
 
 
-def _in_brief(searched: Sequence[SearchedGrid]) -> GridResult:
+def _in_brief(searched: Sequence[SearchedGrid], beyond: ParallelPlan | None) -> GridResult:
     """The best plan of one GPU count, or its grids when there is none."""
     found = [(grid, plan) for grid in searched for plan in (grid.proxy, grid.refined) if plan is not None]
-    if not found:
+    best = [] if beyond is None else [estimate(beyond, searched[0].space.model, GridOptions())]
+    if found:
+        grid, plan = min(found, key=lambda pair: pair[1].seconds)
+        best.insert(0, estimate(plan.plan(grid.space), grid.space.model, GridOptions()))
+    if not best:
         return GridResult(grids=tuple(grid.built(GridOptions()) for grid in searched), proxies={}, best={})
-    grid, plan = min(found, key=lambda pair: pair[1].seconds)
-    key = grid.space.gpu_type, grid.num_gpus
-    return GridResult(grids=(), proxies={}, best={key: estimate(plan, grid.space, GridOptions())})
+    return GridResult(grids=(), proxies={}, best={(searched[0].space.gpu_type, searched[0].num_gpus): _fastest(best)})
 
 
 def spaces(

@@ -11,8 +11,8 @@ Plans are counted before memory and batch are looked at, on both sides; `plans` 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate, pairwise, product
+from functools import cached_property, lru_cache
+from itertools import accumulate, islice, pairwise, product
 
 import numpy as np
 
@@ -34,6 +34,8 @@ from topology.cluster import GpuType
 Choices = Mapping[int, Sequence[tuple[int, int]]]
 # To a billionth of a GPU, as the bias itself.
 _TOLERANCE = 1e-9
+# Leaves the last bits of a distance to rounding.
+_ROUNDING = 1.0 - 1e-9
 
 
 def remaining_plans(
@@ -96,10 +98,13 @@ class PrunedSearch:
     @cached_property
     def num_after(self) -> int:
         """Plans that are left."""
-        return sum(
-            math.prod(len(choices[size]) for choices, size in zip(stages, sizes, strict=True))
-            for _, stages, sizes in self._assignments()
-        )
+        return sum(self._numbers())
+
+    def counted(self, most_assignments: int) -> int | None:
+        """Plans that are left; None when GPUs can be assigned to stages in more than so many ways."""
+        numbers = self._numbers()
+        total = sum(islice(numbers, most_assignments))
+        return total if next(numbers, None) is None else None
 
     def plans(self) -> Iterator[ParallelPlan]:
         """The legal ones of them, on virtual nodes, with the proxy plan's number of micro-batches."""
@@ -124,16 +129,23 @@ class PrunedSearch:
                 if model.fits(plan):
                     yield plan
 
+    def _numbers(self) -> Iterator[int]:
+        """Plans of every assignment of GPUs to the stages of a partition."""
+        return (
+            math.prod(len(choices[size]) for choices, size in zip(stages, sizes, strict=True))
+            for _, stages, sizes in self._assignments()
+        )
+
     def _assignments(self) -> Iterator[tuple[tuple[int, ...], list[Choices], tuple[int, ...]]]:
         """Layers, choices and GPUs of the stages of every partition that is left."""
         pipelines, num_gpus = self.space.pipelines(self.grid.pp), self.grid.num_gpus
-        choices = [_choices(self.space, num_gpus, unit) for unit in sorted({1, odd_part(num_gpus)})]
+        choices = [(unit, _choices(self.space, num_gpus, unit)) for unit in sorted({1, odd_part(num_gpus)})]
         for row, shares in enumerate(pipelines.shares.tolist()):
             layers = pipelines.layers(row)
             wanted = [share * num_gpus for share in shares]
-            for every in choices:
+            for unit, every in choices:
                 stages = [self._left(every, interval) for interval in pairwise(accumulate(layers, initial=0))]
-                for sizes in _assigned(wanted, stages, num_gpus, (self.max_bias + _TOLERANCE) ** 2):
+                for sizes in _assigned(wanted, stages, num_gpus, (self.max_bias + _TOLERANCE) ** 2, unit):
                     yield layers, stages, sizes
 
     def _left(self, every: Choices, interval: tuple[int, int]) -> Choices:
@@ -163,24 +175,57 @@ def _num_plans(space: PlanSpace, num_gpus: int, pp: int) -> int:
         return 0
     assignments = 0
     for unit in {1, odd_part(num_gpus)}:
-        choices = [(size, len(found)) for size, found in _choices(space, num_gpus, unit).items()]
-        ways = [1] + [0] * num_gpus
-        for _ in range(pp):
-            ways = [sum(ways[n - g] * count for g, count in choices if g <= n) for n in range(num_gpus + 1)]
-        assignments += ways[num_gpus]
+        choices, units = _choices(space, num_gpus, unit), num_gpus // unit
+        counts = tuple(len(choices.get(unit << k, ())) for k in range(units.bit_length()))
+        assignments += _num_assignments(units, pp, counts)
     return len(space.pipelines(pp).bounds) * assignments
 
 
+@lru_cache(maxsize=100_000)
+def _num_assignments(units: int, num_stages: int, counts: tuple[int, ...]) -> int:
+    """Ways to give `units` to stages, a power of two to each, and each one of its `counts[k]` choices for 2^k.
+
+    An even rest is left to the stages that get more than 1: the same with half of everything.
+    """
+    if not num_stages:
+        return int(not units)
+    if units < num_stages or not counts:
+        return 0
+    of_ones, of_more = counts[0], counts[1:]
+    return sum(
+        math.comb(num_stages, k) * of_ones**k * _num_assignments((units - k) // 2, num_stages - k, of_more)
+        for k in range(units % 2, num_stages + 1, 2)
+    )
+
+
 def _assigned(
-    wanted: Sequence[float], stages: Sequence[Choices], num_gpus: int, distance: float
+    wanted: Sequence[float], stages: Sequence[Choices], num_gpus: int, distance: float, unit: int
 ) -> Iterator[tuple[int, ...]]:
-    """GPUs of the stages that add up to n, at most at this squared distance from what the loads ask for."""
-    if not stages:
-        if num_gpus == 0:
+    """GPUs of the stages that add up to n, at most at this squared distance from what the loads ask for.
+
+    Sizes are `unit` times powers of two: k of them add up to any n / unit with at most k binary ones that is at least
+    k. What they get in sum beyond what they ask for is least distant when spread evenly; nor is the distance less than
+    that of the nearest sizes.
+    """
+    nearest = [
+        min(((size - share) ** 2 for size in choices), default=math.inf)
+        for choices, share in zip(stages, wanted, strict=True)
+    ]
+    behind = [*accumulate(reversed(nearest), initial=0.0)][-2::-1]
+    wanted_behind = [*accumulate(reversed(wanted), initial=0.0)][-2::-1]
+    sizes = [sorted(choices) for choices in stages]
+
+    def from_stage(j: int, rest: int, left: float) -> Iterator[tuple[int, ...]]:
+        if j == len(wanted):
             yield ()
-        return
-    for size in sorted(stages[0]):
-        left = distance - (size - wanted[0]) ** 2
-        if left >= 0 and size + len(stages) - 1 <= num_gpus:
-            for others in _assigned(wanted[1:], stages[1:], num_gpus - size, left):
-                yield (size, *others)
+            return
+        num_behind = len(wanted) - 1 - j
+        for size in sizes[j]:
+            units, allowed = (rest - size) // unit, left - (size - wanted[j]) ** 2
+            if not units >= num_behind >= units.bit_count() or allowed < behind[j] * _ROUNDING:
+                continue
+            if allowed * num_behind >= (rest - size - wanted_behind[j]) ** 2 * _ROUNDING:
+                for others in from_stage(j + 1, rest - size, allowed):
+                    yield (size, *others)
+
+    return from_stage(0, num_gpus, distance)

@@ -11,6 +11,7 @@ from models.performance.breakdown import IterationBreakdown
 from models.performance.coefficients import Calibration
 from models.transformer import JobModel
 from models.workload import NodeGpus
+from stowplan.errors import Issue
 from topology.cluster import Cluster, GpuType
 
 
@@ -81,7 +82,8 @@ class ParallelRequest:
     """A job and the GPUs that it may get.
 
     `cluster` None: the nodes are virtual. `degrees` belong to the planner `given`; `running` and `released`, (node,
-    GPU), to `incremental`, which needs a cluster and no offers.
+    GPU), to `incremental`, which needs a cluster and no offers. `warnings`: what was noticed while it was read, with
+    pointers relative to that.
     """
 
     model: JobModel
@@ -95,6 +97,7 @@ class ParallelRequest:
     calibration: Calibration | None = None
     grid: GridOptions = field(default_factory=GridOptions)
     incremental: IncrementalOptions = field(default_factory=IncrementalOptions)
+    warnings: tuple[Issue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +141,15 @@ class ParallelAnswer:
     """Points by GPU type, then count; the fastest is `best`. `grids` are those of the grid planner.
 
     For a running job the points are its plan and those with more and more GPUs. `tuner` is for the GPUs of the best
-    point, None where no grid has a frontier. `elapsed_s`: wall-clock time.
+    point, None where no grid has a frontier, or more plans are left than are counted. `warnings`: those of the request
+    and of planning. `elapsed_s`: wall-clock time.
     """
 
     points: tuple[PlanPoint, ...]
     missing: tuple[MissingPoint, ...]
     grids: tuple[Grid, ...] = ()
     tuner: TunerWork | None = None
+    warnings: tuple[Issue, ...] = ()
     elapsed_s: float = 0.0
 
     @property

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from models.parallel_plan import ParallelPlan
 from models.parallelism.assembly import assembled
 from models.parallelism.choices import Criterion
 from models.parallelism.grid import Candidate, GridSearch
@@ -13,6 +14,8 @@ from models.parallelism.options import GridOptions, PlanRule
 from models.parallelism.partition import IntArray
 from models.parallelism.results import FrontierPlan, Grid, PlanEstimate, Rejection, RejectionReason
 from models.parallelism.space import PlanSpace
+from models.performance.iteration import PerformanceModel
+from models.wording import counted, listed, size_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ class SearchedGrid:
                 )
                 for candidate in candidates
             ),
-            proxy=None if self.proxy is None else estimate(self.proxy, space, options),
+            proxy=None if self.proxy is None else estimate(self.proxy.plan(space), space.model, options),
             num_plans=0 if self.search is None else len(self.search.bias),
             rejections=tuple(self.rejections()),
         )
@@ -58,10 +61,16 @@ class SearchedGrid:
             detail = f"ZeRO stage {profile.zero_stage} shards gradients or weights, which excludes pipelines"
             yield Rejection(reason=RejectionReason.ZERO_STAGE, candidate=name, detail=detail)
         elif self.pp > profile.num_layers:
-            detail = f"{self.pp} stages for the {profile.num_layers} layers of {profile.name}; at least one layer each"
+            detail = (
+                f"{counted(self.pp, 'stage')} for the {counted(profile.num_layers, 'layer')} of {profile.name}; "
+                "at least one layer each"
+            )
             yield Rejection(reason=RejectionReason.LAYERS, candidate=name, detail=detail)
         elif self.search is None:
-            detail = f"{num_gpus} GPUs on nodes of {self.space.gpus_per_node} do not make {self.pp} stages"
+            detail = (
+                f"{counted(num_gpus, 'GPU')} on nodes of {self.space.gpus_per_node} cannot be divided into "
+                f"{counted(self.pp, 'stage')}"
+            )
             yield Rejection(reason=RejectionReason.NODES, candidate=name, detail=detail)
         elif not self.search.num_micro_batches:
             detail = f"none of the numbers of micro-batches divides the global batch of {profile.global_batch}"
@@ -78,11 +87,12 @@ class SearchedGrid:
             fixed = f" with a micro-batch of {model.profile.micro_batch}" if model.profile.micro_batch else ""
             detail = f"the global batch of {model.profile.global_batch} does not divide among the replicas{fixed}"
             return Rejection(reason=RejectionReason.BATCH, candidate=name, detail=detail, count=len(search.bias))
-        layers, sizes = ("+".join(map(str, numbers)) for numbers in (closest.layers, closest.sizes))
+        layers, sizes = listed(closest.layers, "layer"), listed(closest.sizes, "GPU")
+        micro_batches = counted(closest.num_micro_batches, "micro-batch")
         return Rejection(
             reason=RejectionReason.OUT_OF_MEMORY,
-            candidate=f"{name} ({layers} layers on {sizes} GPUs, {closest.num_micro_batches} micro-batches)",
-            detail=f"needs {closest.needed_bytes:.0f} bytes on its fullest GPU, {usable:.0f} are usable",
+            candidate=f"{name} ({layers} on {sizes}, {micro_batches})",
+            detail=f"needs {size_of(closest.needed_bytes)} on its fullest GPU, {size_of(usable)} are usable",
             count=len(search.bias),
             needed_bytes=closest.needed_bytes,
             usable_bytes=usable,
@@ -134,17 +144,16 @@ def _zero_excludes(space: PlanSpace, pp: int) -> bool:
     return space.model.profile.zero_stage >= 2 and pp > 1
 
 
-def estimate(candidate: Candidate, space: PlanSpace, options: GridOptions) -> PlanEstimate:
+def estimate(plan: ParallelPlan, model: PerformanceModel, options: GridOptions) -> PlanEstimate:
     """The plan with its iteration time, measured where it was."""
-    plan = candidate.plan(space)
-    iteration = space.model.iteration(plan)
+    iteration = model.iteration(plan)
     measured_s = options.measured(plan) if options.measured is not None else None
     if measured_s is not None:
         iteration = replace(iteration, total_s=measured_s)
     return PlanEstimate(
         plan=plan,
         iteration=iteration,
-        memory=space.model.memory(plan),
+        memory=model.memory(plan),
         throughput=plan.global_batch / iteration.total_s,
         measured=measured_s is not None,
     )

@@ -15,6 +15,8 @@ from models.performance.formulas import exposed_reduction_s, reduction_volume_by
 from models.performance.iteration import PerformanceModel
 from models.performance.memory import peak_parts, shard
 
+_SUMS = ("compute", "tensor", "partitioned", "replicated")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StageCosts:
@@ -68,7 +70,7 @@ class StageTable:
             forward_s=computation + communication,
             backward_s=backward,
             communication_s=np.asarray(communication) * (1.0 + model.profile.backward_all_reduces),
-            once_s=exposed_reduction_s(backward, self._reduction_s(), of_type.overlap),
+            once_s=exposed_reduction_s(backward, self._reduction_s(num_micro_batches), of_type.overlap),
             optimizer_s=of_type.optimizer_s * np.asarray(optimizer),
             valid=valid,
         )
@@ -107,14 +109,16 @@ class StageTable:
         """Shares of the intervals in mean layers, (I, 1, 1) each."""
         table = self.model.share_table
         first, last = np.array(self.intervals, dtype=np.int64).T
-        names = ("compute", "parameters", "tensor", "partitioned", "replicated")
-        return {name: (getattr(table, name)[last] - getattr(table, name)[first])[:, None, None] for name in names}
+        shares = {name: getattr(table, name)[last] - getattr(table, name)[first] for name in _SUMS}
+        shares["parameters"] = table.parameters_of(first, last)
+        return {name: share[:, None, None] for name, share in shares.items()}
 
-    def _reduction_s(self) -> FloatArray:
+    def _reduction_s(self, num_micro_batches: int) -> FloatArray:
         """Time of the gradient reduction (I, G, T): the slower of links inside nodes and network."""
         fabric, degrees = self.model.fabric, self.degrees
         gradient_bytes = self.model.coefficients.sizes.gradient_bytes * self._shares["parameters"]
-        volume = reduction_volume_bytes(gradient_bytes, degrees.dp.astype(float), self.model.profile.zero_stage)
+        zero = self.model.profile.zero_stage
+        volume = reduction_volume_bytes(gradient_bytes, degrees.dp.astype(float), zero, num_micro_batches)
         inside = volume / degrees.tp / fabric.intra_bytes_per_s("0")
         across = volume / fabric.group_bytes_per_s(fabric.hosts)
         return np.maximum(np.where(degrees.inside, inside, 0.0), np.where(degrees.across, across, 0.0))

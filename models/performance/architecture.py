@@ -32,7 +32,7 @@ the activations of the one layer that is being repeated are not counted and belo
 2 + share of the forward FLOPs that is repeated.
 
 A tied head uses the weights of the embedding: FLOPs, no parameters. In a pipeline the last stage holds a copy of these
-V h weights, which is not counted: the cost of a layer does not depend on the plan.
+V h weights (`tied_parameters`), which `models.performance.shares` adds to it.
 
 State per parameter: weights e; gradients 2 in fp16 and 4 in bf16 (Megatron accumulates those in fp32);
 optimiser 8 for Adam's moments, 4 for SGD's momentum, and 4 for the fp32 copy of 16-bit weights. fp32: 4 + 4 + 8 or 4.
@@ -66,6 +66,9 @@ from stowplan.errors import Issue, pointer_of, raise_for_errors
 
 _GRADIENT_BYTES = MappingProxyType({Precision.FP32: 4.0, Precision.BF16: 4.0, Precision.FP16: 2.0})
 _MOMENT_BYTES = MappingProxyType({Optimizer.ADAM: 8.0, Optimizer.SGD: 4.0})
+# Planners keep tables by the samples that a replica may have; the largest batches known are of some ten thousands.
+MAX_GLOBAL_BATCH = 2**20
+
 _COUNTS = ("global_batch", "micro_batch")
 _SHAPE = (
     "num_layers",
@@ -116,6 +119,9 @@ def model_issues(model: JobModel, pointer: str) -> list[Issue]:
     ]
     if not 0 <= model.zero_stage <= 3:
         issues.append(_issue("out_of_range", f"{pointer}/zero_stage", f"is {model.zero_stage}; one of 0, 1, 2, 3"))
+    if model.global_batch > MAX_GLOBAL_BATCH:
+        detail = f"is {model.global_batch}; at most {MAX_GLOBAL_BATCH} sequences (samples) per optimiser step"
+        issues.append(_issue("out_of_range", f"{pointer}/global_batch", detail))
     if issues:
         return issues
     if model.micro_batch is not None and model.global_batch % model.micro_batch:
@@ -199,6 +205,7 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
             ("KV heads", sizes.kv_heads),
             ("feed-forward size", sizes.f),
         ),
+        tied_parameters=float(model.vocabulary_size * model.hidden_size) if model.tied_embeddings else 0.0,
     )
 
 

@@ -19,6 +19,7 @@ from models.performance.spec import (
     ThroughputTable,
     TypeProfile,
 )
+from models.wording import counted
 from stowplan.errors import Issue, Severity
 
 _GAMMA_MAX = 10.0
@@ -119,7 +120,7 @@ def _observation_issues(
         yield Issue(
             code="more_nodes_than_gpus",
             pointer=f"{pointer}/num_nodes",
-            detail=f"{observation.num_nodes} nodes for {observation.num_replicas * gpus_per_replica} GPUs; "
+            detail=f"{observation.num_nodes} nodes for {counted(observation.num_replicas * gpus_per_replica, 'GPU')}; "
             "every node of a job holds at least one",
         )
     yield from _positive(observation.step_time_s, f"{pointer}/step_time_s")
@@ -149,8 +150,8 @@ def _table_issues(table: ThroughputTable | GoodputTable, pointer: str, gpu_types
             yield Issue(
                 code="duplicate_entry",
                 pointer=where,
-                detail=f"{entry.num_gpus} GPUs of {entry.gpu_type!r} on {_nodes_text(entry.num_nodes)} "
-                f"occur {times} times; give one value",
+                detail=f"{counted(entry.num_gpus, 'GPU')} of {entry.gpu_type!r} on {_nodes_text(entry.num_nodes)}: "
+                f"listed {times} times; give one value",
             )
 
 
@@ -175,7 +176,8 @@ def _entry_issues(entry: TableEntry, pointer: str, gpu_types: Collection[str]) -
         yield Issue(
             code="more_nodes_than_gpus",
             pointer=f"{pointer}/num_nodes",
-            detail=f"{entry.num_nodes} nodes for {entry.num_gpus} GPUs; every node of a job holds at least one",
+            detail=f"{entry.num_nodes} nodes for {counted(entry.num_gpus, 'GPU')}; every node of a job holds at least "
+            "one",
         )
 
 
@@ -233,7 +235,7 @@ def _not_negative(value: float, pointer: str) -> Iterator[Issue]:
 
 
 def _nodes_text(num_nodes: int | None) -> str:
-    return "any number of nodes" if num_nodes is None else f"{num_nodes} nodes"
+    return "any number of nodes" if num_nodes is None else counted(num_nodes, "node")
 
 
 def _escaped(name: str) -> str:

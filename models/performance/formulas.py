@@ -13,8 +13,15 @@ DP   times are the maxima over the replicas;
 PP   T = sum_i c_i + (N_b - 1) max_i c_i + max_i (extra_i - sum_{j<i} backward_j)
      c_i: forward + backward of a stage; extra_i: exposed part + optimiser
 
-ZeRO is an extension: from stage 1 on every replica updates its part of the parameters (Z1 = DP, else 1); stages 1 and
-2 reduce and gather what an all-reduce does (z = 1), stage 3 gathers the weights once more (z = 1.5).
+ZeRO is an extension: from stage 1 on every replica updates its part of the parameters (Z1 = DP, else 1). In halves of
+an all-reduce, stage 1 reduces and gathers once per iteration (z = 1); stage 2 reduces behind every micro-batch, since
+no replica keeps all gradients, and gathers once (z = (N_b + 1) / 2); stage 3 also gathers the weights before every
+forward and every backward pass (z = 3 N_b / 2). One backward pass hides of it what the overlap says, as at stage 0.
+
+Of tied embeddings (an extension too, see `shares`), p of the last of several stages has the copy. The all-reduce that
+keeps the copies equal, of the embedding's gradients between first and last stage once per step, is neglected: it
+depends on where these two stages sit, while everything above is of one stage. It moves V h gradients, at most what the
+first stage's own reduction moves with two replicas, and half of it with many.
 
 Readings where the print cannot hold:
 - The exponent of the overlap is printed as -1; 1/k makes it no overlap at k = 1 (backward + reduction) and
@@ -65,9 +72,10 @@ def tensor_communication_s(
     return 2.0 * share * message / saturated_bandwidth(intra_bytes_per_s, message, saturation_bytes)
 
 
-def reduction_volume_bytes(gradient_bytes: Floats, dp: Floats, zero_stage: int) -> Floats:
+def reduction_volume_bytes(gradient_bytes: Floats, dp: Floats, zero_stage: int, num_micro_batches: Floats) -> Floats:
     """Bytes that each replica sends in an iteration to have the same weights as the others; 0 at DP 1."""
-    return (1.5 if zero_stage >= 3 else 1.0) * all_reduce_bytes(gradient_bytes, dp)
+    halves = (2.0, 2.0, num_micro_batches + 1.0, 3.0 * num_micro_batches)[zero_stage]
+    return 0.5 * halves * all_reduce_bytes(gradient_bytes, dp)
 
 
 def exposed_reduction_s(backward_s: Floats, reduction_s: Floats, overlap: Floats) -> FloatArray:

@@ -22,6 +22,7 @@ from models.performance.memory import StageMemory, optimizer_shard, peak_parts
 from models.performance.profile import ModelProfile
 from models.performance.sends import send_s
 from models.performance.shares import ShareTable, StageShares
+from models.wording import counted
 from stowplan.errors import InputError
 
 
@@ -158,7 +159,8 @@ class PerformanceModel:
         """
         if plan.num_layers != self.profile.num_layers:
             raise InputError(
-                f"the plan has {plan.num_layers} layers; the model {self.profile.name!r} has {self.profile.num_layers}"
+                f"the plan has {counted(plan.num_layers, 'layer')}; the model {self.profile.name!r} has "
+                f"{self.profile.num_layers}"
             )
         bounds = accumulate((stage.num_layers for stage in plan.stages), initial=0)
         return tuple(self.share_table.stage(first, last) for first, last in pairwise(bounds))
@@ -216,7 +218,7 @@ class PerformanceModel:
         gradient_bytes = self.coefficients.sizes.gradient_bytes
         return np.array(
             [
-                self._reduction_s(stage, gradient_bytes * share.parameters)
+                self._reduction_s(stage, gradient_bytes * share.parameters, plan.num_micro_batches)
                 for stage, share in zip(plan.stages, self.shares(plan), strict=True)
             ]
         )
@@ -254,11 +256,11 @@ class PerformanceModel:
         forward, backward, communication, optimizer = np.maximum.reduceat(columns, starts, axis=1)
         return forward, backward, communication, optimizer
 
-    def _reduction_s(self, stage: Stage, gradient_bytes: float) -> float:
+    def _reduction_s(self, stage: Stage, gradient_bytes: float, num_micro_batches: int) -> float:
         """Time of the gradient reduction over the replicas of a stage: the slowest part of the ring."""
         if stage.dp == 1:
             return 0.0
-        volume = float(reduction_volume_bytes(gradient_bytes, stage.dp, self.profile.zero_stage))
+        volume = float(reduction_volume_bytes(gradient_bytes, stage.dp, self.profile.zero_stage, num_micro_batches))
         nodes = Counter(replica.node for replica in stage.replicas)
         inside = [self.fabric.intra_bytes_per_s(node) for node, replicas in nodes.items() if replicas > 1]
         times = [volume / stage.tp / min(inside)] if inside else []

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 from models.parallel_plan import ParallelPlan
 from models.performance.profile import ModelProfile
+from models.wording import counted
 from stowplan.errors import Issue, pointer_of
 
 
@@ -50,7 +51,8 @@ def measurement_issues(
         yield Issue(
             code="layers",
             pointer="/plan/stages",
-            detail=f"the plan has {plan.num_layers} layers; the model {profile.name!r} has {profile.num_layers}",
+            detail=f"the plan has {counted(plan.num_layers, 'layer')}; the model {profile.name!r} has "
+            f"{profile.num_layers}",
         )
     for k, measurement in enumerate(measurements):
         faults = [*_value_faults(k, measurement), *_place_faults(k, measurement, plan)]

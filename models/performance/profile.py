@@ -1,7 +1,8 @@
 """What a model costs, layer by layer: the common ground of all planners, whatever the model is.
 
 A profile is a sequence of L layers (transformer blocks, or clustered operators) between an embedding and a head. The
-first stage of a plan holds the embedding, the last one the head; both are zero for operator lists.
+first stage of a plan holds the embedding, the last one the head; both are zero for operator lists. A head that is tied
+to the embedding uses its matrix: where first and last stage are not the same, the last one holds a copy.
 """
 
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class ModelProfile:
     share of the forward pass that is repeated. `backward_all_reduces`: tensor-parallel traffic of the backward pass
     over that of the forward pass, 1 or 2. `flops_precision`: key of the peak in the GPU catalogue.
     `tensor_units`: what tensor parallelism divides, (name, count): every degree must divide every count.
+    `tied_parameters`: of the embedding, used by the head too; 0 where nothing is tied. Counted once in the model.
     """
 
     name: str
@@ -59,6 +61,7 @@ class ModelProfile:
     backward_ratio: float
     backward_all_reduces: float = 1.0
     tensor_units: tuple[tuple[str, int], ...] = ()
+    tied_parameters: float = 0.0
 
     @property
     def num_layers(self) -> int:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from models.plan import JobAllocation
+from models.wording import counted
 from models.workload import Adaptivity, Job, NodeGpus, Snapshot
 from stowplan.errors import Issue, pointer_of
 from topology.cluster import Node, NodeState
@@ -88,8 +89,8 @@ def _job_set_violations(
             yield Issue(
                 code="reservation_not_met",
                 pointer="/allocations",
-                detail=f"job {job.id!r} has {job.reservation.num_gpus} GPUs of type {job.reservation.gpu_type!r} "
-                "reserved, but gets none",
+                detail=f"job {job.id!r} has {counted(job.reservation.num_gpus, 'GPU')} of type "
+                f"{job.reservation.gpu_type!r} reserved, but gets none",
             )
 
 
@@ -147,8 +148,8 @@ def _allocation_violations(
             yield Issue(
                 code="reservation_not_met",
                 pointer=pointer,
-                detail=f"job {job.id!r} has {reserved.num_gpus} GPUs of type {reserved.gpu_type!r} reserved, "
-                f"but gets {allocation.num_gpus} of type {allocation.gpu_type!r}",
+                detail=f"job {job.id!r} has {counted(reserved.num_gpus, 'GPU')} of type {reserved.gpu_type!r} "
+                f"reserved, but gets {allocation.num_gpus} of type {allocation.gpu_type!r}",
             )
 
 
@@ -179,7 +180,8 @@ def _count_violations(pointer: str, allocation: JobAllocation) -> Iterator[Issue
         yield Issue(
             code="gpu_count_mismatch",
             pointer=f"{pointer}/num_gpus",
-            detail=f"job {allocation.job_id!r} is said to get {allocation.num_gpus} GPUs; {listed} are listed",
+            detail=f"job {allocation.job_id!r} is said to get {counted(allocation.num_gpus, 'GPU')}; its list has "
+            f"{listed}",
         )
     names = [part.node for part in allocation.gpus]
     if len(set(names)) < len(names):
@@ -233,18 +235,18 @@ def _bound_violations(pointer: str, allocation: JobAllocation, job: Job) -> Iter
         yield Issue(
             code="rigid_count",
             pointer=f"{pointer}/num_gpus",
-            detail=f"job {job.id!r} is rigid and needs exactly {job.min_gpus} GPUs, not {count}",
+            detail=f"job {job.id!r} is rigid and needs exactly {counted(job.min_gpus, 'GPU')}, not {count}",
         )
         return
     if count < job.min_gpus:
         yield Issue(
             code="below_min_gpus",
             pointer=f"{pointer}/num_gpus",
-            detail=f"job {job.id!r} needs at least {job.min_gpus} GPUs, not {count}",
+            detail=f"job {job.id!r} needs at least {counted(job.min_gpus, 'GPU')}, not {count}",
         )
     if job.max_gpus is not None and count > job.max_gpus:
         yield Issue(
             code="above_max_gpus",
             pointer=f"{pointer}/num_gpus",
-            detail=f"job {job.id!r} takes at most {job.max_gpus} GPUs, not {count}",
+            detail=f"job {job.id!r} takes at most {counted(job.max_gpus, 'GPU')}, not {count}",
         )

@@ -4,7 +4,7 @@ import pytest
 
 from models.parallel_plan import ParallelPlan, even_split, symmetric_plan
 from models.transformer import Operator, OperatorModel, Transformer
-from models.workload import Expansion, Job, NodeGpus, Snapshot
+from models.workload import Expansion, Job, NodeGpus, Parallelism, Snapshot
 from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType, Node
 
@@ -66,6 +66,14 @@ def test_a_running_job_with_its_plan_is_legal() -> None:
 )
 def test_faults_of_training_jobs(changes: dict[str, object], code: str, pointer: str) -> None:
     assert (code, pointer) in faults(replace(RUNNING, **changes))  # type: ignore[arg-type]
+
+
+def test_every_fault_of_a_model_is_told_once() -> None:
+    bad = replace(GPT, num_layers=0, global_batch=0, micro_batch=-1)
+    found = faults(replace(RUNNING, transformer=bad, parallelism=Parallelism(tp=0, pp=1, dp=-1), parallel_plan=None))
+    fields = ("transformer/global_batch", "transformer/micro_batch", "transformer/num_layers")
+    expected = [*fields, "parallelism/dp", "parallelism/tp"]
+    assert sorted(found) == sorted(("not_positive", f"/jobs/0/{field}") for field in expected)
 
 
 def test_expansions_are_gpus_of_the_job_once() -> None:

@@ -43,17 +43,18 @@ def total_s(terms: StageTerms, configs: StageConfigs, rows: Rows, layers: Intege
     tables, model, stages = terms.tables, terms.tables.model, rows.stages
     ends = np.cumsum(layers, axis=1)
     table = model.share_table
-    compute, tensor, parameters = (
-        sums[ends] - sums[ends - layers] for sums in (table.compute, table.tensor, table.parameters)
-    )
+    starts = ends - layers
+    compute, tensor = (sums[ends] - sums[starts] for sums in (table.compute, table.tensor))
+    parameters = table.parameters_of(starts, ends)
     forward = terms.forward_s(compute[..., None], tensor[..., None])
     backward = terms.backward_s(compute[..., None], tensor[..., None])
     tp, dp, zero = configs.tp[stages], configs.dp[stages], model.profile.zero_stage
     gradients = model.coefficients.sizes.gradient_bytes * parameters
-    reduction = reduction_volume_bytes(gradients, dp, zero) * configs.reduction_s_per_byte[stages]
+    num_micro_batches = tables.num_micro_batches[rows.batch].astype(np.float64)
+    volume = reduction_volume_bytes(gradients, dp, zero, num_micro_batches[:, None])
+    reduction = volume * configs.reduction_s_per_byte[stages]
     exposed = exposed_reduction_s(backward, reduction, configs.overlap[stages])
     extra = exposed + configs.optimizer_s[stages] * optimizer_shard(parameters, tp, dp, zero)
-    num_micro_batches = tables.num_micro_batches[rows.batch].astype(np.float64)
     warm_up, steady, last = pipeline_s(forward, backward, extra, num_micro_batches)
     return warm_up + steady + last
 
@@ -65,9 +66,11 @@ def _split_equal(terms: StageTerms, real: Mask, first: Mask, last: Mask) -> tupl
     offset = np.where(first, terms.both_s(units.first.compute, units.first.tensor), 0.0)
     offset += np.where(last, terms.both_s(units.last.compute, units.last.tensor), 0.0)
     room = np.full(terms.uses.shape, np.inf)
-    needs = (_needs(terms, part) for part in (units.layer, units.first, units.last))
-    for of_layer, of_first, of_last in zip(*needs, strict=True):
-        ends = first[..., None] * of_first + last[..., None] * of_last
+    needs = [_needs(terms, part) for part in (units.layer, units.first, units.last)]
+    needs.append(terms.needs_bytes(terms.tables.model.share_table.tied, 0.0, 0.0))
+    copy = last & ~first
+    for of_layer, of_first, of_last, of_copy in zip(*needs, strict=True):
+        ends = first[..., None] * of_first + last[..., None] * of_last + copy[..., None] * of_copy
         room = np.minimum(room, (terms.usable_bytes - ends) / np.maximum(of_layer, _TINY))
     most = np.where(terms.uses, room, np.inf).min(axis=-1)
     return split_rows(num_layers, cost, offset, np.clip(most, 0.0, num_layers).astype(np.int64))
@@ -80,15 +83,16 @@ def _needs(terms: StageTerms, part: StageShares) -> tuple[Floats, Floats]:
 def _chain_costs(terms: StageTerms, real: Mask) -> Iterator[Floats]:
     """Per stage, times of layers [a, b) in every row (R, L + 1, L + 1), infinite where the stage may not be."""
     table = terms.tables.model.share_table
-    sums = (table.compute, table.tensor, table.parameters, table.partitioned, table.replicated)
-    compute, tensor, *of_memory = ((column - column[:, None])[..., None] for column in sums)
+    sums = (table.compute, table.tensor, table.partitioned, table.replicated)
+    compute, tensor, partitioned, replicated = ((column - column[:, None])[..., None] for column in sums)
     size = len(table.compute)
+    parameters = table.parameters_of(np.arange(size)[:, None], np.arange(size))[..., None]
     absent = np.full((size, size), np.inf)
     absent[-1, -1] = 0.0
     some = np.triu(np.ones((size, size), dtype=bool), 1)
     for s in range(real.shape[1]):
         stage = terms.stage(s)
-        before, after = stage.needs_bytes(*of_memory)
+        before, after = stage.needs_bytes(parameters, partitioned, replicated)
         fits = (before <= stage.usable_bytes) & (after <= stage.usable_bytes)
         allowed = some & (fits | ~stage.uses).all(axis=-1)
         cost = np.where(allowed, stage.both_s(compute, tensor), np.inf)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from models.placement.arnold.parameters import SchedulingUnit
+from models.wording import counted
 from models.workload import Parallelism
 from stowplan.errors import Issue, raise_for_errors
 
@@ -42,15 +43,16 @@ def matrix_faults(parallelism: Parallelism, gpus_per_node: int) -> Iterator[Issu
         yield Issue(
             code="tp_does_not_divide_node",
             pointer="/parallelism/tp",
-            detail=f"tp is {tp}, but nodes have {gpus_per_node} GPUs and tensor parallelism stays inside a node; "
-            f"tp must be one of {divisors}",
+            detail=f"tp is {tp}, but nodes have {counted(gpus_per_node, 'GPU')} and tensor parallelism stays inside a "
+            f"node; tp must be one of {divisors}",
         )
     elif dp % (gpus_per_node // tp):
         replicas = gpus_per_node // tp
         yield Issue(
             code="dp_not_divisible",
             pointer="/parallelism/dp",
-            detail=f"dp is {dp}, but a node of {gpus_per_node} GPUs holds {replicas} data-parallel ranks at tp {tp}; "
+            detail=f"dp is {dp}, but a node of {counted(gpus_per_node, 'GPU')} holds "
+            f"{counted(replicas, 'data-parallel rank')} at tp {tp}; "
             f"dp must be a multiple of {replicas}, such as {dp + replicas - dp % replicas}",
         )
 

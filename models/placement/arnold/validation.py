@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.selection import Selection, select
 from models.placement.arnold.volumes import num_microbatches
+from models.wording import counted
 from models.workload import Snapshot
 from stowplan.errors import InputError, Issue, Severity
 
@@ -34,7 +35,7 @@ def selection_issues(selection: Selection, parameters: ArnoldParameters) -> list
 def _size_faults(selection: Selection) -> Iterator[Issue]:
     """GPU bounds and reservation that contradict tp * pp * dp."""
     job, degrees = selection.job, selection.parallelism
-    product = f"tp {degrees.tp} x pp {degrees.pp} x dp {degrees.dp} = {degrees.num_gpus} GPUs"
+    product = f"tp {degrees.tp} x pp {degrees.pp} x dp {degrees.dp} = {counted(degrees.num_gpus, 'GPU')}"
     at = f"/jobs/{selection.position}"
     if degrees.num_gpus < job.min_gpus:
         detail = f"is {job.min_gpus}, but {product}; lower it or raise a degree"
@@ -43,7 +44,7 @@ def _size_faults(selection: Selection) -> Iterator[Issue]:
         detail = f"is {job.max_gpus}, but {product}; raise it or lower a degree"
         yield Issue(code="parallelism_above_max_gpus", pointer=f"{at}/max_gpus", detail=detail)
     if job.reservation is not None and job.reservation.num_gpus != degrees.num_gpus:
-        detail = f"reserves {job.reservation.num_gpus} GPUs, but {product}; both must agree"
+        detail = f"reserves {counted(job.reservation.num_gpus, 'GPU')}, but {product}; both must agree"
         yield Issue(code="reservation_mismatch", pointer=f"{at}/reservation/num_gpus", detail=detail)
 
 
@@ -76,8 +77,9 @@ def _warnings(selection: Selection) -> Iterator[Issue]:
         detail = f"planned on GPU type {pool.gpu_type!r}; {list(selection.other_types)} would suit too"
         yield _warning("gpu_type_chosen", f"{at}/gpu_types", detail)
     if pool.num_other_size:
-        detail = f"{pool.num_other_size} nodes of GPU type {pool.gpu_type!r} do not have {pool.gpus_per_node} GPUs"
-        yield _warning("mixed_node_sizes", "/cluster/nodes", f"{detail}; they are left out")
+        others, size = counted(pool.num_other_size, "node"), counted(pool.gpus_per_node, "GPU")
+        detail = f"{others} of GPU type {pool.gpu_type!r} left out: only those with {size} are used"
+        yield _warning("mixed_node_sizes", "/cluster/nodes", detail)
     if job.transformer is not None:
         num = num_microbatches(job.transformer, selection.parallelism)
         if not num.is_integer():
@@ -90,13 +92,14 @@ def _shortage(selection: Selection) -> str:
     pool, needed = selection.pool, selection.matrix.num_nodes
     free = sorted(zip(selection.room.tolist(), pool.minipods, strict=True), key=lambda item: (-item[0], item[1]))
     listed = ", ".join(f"{label}: {count}" for count, label in free[:_MAX_LISTED] if count)
+    verb = "is" if selection.num_free == 1 else "are"
     kept = f" beyond {selection.num_spares} spare ones per minipod" if selection.num_spares else ""
     return (
-        f"job {selection.job.id!r} needs {needed} wholly free nodes of {pool.gpus_per_node} {pool.gpu_type!r} GPUs, "
-        f"{selection.num_free} are free{kept}"
+        f"job {selection.job.id!r} needs {counted(needed, 'wholly free node')} of "
+        f"{counted(pool.gpus_per_node, f'{pool.gpu_type!r} GPU')}, {selection.num_free} {verb} free{kept}"
         + (f" ({listed})" if listed else "")
         + f"; free {needed - selection.num_free} "
-        f"more, or lower dp or pp to at most {selection.num_free} nodes"
+        f"more, or lower dp or pp to at most {counted(selection.num_free, 'node')}"
     )
 
 

@@ -25,6 +25,7 @@ def profile(
     zero_stage: int = 0,
     heads: int = 4,
     head_flops: float = 0.0,
+    tied_parameters: float = 0.0,
 ) -> ModelProfile:
     layers = tuple(
         LayerCost(
@@ -52,6 +53,7 @@ def profile(
         optimizer_bytes=8.0,
         backward_ratio=2.0,
         tensor_units=(("attention heads", heads),),
+        tied_parameters=tied_parameters,
     )
 
 

@@ -71,6 +71,7 @@ def _placed(
     st.sampled_from([(100.0, 10.0), (10.0, 100.0)]),
     st.sampled_from([60.0, 100.0, 1e6]),
     st.sampled_from([2, 3]),
+    st.sampled_from([0.0, 2.0]),
 )
 @settings(deadline=None, max_examples=25)
 def test_nothing_is_faster(
@@ -79,9 +80,10 @@ def test_nothing_is_faster(
     bandwidths: tuple[float, float],
     memory_bytes: float,
     heads: int,
+    tied_parameters: float,
 ) -> None:
     model = performance_model(
-        profile(flops, global_batch=4, heads=heads),
+        profile(flops, global_batch=4, heads=heads, tied_parameters=tied_parameters),
         memory_bytes=memory_bytes,
         intra_bytes_per_s=bandwidths[0],
         inter_bytes_per_s=bandwidths[1],
@@ -99,10 +101,15 @@ def test_nothing_is_faster(
     st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=1, max_size=6),
     st.sampled_from([1, 2, 3, 4, 6]),
     st.sampled_from([150.0, 400.0, 1e6]),
+    st.sampled_from([0.0, 3.0]),
 )
 @settings(deadline=None, max_examples=30)
-def test_no_grid_is_faster_than_the_reference(flops: list[float], num_gpus: int, memory_bytes: float) -> None:
-    model = performance_model(profile(flops, global_batch=12), memory_bytes=memory_bytes)
+def test_no_grid_is_faster_than_the_reference(
+    flops: list[float], num_gpus: int, memory_bytes: float, tied_parameters: float
+) -> None:
+    model = performance_model(
+        profile(flops, global_batch=12, tied_parameters=tied_parameters), memory_bytes=memory_bytes
+    )
     loads = np.array(flops)
     planned = plan_on(model, KIND, 2, loads, [num_gpus], GridOptions())
     reference = best_plan(model, KIND, 2, num_gpus)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.parallelism.grid import packing_sets
-from models.parallelism.layout import build_plan, stage_places
+from models.parallelism.layout import build_plan, packs, stage_places
 from models.parallelism.node_layouts import Meeting, best_layouts, capacities, layouts
 from models.parallelism.partition import gpu_sets
 
@@ -35,6 +35,7 @@ def test_places_are_whole_nodes_and_a_rest(num_gpus: int, num_stages: int, gpus_
     powers_pack = gpus_per_node & (gpus_per_node - 1) == 0
     for sizes in gpu_sets(num_gpus, num_stages).tolist():
         places = stage_places(tuple(sizes), gpus_per_node)
+        assert packs(tuple(sizes), gpus_per_node) == (places is not None)
         if places is None:
             assert not (powers_pack and all(size & (size - 1) == 0 for size in sizes))
             continue

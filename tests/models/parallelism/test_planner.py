@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.parallel_plan import ParallelPlan
+from models.catalogue import find_model
+from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.parallelism.layout import build_plan, stage_places
 from models.parallelism.legality import plan_violations
 from models.parallelism.micro_batches import divisors, micro_batch_counts
@@ -13,10 +14,12 @@ from models.parallelism.options import GridOptions, PlanRule
 from models.parallelism.planner import plan_grids, plan_on
 from models.parallelism.results import Grid, GridResult, RejectionReason
 from models.performance.iteration import PerformanceModel
+from models.performance.modelling import virtual_model
 from models.transformer import Transformer
 from stowplan.errors import InputError
 from tests.models.parallelism.scenes import KIND, performance_model, profile
 from topology.cluster import GpuType
+from topology.gpu_catalogue import find_product, gpu_type_of
 
 GPT = Transformer(
     num_layers=8, hidden_size=256, num_heads=8, vocabulary_size=1000, sequence_length=128, global_batch=32, name="small"
@@ -74,7 +77,7 @@ def test_out_of_memory_says_how_much_is_missing() -> None:
     assert rejection.reason is RejectionReason.OUT_OF_MEMORY
     assert rejection.needed_bytes == 64.0
     assert rejection.usable_bytes == 54.0
-    assert "4 layers on 1 GPUs, 8 micro-batches" in rejection.candidate
+    assert "4 layers on 1 GPU, 8 micro-batches" in rejection.candidate
 
 
 def test_more_micro_batches_where_fewer_do_not_fit() -> None:
@@ -239,3 +242,37 @@ def test_a_deep_pipeline_is_cut_from_as_many_operators() -> None:
     assert found.num_plans == 1
     assert sum(stage.num_layers for stage in found.proxy.plan.stages) == 40
     assert isinstance(found.proxy.plan, ParallelPlan)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "num_gpus", "global_batch"),
+    [("llama2-7b", "h100", 48, 256), ("llama2-70b", "h100", 48, 512), ("moe-10b", "a100-40gb", 64, 256)],
+)
+def test_no_symmetric_plan_is_better(name: str, gpu: str, num_gpus: int, global_batch: int) -> None:
+    """The partitions of 16 operators are not all: PP3 of 32 layers, or PP12 of 80, is none of them."""
+    kind = gpu_type_of(find_product(gpu), "bf16")
+    job = find_model(name, global_batch=global_batch)
+    best = plan_grids(job, kind, 8, (num_gpus,), GridOptions(details=False)).best[kind.name, num_gpus]
+    model = virtual_model(job, kind, 8, -(-num_gpus // 8))
+    gpus = tuple((str(k // 8), k % 8) for k in range(num_gpus))
+    symmetric = [
+        symmetric_plan(
+            num_layers=model.profile.num_layers,
+            pp=pp,
+            dp=num_gpus // pp // tp,
+            tp=tp,
+            global_batch=global_batch,
+            num_micro_batches=count,
+            gpu_type=kind.name,
+            gpus=gpus,
+        )
+        for pp, tp in product(divisors(num_gpus), (1, 2, 4, 8))
+        if num_gpus % (pp * tp) == 0 and pp <= model.profile.num_layers
+        for count in divisors(global_batch)
+        if global_batch % (count * (num_gpus // pp // tp)) == 0
+    ]
+    free = {node: (kind.name, frozenset(range(8))) for node, _ in gpus}
+    legal = [plan for plan in symmetric if not plan_violations(plan, model, free)]
+    assert legal
+    assert best.throughput >= max(model.throughput(plan) for plan in legal) * (1 - 1e-9)
+    assert not plan_violations(best.plan, model, free)

@@ -26,10 +26,13 @@ def drawn(draw: st.DrawFn) -> tuple[int, tuple[int, ...], tuple[int, ...], int, 
     return draw(st.sampled_from([1, 2, 4, 8])), layers, sizes, draw(st.sampled_from([1, 2, 4, 8])), zero_stage
 
 
-@given(drawn(), st.sampled_from([1.0, 2.0, 7.5]), st.data())
+@given(drawn(), st.sampled_from([1.0, 2.0, 7.5]), st.sampled_from([0.0, 3.0]), st.data())
 @settings(deadline=None, max_examples=80)
 def test_tables_agree_with_the_performance_model(
-    case: tuple[int, tuple[int, ...], tuple[int, ...], int, int], overlap: float, data: st.DataObject
+    case: tuple[int, tuple[int, ...], tuple[int, ...], int, int],
+    overlap: float,
+    tied_parameters: float,
+    data: st.DataObject,
 ) -> None:
     gpus_per_node, layers, sizes, num_micro_batches, zero_stage = case
     places = stage_places(sizes, gpus_per_node)
@@ -37,7 +40,10 @@ def test_tables_agree_with_the_performance_model(
         return
     flops = [1.0 + k % 3 for k in range(sum(layers))]
     model = performance_model(
-        profile(flops, global_batch=48, zero_stage=zero_stage), num_nodes=16, overlap=overlap, memory_bytes=250.0
+        profile(flops, global_batch=48, zero_stage=zero_stage, tied_parameters=tied_parameters),
+        num_nodes=16,
+        overlap=overlap,
+        memory_bytes=250.0,
     )
     degrees = compact_degrees(model.profile, stage_sizes(sum(sizes)), gpus_per_node)
     bounds = np.cumsum([0, *layers]).tolist()

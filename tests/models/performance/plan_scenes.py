@@ -34,7 +34,9 @@ GPUS = {
 }
 
 
-def profile(num_layers: int = NUM_LAYERS, *, zero_stage: int = 0, head: LayerCost | None = None) -> ModelProfile:
+def profile(
+    num_layers: int = NUM_LAYERS, *, zero_stage: int = 0, head: LayerCost | None = None, tied_parameters: float = 0.0
+) -> ModelProfile:
     """Equal layers whose white-box sizes are `SIZES`."""
     layer = LayerCost(
         parameters=10.0,
@@ -57,6 +59,7 @@ def profile(num_layers: int = NUM_LAYERS, *, zero_stage: int = 0, head: LayerCos
         gradient_bytes=3.0,
         optimizer_bytes=4.0,
         backward_ratio=2.0,
+        tied_parameters=tied_parameters,
     )
 
 

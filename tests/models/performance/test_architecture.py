@@ -69,6 +69,7 @@ def test_tiny_by_hand() -> None:
     assert (profile.embedding.parameters, profile.head.parameters) == (52, 8)
     assert (profile.embedding.forward_flops, profile.head.forward_flops) == (0, 240)
     assert parameter_count(profile) == 2 * 172 + 52 + 8
+    assert profile.tied_parameters == 10 * 4
     # An activation between layers has 3 x 4 numbers of 2 bytes; two of them are all-reduced.
     assert (layer.boundary_bytes, layer.tensor_parallel_bytes) == (24, 48)
     # Per token: q, k, v and the input of the projection behind them (4 x 4), f before and behind the activation.
@@ -107,6 +108,7 @@ def test_grouped_queries_and_gates_by_hand() -> None:
     assert layer.replicated_activation_bytes == profile_of(_TINY).layers[0].replicated_activation_bytes
     assert layer.memory_traffic_bytes == 2 * 3 * (16 + 24 + 28 + 36 + 16 + 20 + 24 + 12)
     assert (profile.embedding.parameters, profile.head.parameters) == (40, 4 + 40)
+    assert profile.tied_parameters == 0
     assert profile.tensor_units == (("attention heads", 4), ("KV heads", 2), ("feed-forward size", 8))
     assert profile_of(replace(model, biases=Biases.QKV)).layers[0].parameters == layer.parameters + 24
 

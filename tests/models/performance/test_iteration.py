@@ -58,7 +58,10 @@ def test_replicas_inside_a_node_reduce_over_their_own_links() -> None:
     assert inside.stages[0].reduction_s == pytest.approx(30.0 / 32.0)
 
 
-@pytest.mark.parametrize(("zero_stage", "reduction_s", "optimizer_s"), [(0, 6, 0.5), (1, 6, 0.25), (3, 9, 0.25)])
+# Three micro-batches: 2 halves of an all-reduce of 6 s, 3 + 1, and 3 x 3.
+@pytest.mark.parametrize(
+    ("zero_stage", "reduction_s", "optimizer_s"), [(0, 6, 0.5), (1, 6, 0.25), (2, 12, 0.25), (3, 27, 0.25)]
+)
 def test_zero_by_hand(zero_stage: int, reduction_s: float, optimizer_s: float) -> None:
     first = model(profile(4, zero_stage=zero_stage)).iteration(SYMMETRIC).stages[0]
     assert (first.reduction_s, first.optimizer_s) == pytest.approx((reduction_s, optimizer_s))
@@ -69,6 +72,14 @@ def test_head_counts_as_its_share_of_the_mean_layer() -> None:
     job = model(profile(4, head=LayerCost(forward_flops=4.0)))
     first, last = (stage.forward_s for stage in job.iteration(plan((2, 1, {"a": [2]}), (2, 1, {"b": [2]}))).stages)
     assert (first, last) == pytest.approx((1.0 * 2, 3.0 * 2))
+
+
+def test_copy_of_tied_embeddings_is_reduced_and_updated() -> None:
+    # 10 tied parameters are one mean layer: the last stage updates 3 layers instead of 2, and reduces 90 bytes.
+    first, last = model(profile(4, tied_parameters=10.0)).iteration(SYMMETRIC).stages
+    assert first == model(profile(4)).iteration(SYMMETRIC).stages[0]
+    assert (last.forward_s, last.backward_s) == (first.forward_s, first.backward_s)
+    assert (last.reduction_s, last.optimizer_s) == pytest.approx((9.0, 0.75))
 
 
 def test_degrees_of_one_cost_nothing() -> None:
@@ -93,10 +104,10 @@ def test_unknown_node_and_type_are_named() -> None:
         model(coefficients=JobCoefficients(gpus={"y": GPUS["y"]}, sizes=SIZES)).iteration(plan((6, 1, {"a": [1]})))
 
 
-@given(plans(), st.sampled_from([0, 1, 2, 3]))
+@given(plans(), st.sampled_from([0, 1, 2, 3]), st.sampled_from([0.0, 25.0]))
 @settings(max_examples=60, deadline=None)
-def test_agrees_with_the_formulas_written_out(drawn: ParallelPlan, zero_stage: int) -> None:
-    job = model(profile(zero_stage=zero_stage))
+def test_agrees_with_the_formulas_written_out(drawn: ParallelPlan, zero_stage: int, tied_parameters: float) -> None:
+    job = model(profile(zero_stage=zero_stage, tied_parameters=tied_parameters))
     assert job.iteration(drawn).total_s == pytest.approx(_literally(job, drawn), rel=1e-12)
 
 
@@ -162,8 +173,11 @@ def test_bandwidth_saturates() -> None:
 def _literally(job: PerformanceModel, of: ParallelPlan) -> float:
     """Suika A.2, loop by loop, for equal layers without embedding and head."""
     sizes, zero = job.coefficients.sizes, job.profile.zero_stage
+    halves = (2, 2, of.num_micro_batches + 1, 3 * of.num_micro_batches)
     forward, backward, extra = [], [], []
     for stage in of.stages:
+        copy = job.profile.tied_parameters / job.profile.layers[0].parameters
+        held = stage.num_layers + (copy if of.pp > 1 and stage is of.stages[-1] else 0.0)
         groups = []
         for replica in stage.replicas:
             c, host = job.coefficients.gpus[replica.gpu_type], job.fabric.hosts[replica.node]
@@ -174,12 +188,12 @@ def _literally(job: PerformanceModel, of: ParallelPlan) -> float:
             if stage.tp > 1:
                 share = min(math.log2(message) / math.log2(job.fabric.saturation_bytes), 1.0)
                 communication = volume / (host.intra_bytes_per_s * share)
-            optimizer = c.optimizer_s * stage.num_layers / stage.tp / (stage.dp if zero >= 1 else 1)
+            optimizer = c.optimizer_s * held / stage.tp / (stage.dp if zero >= 1 else 1)
             groups.append((computation + communication, c.backward_ratio * computation + communication, optimizer, c))
         forward.append(max(g[0] for g in groups))
         backward.append(max(g[1] for g in groups))
         k = min(g[3].overlap for g in groups)
-        volume = sizes.gradient_bytes * stage.num_layers * 2 * (1 - 1 / stage.dp) * (1.5 if zero == 3 else 1.0)
+        volume = sizes.gradient_bytes * held * 2 * (1 - 1 / stage.dp) * halves[zero] / 2
         reduction = _reduction_s([r.node for r in stage.replicas], volume, stage.tp, job.fabric)
         exposed = math.pow(backward[-1] ** k + reduction**k, 1 / k) - backward[-1]
         extra.append(exposed + max(g[2] for g in groups))

@@ -1,5 +1,7 @@
 """Peak memory against arithmetic by hand (Suika A.3)."""
 
+from dataclasses import replace
+
 import pytest
 
 from models.performance.iteration import PerformanceModel
@@ -17,6 +19,23 @@ def test_pipeline_by_hand() -> None:
     assert (first.parameter_bytes, first.optimizer_bytes, first.gradient_bytes) == (10, 40, 30)
     assert (first.activation_bytes, last.activation_bytes) == (32, 16)
     assert (first.total_bytes, last.total_bytes) == (112, 96)
+
+
+def test_last_of_several_stages_holds_a_copy_of_tied_embeddings() -> None:
+    # 20 tied parameters are 2 mean layers: the last stage holds as much as 4 layers on its 2 tensor ranks.
+    tied, plain = (model(profile(4, tied_parameters=count)) for count in (20.0, 0.0))
+    two = plan(*TWO_STAGES, num_micro_batches=3)
+    first, last = tied.memory(two)
+    assert first == plain.memory(two)[0]
+    assert (last.parameter_bytes, last.optimizer_bytes, last.gradient_bytes) == (20, 80, 60)
+    assert last.activation_bytes == 16
+    alone = plan((4, 1, {"a": [2], "b": [2]}))
+    assert tied.memory(alone) == plain.memory(alone)
+    # Without ZeRO 176 bytes; its stage 1 shares the 80 bytes of optimiser states among two replicas.
+    for zero_stage, needed in ((0, 176.0), (1, 136.0)):
+        job = model(profile(4, tied_parameters=20.0, zero_stage=zero_stage), headroom=0.0)
+        for usable, fits in ((needed, True), (needed - 1, False)):
+            assert replace(job, memory_bytes={"x": usable}).fits(two) is fits
 
 
 def test_gradients_come_when_activations_go() -> None:

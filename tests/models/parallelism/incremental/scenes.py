@@ -98,6 +98,7 @@ def models(draw: st.DrawFn, num_types: int = 1) -> PerformanceModel:
         backward_ratio=2.0,
         backward_all_reduces=draw(st.sampled_from([1.0, 2.0])),
         tensor_units=(("heads", 4),),
+        tied_parameters=draw(st.sampled_from([0.0, 3.0])),
     )
     names = [f"type {k}" for k in range(draw(st.integers(1, num_types)))]
     speeds = st.floats(0.5, 2.0)

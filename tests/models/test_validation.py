@@ -1,0 +1,42 @@
+"""What is said about a request before anything is planned."""
+
+from models.allocation.suika.parameters import SuikaParameters
+from models.catalogue import find_model
+from models.performance.coefficients import Calibration, GpuCoefficients
+from models.transformer import Transformer
+from models.validation import request_issues
+from models.workload import Job, Snapshot
+from stowplan.errors import Severity
+from topology.cluster import Cluster, GpuType, Node
+
+MEASURED = GpuCoefficients(compute_s=1e-3, backward_ratio=2.0, optimizer_s=1e-3, overlap=1.0)
+
+
+def said(peak_flops_per_s: float, name: str, measured: str) -> set[tuple[str, str]]:
+    kind = GpuType(
+        name=name,
+        memory_bytes=80 * 10**9,
+        peak_flops_per_s=peak_flops_per_s,
+        intra_node_bandwidth_bytes_per_s=4.5e11,
+        inter_node_bandwidth_bytes_per_s=5e10,
+    )
+    model = find_model("gpt2-1.3b", global_batch=256)
+    assert isinstance(model, Transformer)
+    job = Job(id="j", transformer=model, calibration=Calibration(gpus={measured: MEASURED}))
+    cluster = Cluster(gpu_types=(kind,), nodes=(Node(id="n", gpu_type=name, num_gpus=8),))
+    issues = request_issues(Snapshot(cluster=cluster, jobs=(job,)), SuikaParameters())
+    assert all(issue.severity is Severity.WARNING for issue in issues)
+    return {(issue.code, issue.pointer) for issue in issues}
+
+
+def test_a_known_product_has_the_peak_of_the_catalogue() -> None:
+    # H100: 67, 494.5 and 989.5 TFLOP/s by precision; the sparse peak, and that of the PCIe board, are none of them.
+    assert said(1000e12, "h100", "h100") == said(67e12, "H100", "a100") == set()
+    unused = {("peak_not_used", "/cluster/gpu_types/0/peak_flops_per_s")}
+    assert said(1979e12, "h100", "h100") == said(756e12, "NVIDIA H100", "h100") == unused
+    assert said(1979e12, "h100-sparse", "h100") == set()
+
+
+def test_a_calibration_of_a_gpu_that_nobody_knows_is_not_used() -> None:
+    assert said(989.5e12, "h100", "cqu") == {("calibration_not_used", "/jobs/0/calibration/gpus/cqu")}
+    assert said(1e12, "core", "Core") == set()
