@@ -8,7 +8,7 @@ plan.
 
 Generated: clusters of four GPU types with jobs of random power-law speed-ups, seeds 0, 1, ...; half of the jobs come
 first and run where `arena` put them. The gap is that of the heuristic to the bound of the integer program, solved to
-1e-6, in percent of the bound.
+1e-6, in percent of the bound; for deadlines it is, but for a rest, the share of the points that are missed.
 """
 
 import argparse

@@ -2,7 +2,8 @@
 
 A job runs its fastest plan on the GPUs that it gets (Arena section 3.5: "traverses relevant grids for the
 best-performing one"). One that runs a plan keeps it while it stays where it is, so that there its throughput is that
-of the plan it runs: another plan would cost a restart. Across nodes, plans are made for powers of two of nodes only; on
+of the plan it runs: another plan would cost a restart. A plan that runs although its performance model says that it
+cannot (its memory, say) is kept too, with a warning. Across nodes, plans are made for powers of two of nodes only; on
 a cluster of hundreds of nodes all others would take longer than they are worth.
 """
 
@@ -15,23 +16,28 @@ from models.configurations import ConfigurationSet, IntVector
 from models.parallel_plan import ParallelPlan
 from models.parallelism.adaptive import adaptive_plans
 from models.parallelism.binding import bind_plan
+from models.parallelism.legality import plan_violations
 from models.parallelism.results import PlanEstimate, Rejection, how_close
 from models.performance.modelling import performance_model
 from models.performance.throughput import FloatArray
 from models.plan import UnplacedJob
+from models.wording import size_of
 from models.workload import Job, NodeGpus, Snapshot
+from stowplan.errors import Issue, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AdaptiveRows:
     """samples_per_s: float64 (J, C), 0 where the job has no plan, or no model. plans: (job, configuration) -> plan.
 
-    unfit: job with a model and without any plan -> the candidate that comes closest.
+    unfit: job with a model and without any plan -> the candidate that comes closest. warnings: job that runs a plan
+    which its performance model says cannot run -> what is wrong with it.
     """
 
     samples_per_s: FloatArray
     plans: Mapping[tuple[int, int], PlanEstimate]
     unfit: Mapping[int, Rejection]
+    warnings: Mapping[int, Issue]
 
 
 def adaptive_rows(snapshot: Snapshot, configurations: ConfigurationSet, current: IntVector) -> AdaptiveRows:
@@ -39,6 +45,7 @@ def adaptive_rows(snapshot: Snapshot, configurations: ConfigurationSet, current:
     samples_per_s = np.zeros((len(snapshot.jobs), len(configurations)))
     plans: dict[tuple[int, int], PlanEstimate] = {}
     unfit: dict[int, Rejection] = {}
+    warnings: dict[int, Issue] = {}
     counts = _counts(snapshot.jobs, configurations)
     index = {
         (configurations.gpu_types[t], int(n)): c
@@ -54,10 +61,13 @@ def adaptive_rows(snapshot: Snapshot, configurations: ConfigurationSet, current:
         for block, estimate in found.best.items():
             plans[i, index[block]] = estimate
             samples_per_s[i, index[block]] = estimate.throughput
-        if job.parallel_plan is not None and current[i] >= 0:
+        if job.parallel_plan is not None:
             running = performance_model(job.model, snapshot.cluster, job.calibration)
-            samples_per_s[i, current[i]] = running.throughput(job.parallel_plan)
-    return AdaptiveRows(samples_per_s=samples_per_s, plans=plans, unfit=unfit)
+            if current[i] >= 0:
+                samples_per_s[i, current[i]] = running.throughput(job.parallel_plan)
+            if faults := plan_violations(job.parallel_plan, running):
+                warnings[i] = _not_understood(i, job.id, faults)
+    return AdaptiveRows(samples_per_s=samples_per_s, plans=plans, unfit=unfit, warnings=warnings)
 
 
 def unfit_job(job_id: str, closest: Rejection, *, preempted: bool) -> UnplacedJob:
@@ -67,7 +77,7 @@ def unfit_job(job_id: str, closest: Rejection, *, preempted: bool) -> UnplacedJo
     if closest.needed_bytes is not None and closest.usable_bytes is not None:
         detail = (
             f"its model fits nowhere; what comes closest, {closest.candidate}, needs at least "
-            f"{closest.needed_bytes / 1e9:.1f} GB per GPU, of which {closest.usable_bytes / 1e9:.1f} GB are usable"
+            f"{size_of(closest.needed_bytes)} per GPU, of which {size_of(closest.usable_bytes)} are usable"
         )
         counts = {"needed_bytes": round(closest.needed_bytes), "usable_bytes": round(closest.usable_bytes)}
         remedy = "more or larger GPUs, or activation checkpointing"
@@ -81,6 +91,17 @@ def plan_on(job: Job, estimate: PlanEstimate | None, gpus: Sequence[NodeGpus], *
     if stays and job.parallel_plan is not None:
         return job.parallel_plan
     return None if estimate is None else bind_plan(estimate.plan, gpus)
+
+
+def _not_understood(index: int, job_id: str, faults: Sequence[Issue]) -> Issue:
+    """Warn of a running plan that is said to be impossible: it runs, so that the model must be wrong."""
+    return Issue(
+        code="plan_not_understood",
+        pointer=f"/jobs/{index}/parallel_plan",
+        detail=f"job {job_id!r} runs a plan that its performance model calls impossible; where it stays, it keeps it, "
+        f"at a throughput that may be wrong too: {faults[0].pointer.lstrip('/')} {faults[0].detail}",
+        severity=Severity.WARNING,
+    )
 
 
 def _counts(jobs: Sequence[Job], configurations: ConfigurationSet) -> Mapping[str, Sequence[int]]:

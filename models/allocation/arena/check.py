@@ -7,7 +7,7 @@ part.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.configurations import ConfigurationSet
 from models.plan import JobAllocation, Plan
+from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot
 from stowplan.errors import Issue
 from topology.cluster import Node, NodeState
@@ -22,8 +23,13 @@ from topology.cluster import Node, NodeState
 FloatVector = npt.NDArray[np.float64]
 FloatMatrix = npt.NDArray[np.float64]
 _Shape = tuple[str, int, int]
+# Job, and whether the term is the one for its deadline.
+_Term = tuple[str | None, bool]
 
 _TOLERANCE = 1e-6
+_DEADLINE_TERM = "deadline_met"
+# Points are whole multiples of the weights, from the least multiple up to this that makes them integers.
+_MOST_MULTIPLES = 100
 
 
 def allocation_violations(
@@ -42,13 +48,15 @@ def allocation_violations(
         The buddy blocks, and throughputs (J, C) on them, 0 where a job cannot run.
     """
     audit = _Audit(snapshot, parameters, configurations)
+    known = [audit.speeds(job, row) for job, row in zip(snapshot.jobs, samples_per_s, strict=True)]
+    rewards = audit.rewards(known)
     given = {allocation.job_id: (k, allocation) for k, allocation in enumerate(plan.allocations)}
     issues = list(_coverage_violations(snapshot, plan))
     costs: dict[str, float] = {}
     num_counted = 0
     worst = 0.0
-    for job, row in zip(snapshot.jobs, samples_per_s, strict=True):
-        speeds = audit.speeds(job, row)
+    met: dict[str, float] = {}
+    for job, speeds in zip(snapshot.jobs, known, strict=True):
         k, allocation = given.get(job.id, (-1, None))
         if allocation is None:
             issues += audit.waiting_faults(job)
@@ -56,15 +64,18 @@ def allocation_violations(
         else:
             issues += audit.allocation_faults(f"/allocations/{k}", job, allocation, speeds)
             costs[job.id] = audit.value(job, allocation, speeds)
+            if job.id in rewards and audit.is_known_in_time(job, allocation, speeds):
+                met[job.id] = rewards[job.id]
         if audit.is_decided(job, speeds):
             num_counted += 1
             worst = max(worst, costs[job.id])
         elif audit.is_fairness:
             costs[job.id] = 0.0
     share = parameters.mean_weight / max(1, num_counted) if audit.is_fairness else 1.0
-    terms: dict[str | None, float] = {name: share * cost for name, cost in costs.items()}
+    terms: dict[_Term, float] = {(name, False): share * cost for name, cost in costs.items()}
+    terms |= {(name, True): reward for name, reward in met.items()}
     if audit.is_fairness and num_counted:
-        terms[None] = worst
+        terms[None, False] = worst
     return [*issues, *_score_violations(plan, objective, terms)]
 
 
@@ -73,6 +84,7 @@ class _Audit:
 
     def __init__(self, snapshot: Snapshot, parameters: ArenaParameters, configurations: ConfigurationSet) -> None:
         self._parameters = parameters
+        self._jobs = snapshot.jobs
         self._nodes = {node.id: node for node in snapshot.cluster.nodes}
         self._room = _free_gpus(snapshot, self._nodes)
         self._shapes = [
@@ -102,8 +114,31 @@ class _Audit:
             return False
         return self._runs(job) or job.reservation is not None or any(self._is_offered(job, s, speeds) for s in speeds)
 
+    def rewards(self, known: Sequence[Mapping[_Shape, float]]) -> dict[str, float]:
+        """What each job with a deadline adds by meeting it: its points, each worth more than all throughput."""
+        dated = [job for job in self._jobs if job.deadline_s is not None]
+        if self._parameters.objective is not ArenaObjective.DEADLINES or not dated:
+            return {}
+        normalise = self._parameters.normalise
+        most = math.fsum(
+            self._weight(job) * (1.0 if normalise else max(speeds.values()))
+            for job, speeds in zip(self._jobs, known, strict=True)
+            if speeds
+        )
+        least = min(self._weight(job) for job in dated)
+        ratios = [self._weight(job) / least for job in dated]
+        wholes = (k for k in range(1, _MOST_MULTIPLES + 1) if all(_is_whole(k * ratio) for ratio in ratios))
+        multiple = next(wholes, _MOST_MULTIPLES)
+        return {job.id: (1.0 + most) * round(multiple * ratio) for job, ratio in zip(dated, ratios, strict=True)}
+
+    def is_known_in_time(self, job: Job, allocation: JobAllocation, speeds: Mapping[_Shape, float]) -> bool:
+        """Whether the throughput of the allocation is known, and the job meets its deadline with it."""
+        shape = _shape(allocation)
+        return shape in speeds and self._is_in_time(job, shape, speeds)
+
     def value(self, job: Job, allocation: JobAllocation, speeds: Mapping[_Shape, float]) -> float:
-        """Gain or cost of the allocation; 0 where its throughput is not known (pinned jobs)."""
+        """Gain or cost of the allocation, without what the deadline adds; 0 where its throughput is not known (pinned
+        jobs)."""
         shape = _shape(allocation)
         if shape not in speeds:
             return 0.0
@@ -150,14 +185,16 @@ class _Audit:
             yield Issue(
                 code="no_buddy_block",
                 pointer=pointer,
-                detail=f"{allocation.num_gpus} GPUs of type {allocation.gpu_type!r} over {len(allocation.gpus)} nodes "
-                "are no power of two inside a node, and no power of two of whole nodes",
+                detail=f"{counted(allocation.num_gpus, 'GPU')} of type {allocation.gpu_type!r} over "
+                f"{counted(len(allocation.gpus), 'node')}: no power of two inside a node, and no power of two of "
+                "whole nodes",
             )
         elif shape not in speeds:
             yield Issue(
                 code="not_runnable",
                 pointer=pointer,
-                detail=f"job {job.id!r} cannot run on {allocation.num_gpus} GPUs of type {allocation.gpu_type!r}",
+                detail=f"job {job.id!r} cannot run on {counted(allocation.num_gpus, 'GPU')} of type "
+                f"{allocation.gpu_type!r}",
             )
         elif job.reservation is None:
             yield from self._offer_faults(pointer, job, shape, speeds)
@@ -279,6 +316,10 @@ def _samples(job: Job) -> float:
     return batch * (job.remaining_iterations or 0.0)
 
 
+def _is_whole(number: float) -> bool:
+    return abs(number - round(number)) <= _TOLERANCE * number
+
+
 def _shape(allocation: JobAllocation) -> _Shape:
     return allocation.gpu_type, len(allocation.gpus), allocation.num_gpus
 
@@ -297,12 +338,14 @@ def _coverage_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Issue]:
         yield Issue(code="unknown_job", pointer="", detail=f"the snapshot has no job {name!r}")
 
 
-def _score_violations(plan: Plan, objective: float, expected: Mapping[str | None, float]) -> Iterator[Issue]:
+def _score_violations(plan: Plan, objective: float, expected: Mapping[_Term, float]) -> Iterator[Issue]:
     """The score has the right terms and adds up to the objective."""
-    if Counter(term.job_id for term in plan.score) != Counter(list(expected)):
-        yield Issue(code="score_terms", pointer="/score", detail="the score must have exactly one term per job")
-    for k, term in enumerate(plan.score):
-        right = expected.get(term.job_id, math.nan)
+    keys: list[_Term] = [(term.job_id, term.term == _DEADLINE_TERM) for term in plan.score]
+    if Counter(keys) != Counter(list(expected)):
+        detail = "the score must have exactly one term per job, and one more per deadline that is met"
+        yield Issue(code="score_terms", pointer="/score", detail=detail)
+    for k, (key, term) in enumerate(zip(keys, plan.score, strict=True)):
+        right = expected.get(key, math.nan)
         if not math.isclose(term.value, right, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
             yield Issue(
                 code="wrong_score",

@@ -8,28 +8,38 @@ from models.allocation.adaptive import plan_on
 from models.allocation.arena.assembly import has_theta
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.unplaced import unplaced_jobs
-from models.allocation.arena.worth import batch_size
+from models.allocation.arena.worth import MaskVector, batch_size
 from models.configurations import IntVector
 from models.placement.nodes import assign_gpus
 from models.placement.occupancy import Slices, node_gpus
 from models.plan import Change, JobAllocation, Plan, ScoreTerm
 
+DEADLINE_TERM = "deadline_met"
 
-def extract_plan(instance: ArenaInstance, chosen: IntVector) -> Plan:
-    """Build the plan in which planned job i runs in configuration `chosen[i]` (J,), -1 for none."""
+
+def extract_plan(instance: ArenaInstance, chosen: IntVector, untried: MaskVector | None) -> Plan:
+    """Build the plan in which planned job i runs in configuration `chosen[i]` (J,), -1 for none.
+
+    `untried` (J,): jobs that Algorithm 1 came to no more; None for an answer of the integer program.
+    """
     running = np.flatnonzero(chosen >= 0)
     choice = {instance.jobs[i].id: int(chosen[i]) for i in running.tolist()}
     slices = assign_gpus(instance.snapshot, instance.configurations, choice, instance.taken)
     slices |= {job_id: instance.taken.running[job_id] for job_id in sorted(instance.taken.pinned)}
-    settled = np.where(instance.pinned, instance.worth.current, chosen)
+    settled = settled_configurations(instance, chosen)
     placed = np.flatnonzero((chosen >= 0) | instance.pinned)
     waiting = np.flatnonzero((chosen < 0) & ~instance.pinned)
     counts = np.bincount(chosen[running], minlength=len(instance.configurations))
     return Plan(
         allocations=tuple(_allocation(instance, i, int(settled[i]), slices) for i in placed.tolist()),
-        unplaced=unplaced_jobs(instance, waiting, counts),
+        unplaced=unplaced_jobs(instance, waiting, counts, untried),
         score=tuple(_scores(instance, settled)),
     )
+
+
+def settled_configurations(instance: ArenaInstance, chosen: IntVector) -> IntVector:
+    """Configuration (J,) of every job, pinned ones included, -1 for none or none that is known."""
+    return np.asarray(np.where(instance.pinned, instance.worth.current, chosen))
 
 
 def _allocation(instance: ArenaInstance, i: int, c: int, slices: Mapping[str, Slices]) -> JobAllocation:
@@ -72,7 +82,10 @@ def _scores(instance: ArenaInstance, chosen: IntVector) -> Iterator[ScoreTerm]:
     if not instance.is_min_max:
         for i, job in enumerate(instance.jobs):
             term = "waiting" if not runs[i] else "throughput" if worth.in_time[i, chosen[i]] else "late"
-            yield ScoreTerm(term=term, job_id=job.id, value=float(values[i]))
+            reward = float(worth.reward[i]) if term == "throughput" and worth.runnable[i, chosen[i]] else 0.0
+            yield ScoreTerm(term=term, job_id=job.id, value=float(values[i]) - reward)
+            if reward:
+                yield ScoreTerm(term=DEADLINE_TERM, job_id=job.id, value=reward)
         return
     values = np.where(instance.counted, values, 0.0)
     shares = instance.mean_share * values

@@ -8,12 +8,15 @@ Sets
 Data
   v_ij       worth of a pair: throughput after the restart, weighted; for Eq. 7 a finish time, weighted
   b_i        for Eq. 7: cost of a job that is left out; 0 for jobs that cannot be
+  a_i, M     for Eq. 6: points of a job with a deadline, integers in proportion to its weight, and what a point is
+             worth, more than all throughput together, see `models.allocation.arena.admission`; v_ij of a pair that
+             meets the deadline holds M a_i
   K          for Eq. 7: number of jobs that have a pair or must run; mu: weight of the mean
 Variables
   x_ij in {0,1} for (i, j) in P: A_i[m, n] of the paper, with j = (m, n)
   theta >= 0    for Eq. 7: the largest cost
 
-Eqs. 5 and 6:  max  sum_P v_ij x_ij
+Eqs. 5 and 6:  max  sum_P v_ij x_ij   (Eq. 6: M sum_(i meets its deadline) a_i + throughput)
 Eq. 7:         min  theta + mu/K sum_i c_i,     c_i = b_i + sum_j (v_ij - b_i) x_ij
 
   one_configuration[i]   sum_j x_ij <= 1            jobs with more than one pair
@@ -25,6 +28,12 @@ Eq. 7:         min  theta + mu/K sum_i c_i,     c_i = b_i + sum_j (v_ij - b_i) x
   finish_time[i]         c_i <= theta               Eq. 7, jobs counted in K
 
 Where the paper leaves room
+- Eq. 6 as printed is a constraint that A_i = 0 satisfies: a job that is left out has no finish time. Maximising Eq. 5
+  under it may leave out any number of jobs that could meet their deadlines, and prove that to be optimal. The text says
+  what is meant: deadlines are ensured, only jobs that cannot meet theirs are dropped, and what is measured is the share
+  of jobs that meet theirs (section 5.6; Crius section 8.5). So admission comes first, throughput second: a
+  lexicographic objective in one sum, whose weight M provably dominates. A job without a deadline counts by its
+  throughput alone. Jobs count by their finish when started now: one that could wait counts like one that could not.
 - Eq. 7 is printed with N_i T_i^mn / (A_i[m, n] Q^mn), infinite for every block that is not given. We read A_i as a
   factor, Q^mn as the GPUs of the block, and say in `worth` what a waiting job counts. The maximum alone would leave
   all jobs but the worst one to chance: hence the mean beside it.
@@ -55,10 +64,11 @@ from models.allocation.arena.assembly import (
 )
 from models.allocation.arena.bottleneck import with_theta_bound
 from models.allocation.arena.check import allocation_violations
-from models.allocation.arena.extraction import extract_plan
+from models.allocation.arena.extraction import extract_plan, settled_configurations
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.plan_check import parallel_plan_violations
-from models.allocation.arena.warnings import plan_warnings
+from models.allocation.arena.warnings import missed_deadlines, plan_warnings
+from models.allocation.arena.worth import MaskVector
 from models.clock import PhaseClock
 from models.configurations import IntVector
 from models.placement.check import placement_violations
@@ -79,7 +89,12 @@ _LEAST_TIME_S = 1e-3
 
 
 class ArenaIlpFormulation(Formulation):
-    """The integer program of one instance, and the way back to a plan."""
+    """The integer program of one instance, and the way back to a plan.
+
+    untried: bool (J,), for an answer of Algorithm 1 the jobs that it came to no more; None for one of the program.
+    """
+
+    untried: MaskVector | None = None
 
     def __init__(self, instance: ArenaInstance) -> None:
         self.instance = instance
@@ -93,6 +108,7 @@ class ArenaIlpFormulation(Formulation):
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve, after a lower bound for theta where there is one."""
+        options = self.strict(options)
         if not has_theta(self.instance):
             return super().solve(options, monitor)
         started = time.perf_counter()
@@ -105,6 +121,17 @@ class ArenaIlpFormulation(Formulation):
         options = replace(options, warm_start=start, time_limit_s=max(_LEAST_TIME_S, remaining_s()))
         forward = replace(monitor, on_progress=lambda progress: monitor.on_progress(self._tight(progress)))
         return self._tight(solve(bounded, options, forward))
+
+    def strict(self, options: SolveOptions) -> SolveOptions:
+        """The options with the relative gap for deadlines: what is asked is meant of the throughput, beside which the
+        points for deadlines are large; no gap below 1 leaves a point open."""
+        worth = self.instance.worth
+        points = float(worth.reward.sum())
+        if not points:
+            return options
+        return replace(
+            options, relative_gap=options.relative_gap * worth.most_throughput / (worth.most_throughput + points)
+        )
 
     def _tight(self, told: _Told) -> _Told:
         """The same with theta at the largest cost: solvers may leave it above."""
@@ -123,9 +150,12 @@ class ArenaIlpFormulation(Formulation):
         return {names[k]: float(result.prices[k]) for k in np.flatnonzero(result.prices > 0)}
 
     def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
-        """Place the chosen blocks on GPUs and explain what is left out."""
+        """Place the chosen blocks on GPUs, explain what is left out, and warn of deadlines that are missed."""
+        instance, chosen = self.instance, chosen_configurations(self.instance, incumbent)
+        missed = missed_deadlines(instance, settled_configurations(instance, chosen))
+        self.warnings = (*plan_warnings(instance), *missed)
         with clock.phase("place"):
-            return extract_plan(self.instance, chosen_configurations(self.instance, incumbent))
+            return extract_plan(instance, chosen, self.untried)
 
     def violations(self, plan: Plan, objective: float) -> list[Issue]:
         """Faults of the placement, of the allocation, and of the objective."""

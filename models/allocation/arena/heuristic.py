@@ -11,6 +11,15 @@ Our reading, on one snapshot whose waiting jobs are the pending events:
   shortage, or closes it alone at the least loss. Of all blocks and ways the best for the objective is taken, as Crius
   does (its Algorithm 1, line 18). The job is launched even if the objective falls: the queue decides who runs.
 - Scale-up (lines 17-20). While GPUs are idle, the launched job is changed whose change gains most.
+- Deadlines (Eq. 6). A job that could meet its deadline and is held back by another is what admission first must not
+  have. So jobs with a deadline come before all queues, those with the most points first, among equals those that need
+  the fewest GPUs to be in time; none of them holds anybody back. A launched job that is late and could be in time is
+  an event among them: it chooses its block again, with room made as for a launch, if that gains.
+- Finish-time fairness (Eq. 7). What decides is the job that is worst off, and what waiting costs is part of the
+  objective, priorities included. So the jobs whose waiting costs most come first, none holds anybody back, and a job
+  is launched only if the objective gets better: else the last to come, who need it least, would squeeze all others to
+  their smallest blocks. When no idle GPU helps anymore, the job that is worst off chooses its block again, with room
+  made as for a launch, as long as that gains.
 - What must run but cannot stay as it is (reservations, drained nodes, shapes that are no buddy block) is launched
   first, at any depth.
 
@@ -26,7 +35,7 @@ import numpy as np
 
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.standing import Moves, Standing
-from models.allocation.arena.worth import FloatVector
+from models.allocation.arena.worth import FloatVector, MaskVector
 from models.configurations import IntVector
 from models.placement.placeability import IntMatrix
 
@@ -38,19 +47,24 @@ _LEAST_GAIN = 1e-9
 class Schedule:
     """What Algorithm 1 decides: configuration (J,) of every job, -1 for none, and how it got there.
 
-    num_launched: waiting jobs that start; num_scaled_down: changes of launched jobs to make room for them;
-    num_scaled_up: changes that only gain. complete: it ran to its end.
+    num_launched: waiting jobs that start; num_scaled_down: changes of launched jobs to make room for another;
+    num_scaled_up: changes for their own gain. untried: bool (J,), jobs that it came to no more. complete: it ran to
+    its end.
     """
 
     chosen: IntVector
     num_launched: int
     num_scaled_down: int
     num_scaled_up: int
+    untried: MaskVector
     complete: bool
 
 
 def schedule(instance: ArenaInstance, must_stop: Callable[[], bool]) -> Schedule | None:
-    """Run Algorithm 1; None when something that must run finds no place. `must_stop` ends it early."""
+    """Run Algorithm 1; None when something that must run finds no place.
+
+    `must_stop` ends it early, with what it has by then; it is asked before every step of a search for room.
+    """
     return _Scheduler(instance, must_stop).run()
 
 
@@ -65,20 +79,24 @@ class _Scheduler:
         self._rooms: dict[int, list[Moves]] = {}
         self._changes: _Changes | None = None
         self._num_scaled_down = 0
+        self._num_scaled_up = 0
+        self._untried: MaskVector = np.zeros(len(instance.jobs), dtype=np.bool_)
 
     def run(self) -> Schedule | None:
-        forced = self._keep_running()
-        for i in forced:
-            if not self._launch(i, depth=len(self._instance.jobs)):
+        it = self._instance
+        for i in self._keep_running():
+            if not self._launch(i, depth=len(it.jobs)):
                 return None
         self._num_scaled_down = 0
-        num_launched = self._launch_queues()
-        num_scaled_up = self._scale_up()
+        self._launch_queues()
+        self._scale_up()
+        chosen = self._standing.chosen
         return Schedule(
-            chosen=self._standing.chosen,
-            num_launched=num_launched,
+            chosen=chosen,
+            num_launched=int((chosen[it.counted & ~it.required] >= 0).sum()),
             num_scaled_down=self._num_scaled_down,
-            num_scaled_up=num_scaled_up,
+            num_scaled_up=self._num_scaled_up,
+            untried=self._untried,
             complete=not self._must_stop(),
         )
 
@@ -92,31 +110,61 @@ class _Scheduler:
         smallest = {i: it.configurations.num_gpus[it.worth.offered[i]].min(initial=0) for i in forced}
         return sorted(forced, key=lambda i: (not it.reserved[i], -smallest[i]))
 
-    def _launch_queues(self) -> int:
+    def _launch_queues(self) -> None:
+        """Schedule, lines 6-9."""
         it = self._instance
-        queue = it.worth.queue
-        waiting = [int(i) for i in np.flatnonzero(it.counted & ~it.required)]
+        queue = it.launch_queue
+        ranks = self._ranks()
+        events = np.flatnonzero((it.counted & ~it.required) | self._late()).tolist()
+        events.sort(key=lambda i: (queue[i], *ranks[i]))
         blocked = it.parameters.num_queues + 1
-        num_launched = 0
-        for i in sorted(waiting, key=lambda i: (queue[i], -it.jobs[i].age_s)):
-            if queue[i] > blocked or self._must_stop():
+        for k, i in enumerate(events):
+            if queue[i] > blocked:
                 break
-            if self._launch(i, self._depth):
-                num_launched += 1
-            else:
-                blocked = int(queue[i])
-        return num_launched
+            is_served = not self._must_stop() and self._serve(i)
+            if self._must_stop():
+                # A search that was broken off has not tried all.
+                self._untried[[j for j in events[k:] if self._standing.chosen[j] < 0]] = True
+                break
+            if not is_served and queue[i] > 0:
+                blocked = queue[i]
+
+    def _serve(self, i: int) -> bool:
+        return self._relieve(i) if self._standing.chosen[i] >= 0 else self._launch(i, self._depth)
+
+    def _late(self) -> MaskVector:
+        """Launched jobs (J,) that miss a deadline that they could meet."""
+        it, worth = self._instance, self._instance.worth
+        late = (worth.reward > 0) & it.launched & (self._standing.chosen >= 0) & worth.hopeful
+        late[late] = ~worth.in_time[late, self._standing.chosen[late]]
+        return late
+
+    def _ranks(self) -> list[tuple[float, float]]:
+        """Who comes first in a queue, for every job: see the module."""
+        it = self._instance
+        if it.is_min_max:
+            return [(-waiting, 0.0) for waiting in it.worth.waiting.tolist()]
+        num_gpus = np.where(it.worth.offered & it.worth.in_time, it.configurations.num_gpus, np.iinfo(np.int64).max)
+        fewest = num_gpus.min(axis=1, initial=np.iinfo(np.int64).max)
+        return [
+            (-reward, float(least)) if reward else (-job.age_s, 0.0)
+            for reward, least, job in zip(it.worth.reward.tolist(), fewest, it.jobs, strict=True)
+        ]
 
     def _launch(self, i: int, depth: int) -> bool:
         """Give job i the block, and change the launched jobs in the way, that are best for the objective."""
         blocks = self._instance.pair_configurations[self._pairs[i]].tolist()
         ways = [{**room, i: c} for c in blocks for room in self._room(c, depth)]
-        if not ways:
+        best = max(ways, key=self._standing.gain, default=None)
+        if best is None or (self._may_wait(i) and self._standing.gain(best) <= _LEAST_GAIN):
             return False
-        best = max(ways, key=self._standing.gain)
         self._num_scaled_down += len(best) - 1
         self._apply(best)
         return True
+
+    def _may_wait(self, i: int) -> bool:
+        """Whether the objective, not the queue, decides if the job runs."""
+        return self._instance.is_min_max and not self._instance.required[i]
 
     def _apply(self, moves: Moves) -> None:
         self._standing.apply(moves)
@@ -126,27 +174,53 @@ class _Scheduler:
     def _room(self, c: int, depth: int) -> list[Moves]:
         """Ways to make room for configuration `c`; they do not depend on who wants it."""
         if c not in self._rooms:
-            self._rooms[c] = list(_ways(self._standing, self._possible_changes(), c, depth))
+            self._rooms[c] = self._ways(c, depth, None)
         return self._rooms[c]
+
+    def _ways(self, c: int, depth: int, mover: int | None) -> list[Moves]:
+        return list(_ways(self._standing, self._possible_changes(), c, depth, mover, self._must_stop))
 
     def _possible_changes(self) -> "_Changes":
         if self._changes is None:
             self._changes = _Changes(self._standing)
         return self._changes
 
-    def _scale_up(self) -> int:
+    def _scale_up(self) -> None:
         """InFlightHandler."""
-        most = self._instance.parameters.max_scale_ups
-        num_changed = 0
-        while (most is None or num_changed < most) and not self._must_stop():
-            changes = self._possible_changes()
-            fitting, _ = changes.possible(self._standing.slack, ())
-            gain = changes.gain[fitting]
-            if gain.max(initial=0.0) <= _LEAST_GAIN:
+        is_min_max = self._instance.is_min_max
+        while self._may_scale_up() and not self._must_stop():
+            if not (self._use_idle() or (is_min_max and self._relieve(self._standing.worst_off()))):
                 break
-            self._apply(changes.move(int(fitting[gain.argmax()])))
-            num_changed += 1
-        return num_changed
+
+    def _may_scale_up(self) -> bool:
+        most = self._instance.parameters.max_scale_ups
+        return most is None or self._num_scaled_up < most
+
+    def _use_idle(self) -> bool:
+        """Make the change that gains most and fits; False when none gains."""
+        changes = self._possible_changes()
+        fitting, _ = changes.possible(self._standing.slack, ())
+        gain = changes.gain[fitting]
+        if gain.max(initial=0.0) <= _LEAST_GAIN:
+            return False
+        self._apply(changes.move(int(fitting[gain.argmax()])))
+        self._num_scaled_up += 1
+        return True
+
+    def _relieve(self, i: int) -> bool:
+        """Let one job choose again, at the cost of others; False when that does not gain."""
+        if not self._may_scale_up():
+            return False
+        own = int(self._standing.chosen[i])
+        blocks = [c for c in self._instance.pair_configurations[self._pairs[i]].tolist() if c != own]
+        ways = [{**room, i: c} for c in blocks for room in self._ways(c, self._depth, i)]
+        best = max(ways, key=self._standing.gain, default=None)
+        if best is None or self._standing.gain(best) <= _LEAST_GAIN:
+            return False
+        self._num_scaled_down += len(best) - 1
+        self._num_scaled_up += int(own >= 0)
+        self._apply(best)
+        return True
 
 
 class _Changes:
@@ -189,16 +263,25 @@ class _Changes:
         return {int(self.jobs[k]): int(self.after[k])}
 
 
-def _ways(standing: Standing, changes: _Changes, c: int, depth: int) -> Iterator[Moves]:
+def _ways(
+    standing: Standing,
+    changes: _Changes,
+    c: int,
+    depth: int,
+    mover: int | None,
+    must_stop: Callable[[], bool],
+) -> Iterator[Moves]:
     """Room for configuration `c` by at most `depth` changes: none where it fits, else, after every number of cheap
-    steps, one that closes the rest of the shortage alone."""
-    slack = standing.slack
+    steps, one that closes the rest of the shortage alone. `mover`: a job that leaves its own block for it."""
+    slack = standing.slack if mover is None else standing.slack_without(mover)
     short = int(standing.shortage(c, slack[:, None])[0])
     moves: dict[int, int] = {}
     if not short:
         yield moves
     for step in range(depth if short else 0):
-        best, after = changes.possible(slack, moves)
+        if must_stop():
+            return
+        best, after = changes.possible(slack, moves if mover is None else (*moves, mover))
         relief = short - standing.shortage(c, after)
         gain = changes.gain[best]
         closing = np.flatnonzero(relief == short)

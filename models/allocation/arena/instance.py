@@ -70,6 +70,12 @@ class ArenaInstance:
         return has_pair | self.required
 
     @property
+    def launch_queue(self) -> IntVector:
+        """Queue (J,) in which Algorithm 1 launches a job; 0 where the objective, not a queue, says who comes first:
+        jobs with a deadline that counts, and all jobs under Eq. 7."""
+        return np.where((self.worth.reward > 0) | self.is_min_max, 0, self.worth.queue)
+
+    @property
     def pair_values(self) -> FloatVector:
         """Gain or cost (P,) of every pair."""
         return np.asarray(self.worth.value[self.pair_jobs, self.pair_configurations])

@@ -15,7 +15,8 @@ class ArenaMethod(StrEnum):
 
 
 class ArenaObjective(StrEnum):
-    """`throughput`: Eq. 5. `deadlines`: Eq. 5 under Eq. 6. `finish_time_fairness`: Eq. 7."""
+    """`throughput`: Eq. 5. `deadlines`: as many deadlines as can be met (Eq. 6), by weight, then Eq. 5.
+    `finish_time_fairness`: Eq. 7."""
 
     THROUGHPUT = "throughput"
     DEADLINES = "deadlines"
@@ -30,9 +31,9 @@ class ArenaParameters:
     they count in samples/s, as Eq. 5 is printed, and small models win. For finish-time fairness: finish times in units
     of the job's best one, else in seconds per GPU (Eq. 7).
     num_queues: P; priorities are 1 to P. priority_ratio: a job of one priority counts that many times a job of the
-    next; 1 leaves priorities to the queues of the heuristic. promotion_after_s: a waiting job rises by one queue every
-    time that it has waited so long (None: never).
-    search_depth: D, most jobs that are scaled down to launch one. max_scale_ups: most jobs that are scaled up in one
+    next, in throughputs, finish times and deadlines; 1 leaves priorities to the queues of the heuristic.
+    promotion_after_s: a waiting job rises by one queue every time that it has waited so long (None: never).
+    search_depth: D, most jobs that are changed to make room for one. max_scale_ups: most jobs that are scaled up in one
     event (None: while it gains anything; Algorithm 1 stops at D here too).
     horizon_s: over what time a restart is paid for, and how long a job is taken to wait that is left out.
     mean_weight: of the mean beside the maximum of Eq. 7, which alone sees only the worst job.

@@ -4,12 +4,15 @@ import time
 from dataclasses import replace
 from importlib.metadata import version
 
+import numpy as np
+
 from models.allocation.arena.formulation import ArenaIlpFormulation, point_of
 from models.allocation.arena.heuristic import Schedule, schedule
-from models.allocation.arena.instance import arena_instance
+from models.allocation.arena.instance import ArenaInstance, arena_instance
 from models.allocation.arena.parameters import ArenaMethod, ArenaParameters
 from models.clock import PhaseClock
 from models.policy import Formulation
+from models.wording import counted
 from models.workload import Snapshot
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
@@ -26,6 +29,10 @@ class ArenaFormulation(ArenaIlpFormulation):
     Should something that must run find no place, the answer is the integer program's.
     """
 
+    def __init__(self, instance: ArenaInstance) -> None:
+        super().__init__(instance)
+        self.untried = np.zeros(len(instance.jobs), dtype=np.bool_)
+
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Run Algorithm 1, then bound the same problem in the time that is left."""
         started, started_cpu = time.perf_counter(), time.process_time()
@@ -34,6 +41,7 @@ class ArenaFormulation(ArenaIlpFormulation):
             return monitor.canceled.is_set() or time.perf_counter() - started > options.time_limit_s
 
         found = schedule(self.instance, must_stop)
+        self.untried = None if found is None else found.untried
         if found is None:
             result = super().solve(options, monitor)
             note = "Algorithm 1 found no place for all that must run; this is the integer program's answer"
@@ -44,7 +52,7 @@ class ArenaFormulation(ArenaIlpFormulation):
         left = replace(options, time_limit_s=max(_LEAST_TIME_S, options.time_limit_s - elapsed_s), warm_start=point)
         # Whoever watches sees the heuristic's incumbent, and of the integer program only the bound.
         proof = super().solve(left, replace(monitor, on_progress=lambda progress: _tell(monitor, progress, elapsed_s)))
-        result = _answer(self.problem.value(point), point, proof, options, found)
+        result = _answer(self.problem.value(point), point, proof, self.strict(options), found)
         statistics = replace(
             proof.statistics,
             solve_s=time.perf_counter() - started,
@@ -83,8 +91,9 @@ def _answer(objective: float, point: Vector, proof: SolveResult, options: SolveO
         bound = sign * min(sign * bound, sign * objective)
     is_optimal = bound is not None and sign * (objective - bound) <= options.relative_gap * abs(objective)
     message = (
-        f"{found.num_launched} launched, for whom {found.num_scaled_down} launched jobs were changed; "
-        f"{found.num_scaled_up} scaled up{'' if found.complete else ', stopped early'}; "
+        f"{found.num_launched} launched, {found.num_scaled_up} scaled up, "
+        f"{counted(found.num_scaled_down, 'change')} of others to make room"
+        f"{'' if found.complete else ', stopped early'}; "
         f"bound by {proof.solver} ({proof.solver_version}): {proof.message}"
     )
     return replace(

@@ -39,14 +39,18 @@ class Standing:
     def apply(self, moves: Moves) -> None:
         """Give the jobs their new blocks."""
         for i, c in moves.items():
-            self.slack = self.slack_after(self.slack, int(self.chosen[i]), c)
+            self.slack = self.slack_without(i) - self.demand[:, c]
             self._costs[i] = self.pair_costs[self._pair_of[i, c]]
             self.chosen[i] = c
 
-    def slack_after(self, slack: IntVector, before: int, after: int) -> IntVector:
-        """Slack (m,) when one job goes from configuration `before` (-1: none) to `after`."""
-        freed = self.demand[:, before] if before >= 0 else 0
-        return np.asarray(slack + freed - self.demand[:, after])
+    def slack_without(self, job: int) -> IntVector:
+        """Slack (m,) when one job leaves its block."""
+        own = self.chosen[job]
+        return np.asarray(self.slack + self.demand[:, own]) if own >= 0 else self.slack
+
+    def worst_off(self) -> int:
+        """The counted job that costs most."""
+        return int(np.where(self.instance.counted, self._costs, -np.inf).argmax())
 
     def shortage(self, c: int, slack: IntMatrix) -> IntVector:
         """GPUs (n,) that are missing for configuration `c`, summed over the rows, at each slack (m, n)."""

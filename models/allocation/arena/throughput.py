@@ -16,18 +16,20 @@ from models.performance.matrix import evaluate
 from models.performance.spec import ThroughputTable
 from models.performance.throughput import FloatArray
 from models.workload import Snapshot
+from stowplan.errors import Issue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Throughputs:
     """samples_per_s: float64 (J, C), 0 where the job cannot run. plans: (job, configuration) -> plan, where known.
 
-    unfit: job without any plan -> the candidate that comes closest.
+    unfit: job without any plan -> the candidate that comes closest. warnings: of running plans, see `AdaptiveRows`.
     """
 
     samples_per_s: FloatArray
     plans: Mapping[tuple[int, int], PlanEstimate]
     unfit: Mapping[int, Rejection]
+    warnings: tuple[Issue, ...] = ()
 
 
 def throughputs(snapshot: Snapshot, configurations: ConfigurationSet, current: IntVector) -> Throughputs:
@@ -38,4 +40,5 @@ def throughputs(snapshot: Snapshot, configurations: ConfigurationSet, current: I
     has_table = np.array([job.performance is not None for job in jobs], dtype=np.bool_)
     samples_per_s = np.where(has_table[:, None], evaluate(tables, configurations).goodput, planned.samples_per_s)
     unfit = {i: closest for i, closest in planned.unfit.items() if not has_table[i]}
-    return Throughputs(samples_per_s=samples_per_s, plans=planned.plans, unfit=unfit)
+    warnings = tuple(issue for i, issue in planned.warnings.items() if not has_table[i])
+    return Throughputs(samples_per_s=samples_per_s, plans=planned.plans, unfit=unfit, warnings=warnings)

@@ -8,8 +8,10 @@ Reasons, in the order in which they are tried:
   deadline           it cannot meet its deadline on any of them
   capacity           even alone it does not fit the GPUs that are free for the plan
   queue              heuristic: a job of a higher queue waits, which holds back all lower ones
-  blocked            heuristic: `search_depth` scale-downs of others do not make room for it
-  outcompeted        integer program: it would fit alone; what the others got is worth more
+  not_tried          heuristic: it was stopped before it came to this job
+  blocked            heuristic: changing at most `search_depth` others does not make room for it
+  outcompeted        integer program: it would fit alone; what the others got is worth more. Heuristic under Eq. 7: the
+                     same, as far as at most `search_depth` changes of others go
   within_gap         GPUs are left for it; the solve ended, within its gap or at a limit, before using them
 """
 
@@ -19,31 +21,41 @@ import numpy as np
 
 from models.allocation.adaptive import unfit_job
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.parameters import ArenaMethod
 from models.allocation.arena.worth import MaskVector, remaining_samples
 from models.allocation.sia.utility import allowed_configurations
 from models.configurations import IntVector
 from models.placement.placeability import takes_whole_nodes
 from models.plan import UnplacedJob
+from models.wording import counted
 from models.workload import Adaptivity, Job
 
 
-def unplaced_jobs(instance: ArenaInstance, waiting: IntVector, counts: IntVector) -> tuple[UnplacedJob, ...]:
-    """Explain the jobs `waiting` (indices) beside a plan that takes each configuration `counts` (C,) times."""
-    explainer = _Explainer(instance, waiting, counts)
+def unplaced_jobs(
+    instance: ArenaInstance, waiting: IntVector, counts: IntVector, untried: MaskVector | None
+) -> tuple[UnplacedJob, ...]:
+    """Explain the jobs `waiting` (indices) beside a plan that takes each configuration `counts` (C,) times.
+
+    `untried` (J,): jobs that Algorithm 1 came to no more; None for a plan of the integer program.
+    """
+    explainer = _Explainer(instance, waiting, counts, untried)
     return tuple(explainer.explain(int(i)) for i in waiting)
 
 
 class _Explainer:
     """Explains one job at a time."""
 
-    def __init__(self, instance: ArenaInstance, waiting: IntVector, counts: IntVector) -> None:
+    def __init__(
+        self, instance: ArenaInstance, waiting: IntVector, counts: IntVector, untried: MaskVector | None
+    ) -> None:
         self._instance = instance
+        self._untried = untried
+        self._num_placed = int(counts.sum())
         self._missing_alone = instance.rows.missing_gpus(np.zeros_like(counts))
         self._missing = instance.rows.missing_gpus(counts)
-        hopeful = [int(i) for i in waiting if instance.worth.offered[i].any()]
-        is_queued = instance.parameters.method is ArenaMethod.HEURISTIC
-        self._head = min(hopeful, key=lambda i: instance.worth.queue[i]) if is_queued and hopeful else None
+        self._queue = instance.launch_queue
+        queued = [int(i) for i in waiting if self._queue[i] > 0 and instance.worth.offered[i].any()]
+        is_queued = untried is not None and queued
+        self._head = min(queued, key=lambda i: self._queue[i]) if is_queued else None
 
     def explain(self, i: int) -> UnplacedJob:
         job, worth = self._instance.jobs[i], self._instance.worth
@@ -118,14 +130,22 @@ class _Explainer:
         """The job would fit alone."""
         instance = self._instance
         offered = instance.worth.offered[i]
-        if self._head is not None and instance.worth.queue[i] > instance.worth.queue[self._head]:
-            head, queue = instance.jobs[self._head], int(instance.worth.queue[self._head])
+        if self._head is not None and self._queue[i] > self._queue[self._head]:
+            head, queue = instance.jobs[self._head], int(self._queue[self._head])
             return self._unplaced(
                 job,
                 reason="queue",
-                detail=f"job {head.id!r} of queue {queue} waits and holds back queue {instance.worth.queue[i]}",
-                counts={"queue": int(instance.worth.queue[i]), "blocked_queue": queue},
+                detail=f"job {head.id!r} of queue {queue} waits and holds back queue {self._queue[i]}",
+                counts={"queue": int(self._queue[i]), "blocked_queue": queue},
                 remedy=f"make room for job {head.id!r}, or give this job priority {queue}",
+            )
+        if self._untried is not None and self._untried[i]:
+            return self._unplaced(
+                job,
+                reason="not_tried",
+                detail="the time was over before this job was tried",
+                counts={"untried_jobs": int(self._untried.sum())},
+                remedy="give a longer time limit",
             )
         if self._missing[offered].min() == 0:
             return self._unplaced(
@@ -135,12 +155,20 @@ class _Explainer:
                 counts={"fitting_configurations": int((offered & (self._missing == 0)).sum())},
                 remedy="solve with a smaller relative_gap or a longer time limit",
             )
-        if self._head is not None:
-            depth = instance.parameters.search_depth
-            detail = f"scaling down {depth} other jobs does not make room for it"
-            return self._short(job, "blocked", offered, self._missing, detail)
-        detail = "would fit alone, but other jobs bring more on these GPUs"
-        return self._short(job, "outcompeted", offered, self._missing, detail)
+        if self._untried is None:
+            detail = "would fit alone, but other jobs bring more on these GPUs"
+            return self._short(job, "outcompeted", offered, self._missing, detail)
+        if instance.is_min_max:
+            detail = f"would fit alone, but the objective does not gain by {self._changes()} in its favour"
+            return self._short(job, "outcompeted", offered, self._missing, detail)
+        return self._short(job, "blocked", offered, self._missing, f"{self._changes()} does not make room for it")
+
+    def _changes(self) -> str:
+        """What Algorithm 1 may do to make room, with the jobs that there are."""
+        depth, others = self._instance.parameters.search_depth, self._num_placed
+        if others == 1 and depth:
+            return "changing the only other job that runs"
+        return f"changing {min(depth, others)} of the {counted(others, 'other job')} that run"
 
     def _short(self, job: Job, reason: str, among: MaskVector, missing: IntVector, detail: str) -> UnplacedJob:
         """A job that lacks GPUs on each configuration `among`: name the smallest lack per type, and the least."""
@@ -159,7 +187,7 @@ class _Explainer:
             reason=reason,
             detail=detail,
             counts=counts,
-            remedy=f"{missing[best]} more free GPUs of type {kind}, {where}, would let it run as "
+            remedy=f"{counted(int(missing[best]), 'more free GPU')} of type {kind}, {where}, would let it run as "
             f"{configurations.label(best)}",
         )
 

@@ -12,6 +12,7 @@ from models.configurations import ConfigurationSet
 from models.performance.check import performance_issues
 from models.performance.spec import ThroughputTable
 from models.placement.occupancy import occupancy
+from models.wording import counted
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from stowplan.errors import Issue
 
@@ -51,8 +52,8 @@ def _bound_issues(pointer: str, job: Job) -> Iterator[Issue]:
         yield Issue(
             code="rigid_bounds",
             pointer=f"{pointer}/max_gpus",
-            detail=f"job {job.id!r} is rigid: it needs exactly min_gpus = {job.min_gpus} GPUs, so max_gpus must be "
-            f"the same or left out, not {job.max_gpus}",
+            detail=f"job {job.id!r} is rigid: it needs exactly min_gpus = {counted(job.min_gpus, 'GPU')}, so max_gpus "
+            f"must be the same or left out, not {job.max_gpus}",
         )
     if job.gpu_types == ():
         yield Issue(
@@ -109,8 +110,8 @@ def _reservation_issues(pointer: str, job: Job, reservation: Reservation, blocks
         yield Issue(
             code="reservation_outside_bounds",
             pointer=where,
-            detail=f"job {job.id!r} reserves {reservation.num_gpus} GPUs of type {reservation.gpu_type!r}, but its "
-            "own min_gpus, max_gpus or gpu_types do not allow that",
+            detail=f"job {job.id!r} reserves {counted(reservation.num_gpus, 'GPU')} of type {reservation.gpu_type!r}, "
+            "but its own min_gpus, max_gpus or gpu_types do not allow that",
         )
     if reservation.gpu_type not in blocks.gpu_types:
         return
@@ -119,6 +120,6 @@ def _reservation_issues(pointer: str, job: Job, reservation: Reservation, blocks
         yield Issue(
             code="reservation_is_no_configuration",
             pointer=f"{where}/num_gpus",
-            detail=f"job {job.id!r} reserves {reservation.num_gpus} GPUs of type {reservation.gpu_type!r}, which is "
-            f"no buddy block; these are {valid.tolist() or 'none, as all its nodes are down'}",
+            detail=f"job {job.id!r} reserves {counted(reservation.num_gpus, 'GPU')} of type {reservation.gpu_type!r}, "
+            f"which is no buddy block; these are {valid.tolist() or 'none, as all its nodes are down'}",
         )

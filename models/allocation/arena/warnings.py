@@ -6,12 +6,41 @@ import numpy as np
 
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.parameters import ArenaObjective
+from models.configurations import IntVector
 from stowplan.errors import Issue, Severity
 
 
 def plan_warnings(instance: ArenaInstance) -> tuple[Issue, ...]:
-    """Running jobs that could only be left as they are, and jobs that cannot meet their deadline."""
-    return (*_kept(instance), *_hopeless(instance))
+    """Running plans that their model says cannot run, running jobs that could only be left as they are, and jobs that
+    cannot meet their deadline."""
+    return (*instance.throughputs.warnings, *_kept(instance), *_hopeless(instance))
+
+
+def missed_deadlines(instance: ArenaInstance, settled: IntVector) -> Iterator[Issue]:
+    """Jobs that could meet their deadline, and do not by the plan that gives configuration `settled[i]` (J,) to job i,
+    -1 for none or none that is known."""
+    if instance.parameters.objective is not ArenaObjective.DEADLINES:
+        return
+    worth = instance.worth
+    for i in np.flatnonzero(worth.hopeful & ~(instance.pinned & (settled < 0))).tolist():
+        job, c = instance.jobs[i], int(settled[i])
+        if job.deadline_s is None or (c >= 0 and worth.in_time[i, c]):
+            continue
+        meets = np.flatnonzero(worth.runnable[i] & worth.in_time[i])
+        best = int(meets[worth.finish_s[i, meets].argmin()])
+        best_s, label = float(worth.finish_s[i, best]), instance.configurations.label(best)
+        if c < 0:
+            detail = f"waits by this plan; it needs {best_s:.0f} s on {label}, so it must start within "
+            detail += f"{job.deadline_s - best_s:.0f} s to finish within {job.deadline_s:g} s"
+        else:
+            detail = f"needs {worth.finish_s[i, c]:.0f} s on {instance.configurations.label(c)} and has "
+            detail += f"{job.deadline_s:g} s; on {label} it would need {best_s:.0f} s"
+        yield Issue(
+            code="deadline_will_be_missed",
+            pointer=f"/jobs/{i}/deadline_s",
+            detail=f"job {job.id!r} {detail}",
+            severity=Severity.WARNING,
+        )
 
 
 def _kept(instance: ArenaInstance) -> Iterator[Issue]:
@@ -29,9 +58,7 @@ def _hopeless(instance: ArenaInstance) -> Iterator[Issue]:
     """Jobs that miss their deadline on any block: waiting ones are dropped, launched ones run on."""
     if instance.parameters.objective is not ArenaObjective.DEADLINES:
         return
-    worth = instance.worth
-    runnable = worth.runnable.any(axis=1)
-    hopeless = runnable & ~(worth.runnable & worth.in_time).any(axis=1)
+    hopeless = instance.worth.runnable.any(axis=1) & ~instance.worth.hopeful
     for i in np.flatnonzero(hopeless).tolist():
         job = instance.jobs[i]
         fate = "it runs on" if instance.launched[i] or instance.pinned[i] else "it is left out"

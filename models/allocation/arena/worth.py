@@ -13,6 +13,8 @@ ratio^(1 - lambda_i), with lambda_i the queue in which it waits or, when it runs
 
 Throughput and deadlines (maximised):     w_i max(0, 1 - S_ij / H) Thr_ij / Z_i, nothing for a waiting job
   Z_i is the largest Thr_ij of the runnable row when normalised, else 1. H is the horizon: a restart takes S_ij of it.
+  Deadlines: a late pair is worth nothing; one that meets the deadline of its job M a_i more, which outweighs all
+  throughput, see `models.allocation.arena.admission`.
 Finish-time fairness (minimised):         w_i (S_ij + B_i N_i / Thr_ij) / Q_ij, and for a waiting job
                                           w_i max_j (H + B_i N_i / Thr_ij) / Q_ij
   B_i N_i are the samples that remain. Q_ij is the number of GPUs; when normalised, it is the finish time on the best
@@ -32,6 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from models.allocation.arena.admission import rewards
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.sia.utility import allowed_configurations, current_configurations, reserved_configuration
 from models.configurations import ConfigurationSet, IntVector
@@ -55,6 +58,8 @@ class Worths:
     """runnable, in_time, offered: bool (J, C); value: float64 (J, C), gain or cost by the objective, 0 where not
     runnable; waiting: float64 (J,), the same of a job that gets nothing.
 
+    finish_s: float64 (J, C), S_ij + B_i N_i / Thr_ij, 0 where not runnable. reward: float64 (J,), the part of `value`
+    that a job gets for meeting its deadline; most_throughput: what the other parts of all jobs cannot exceed together.
     current: int64 (J,), the configuration in which a running job may stay, -1 where there is none. queue: int64 (J,),
     lambda from 1.
     """
@@ -64,8 +69,16 @@ class Worths:
     offered: MaskMatrix
     value: FloatMatrix
     waiting: FloatVector
+    finish_s: FloatMatrix
+    reward: FloatVector
+    most_throughput: float
     current: IntVector
     queue: IntVector
+
+    @property
+    def hopeful(self) -> MaskVector:
+        """Jobs (J,) that meet their deadline in some configuration, be it free or not."""
+        return np.asarray((self.runnable & self.in_time).any(axis=1))
 
 
 def worths(
@@ -96,13 +109,19 @@ def worths(
     work_s = np.divide(remaining_samples(jobs)[:, None], samples_per_s, out=np.zeros_like(restart_s), where=runnable)
     queue = queues(jobs, parameters, runs)
     weight = _floats([job.weight for job in jobs]) * parameters.priority_ratio ** (1.0 - queue)
+    finish_s = np.where(runnable, work_s + restart_s, 0.0)
+    in_time = _in_time(jobs, parameters, finish_s)
+    reward, most_throughput = np.zeros(len(jobs)), 0.0
     if parameters.objective is ArenaObjective.FINISH_TIME_FAIRNESS:
-        in_time = np.ones_like(runnable)
         value, waiting = _finish_times(parameters, configurations, runnable, work_s, restart_s)
     else:
-        in_time = _in_time(jobs, parameters, work_s + restart_s)
-        value = np.where(in_time, _throughput(parameters, runnable, samples_per_s, restart_s), 0.0)
+        speed = _speeds(parameters, runnable, samples_per_s)
+        value = np.where(in_time, np.maximum(0.0, 1.0 - restart_s / parameters.horizon_s) * speed, 0.0)
         waiting = np.zeros(len(jobs))
+        if parameters.objective is ArenaObjective.DEADLINES:
+            most_throughput = float(weight @ speed.max(axis=1, initial=0.0))
+            reward = rewards(jobs, weight, most_throughput)
+    value = weight[:, None] * value + np.where(runnable & in_time, reward[:, None], 0.0)
     counted = stays | _counted(parameters, configurations)
     offered = runnable & counted & fits_alone & _in_time_enough(in_time, runnable, runs, current)
     for i, job in enumerate(jobs):
@@ -112,8 +131,11 @@ def worths(
         runnable=runnable,
         in_time=in_time,
         offered=offered & ~is_pinned[:, None],
-        value=_checked(weight[:, None] * value),
+        value=_checked(value),
         waiting=_checked(weight * waiting),
+        finish_s=finish_s,
+        reward=reward,
+        most_throughput=most_throughput,
         current=current,
         queue=queue,
     )
@@ -144,15 +166,13 @@ def _floats(values: Sequence[float]) -> FloatVector:
     return np.array(values, dtype=np.float64)
 
 
-def _throughput(
-    parameters: ArenaParameters, runnable: MaskMatrix, samples_per_s: FloatMatrix, restart_s: FloatMatrix
-) -> FloatMatrix:
-    computing = np.maximum(0.0, 1.0 - restart_s / parameters.horizon_s)
+def _speeds(parameters: ArenaParameters, runnable: MaskMatrix, samples_per_s: FloatMatrix) -> FloatMatrix:
+    """Thr_ij / Z_i (J, C), 0 where not runnable."""
     known = np.where(runnable, samples_per_s, 0.0)
     if parameters.normalise:
         best = known.max(axis=1, initial=0.0, keepdims=True)
         known = np.divide(known, best, out=np.zeros_like(known), where=runnable)
-    return np.asarray(computing * known)
+    return known
 
 
 def _finish_times(

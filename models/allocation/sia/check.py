@@ -15,6 +15,7 @@ from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet
 from models.performance.matrix import GoodputMatrix
 from models.plan import JobAllocation, Plan
+from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot
 from stowplan.errors import Issue
 from topology.cluster import Node, NodeState
@@ -99,8 +100,8 @@ class _Audit:
             yield Issue(
                 code="not_runnable",
                 pointer=pointer,
-                detail=f"job {job.id!r} cannot run on {allocation.num_gpus} GPUs of type {allocation.gpu_type!r} "
-                f"over {len(allocation.gpus)} nodes",
+                detail=f"job {job.id!r} cannot run on {counted(allocation.num_gpus, 'GPU')} of type "
+                f"{allocation.gpu_type!r} over {counted(len(allocation.gpus), 'node')}",
             )
             return
         if not self._parameters.double_at_most or job.reservation is not None:

@@ -72,6 +72,7 @@ class SiaFormulation(Formulation):
         self.instance = instance
         self.problem: MatrixProblem = assemble(instance)
         self.warm_start: Vector | None = greedy_start(instance)
+        self.warnings = instance.warnings
 
     def named(self) -> MatrixProblem:
         """The same problem with names, as declared."""

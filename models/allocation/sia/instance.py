@@ -24,6 +24,7 @@ from models.placement.occupancy import Occupancy, occupancy
 from models.placement.placeability import PlaceabilityRows, placeability_rows
 from models.workload import Job, Snapshot
 from solver.problem import Sense
+from stowplan.errors import Issue
 
 _num_gpus = attrgetter("num_gpus")
 
@@ -35,7 +36,7 @@ class SiaInstance:
     pair_jobs, pair_configurations: int64 (P,), ordered by job, then configuration. pinned: indices of the jobs that
     keep their GPUs, planned: of all others. penalty: weighted queue penalty, float64 (J,). plans: (job,
     configuration) -> 3D plan, of the jobs that have a model and no performance; unfit: those of them without any plan,
-    and the candidate that comes closest.
+    and the candidate that comes closest; warnings: of the plans that they run.
     """
 
     snapshot: Snapshot
@@ -52,6 +53,7 @@ class SiaInstance:
     planned: IntVector
     plans: Mapping[tuple[int, int], PlanEstimate]
     unfit: Mapping[int, Rejection]
+    warnings: tuple[Issue, ...]
 
     @property
     def jobs(self) -> Sequence[Job]:
@@ -116,6 +118,7 @@ def _plan_models(snapshot: Snapshot, configurations: ConfigurationSet, matrix: G
         samples_per_s=found.samples_per_s,
         plans={(i, c): estimate for (i, c), estimate in found.plans.items() if i in rows},
         unfit={i: closest for i, closest in found.unfit.items() if i in rows},
+        warnings={i: issue for i, issue in found.warnings.items() if i in rows},
     )
 
 
@@ -171,4 +174,5 @@ def instance_of(
         planned=np.flatnonzero(~is_pinned),
         plans={} if planned is None else planned.plans,
         unfit={} if planned is None else planned.unfit,
+        warnings=() if planned is None else tuple(planned.warnings.values()),
     )

@@ -23,6 +23,7 @@ from models.configurations import ConfigurationSet, IntVector
 from models.performance.matrix import evaluate
 from models.placement.placeability import takes_whole_nodes
 from models.plan import UnplacedJob
+from models.wording import counted
 from models.workload import Adaptivity, Job
 from solver.problem import Sense
 
@@ -125,7 +126,7 @@ class _Explainer:
             reason=reason,
             detail=detail,
             counts=counts,
-            remedy=f"{missing[best]} more free GPUs of type {kind}, {where}, would let it run as "
+            remedy=f"{counted(int(missing[best]), 'more free GPU')} of type {kind}, {where}, would let it run as "
             f"{configurations.label(best)}",
         )
 

@@ -14,6 +14,7 @@ from models.performance.check import performance_issues
 from models.performance.matrix import evaluate
 from models.performance.spec import GoodputTable
 from models.placement.occupancy import Occupancy, occupancy
+from models.wording import counted
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from stowplan.errors import InputError, Issue, Severity
 from topology.cluster import NodeState
@@ -65,8 +66,8 @@ def _bound_issues(pointer: str, job: Job) -> Iterator[Issue]:
         yield Issue(
             code="rigid_bounds",
             pointer=f"{pointer}/max_gpus",
-            detail=f"job {job.id!r} is rigid: it needs exactly min_gpus = {job.min_gpus} GPUs, so max_gpus must be "
-            f"the same or left out, not {job.max_gpus}",
+            detail=f"job {job.id!r} is rigid: it needs exactly min_gpus = {counted(job.min_gpus, 'GPU')}, so max_gpus "
+            f"must be the same or left out, not {job.max_gpus}",
         )
     if job.gpu_types == ():
         yield Issue(
@@ -94,7 +95,7 @@ def _reservation_issues(
             yield Issue(
                 code="reservation_of_pinned_job",
                 pointer=where,
-                detail=f"job {job.id!r} is not preemptible and keeps {count} GPUs of type {kind!r}; "
+                detail=f"job {job.id!r} is not preemptible and keeps {counted(count, 'GPU')} of type {kind!r}; "
                 f"the reservation asks for {reservation.num_gpus} of type {reservation.gpu_type!r}",
             )
         return
@@ -109,9 +110,8 @@ def _reservation_issues(
         yield Issue(
             code="reservation_outside_bounds",
             pointer=f"{where}/num_gpus",
-            detail=f"job {job.id!r} takes at least {job.min_gpus}"
-            + ("" if upper is None else f" and at most {upper}")
-            + f" GPUs, not {reservation.num_gpus}",
+            detail=f"job {job.id!r} reserves {counted(reservation.num_gpus, 'GPU')}; it takes at least {job.min_gpus}"
+            + ("" if upper is None else f" and at most {upper}"),
         )
     yield from _configuration_issues(where, job, reservation, configurations)
 
@@ -132,8 +132,8 @@ def _configuration_issues(
     yield Issue(
         code="reservation_is_no_configuration",
         pointer=f"{where}/num_gpus",
-        detail=f"job {job.id!r} reserves {reservation.num_gpus} GPUs of type {reservation.gpu_type!r}, which is no "
-        f"valid configuration; {choices}",
+        detail=f"job {job.id!r} reserves {counted(reservation.num_gpus, 'GPU')} of type {reservation.gpu_type!r}, "
+        f"which is no valid configuration; {choices}",
     )
 
 
@@ -151,8 +151,8 @@ def _reserved_goodput_issues(
         yield Issue(
             code="reservation_cannot_run",
             pointer=f"{pointer}/reservation",
-            detail=f"the performance of job {job.id!r} gives no goodput on {reservation.num_gpus} GPUs of type "
-            f"{reservation.gpu_type!r}",
+            detail=f"the performance of job {job.id!r} gives no goodput on {counted(reservation.num_gpus, 'GPU')} of "
+            f"type {reservation.gpu_type!r}",
         )
 
 

@@ -141,7 +141,7 @@ def _unplaced(entry: Refused, state: ClusterState, ran: Collection[str], planner
         return UnplacedJob(
             job_id=job.id,
             reason="capacity",
-            detail="other basic demands leave too few GPUs, even when every scale-out is taken back",
+            detail=_too_few(counts[f"free_gpus.{kind}"], counts[f"scaled_out_gpus.{kind}"], short[kind], kind, state),
             counts=counts,
             remedy=f"{counted(short[kind], 'more GPU')} of type {kind}",
             preempted=job.id in ran,
@@ -155,3 +155,12 @@ def _unplaced(entry: Refused, state: ClusterState, ran: Collection[str], planner
         remedy=f"{counted(tp, 'more GPU')} of type {kind} on one node, or a plan with a smaller tensor degree",
         preempted=job.id in ran,
     )
+
+
+def _too_few(free: int, elastic: int, short: int, kind: str, state: ClusterState) -> str:
+    """What a job that is short of GPUs of a type needs, and where they are."""
+    others = [running for running in state.running.values() if running.gpu_type == kind]
+    held = sum(running.held for running in others)
+    there = f"{free} are free" + (f", {elastic} more if every scale-out is taken back" if elastic else "")
+    beside = f"; {held} serve the basic demands of {counted(len(others), 'other job')}" if others else ""
+    return f"it needs {counted(free + elastic + short, 'GPU')} of type {kind}, of which {there}{beside}"

@@ -14,7 +14,7 @@ from models.performance.iteration import PerformanceModel
 from models.performance.modelling import virtual_model
 from models.performance.profile import ModelProfile
 from models.transformer import JobModel
-from models.wording import counted
+from models.wording import counted, size_of
 from models.workload import Parallelism
 from topology.cluster import GpuType
 
@@ -99,7 +99,7 @@ def _of_degrees(degrees: Parallelism, model: PerformanceModel, gpu_type: str, gp
 def _out_of_memory(candidate: str, gpu_type: str, needed: float, usable: float) -> NoPlan:
     return NoPlan(
         reason="out_of_memory",
-        detail=f"{candidate} needs {needed:.0f} bytes on a GPU; of the memory of {gpu_type!r}, {usable:.0f} bytes are "
+        detail=f"{candidate} needs {size_of(needed)} on a GPU; of the memory of {gpu_type!r}, {size_of(usable)} are "
         "usable",
         counts={"needed_bytes": round(needed), "usable_bytes": round(usable)},
         remedy="a larger `min_gpus`, larger pipeline or tensor degrees, activation checkpointing, or larger GPUs",

@@ -7,6 +7,7 @@ import pytest
 
 from models.allocation.adaptive import adaptive_rows
 from models.allocation.arena.blocks import buddy_blocks
+from models.allocation.arena.parameters import ArenaParameters
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import enumerate_configurations
 from models.parallel_plan import symmetric_plan
@@ -63,6 +64,24 @@ def test_a_job_that_stays_keeps_its_plan() -> None:
     assert given["model"].change is Change.KEPT
     assert given["model"].parallel_plan == PLAN
     assert given["model"].expected_goodput == pytest.approx(performance_model(GPT, CLUSTER).throughput(PLAN))
+
+
+def test_a_running_plan_that_its_model_calls_too_large_is_kept_with_a_warning() -> None:
+    """36 layers have 486 M parameters. At 2 + 4 bytes for weights and gradients, and 12 / 2 for Adam, a replica
+    needs 5.8 GB without any activation, and has 0.9 x 6 GB."""
+    small = replace(CLUSTER, gpu_types=(replace(KIND, memory_bytes=6 * 10**9),))
+    larger = replace(GPT, num_layers=36)
+    stage = replace(PLAN.stages[0], num_layers=36)
+    job = replace(RUNNING, transformer=larger, parallel_plan=replace(PLAN, stages=(stage,)), preemptible=False)
+    for parameters in (SiaParameters(), ArenaParameters()):
+        outcome = plan(PlanRequest(snapshot=Snapshot(cluster=small, jobs=(LISTED, job)), parameters=parameters))
+        assert outcome.plan is not None
+        assert job.parallel_plan in [allocation.parallel_plan for allocation in outcome.plan.allocations]
+        (warning,) = outcome.warnings
+        assert (warning.code, warning.pointer) == ("plan_not_understood", "/jobs/1/parallel_plan")
+        assert "stages/0/replicas/0 needs" in warning.detail
+        fits = plan(PlanRequest(snapshot=Snapshot(cluster=CLUSTER, jobs=(LISTED, RUNNING)), parameters=parameters))
+        assert fits.warnings == ()
 
 
 def test_a_reservation_of_a_job_with_a_model() -> None:

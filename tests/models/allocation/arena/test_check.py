@@ -81,9 +81,18 @@ def test_an_optimal_plan_passes(objective: ArenaObjective, normalise: bool) -> N
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
-        (lambda plan: second(plan, 2, {"n0": (4, 5)}), {"deadline_missed", "wrong_score", "wrong_objective"}),
-        (lambda plan: second(plan, 3, {"n0": (4, 5, 6)}), {"no_buddy_block", "wrong_score", "wrong_objective"}),
-        (lambda plan: second(plan, 4, {"n1": (0, 1, 2, 3)}, "b"), {"not_runnable", "wrong_score", "wrong_objective"}),
+        (
+            lambda plan: second(plan, 2, {"n0": (4, 5)}),
+            {"deadline_missed", "score_terms", "wrong_score", "wrong_objective"},
+        ),
+        (
+            lambda plan: second(plan, 3, {"n0": (4, 5, 6)}),
+            {"no_buddy_block", "score_terms", "wrong_score", "wrong_objective"},
+        ),
+        (
+            lambda plan: second(plan, 4, {"n1": (0, 1, 2, 3)}, "b"),
+            {"not_runnable", "score_terms", "wrong_score", "wrong_objective"},
+        ),
         (lambda plan: second(plan, 4, {"n1": (0, 1, 2, 3)}), {"mixed_gpu_types"}),
         (
             lambda plan: replace(plan, allocations=plan.allocations[1:]),
@@ -108,6 +117,19 @@ def test_a_count_that_is_not_offered_is_noticed() -> None:
     model = scene(replace(DEADLINES, counts=(1, 2, 8)))
     plan, objective = planned(scene(DEADLINES))
     assert "count_not_offered" in codes(model, plan, objective)
+
+
+def test_a_deadline_that_is_met_must_be_scored_by_its_points() -> None:
+    """r has no deadline; w has one point, worth 1 + the weights 1 + 0.5 of all jobs that can run."""
+    model = scene(DEADLINES)
+    plan, objective = planned(model)
+    (k,) = [k for k, term in enumerate(plan.score) if term.term == "deadline_met"]
+    assert (plan.score[k].job_id, plan.score[k].value) == ("w", 2.5)
+    without = replace(plan, score=plan.score[:k] + plan.score[k + 1 :])
+    assert codes(model, without, objective) == ["score_terms"]
+    doubled = replace(plan, score=(*plan.score[:k], replace(plan.score[k], value=5.0), *plan.score[k + 1 :]))
+    assert codes(model, doubled, objective) == ["wrong_score"]
+    assert codes(model, plan, objective - 2.5) == ["wrong_objective"]
 
 
 def test_a_wrong_objective_is_noticed() -> None:

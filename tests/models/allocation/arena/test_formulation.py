@@ -108,7 +108,7 @@ def test_deadlines_leave_pairs_that_are_in_time_and_drop_jobs_that_have_none() -
     """One node of 4, 100 samples an iteration, LINEAR samples/s.
 
     `urgent`: 10 iterations in 500 s need 2 GPUs. `hopeless`: 10 iterations in 100 s would need 10. `free`: no deadline.
-    Shares: urgent 2 + free 2 is 0.5 + 0.5; urgent on 1 GPU is too late.
+    Shares: urgent 2 + free 2 is 0.5 + 0.5; urgent on 1 GPU is too late. The point of `urgent` is worth 1 + 3 weights.
     """
     jobs = (
         Job(id="urgent", performance=LINEAR, max_gpus=4, remaining_iterations=10, deadline_s=500.0),
@@ -124,7 +124,7 @@ def test_deadlines_leave_pairs_that_are_in_time_and_drop_jobs_that_have_none() -
         "x[free,(1,4,a)]",
     )
     plan, result = plan_of(snapshot, DEADLINES)
-    assert result.objective == pytest.approx(1.0)
+    assert result.objective == pytest.approx(4.0 + 1.0)
     assert reasons(plan)["hopeless"] == "deadline"
     assert [issue.code for issue in formulation.warnings] == ["deadline_cannot_be_met"]
 
@@ -133,7 +133,7 @@ def test_a_launched_job_that_is_late_runs_on_and_one_that_is_in_time_stays_in_ti
     """n0 [llii], 100 samples an iteration.
 
     `late` has 10000 samples and 2000 s left: 2500 s on four GPUs are too long, so it is worth nothing wherever it is.
-    `intime` has 600 s and needs 1000 / 2 s; one GPU would be late.
+    `intime` has 600 s and needs 1000 / 2 s; one GPU would be late. Its point is worth 1 + the weights 102.
     """
     jobs = (
         Job(
@@ -158,8 +158,8 @@ def test_a_launched_job_that_is_late_runs_on_and_one_that_is_in_time_stays_in_ti
     snapshot = Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs)
     plan, result = plan_of(snapshot, DEADLINES)
     assert given(plan) == {"late": ("a", 2), "intime": ("a", 2)}
-    assert result.objective == pytest.approx(0.5)
-    assert [term.term for term in plan.score] == ["late", "throughput", "waiting"]
+    assert result.objective == pytest.approx(103.0 + 0.5)
+    assert [term.term for term in plan.score] == ["late", "throughput", "deadline_met", "waiting"]
     assert reasons(plan) == {"w": "outcompeted"}
 
 

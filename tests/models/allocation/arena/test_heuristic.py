@@ -3,9 +3,12 @@
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from models.allocation.arena.parameters import ArenaObjective
+from models.allocation.arena.formulation import point_of
+from models.allocation.arena.heuristic import schedule
+from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.clock import PhaseClock
 from models.plan import Change
 from models.workload import Adaptivity, Job, Reservation, Snapshot
@@ -14,9 +17,14 @@ from solver.options import SolveOptions
 from solver.result import Limit, TerminationReason
 from tests.models.allocation.arena.scenes import HEURISTIC, formulation_of, given, plan_of, reasons, solved, table
 from tests.models.placement_nodes.scenes import cluster, node, on
+from topology.cluster import NodeState
 
 LINEAR = table({("a", n): float(n) for n in (1, 2, 4, 8, 16)})
 CONCAVE = table({("a", 1): 1.0, ("a", 2): 1.5, ("a", 4): 2.0})
+
+
+FAIR = replace(HEURISTIC, objective=ArenaObjective.FINISH_TIME_FAIRNESS)
+DEADLINES = replace(HEURISTIC, objective=ArenaObjective.DEADLINES)
 
 
 def rigid(name: str, num_gpus: int, **fields: object) -> Job:
@@ -73,7 +81,7 @@ def test_scaling_down_launches_a_blocked_job() -> None:
     assert given(plan) == {"r": ("a", 2), "w": ("a", 2)}
     assert [item.change for item in plan.allocations] == [Change.RESCALED, Change.STARTED]
     assert result.objective == pytest.approx(0.75 + 0.5)
-    assert "1 launched, for whom 1 launched jobs were changed" in result.message
+    assert "1 launched, 0 scaled up, 1 change of others to make room" in result.message
     plan, _ = plan_of(snapshot, replace(HEURISTIC, search_depth=0))
     assert given(plan) == {"r": ("a", 4)}
     assert reasons(plan) == {"w": "blocked"}
@@ -164,6 +172,143 @@ def test_fairness_scales_down_the_job_that_is_best_off() -> None:
     parameters = replace(HEURISTIC, objective=ArenaObjective.FINISH_TIME_FAIRNESS, normalise=False)
     plan, _ = plan_of(Snapshot(cluster=cluster(node("n0")), jobs=jobs), parameters)
     assert given(plan) == {"fast": ("a", 2), "slow": ("a", 4), "w": ("a", 2)}
+
+
+def test_fairness_lets_a_job_wait_rather_than_squeeze_one_that_is_worse_off() -> None:
+    """n0 [..]. Finish times in units of the best one, weighted: x 5 on two GPUs, 10 on one; y 1 on one GPU, and when it
+    waits (3600 + 10000) / 10000.
+
+    x on both: 5 + 0.1 mean(5, 1.36) = 5.318. Both on one GPU: at least 10. x waiting: more than 10.
+    """
+    jobs = (
+        Job(id="x", performance=LINEAR, max_gpus=2, remaining_iterations=10, weight=5.0),
+        Job(id="y", performance=LINEAR, max_gpus=1, remaining_iterations=100),
+    )
+    plan, result = plan_of(Snapshot(cluster=cluster(node("n0", 2)), jobs=jobs), FAIR)
+    assert given(plan) == {"x": ("a", 2)}
+    assert result.objective == pytest.approx(5.318)
+    assert result.termination is TerminationReason.OPTIMAL
+    assert reasons(plan) == {"y": "outcompeted"}
+    assert "by changing the only other job that runs" in plan.unplaced[0].detail
+
+
+def test_fairness_launches_those_first_whose_waiting_costs_most() -> None:
+    """n0 [.]: the old job has 100 times the work, and hardly notices an hour more."""
+    jobs = (rigid("old", 1, age_s=50.0, remaining_iterations=1000), rigid("short", 1, remaining_iterations=10))
+    plan, result = plan_of(Snapshot(cluster=cluster(node("n0", 1)), jobs=jobs), FAIR)
+    assert given(plan) == {"short": ("a", 1)}
+    assert result.objective == pytest.approx(1.036 + 0.1 * (1.036 + 1.0) / 2)
+    assert result.bound == pytest.approx(result.objective)
+
+
+def test_fairness_holds_nobody_back() -> None:
+    """n0 [rr.]: `big` needs the whole node of three, which r never leaves; `low` gets the GPU that is left."""
+    jobs = (
+        Job(id="big", performance=table({("a", 3): 3.0}), min_gpus=3, remaining_iterations=10),
+        rigid("low", 1, priority=3, remaining_iterations=10),
+        rigid("r", 2, current=on({"n0": (0, 1)}), remaining_iterations=10),
+    )
+    plan, _ = plan_of(Snapshot(cluster=cluster(node("n0", 3)), jobs=jobs), FAIR)
+    assert given(plan) == {"low": ("a", 1), "r": ("a", 2)}
+
+
+def test_fairness_lets_the_worst_off_choose_again() -> None:
+    """n0 [rr] n1 [st] -> [ss] [rt]: no GPU is idle. Costs: r 1 on two GPUs and 2 on one; s 4 and 8; t 1."""
+    jobs = (
+        Job(id="r", performance=LINEAR, max_gpus=2, current=on({"n0": (0, 1)}), remaining_iterations=10),
+        Job(id="s", performance=LINEAR, max_gpus=2, current=on({"n1": (0,)}), remaining_iterations=10, weight=4.0),
+        rigid("t", 1, current=on({"n1": (1,)}), remaining_iterations=10),
+    )
+    snapshot = Snapshot(cluster=cluster(node("n0", 2), node("n1", 2)), jobs=jobs)
+    plan, result = plan_of(snapshot, FAIR)
+    assert given(plan) == {"r": ("a", 1), "s": ("a", 2), "t": ("a", 1)}
+    assert result.objective == pytest.approx(4.0 + 0.1 * (2.0 + 4.0 + 1.0) / 3)
+    assert result.termination is TerminationReason.OPTIMAL
+    assert "0 launched, 1 scaled up, 1 change of others" in result.message
+    assert given(plan_of(snapshot, replace(FAIR, max_scale_ups=0))[0])["s"] == ("a", 1)
+
+
+def test_deadlines_launch_first_what_needs_least_to_be_in_time() -> None:
+    """n0 [..]: one old job that needs both GPUs, or two of one GPU each: two deadlines are more than one."""
+    dated = {"remaining_iterations": 10, "deadline_s": 1000.0}
+    jobs = (rigid("old", 2, age_s=50.0, **dated), rigid("x", 1, **dated), rigid("y", 1, priority=1, **dated))
+    plan, result = plan_of(Snapshot(cluster=cluster(node("n0", 2)), jobs=jobs), DEADLINES)
+    assert given(plan) == {"x": ("a", 1), "y": ("a", 1)}
+    # Points are worth 1 + the three weights.
+    assert result.objective == pytest.approx(2 * 4.0 + 2.0)
+    assert result.termination is TerminationReason.OPTIMAL
+    assert reasons(plan) == {"old": "blocked"}
+
+
+def test_a_job_with_a_deadline_is_not_held_back_by_higher_queues() -> None:
+    """n0 [rr..]: `big` is blocked, and so holds back `low`, but not `dated`."""
+    jobs = (
+        rigid("big", 4, age_s=20.0),
+        rigid("low", 1, priority=2),
+        rigid("dated", 1, priority=3, remaining_iterations=10, deadline_s=1000.0),
+        rigid("r", 2, current=on({"n0": (0, 1)})),
+    )
+    plan, _ = plan_of(Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs), DEADLINES)
+    assert given(plan) == {"dated": ("a", 1), "r": ("a", 2)}
+    assert reasons(plan) == {"big": "blocked", "low": "queue"}
+
+
+def test_a_launched_job_that_is_late_gets_room_to_be_in_time() -> None:
+    """n0 [rr] n1 [st] -> [ss] [rt]: 1000 samples of s take 500 s on two GPUs, and no GPU is idle."""
+    jobs = (
+        Job(id="r", performance=LINEAR, max_gpus=2, current=on({"n0": (0, 1)})),
+        Job(
+            id="s",
+            performance=LINEAR,
+            max_gpus=2,
+            current=on({"n1": (0,)}),
+            remaining_iterations=10,
+            deadline_s=600.0,
+        ),
+        rigid("t", 1, current=on({"n1": (1,)})),
+    )
+    snapshot = Snapshot(cluster=cluster(node("n0", 2), node("n1", 2)), jobs=jobs)
+    plan, result = plan_of(snapshot, DEADLINES)
+    assert given(plan) == {"r": ("a", 1), "s": ("a", 2), "t": ("a", 1)}
+    assert result.objective == pytest.approx(4.0 + 0.5 + 1.0 + 1.0)
+    assert result.termination is TerminationReason.OPTIMAL
+    assert given(plan_of(snapshot, replace(DEADLINES, max_scale_ups=0))[0])["s"] == ("a", 1)
+
+
+def test_a_search_for_room_that_is_broken_off_has_not_tried() -> None:
+    """n0 [rr]: room for w takes a step, before which the time is over."""
+    jobs = (Job(id="r", performance=CONCAVE, max_gpus=2, current=on({"n0": (0, 1)})), rigid("w", 1))
+    formulation = formulation_of(Snapshot(cluster=cluster(node("n0", 2)), jobs=jobs), HEURISTIC)
+    found = schedule(formulation.instance, lambda: True)
+    assert found is not None
+    assert (found.num_launched, found.untried.tolist(), found.complete) == (0, [False, True], False)
+
+
+@pytest.mark.parametrize("parameters", [HEURISTIC, FAIR, DEADLINES])
+def test_a_cluster_that_is_down_has_an_empty_plan(parameters: ArenaParameters) -> None:
+    job = Job(id="j", performance=LINEAR, remaining_iterations=1, deadline_s=1.0)
+    plan, _ = plan_of(Snapshot(cluster=cluster(node("n0", state=NodeState.DOWN)), jobs=(job,)), parameters)
+    assert reasons(plan) == {"j": "gpu_type"}
+
+
+def test_a_limit_ends_algorithm_1_with_what_it_has() -> None:
+    """Four jobs of one GPU, and a clock that runs out after any number of questions."""
+    jobs = tuple(rigid(f"j{k}", 1, age_s=-1.0 * k + 9.0) for k in range(4))
+    snapshot = Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs)
+    launched = []
+    for num_asked in range(12):
+        formulation = formulation_of(snapshot, HEURISTIC)
+        clock = iter([False] * num_asked)
+        found = schedule(formulation.instance, lambda clock=clock: next(clock, True))  # type: ignore[misc]  # a default
+        assert found is not None
+        assert (found.untried == (found.chosen < 0)).all()
+        launched.append(found.num_launched)
+    assert launched[:2] == [0, 1]
+    assert launched[-1] == 4
+    assert launched == sorted(launched)
+    formulation.untried = np.array([False, False, True, True])
+    plan = formulation.extract(point_of(formulation.instance, np.array([0, 0, -1, -1])), PhaseClock())
+    assert reasons(plan) == {"j2": "not_tried", "j3": "not_tried"}
 
 
 def test_the_integer_program_answers_where_something_that_must_run_finds_no_place() -> None:

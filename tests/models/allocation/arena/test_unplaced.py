@@ -77,3 +77,7 @@ def test_held_back_by_a_higher_queue_or_blocked() -> None:
     assert "'head'" in found.detail
     found = left_out(head, low, runs, parameters=HEURISTIC)
     assert (found.reason, found.counts) == ("blocked", {"min_gpus": 8, "short_gpus.a": 1})
+    assert found.detail == "changing the only other job that runs does not make room for it"
+    more = [Job(id=f"r{k}", performance=LINEAR, max_gpus=1, current=on({"n1": (k,)})) for k in range(4)]
+    found = left_out(head, runs, *more, parameters=HEURISTIC)
+    assert found.detail == "changing 3 of the 5 other jobs that run does not make room for it"

@@ -165,6 +165,16 @@ def test_other_reasons_to_wait() -> None:
     large = next(left for left in plan.unplaced if left.job_id == "large")
     assert large.remedy == "8 more GPUs of type h100"
     assert large.counts["free_gpus.h100"] == 8
+    assert large.detail == (
+        "it needs 16 GPUs of type h100, of which 8 are free; 8 serve the basic demands of 1 other job"
+    )
+
+
+def test_a_cluster_that_is_too_small_is_not_blamed_on_other_jobs() -> None:
+    _, _, plan = planned(cluster_of(job("large", dp=32)))
+    (left,) = plan.unplaced
+    assert (left.reason, left.remedy) == ("capacity", "16 more GPUs of type h100")
+    assert left.detail == "it needs 32 GPUs of type h100, of which 16 are free"
 
 
 def test_fragments_of_jobs_that_may_not_move_are_named() -> None:

@@ -1,0 +1,45 @@
+"""What it is worth that a job meets its deadline: more than any throughput. Pure NumPy.
+
+a_i, points of a job with a deadline: integers in the proportion of the weights w_i. With r_i = w_i / min w, over the
+jobs with a deadline, they are k r_i for the least k <= 100 that makes all of them integers, else 100 r_i, rounded.
+M, worth of a point: 1 + sum_i w_i max_j Thr_ij / Z_i, over all jobs that can run. All throughput terms of a plan
+together are at least 0 and at most M - 1, and sums of points differ by at least 1: so between two plans that differ in
+points, M sum a_i decides, whatever their throughputs; between plans with equal points throughput does.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from models.workload import Job
+
+FloatVector = npt.NDArray[np.float64]
+
+_MOST_MULTIPLES = 100
+_TOLERANCE = 1e-6
+
+
+def rewards(jobs: Sequence[Job], weight: FloatVector, most_throughput: float) -> FloatVector:
+    """M a_i (J,), 0 for jobs without a deadline.
+
+    Parameters
+    ----------
+    weight
+        w_i (J,).
+    most_throughput
+        M - 1: what all throughput terms together cannot exceed.
+    """
+    has_deadline = np.array([job.deadline_s is not None for job in jobs], dtype=np.bool_)
+    reward = np.zeros(len(jobs))
+    if has_deadline.any():
+        reward[has_deadline] = (1.0 + most_throughput) * _points(weight[has_deadline])
+    return reward
+
+
+def _points(weight: FloatVector) -> FloatVector:
+    ratio = weight / weight.min()
+    multiples = np.arange(1, _MOST_MULTIPLES + 1)[:, None] * ratio
+    is_whole = (np.abs(multiples - multiples.round()) <= _TOLERANCE * multiples).all(axis=1)
+    k = is_whole.argmax() if is_whole.any() else -1
+    return np.asarray(multiples[k].round())
