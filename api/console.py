@@ -12,8 +12,9 @@ from rich.text import Text
 
 from api.examples_store import Example
 from api.local import Watcher
-from api.wording import counted, number, percent, termination_words
+from api.wording import number, percent, termination_words
 from models.plan import JobAllocation, Plan, PlanOutcome, PretrainingPlacement
+from models.wording import counted
 from models.workload import NodeGpus
 from solver.monitor import Progress
 from solver.options import SolveOptions

@@ -17,8 +17,11 @@ from api.schemas.deployment import DeploymentBody, ProjectionDoc, ReconfigureBod
 from api.shell import ExitCode, File, readable
 from executor.bundle import write_bundle
 from executor.launch.backends import BACKENDS
+from executor.launch.base import LaunchError
+from executor.lifecycle import DeploymentStatus, Fault, Phase
 from executor.rank_table import hosts_of
-from executor.supervision import DeploymentStatus, Phase, Supervisor
+from executor.supervision import Supervisor
+from models.wording import counted
 from stowplan.errors import FileFormatError, InputError
 
 _BODY = TypeAdapter(DeploymentBody)
@@ -47,7 +50,8 @@ def deploy_command(
 ) -> None:
     """Start the training that FILE asks for, the body of POST /v1/deployments, and look after it until it is over.
 
-    Ctrl-C writes a checkpoint and ends it. A run that breaks is started again from its last good checkpoint.
+    Ctrl-C writes a checkpoint and ends it. A run that breaks is started again from its last good checkpoint. When the
+    terminal is closed, the ranks go on and nobody looks after them: `stowplan redeploy FOLDER` takes over.
     """
     body = read_document(_BODY, _bytes(readable(file)))
     body = body.model_copy(update={"project": body.project or project})
@@ -62,54 +66,99 @@ def deploy_command(
         return
     supervisor = Supervisor(folder, BACKENDS[body.launch.backend]())
     supervisor.deploy(deployment)
-    out.print(f"{deployment.plan.notation()}: {deployment.plan.num_gpus} ranks start, logs in {folder / 'runs'}")
+    out.print(
+        f"{deployment.plan.notation()}: starting {counted(deployment.plan.num_gpus, 'rank')}, logs in {folder / 'runs'}"
+    )
     raise typer.Exit(_look_after(supervisor, out))
 
 
-def redeploy_command(root: Root, file: File, project: Project = False) -> None:
-    """Move the deployment in FOLDER to the plan in FILE, {"plan": ...}; whoever looks after it carries it out.
+def redeploy_command(
+    root: Root,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help='JSON file with the plan, {"plan": ...}; - for standard input.'),
+    ] = None,
+    project: Project = False,
+) -> None:
+    """Move the deployment in FOLDER to the plan in FILE, or go on with the plan that it has, and look after it.
 
     The new ranks start while the old ones still train; the training goes on from a checkpoint written for the change.
+    What was stopped or has failed goes on from its last good checkpoint. When another command looks after the
+    deployment, that one carries the change out and this one ends at once.
     """
-    body = read_document(_CHANGE, _bytes(readable(file)))
-    body = body.model_copy(update={"project": body.project or project})
     present = Supervisor(root, BACKENDS["local"]()).deployment()
     supervisor = Supervisor(root, BACKENDS[present.launch.backend]())
-    choice = choose(body, present.name, present.model, _no_service)
-    supervisor.reconfigure(replace(present, plan=choice.plan))
-    _print_projection(console.output(), choice.projection)
-    console.output().print(f"{present.plan.notation()} -> {choice.plan.notation()}")
+    out = console.output()
+    if file is not None:
+        body = read_document(_CHANGE, _bytes(readable(file)))
+        body = body.model_copy(update={"project": body.project or project})
+        choice = choose(body, present.name, present.model, _no_service)
+        supervisor.reconfigure(replace(present, plan=choice.plan))
+        _print_projection(out, choice.projection)
+        out.print(f"{present.plan.notation()} -> {choice.plan.notation()}")
+    elif supervisor.state().phase.final:
+        supervisor.reconfigure(present)
+        out.print(f"{present.plan.notation()}: goes on from the last good checkpoint")
+    raise typer.Exit(_look_after(supervisor, out))
 
 
 def _look_after(supervisor: Supervisor, out: Console) -> ExitCode:
-    """Advance the deployment until it is over, and say what happens."""
+    """Advance the deployment until it is over, and say what happens; nothing where another process does so."""
+    claim = supervisor.claim()
+    if claim is None:
+        out.print("another process looks after the deployment")
+        return ExitCode.PLANNED
     asked: list[int] = []
     previous = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
-    shown = ""
     try:
-        while True:
-            state = supervisor.advance()
-            status = supervisor.status()
-            line = _line(status)
-            if line != shown:
-                out.print(line)
-                shown = line
-            if state.phase.final:
-                return _exit_code(state.phase)
-            if asked:
-                asked.clear()
-                supervisor.stop()
-            time.sleep(_POLL_S)
+        with claim:
+            return _followed(supervisor, out, asked)
     finally:
         signal.signal(signal.SIGINT, previous)
 
 
+def _followed(supervisor: Supervisor, out: Console, asked: list[int]) -> ExitCode:
+    """Advance until the end, and say what changes; what is put into `asked` stops the deployment."""
+    said, fault = ("", ""), supervisor.state().fault
+    while True:
+        try:
+            if asked:
+                asked.clear()
+                supervisor.stop()
+            supervisor.advance()
+            status = supervisor.status()
+        except (LaunchError, OSError) as error:
+            # A full disk or a host that is away: both may end, and the ranks may well train on.
+            said = _say(out, f"cannot be looked after: {error}", "", said)
+            time.sleep(_POLL_S)
+            continue
+        state = status.state
+        if state.fault is not None and state.fault != fault:
+            fault = state.fault
+            _print_last_lines(out, fault)
+        said = _say(out, _line(status), state.detail or status.run.detail, said)
+        if state.phase.final:
+            return _exit_code(state.phase)
+        time.sleep(_POLL_S)
+
+
+def _say(out: Console, line: str, detail: str, before: tuple[str, str]) -> tuple[str, str]:
+    """Print a line that is not the one before, with its detail where that is new; gives both."""
+    if (line, detail) != before:
+        out.print(f"{line} ({detail})" if detail not in ("", before[1]) else line, markup=False)
+    return line, detail
+
+
+def _print_last_lines(out: Console, fault: Fault) -> None:
+    for rank in fault.dead:
+        out.print(f"{rank.describe()}, in run {fault.run}:", markup=False)
+        for line in rank.last_lines:
+            out.print(f"    {line}", markup=False, highlight=False)
+
+
 def _line(status: DeploymentStatus) -> str:
     loss = "" if status.loss is None else f", loss {status.loss:.4f}"
-    detail = status.state.detail or status.run.detail
-    return f"{status.state.phase}: step {status.step}{loss}, {status.state.current.plan}" + (
-        f" ({detail})" if detail else ""
-    )
+    return f"{status.state.phase}: step {status.step}{loss}, {status.state.current.plan}"
 
 
 def _exit_code(phase: Phase) -> ExitCode:

@@ -4,18 +4,24 @@
 <deployments>/<id>/...              what `executor.supervision` keeps
 """
 
+import errno
 import logging
+import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from pydantic import ValidationError
 
-from api.deploying import PlannedJob, choose, deployment_of, given_model
-from api.errors import DeploymentConflictError, NotFoundError, NothingDeployedError
+from api.deploying import Choice, PlannedJob, choose, deployment_of, given_model
+from api.deployment_checks import Holder, gpus_by_host, refuse_taken_gpus
+from api.errors import DeploymentConflictError, NotFoundError, NothingDeployedError, StorageFullError
 from api.job_feedback import JobFeedback
+from api.jobs import job_path
 from api.parallel_plan import plan_to_document
 from api.present import time_of
 from api.schemas.base import Document
@@ -25,14 +31,18 @@ from api.schemas.deployment import (
     DeploymentDoc,
     DeploymentLinksDoc,
     DeploymentList,
+    PlanChoice,
     ProjectionDoc,
     ReconfigureBody,
     RunDoc,
 )
-from executor.feedback.run import write_cluster
+from executor.deployment import Deployment
+from executor.feedback.run import given_cluster, write_cluster
 from executor.launch.backends import BACKENDS
+from executor.launch.base import DeadRank
+from executor.lifecycle import DeploymentStatus, Phase, Run
 from executor.records import write_text
-from executor.supervision import DeploymentStatus, Run, Supervisor
+from executor.supervision import Supervisor
 from stowplan.errors import InputError, StowplanError
 
 DEPLOYMENTS_PATH = "/v1/deployments"
@@ -61,6 +71,7 @@ class Deployments:
         self._feedback = feedback
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        self._claims: dict[str, IO[str]] = {}
         self._thread = threading.Thread(target=self._look_after, name="deployments", daemon=True)
         if folder is not None:
             self._thread.start()
@@ -75,28 +86,30 @@ class Deployments:
         NotFoundError
             When there is no such plan, or no such job in it.
         DeploymentConflictError
-            When the job is deployed already.
+            When the job is deployed already, or another deployment has GPUs of the plan.
         InputError
             When the plan cannot be deployed.
         LaunchError
             When it cannot be started.
+        StorageFullError
+            When there is no room for it.
         """
         root = self._root()
         choice = choose(body, body.job_id, given_model(body), self._planned)
         deployment = deployment_of(body, choice)
         id_ = f"deployment-{uuid.uuid4().hex}"
-        with self._lock:
-            for known in self._all():
-                if known.job_id == body.job_id and not known.phase.final:
-                    raise DeploymentConflictError(
-                        f"job {body.job_id} is deployed already as {known.id}; reconfigure or stop that one"
-                    )
+        folder = root / id_
+        with self._lock, _room_in(root):
+            self._refuse_conflicts(body, body.job_id, deployment)
             request = _Request(job_id=body.job_id, backend=body.launch.backend, projection=choice.projection)
-            (root / id_).mkdir(parents=True)
-            write_text(root / id_ / _REQUEST, request.model_dump_json())
-            if choice.cluster is not None:
-                write_cluster(choice.cluster, root / id_)
-            self._supervisor(id_).deploy(deployment)
+            try:
+                folder.mkdir(parents=True)
+                write_text(folder / _REQUEST, request.model_dump_json())
+                _keep_cluster(choice, folder)
+                self._supervisor(id_).deploy(deployment)
+            except (StowplanError, OSError):
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
         return self.deployment(id_)
 
     def deployment(self, deployment_id: str) -> DeploymentDoc:
@@ -111,32 +124,55 @@ class Deployments:
     def reconfigure(self, deployment_id: str, body: ReconfigureBody) -> DeploymentDoc:
         """Begin to move a deployment to another plan."""
         request, supervisor = self._request(deployment_id), self._supervisor(deployment_id)
-        with self._lock:
+        folder = self._root() / deployment_id
+        with self._lock, _room_in(folder):
             present = supervisor.deployment()
-            choice = choose(body, request.job_id, present.model, self._planned)
-            supervisor.reconfigure(replace(present, plan=choice.plan))
+            choice = choose(
+                body, request.job_id, present.model, self._planned, given_cluster(folder), set(present.plan.gpus)
+            )
+            following = replace(present, plan=choice.plan)
+            self._refuse_conflicts(body, request.job_id, following, besides=deployment_id)
+            _keep_cluster(choice, folder)
+            supervisor.reconfigure(following)
             changed = request.model_copy(update={"projection": choice.projection})
-            write_text(self._root() / deployment_id / _REQUEST, changed.model_dump_json())
+            write_text(folder / _REQUEST, changed.model_dump_json())
         return self.deployment(deployment_id)
 
     def stop(self, deployment_id: str) -> DeploymentDoc:
         """Ask a deployment to write a checkpoint and end; one that is over stays as it is."""
         self._request(deployment_id)
-        with self._lock:
+        with self._lock, _room_in(self._root() / deployment_id):
             self._supervisor(deployment_id).stop()
         return self.deployment(deployment_id)
 
-    def log(self, deployment_id: str, rank: int) -> Path:
-        """File that a rank of the newest run writes to; NotFoundError when there is no such rank."""
-        self._request(deployment_id)
+    def log(self, deployment_id: str, rank: int, run: int | None = None) -> Path:
+        """File that a rank of a run writes to; `run` None: the newest that trains or has trained.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such run or rank.
+        """
         supervisor = self._supervisor(deployment_id)
-        plan = supervisor.deployment().plan
+        number = supervisor.training_run() if run is None else run
+        try:
+            plan = supervisor.deployment(number).plan
+        except InputError as error:
+            raise NotFoundError(f"{deployment_id} has no run {number}") from error
         if not 0 <= rank < plan.num_gpus:
-            raise NotFoundError(f"{deployment_id} has ranks 0 to {plan.num_gpus - 1}; there is no rank {rank}")
-        return supervisor.folder(supervisor.state().current.number) / "logs" / f"rank-{rank}.log"
+            raise NotFoundError(
+                f"run {number} of {deployment_id} has ranks 0 to {plan.num_gpus - 1}; there is no rank {rank}"
+            )
+        return supervisor.folder(number) / "logs" / f"rank-{rank}.log"
+
+    def is_log_complete(self, deployment_id: str, log: Path) -> bool:
+        """Whether nothing will be written to what `log` gave: the deployment is over, or a later run trains."""
+        supervisor = self._supervisor(deployment_id)
+        earlier = (supervisor.folder(number) for number in range(1, supervisor.training_run()))
+        return supervisor.state().phase.final or any(log.is_relative_to(folder) for folder in earlier)
 
     def restart_cost_s(self, job_id: str) -> float | None:
-        """The newest measured cost of a change or restart of a job; None where none was measured."""
+        """The newest measured cost of a change of plan of a job; None where none was measured."""
         if self._folder is None:
             return None
         return next((known.restart_cost_s for known in self._all() if known.job_id == job_id), None)
@@ -152,11 +188,39 @@ class Deployments:
         while not self._closing.wait(_ADVANCE_S):
             for id_ in self._ids():
                 try:
-                    self._supervisor(id_).advance()
+                    supervisor = self._supervisor(id_)
+                    self._claim(id_, supervisor, supervisor.advance().phase)
                     self._feedback.read(self._request(id_).job_id, self._root() / id_)
                 except (StowplanError, OSError, ValueError):
                     # One broken folder must not keep the others from being looked after.
                     _logger.exception("%s cannot be looked after", id_)
+        for claim in self._claims.values():
+            claim.close()
+
+    def _claim(self, id_: str, supervisor: Supervisor, phase: Phase) -> None:
+        """Hold the claim to a deployment until it is over, so that no command looks after it, too."""
+        if phase.final and id_ in self._claims:
+            self._claims.pop(id_).close()
+        elif not phase.final and id_ not in self._claims and (claim := supervisor.claim()) is not None:
+            self._claims[id_] = claim
+
+    def _refuse_conflicts(self, asked: PlanChoice, job_id: str, deployment: Deployment, besides: str = "") -> None:
+        """Raise DeploymentConflictError when another deployment that is not over has the job or a GPU of its plan."""
+        holders: list[Holder] = []
+        for id_ in self._ids():
+            if id_ == besides:
+                continue
+            try:
+                other, supervisor = self._request(id_).job_id, self._supervisor(id_)
+                if supervisor.state().phase.final:
+                    continue
+                if other == job_id:
+                    detail = f"job {job_id} is deployed already as {id_}; reconfigure or stop that one"
+                    raise DeploymentConflictError(detail)
+                holders += _holders(f"job {other!r} ({id_})", supervisor)
+            except (InputError, NotFoundError) as error:
+                _logger.warning("%s cannot be read: %s", id_, error)
+        refuse_taken_gpus(asked, deployment, holders)
 
     def _all(self) -> Iterator[DeploymentDoc]:
         """Every deployment that can be read, newest first."""
@@ -187,9 +251,45 @@ class Deployments:
         return self._folder
 
 
+@contextmanager
+def _room_in(folder: Path) -> Iterator[None]:
+    """Say clearly when a folder cannot be written since its file system is full."""
+    try:
+        yield
+    except (StowplanError, OSError) as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__cause__
+        if cause is None or cause.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        detail = f"{folder} cannot be written: {cause.strerror}; make room, or deploy to another folder"
+        raise StorageFullError(detail) from error
+
+
+def _keep_cluster(choice: Choice, folder: Path) -> None:
+    """Note the cluster of a plan for its runs, and that it holds for later plans when a user gave it."""
+    if choice.cluster is not None:
+        write_cluster(choice.cluster, folder, choice.plan)
+        if not choice.is_assumed:
+            write_cluster(choice.cluster, folder)
+
+
+def _holders(who: str, supervisor: Supervisor) -> Iterator[Holder]:
+    """GPUs that a deployment uses, and those to which it may return."""
+    state = supervisor.state()
+    used = {run.number for run in (state.runs[-2:] if state.phase is Phase.RECONFIGURING else state.runs[-1:])}
+    for number in sorted(used):
+        yield Holder(gpus=gpus_by_host(supervisor.deployment(number)), what=f"is used by {who}")
+    if state.launch is not None:
+        yield Holder(gpus=gpus_by_host(supervisor.deployment(state.launch.like)), what=f"is about to be used by {who}")
+    if state.fallback is not None:
+        gpus = gpus_by_host(supervisor.deployment(state.fallback))
+        yield Holder(gpus=gpus, what=f"is kept for {who} until its new plan has written a checkpoint")
+
+
 def _document(id_: str, request: _Request, supervisor: Supervisor, status: DeploymentStatus) -> DeploymentDoc:
     state, present = status.state, supervisor.deployment()
-    costs = [run.cost_s for run in state.runs if run.cost_s is not None]
+    dead_run, dead = _dead(status)
     path = f"{DEPLOYMENTS_PATH}/{id_}"
     return DeploymentDoc(
         id=id_,
@@ -205,14 +305,23 @@ def _document(id_: str, request: _Request, supervisor: Supervisor, status: Deplo
         num_steps=present.training.num_steps,
         loss=status.loss,
         runs=tuple(_run(run) for run in state.runs),
-        dead=tuple(DeadRankDoc.model_validate(rank, from_attributes=True) for rank in status.run.dead),
-        restart_cost_s=costs[-1] if costs else None,
+        dead=tuple(DeadRankDoc.model_validate(rank, from_attributes=True) for rank in dead),
+        dead_run=dead_run,
+        restart_cost_s=state.change_cost_s,
         backend=request.backend,
         folder=str(supervisor.folder(state.current.number)),
         links=DeploymentLinksDoc(
-            self=path, logs=f"{path}/logs", job_performance=f"/v1/jobs/{request.job_id}/performance"
+            self=path, logs=f"{path}/logs", job_performance=f"{job_path(request.job_id)}/performance"
         ),
     )
+
+
+def _dead(status: DeploymentStatus) -> tuple[int | None, tuple[DeadRank, ...]]:
+    """The ranks that broke the newest run, or else the run before that broke last, and which run that was."""
+    fault = status.state.fault
+    if status.run.dead:
+        return status.state.current.number, status.run.dead
+    return (fault.run, fault.dead) if fault is not None and fault.dead else (None, ())
 
 
 def _run(run: Run) -> RunDoc:

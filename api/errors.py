@@ -19,6 +19,7 @@ _STATUS: Mapping[str, HTTPStatus] = {
     "deployment_conflict": HTTPStatus.CONFLICT,
     "nothing_deployed": HTTPStatus.CONFLICT,
     "launch_failed": HTTPStatus.BAD_GATEWAY,
+    "storage_full": HTTPStatus.INSUFFICIENT_STORAGE,
     "asymmetric_plan": HTTPStatus.UNPROCESSABLE_ENTITY,
     "no_outcome": HTTPStatus.CONFLICT,
     "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -76,7 +77,7 @@ class NoOutcomeError(StowplanError):
 
 
 class DeploymentConflictError(StowplanError):
-    """The job is deployed already."""
+    """The job is deployed already, or another one has its GPUs."""
 
     code: ClassVar[str] = "deployment_conflict"
 
@@ -85,6 +86,12 @@ class NothingDeployedError(StowplanError):
     """The service has no folder for deployments."""
 
     code: ClassVar[str] = "nothing_deployed"
+
+
+class StorageFullError(StowplanError):
+    """There is no room left for a folder."""
+
+    code: ClassVar[str] = "storage_full"
 
 
 class BodyTooLargeError(StowplanError):

@@ -2,13 +2,14 @@
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic_core import ErrorDetails
 
-from api.schemas.base import MAX_NAME_LENGTH, Document
+from api.schemas.base import MAX_NAME_LENGTH, NAME_PATTERN, Document
 from api.schemas.comparison import ComparisonBody
+from api.schemas.deployment import PATH_PATTERN, VALUE_PATTERN, DeploymentBody, ReconfigureBody
 from api.schemas.metrics import MetricsBody
 from api.schemas.model import OperatorModelDoc, TransformerDoc
 from api.schemas.parallel import ParallelPlanBody
@@ -17,7 +18,7 @@ from api.schemas.parameters import PARAMETERS
 from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTableDoc
 from api.schemas.request import PLAN_BODIES, AllocationDoc, VerifyBody
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc, SnapshotDoc, SnapshotReference
-from api.wording import counted
+from models.wording import counted
 from stowplan.errors import Issue, pointer_of
 
 # What can stand at the top of a text, or be an item of a list there.
@@ -25,6 +26,9 @@ _ROOTS: tuple[type[Document], ...] = (
     *(VerifyBody, MetricsBody, ComparisonBody, ParallelPlanBody, SnapshotDoc, ClusterDoc, AllocationDoc, GpuTypeDoc),
     *PARAMETERS.values(),
 )
+_KNOWN_ROOTS: tuple[type[Document], ...] = (*_ROOTS, DeploymentBody, ReconfigureBody)
+# By the name that pydantic gives the whole text, where it can be but one kind of document.
+_ROOT_OF: Mapping[str, tuple[type[Document], ...]] = {kind.__name__: (kind,) for kind in _KNOWN_ROOTS}
 # Field that holds a union ("": the text itself) -> what pydantic calls its members in locations. These are no keys of
 # the document. None: not a document.
 _UNION_MEMBERS: Mapping[str, Mapping[str, type[Document] | None]] = {
@@ -51,6 +55,15 @@ _CODES: Mapping[str, str] = {
     "one_of": "one_of",
     "out_of_range": "out_of_range",
 }
+# Faults whose words are our own.
+_OWN_WORDS = ("one_of", "out_of_range", "unknown_model", "missing_field")
+# Fields by which an answer of /v1/parallel-plans and a point of it are known.
+_ANSWER, _POINT = {"best", "points"}, {"plan", "iteration_s"}
+_FORMATS: Mapping[str, str] = {
+    NAME_PATTERN: "must not hold control characters or line breaks",
+    PATH_PATTERN: "must not hold control characters",
+    VALUE_PATTERN: "must not hold null characters",
+}
 _BOUNDS: Mapping[str, str] = {
     "greater_than": "above",
     "greater_than_equal": "at least",
@@ -59,12 +72,32 @@ _BOUNDS: Mapping[str, str] = {
 }
 
 
-def fault_issue(fault: ErrorDetails) -> Issue:
-    """The issue that a fault is for the sender of the document."""
+def fault_issue(fault: ErrorDetails, document: str = "") -> Issue:
+    """The issue that a fault is for the sender of a document; `document`: what pydantic calls its kind."""
     path = list(_path(fault["loc"]))
     if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
         path.append(_discriminator(fault))
-    return Issue(code=_code(fault), pointer=short_pointer(path), detail=fault_detail(fault))
+    return Issue(code=_code(fault), pointer=short_pointer(path), detail=fault_detail(fault, document))
+
+
+def mistaken_document(text: bytes, kind: str) -> Issue | None:
+    """One issue in place of many for JSON that is no document of a kind at all, but a well-known other one."""
+    if kind not in (DeploymentBody.__name__, ReconfigureBody.__name__):
+        return None
+    document = json.loads(text)
+    if not isinstance(document, dict):
+        return None
+    plan, where = document.get("plan"), "/plan"
+    if document.keys() >= _ANSWER:
+        beside = "" if kind == ReconfigureBody.__name__ else ", beside job_id and job"
+        where, detail = "", f"is an answer of /v1/parallel-plans; give its `best.plan` as `plan`{beside}"
+    elif isinstance(plan, dict) and plan.keys() >= _ANSWER:
+        detail = "is an answer of /v1/parallel-plans; the plan in it is `best.plan`"
+    elif isinstance(plan, dict) and plan.keys() >= _POINT:
+        detail = "is a point of an answer of /v1/parallel-plans; the plan in it is `plan`"
+    else:
+        return None
+    return Issue(code="other_document", pointer=where, detail=detail)
 
 
 def short_pointer(path: Sequence[str | int]) -> str:
@@ -94,25 +127,25 @@ def _code(fault: ErrorDetails) -> str:
     return _CODES.get(kind, "wrong_type" if kind.endswith(("_type", "_parsing")) else kind)
 
 
-def fault_detail(fault: ErrorDetails) -> str:
-    """What is wrong and what would be right, in words."""
+def fault_detail(fault: ErrorDetails, document: str = "") -> str:
+    """What is wrong and what would be right, in words; `document` as in `fault_issue`."""
     kind, value, context = fault["type"], fault["input"], fault.get("ctx", {})
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
-        return _unknown_field(fault["loc"])
+        return _unknown_field(fault["loc"], _ROOT_OF.get(document, _ROOTS))
     if kind in _BOUNDS:
         limit = next(context[key] for key in ("gt", "ge", "lt", "le") if key in context)
         return f"is {_short(value)}; must be {_BOUNDS[kind]} {limit}"
     if _CODES.get(kind) == "wrong_length":
         return _wrong_length(kind, value, context)
     if kind == "string_pattern_mismatch":
-        return f"is {_short(value)}; must not hold control characters or line breaks"
+        return f"is {_short(value)}; {_FORMATS.get(context['pattern'], 'must match ' + context['pattern'])}"
     if kind == "union_tag_invalid":
         return f"is {_short(value[_discriminator(fault)])}; must be one of {context['expected_tags']}"
     if kind == "union_tag_not_found":
         return "is missing; it says which kind of document this is"
-    if kind in ("one_of", "out_of_range", "unknown_model", "missing_field"):
+    if kind in _OWN_WORDS:
         return fault["msg"]
     message = fault["msg"].removeprefix("Input should be ")
     return f"is {_short(value)}; must be {message}" if message != fault["msg"] else f"{fault['msg']}: {_short(value)}"
@@ -131,8 +164,8 @@ def _discriminator(fault: ErrorDetails) -> str:
     return str(fault["ctx"]["discriminator"]).strip("'")
 
 
-def _unknown_field(loc: tuple[int | str, ...]) -> str:
-    name, models = str(loc[-1]), _documents_at(loc[:-1])
+def _unknown_field(loc: tuple[int | str, ...], roots: Iterable[type[Document]]) -> str:
+    name, models = str(loc[-1]), _documents_at(loc[:-1], roots)
     here = sorted({field for model in models for field in model.model_fields})
     near = difflib.get_close_matches(name, here, n=1)
     hint = f"the fields here are {here}" if len(models) == 1 else "remove it"
@@ -141,9 +174,9 @@ def _unknown_field(loc: tuple[int | str, ...]) -> str:
     return f"there is no field {name[:64]!r} here; {hint}"
 
 
-def _documents_at(loc: tuple[int | str, ...]) -> set[type[Document]]:
-    """Kinds of document that may stand at `loc`."""
-    models: set[type[Document]] = set(_ROOTS)
+def _documents_at(loc: tuple[int | str, ...], roots: Iterable[type[Document]]) -> set[type[Document]]:
+    """Kinds of document that may stand at `loc` below one of `roots`."""
+    models: set[type[Document]] = set(roots)
     for k, part in enumerate(loc):
         member = _union_members(loc, k).get(str(part))
         fields = [model.model_fields[part] for model in models if part in model.model_fields]

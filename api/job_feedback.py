@@ -11,7 +11,7 @@ from api.jobs import Jobs
 from api.reading import MalformedJsonError, read_document
 from api.schemas.metrics import MetricsBody
 from executor.feedback.poster import Answer, MetricsPoster
-from executor.feedback.run import CLUSTER_FILE
+from executor.feedback.run import knows_a_cluster
 from stowplan.errors import StowplanError
 
 _BODY = TypeAdapter(MetricsBody)
@@ -46,16 +46,17 @@ class JobFeedback:
         self._posters: dict[Path, MetricsPoster] = {}
 
     def read(self, job_id: str, folder: Path) -> None:
-        """Take in what is new in the folder of a deployment; one whose cluster is not known says nothing.
+        """Take in what is new in the folder of a deployment; a run whose cluster is not known says nothing.
 
         Raises
         ------
         InputError
             When the folder is broken.
         """
-        if not (folder / CLUSTER_FILE).exists():
+        if not knows_a_cluster(folder):
             return
         with self._lock:
             if folder not in self._posters:
-                self._posters[folder] = MetricsPoster(folder, _Direct(self._jobs, job_id, self._database))
+                transport = _Direct(self._jobs, job_id, self._database)
+                self._posters[folder] = MetricsPoster(folder, transport, skips_unknown=True)
             self._posters[folder].flush()

@@ -3,9 +3,10 @@
 What is filled in becomes part of the snapshot, so that the stored input and its hash cover it, and the plan can be made
 again whatever is measured later.
 
-calibration      policies that plan in three dimensions; of the same model, whatever the batch
-performance      Sia: observations of data-parallel launches on GPU types of the cluster
-restart_cost_s   where the request has 0: the newest measured cost of a change or restart
+calibration      jobs with a model, under policies that plan in three dimensions, and under Sia where it does so, too:
+                 where the job has no performance; of the same model, whatever the batch
+performance      Sia, jobs without a model: observations of data-parallel launches on GPU types of the cluster
+restart_cost_s   where the request has 0: the newest measured cost of a change of plan
 """
 
 from collections.abc import Callable
@@ -74,7 +75,7 @@ def _filled(
             **_restart_cost(job, restart_cost_s(job.id), policy),
         }
         notes += [_note(k, job.id, name, measured) for name in found]
-        if policy in _THREE_DIMENSIONS and job.calibration is None and "calibration" not in found:
+        if _takes_calibration(job, policy) and "calibration" not in found:
             notes += _why_not(k, job, measured)
         if found:
             changed[k] = job.model_copy(update=found)
@@ -87,15 +88,25 @@ def _filled(
 
 def _calibration(job: JobDoc, measured: JobPerformance, policy: str) -> dict[str, Any]:
     calibration = measured.calibrated.calibration
-    if policy not in _THREE_DIMENSIONS or job.calibration is not None or calibration is None:
+    if calibration is None or not _takes_calibration(job, policy) or not _trains_the_same(job, measured):
         return {}
-    return {"calibration": calibration_to_document(calibration)} if _trains_the_same(job, measured) else {}
+    return {"calibration": calibration_to_document(calibration)}
+
+
+def _takes_calibration(job: JobDoc, policy: str) -> bool:
+    """Whether the policy plans the job in three dimensions, and the request has no coefficients for that."""
+    by_model = policy in _OBSERVATIONS and job.performance is None and _has_model(job)
+    return job.calibration is None and (policy in _THREE_DIMENSIONS or by_model)
+
+
+def _has_model(job: JobDoc) -> bool:
+    return job.transformer is not None or job.operators is not None
 
 
 def _observations(
     job: JobDoc, observations: GoodputObservations | None, policy: str, types: frozenset[str]
 ) -> dict[str, Any]:
-    if policy not in _OBSERVATIONS or job.performance is not None or observations is None:
+    if policy not in _OBSERVATIONS or job.performance is not None or _has_model(job) or observations is None:
         return {}
     known = tuple(point for point in observations.observations if point.gpu_type in types)
     return {"performance": performance_to_document(replace(observations, observations=known))} if known else {}

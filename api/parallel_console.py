@@ -5,10 +5,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from api.schemas.parallel_answer import MissingPointDoc, ParallelPlanAnswer, PlanPointDoc
-from api.wording import counted, duration
+from api.wording import duration
+from models.wording import counted, size_of
 
 _MS_PER_S = 1e3
-_GB = 1e9
 _MAX_STAGES = 24
 _PARTS = (
     ("compute", "compute_s"),
@@ -23,6 +23,8 @@ _PARTS = (
 def print_answer(console: Console, answer: ParallelPlanAnswer) -> None:
     """Everything that fits a terminal."""
     job, best = answer.job, answer.best
+    for issue in answer.warnings:
+        console.print(f"[yellow]warning:[/] {escape(issue.pointer or '/')}: {escape(issue.detail)}", soft_wrap=True)
     console.print(
         f"[bold]{escape(job.name)}[/]: {job.num_parameters / 1e9:.3g} billion parameters, "
         f"{counted(job.num_layers, 'layer')}, global batch {job.global_batch}; planner {answer.planner.value}, "
@@ -71,7 +73,8 @@ def _why(missing: MissingPointDoc) -> str:
     closest = missing.rejections[0]
     if closest.needed_bytes is None or closest.usable_bytes is None:
         return f"no plan: {closest.detail}"
-    return f"no plan: {closest.needed_bytes / _GB:.1f} GB per GPU at least, {closest.usable_bytes / _GB:.1f} GB usable"
+    needed, usable = size_of(closest.needed_bytes), size_of(closest.usable_bytes)
+    return f"no plan: {needed} per GPU at least, {usable} usable"
 
 
 def _breakdown(point: PlanPointDoc) -> Table:
@@ -97,8 +100,8 @@ def _stages(point: PlanPointDoc) -> Table:
             *(str(i), str(stage.num_layers), str(stage.dp), str(stage.tp)),
             duration(stage.forward_s * _MS_PER_S),
             duration(stage.backward_s * _MS_PER_S),
-            f"{stage.total_bytes / _GB:.1f} GB",
-            f"{stage.usable_bytes / _GB:.1f} GB",
+            size_of(stage.total_bytes),
+            size_of(stage.usable_bytes),
         )
     if len(point.stages) > _MAX_STAGES:
         table.add_row(f"+{len(point.stages) - _MAX_STAGES}", *[""] * 7)

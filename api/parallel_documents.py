@@ -3,6 +3,7 @@
 from dataclasses import asdict
 
 from api.launch import launch_document
+from api.outcome import issue_documents
 from api.parallel_plan import plan_to_document
 from api.schemas.parallel_answer import (
     BreakdownDoc,
@@ -46,6 +47,7 @@ def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> Paralle
         missing=tuple(_missing(missing) for missing in answer.missing),
         grids=tuple(_grid(grid) for grid in answer.grids),
         tuner=None if tuner is None else TunerDoc(**{**asdict(tuner), "num_before": _as_float(tuner.num_before)}),
+        warnings=issue_documents(answer.warnings),
         # The planners raise where the independent check finds anything, so that a plan in hand has passed it.
         verified=True,
         elapsed_ms=answer.elapsed_s * _MS_PER_S,

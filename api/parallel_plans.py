@@ -1,7 +1,7 @@
 """From the body of a request for 3D-parallel plans to what the planners take."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -11,10 +11,12 @@ from api.parallel_plan import plan_from_document, slices_from_map
 from api.schemas.parallel import GpuOfferDoc, ParallelOptionsDoc, ParallelPlanBody
 from api.settings import Settings
 from models.parallelism.incremental.options import IncrementalOptions
-from models.parallelism.offers import exact_offers, free_gpus, offers_of
+from models.parallelism.offers import exact_offers, free_gpus, offers_of, refuse_taken
 from models.parallelism.options import GridOptions
 from models.parallelism.request import Degrees, MeasuredPlan, Offer, ParallelRequest, Planner
 from models.performance.architecture import model_issues
+from models.performance.plausibility import calibration_warnings, peak_warnings
+from models.wording import counted
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 from topology.cluster import Cluster, GpuType
 from topology.gpu_catalogue import find_product, gpu_type_of
@@ -84,6 +86,7 @@ def parallel_request(body: ParallelPlanBody) -> ParallelRequest:
         grid=_grid_options(body.options),
         incremental=IncrementalOptions(**vars(body.options.incremental)),
     )
+    request = replace(request, warnings=tuple(_warnings(request, kinds)))
     raise_for_errors(issues, "request")
     return request
 
@@ -209,7 +212,7 @@ def _counts(k: int, document: GpuOfferDoc, fixed: int | None, issues: list[Issue
     if not counts:
         issues.append(_issue("missing_field", pointer_of("gpus", k, "counts"), "is missing; say how many GPUs"))
     if fixed is not None and counts != {fixed}:
-        detail = f"the degrees need {fixed} GPUs, not {sorted(counts)}"
+        detail = f"the degrees need {counted(fixed, 'GPU')}, not {sorted(counts)}"
         issues.append(_issue("wrong_count", pointer_of("gpus", k, "counts"), detail))
     return tuple(sorted(counts))
 
@@ -220,18 +223,20 @@ def _released(body: ParallelPlanBody, cluster: Cluster | None) -> tuple[tuple[st
     Raises
     ------
     InputError
-        When one does not exist.
+        When one does not exist or is taken.
     """
     if body.released is None or cluster is None:
         return ()
-    num_gpus = {node.id: node.num_gpus for node in cluster.nodes}
-    issues = [
-        _issue("unknown_gpu", pointer_of("released", part.node), f"there is no GPU {wrong[0]} on node {part.node!r}")
-        for part in slices_from_map(body.released)
-        if (wrong := [gpu for gpu in part.gpus if gpu >= num_gpus.get(part.node, 0)])
-    ]
-    raise_for_errors(issues, "request")
-    return tuple((part.node, gpu) for part in slices_from_map(body.released) for gpu in sorted(set(part.gpus)))
+    with located("/released"):
+        refuse_taken(cluster, slices_from_map(body.released))
+    return tuple((part.node, gpu) for part in slices_from_map(body.released) for gpu in sorted(part.gpus))
+
+
+def _warnings(request: ParallelRequest, kinds: Sequence[GpuType]) -> Iterator[Issue]:
+    yield from peak_warnings(kinds, "/gpu_types" if request.cluster is None else "/cluster/gpu_types")
+    if request.calibration is not None:
+        offered = [offer.gpu_type for offer in request.offers]
+        yield from calibration_warnings(request.calibration, [*kinds, *offered], "/calibration")
 
 
 def _measured(body: ParallelPlanBody, kinds: _Kinds, issues: list[Issue]) -> Iterator[MeasuredPlan]:

@@ -23,7 +23,15 @@ def planned_job(plan: PlanDoc, input_text: str, job_id: str, snapshots: Snapshot
     found = next((known for known in plan.allocations if known.job_id == job_id), None)
     if found is None or found.parallel_plan is None:
         planned = [known.job_id for known in plan.allocations if known.parallel_plan is not None]
-        raise NotFoundError(f"{plan.id} holds no parallel plan for job {job_id!r}; it holds some for {planned}")
+        why = f"it holds some for {planned}"
+        if found is not None:
+            why = "say in transformer what the job trains, and under Sia give it no performance"
+        raise NotFoundError(f"{plan.id} holds no parallel plan for job {job_id!r}; {why}")
     snapshot = snapshots.resolve(PLAN_BODY.validate_json(input_text).snapshot).snapshot
     job = next(job for job in snapshot.jobs if job.id == job_id)
-    return PlannedJob(plan=plan_from_document(found.parallel_plan), model=job.transformer, cluster=snapshot.cluster)
+    return PlannedJob(
+        plan=plan_from_document(found.parallel_plan),
+        model=job.transformer,
+        calibration=job.calibration,
+        cluster=snapshot.cluster,
+    )

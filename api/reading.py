@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from api.faults import fault_issue, short_pointer
+from api.faults import fault_issue, mistaken_document, short_pointer
 from stowplan.errors import InputError, Issue, StowplanError
 
 T = TypeVar("T")
@@ -36,13 +36,16 @@ def read_document(adapter: TypeAdapter[T], text: bytes, what: str = "request") -
         document = adapter.validate_json(text)
     except ValidationError as error:
         num_faults = error.error_count()
-        faults = error.errors(include_url=False)[:MAX_ISSUES]
+        kind, faults = error.title, error.errors(include_url=False)[:MAX_ISSUES]
     else:
         refuse_repeated_keys(text, what)
         return document
     if faults[0]["type"] == "json_invalid":
         raise MalformedJsonError(f"the {what} is not JSON: {faults[0]['ctx']['error']}")
-    issues = [fault_issue(fault) for fault in _telling(faults)]
+    mistaken = mistaken_document(text, kind)
+    if mistaken is not None:
+        raise InputError(f"the {what} is another document", [mistaken])
+    issues = [fault_issue(fault, kind) for fault in _telling(faults)]
     if num_faults > MAX_ISSUES:
         raise InputError(f"the {what} has {num_faults} errors; the first {len(issues)} are listed", issues)
     noun = "error" if len(issues) == 1 else "errors"

@@ -9,11 +9,6 @@ from solver.result import Limit, TerminationReason
 _NO_GAP = 1e-9
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def percent(share: float | None) -> str:
     """A relative gap in per cent, `-` where nothing is known."""
     if share is None:

@@ -6,11 +6,12 @@ reference (`models.parallelism.exhaustive`) tries every plan. Both cut the model
 
   proxy         the best proxy plan (Arena section 3.3) of all pipeline degrees; the paper: 93.4 % on average
   proxy_same    the same, when the reference has the micro-batches of the grids too; up to 8 GPUs
-  best          the planner's answer: that, or a faster plan of the frontiers
+  best          the best plan of the grids: that, or a faster one of the frontiers
+  answer        the planner's answer: that, or a faster plan of whole layers, which the reference may not have
   crius         the best of Crius' assembled plans
   pruned        the best plan that is left after the pruning of section 3.6, with its micro-batches; the paper: 96.2 %
 
-`layers`: `best` when the reference may cut between any two layers, up to 4 GPUs. `grids`: share of every grid's proxy
+`layers`: `answer` when the reference may cut between any two layers, up to 4 GPUs. `grids`: share of every grid's proxy
 in the optimum of its pipeline degree and micro-batches, up to 8 GPUs. `pruning`: plans before over plans after.
 `gap`: slowest stage of the best proxy's partition, by load per GPU, against the bound of the mixed-integer program.
 
@@ -56,7 +57,7 @@ _MODELS = (
 _PRODUCTS = ("a100-40gb", "v100", "a40", "a10", "l20", "h100")
 _COUNTS = (2, 4, 8, 16)
 _GLOBAL_BATCH = 256
-_SHARES = ("grids", "proxy", "proxy_same", "best", "crius", "pruned", "layers")
+_SHARES = ("grids", "proxy", "proxy_same", "best", "answer", "crius", "pruned", "layers")
 # GPU type -> nodes of 1,280 GPUs (Arena Table 1), and counts of 320.
 _CLUSTER = {"a100-40gb": 80, "v100": 20, "a40": 160, "a10": 160}
 _POLICY_COUNTS = (*(1 << k for k in range(9)), 320)
@@ -85,8 +86,14 @@ class Case:
         return GridOptions(rule=rule, num_operators=self.num_operators, pipeline_degrees=degrees)
 
     def planned(self, rule: PlanRule = PlanRule.ARENA) -> GridResult:
-        """The planner's answer."""
+        """What the grids find."""
         return plan_grids(self.model, self.gpu_type, self.gpus_per_node, [self.num_gpus], self.options(rule))
+
+    def answer(self) -> PlanEstimate:
+        """The plan that a request gets."""
+        brief = GridOptions(details=False)
+        (answer,) = plan_grids(self.model, self.gpu_type, self.gpus_per_node, [self.num_gpus], brief).best.values()
+        return answer
 
     def reference(self, **options: object) -> ExhaustiveResult:
         """The best plans of all, with these options of the reference."""
@@ -153,6 +160,7 @@ def measured(case: Case) -> Row | None:
     reference = case.reference(bounds=bounds)
     same = case.reference(bounds=bounds, num_micro_batches=counts) if case.num_gpus <= 8 else None
     ((_, proxy),), ((_, best),) = planned.proxies.items(), planned.best.items()
+    answer = case.answer()
     optimum = reference.best
     assert optimum is not None  # noqa: S101 - the planner found a plan
     crius = case.planned(PlanRule.CRIUS).proxies.values()
@@ -166,15 +174,17 @@ def measured(case: Case) -> Row | None:
         "proxy": _share(optimum, proxy),
         "proxy_same": None if same is None or same.best is None else _share(same.best, proxy),
         "best": _share(optimum, best),
+        "answer": _share(optimum, answer),
         "crius": max((_share(optimum, found) for found in crius), default=None),
         "pruned": round(optimum.iteration.total_s / left, 4),
-        "layers": None if layers is None else _share(layers, best),
+        "layers": None if layers is None else _share(layers, answer),
         "pruning": round(pruning.num_before / pruning.num_after, 2),
         "grids": _of_grids(planned, same),
         "gap": _gap(case, proxy, loads, bounds),
         "planner_cpu_s": round(planner_s, 3),
         "proxy_plan": proxy.plan.notation(),
         "best_plan": best.plan.notation(),
+        "answered": answer.plan.notation(),
         "optimum": optimum.plan.notation(),
     }
 
@@ -231,7 +241,7 @@ def _gap(case: Case, proxy: PlanEstimate, loads: np.ndarray, bounds: Sequence[in
 def _summary(rows: Sequence[Row]) -> list[Row]:
     """Mean, least and quantiles of the shares; `grids` by grid, the others by case."""
     columns: dict[str, Callable[[Row], Sequence[object]]] = {"grids": lambda row: list(row["grids"])}  # type: ignore[call-overload]
-    for name in ("proxy", "proxy_same", "best", "crius", "pruned", "layers", "pruning", "gap", "planner_cpu_s"):
+    for name in (*_SHARES[1:], "pruning", "gap", "planner_cpu_s"):
         columns[name] = lambda row, name=name: [row[name]]  # type: ignore[misc]
     summary: list[Row] = []
     for name, values_of in columns.items():

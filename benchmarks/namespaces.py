@@ -92,7 +92,7 @@ class NamespaceBackend(LocalBackend):
         """Command that becomes the agent of a host."""
         return [*self._network.enter(host), *super().agent_command(folder, host)]
 
-    def refuse_used_port(self, launch: Mapping[str, Any]) -> None:
+    def hold_port(self, launch: Mapping[str, Any]) -> None:
         """Leave it to the agent of the first host: its ports are its own."""
 
 

@@ -8,6 +8,8 @@ hostfile         hosts in the order of their first rank, with slots, as DeepSpee
 slurm_hosts      the same, one line per host, for SLURM_HOSTFILE
 launch-local.sh, launch-ssh.sh, job.sbatch, jobset.yaml
 README.txt       how to start it with each
+
+Where it runs, logs/, status/HOST.json and agent-HOST.log are added; names of hosts are written there as in a URL.
 """
 
 import csv
@@ -25,6 +27,7 @@ from executor.launch.slurm import batch_script
 from executor.rank_table import Rank, hosts_of
 from executor.records import write_text
 from executor.training_job import Device, write_training_job
+from models.wording import counted
 from stowplan.errors import InputError
 
 # In the folder of a run: its presence asks the ranks to write a checkpoint and end.
@@ -38,7 +41,7 @@ READY_FOLDER = "ready"
 _README = """{title}
 
 {notation}
-{num_ranks} ranks on {num_hosts} hosts; rank 0 is on {first}, the others meet it there on port {port}.
+{ranks} on {hosts}; rank 0 is on {first}, the others meet it there on port {port}.
 
 This folder must lie under the same path on every host: {folder}
 The hosts need Python with the executor installed: pip install 'stowplan[executor]'
@@ -113,6 +116,7 @@ def launch_document(deployment: Deployment, folder: Path) -> dict[str, Any]:
             {"rank": rank.rank, "node": rank.node, "gpu": rank.gpu, "local_rank": rank.local_rank} for rank in ranks
         ],
         "command": [*(options.command or (options.python, "-P", "-m", "executor.trainer")), str(folder / "job.json")],
+        "trainer": options.command is None,
         "python": options.python,
         "device": deployment.training.device.value,
         "environment": dict(options.environment),
@@ -173,8 +177,8 @@ def _readme(deployment: Deployment, folder: Path) -> str:
     return _README.format(
         title=f"Deployment {deployment.name}",
         notation=f"{deployment.model.name or 'transformer'}: {deployment.plan.notation()}",
-        num_ranks=len(ranks),
-        num_hosts=len(hosts_of(ranks)),
+        ranks=counted(len(ranks), "rank"),
+        hosts=counted(len(hosts_of(ranks)), "host"),
         first=ranks[0].node,
         port=deployment.launch.master_port,
         folder=folder,

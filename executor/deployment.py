@@ -1,8 +1,9 @@
 """What is deployed: a plan, the model that it trains, and where and how the ranks are started."""
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from executor.rank_table import Rank, rank_table
@@ -15,6 +16,10 @@ DEFAULT_PORT = 29_500
 # Runs of a deployment take ten ports in turn.
 MAX_PORT = 65_526
 _NAME = re.compile(r"[A-Za-z0-9-]{1,63}")
+# Names that stay as they are; those that end like a digest do not, so that no two jobs get one name.
+_PLAIN = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_DIGEST_LENGTH = 12
+_DIGESTED = re.compile(rf".*-[0-9a-f]{{{_DIGEST_LENGTH}}}")
 BACKENDS = ("local", "ssh", "slurm", "kubernetes")
 
 
@@ -59,13 +64,16 @@ class LaunchOptions:
             raise InputError(f"backend is {self.backend!r}; must be one of {', '.join(BACKENDS)}")
         if not 0 < self.master_port <= MAX_PORT:
             raise InputError(f"master_port is {self.master_port}; must be from 1 to {MAX_PORT}")
+        if wrong := [name for name in self.environment if not name or "=" in name or "\0" in name]:
+            raise InputError(f"environment names {wrong[0]!r}; the name of a variable has no = and is not empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """A symmetric plan for one job, to be written into a folder and started from there.
 
-    `name` is a word of letters, digits and dashes: it becomes a file name and a name in Slurm and Kubernetes.
+    `name` is a word of letters, digits and dashes, such as `deployment_name` makes of a job id: it becomes a name in
+    Slurm and Kubernetes.
 
     Raises
     ------
@@ -95,7 +103,7 @@ class Deployment:
         """What the ranks read when the run lies in `folder`; `checkpoints` outlive it."""
         options = self.training
         return TrainingJob(
-            model=replace(self.model, zero_stage=1, global_batch=self.plan.global_batch),
+            model=self.model,
             stage_layers=tuple(stage.num_layers for stage in self.plan.stages),
             micro_batch=self.plan.stages[0].replicas[0].local_batch,
             num_micro_batches=self.plan.num_micro_batches,
@@ -114,6 +122,18 @@ class Deployment:
             metrics_folder=str(folder / "metrics"),
             layers_hook=options.layers_hook,
         )
+
+
+def deployment_name(job_id: str) -> str:
+    """Name for files, Slurm and Kubernetes: another one for every job id, whatever is in it.
+
+    Ids that are names in all of them stay; of others the letters and digits are kept, and a digest tells them apart.
+    """
+    if _PLAIN.fullmatch(job_id) and not _DIGESTED.fullmatch(job_id):
+        return job_id
+    readable = re.sub(r"[^a-z0-9]+", "-", job_id.lower())[:40].strip("-")
+    digest = hashlib.sha256(job_id.encode()).hexdigest()[:_DIGEST_LENGTH]
+    return f"{readable or 'job'}-{digest}"
 
 
 def _faults(deployment: Deployment) -> Iterator[Issue]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.performance.iteration import PerformanceModel
+from models.wording import counted
 from stowplan.errors import InputError
 
 
@@ -38,7 +39,9 @@ def project(plan: ParallelPlan, model: PerformanceModel) -> Projection:
         return Projection(plan=plan, before_s=before_s, after_s=before_s)
     fitting = [candidate for candidate in _symmetric(plan, model) if model.fits(candidate)]
     if not fitting:
-        raise InputError(f"no symmetric plan on the {plan.num_gpus} GPUs of {plan.notation()} fits their memory")
+        raise InputError(
+            f"no symmetric plan on the {counted(plan.num_gpus, 'GPU')} of {plan.notation()} fits their memory"
+        )
     best_s, _, best = min((model.iteration(candidate).total_s, k, candidate) for k, candidate in enumerate(fitting))
     return Projection(plan=best, before_s=before_s, after_s=best_s)
 

@@ -1,7 +1,8 @@
 """The life of a deployment: runs that follow one another on the same checkpoints, whatever their layout.
 
     <root>/lock               held by whoever changes something
-    <root>/state.json         phase, runs, and what every change of plan cost
+    <root>/keeper             held by whoever looks after the deployment
+    <root>/state.json         `executor.lifecycle`: phase, runs, and what every change of plan cost
     <root>/runs/0001/         a run as `executor.bundle` writes it, with deployment.json; a new plan or a restart makes
                               the next one
     <root>/checkpoints/       shared by all runs
@@ -11,105 +12,39 @@ and another one goes on. A run ends by itself when its steps are done, on reques
 then writes a checkpoint first), or by a fault; after a fault the next run starts from the last good checkpoint.
 
 A change of plan overlaps: the processes of the next run start while the old one still trains, load their libraries, and
-wait for the file `go`; only then is the old run asked to stop.
+wait for the file `go`; only then is the old run asked to stop. Until the new plan has written a checkpoint of its own,
+the old one is kept in mind: when a run of the new plan breaks before its first step, or its restarts are used up, the
+deployment returns to the old plan, and the change has failed.
+
+A run that cannot be launched (disk full, ports taken, host away) is tried again after pauses that grow.
 """
 
 import fcntl
+import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
-from executor.bundle import GO_FILE, READY_FOLDER, STOP_FILE, write_bundle
-from executor.checkpoints import last_good
+from executor.bundle import GO_FILE, STOP_FILE
 from executor.deployment import Deployment
-from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
-from executor.metrics import StepMetrics, first_metrics, last_metrics, metrics_path
+from executor.launch.base import LaunchBackend, LaunchError, PortError, RunState, RunStatus
+from executor.lifecycle import Cause, DeploymentState, DeploymentStatus, Fault, Launch, Phase, PhaseError, Run
 from executor.records import read_record, write_record
-from executor.training_job import LAST, read_training_job
+from executor.run_folders import NUM_PORTS, RunFolders
 from stowplan.errors import InputError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 _STATE = "state.json"
 _LOCK = "lock"
-_DEPLOYMENT = "deployment.json"
+_KEEPER = "keeper"
 # From being asked to stop until the last checkpoint is written; then the run is ended.
 STOP_LIMIT_S = 600.0
-# Runs take ports in turn, from the deployment's own on.
-_NUM_PORTS = 10
-
-
-class Phase(StrEnum):
-    """starting: the newest run has done no step yet. reconfiguring: the old run is to end, the next one to begin."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    RECONFIGURING = "reconfiguring"
-    STOPPING = "stopping"
-    FINISHED = "finished"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-    @property
-    def final(self) -> bool:
-        """Whether nothing will happen any more."""
-        return self in (Phase.FINISHED, Phase.STOPPED, Phase.FAILED)
-
-
-class Cause(StrEnum):
-    """Why a run began."""
-
-    DEPLOYED = "deployed"
-    RECONFIGURED = "reconfigured"
-    RESTARTED = "restarted"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One run of a deployment; times are seconds since 1970.
-
-    `from_step`: steps done when it began. `cost_s`: from the end of the last step before it to the end of its first
-    step, less that step: what the change or the fault cost; None until it is known.
-    """
-
-    number: int
-    plan: str
-    cause: Cause
-    started_at_s: float
-    from_step: int = 0
-    cost_s: float | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeploymentState:
-    """What is kept on disk. `faults`: restarts since the last step that a run got further than the one before."""
-
-    name: str
-    phase: Phase
-    runs: tuple[Run, ...]
-    phase_since_s: float
-    faults: int = 0
-    detail: str = ""
-
-    @property
-    def current(self) -> Run:
-        """The newest run."""
-        return self.runs[-1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeploymentStatus:
-    """State, and how far the training is: `step` and `loss` of the newest step that rank 0 of any run has done."""
-
-    state: DeploymentState
-    run: RunStatus
-    step: int
-    loss: float | None
+_PAUSE_GROWTH = 4
 
 
 def _alone(method: Method) -> Method:
@@ -129,25 +64,33 @@ class Supervisor:
     """Looks after one deployment in `root`, whose runs `backend` starts.
 
     Any number of supervisors may do so at the same time, in one process or several. `max_faults`: restarts without
-    progress before the deployment is given up.
+    progress, and failed launches in a row, before the deployment is given up. `pause_s`: after the first failed launch,
+    four times as long after each further one.
     """
 
     def __init__(
-        self, root: Path, backend: LaunchBackend, max_faults: int = 3, clock: Callable[[], float] = time.time
+        self,
+        root: Path,
+        backend: LaunchBackend,
+        max_faults: int = 3,
+        pause_s: float = 15.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.root = root
         self._backend = backend
         self._max_faults = max_faults
+        self._pause_s = pause_s
         self._clock = clock
+        self._runs = RunFolders(root)
 
     @property
     def checkpoints(self) -> Path:
         """Folder of the checkpoints."""
-        return self.root / "checkpoints"
+        return self._runs.checkpoints
 
     def folder(self, number: int) -> Path:
         """Folder of a run."""
-        return self.root / "runs" / f"{number:04d}"
+        return self._runs.folder(number)
 
     def state(self) -> DeploymentState:
         """What is known on disk.
@@ -162,11 +105,32 @@ class Supervisor:
     def status(self) -> DeploymentStatus:
         """State, and how far the training is."""
         state = self.state()
-        newest = self._newest_step(state)
+        newest = self._runs.newest_step(state.runs)
         run = self._backend.status(self.folder(state.current.number))
         return DeploymentStatus(
             state=state, run=run, step=newest.step if newest else 0, loss=newest.loss if newest else None
         )
+
+    def deployment(self, number: int | None = None) -> Deployment:
+        """What a run deploys; None: the newest one."""
+        return self._runs.deployment(self.state().current.number if number is None else number)
+
+    def training_run(self) -> int:
+        """Number of the newest run that has done a step; before the first step that of the newest run."""
+        runs = self.state().runs
+        trained = (run.number for run in reversed(runs) if self._runs.first_step(run.number) is not None)
+        return next(trained, runs[-1].number)
+
+    def claim(self) -> IO[str] | None:
+        """Become the one who looks after the deployment, until the file is closed; None where another is."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        keeper = (self.root / _KEEPER).open("w")
+        try:
+            fcntl.flock(keeper, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            keeper.close()
+            return None
+        return keeper
 
     @_alone
     def deploy(self, deployment: Deployment) -> None:
@@ -180,32 +144,38 @@ class Supervisor:
             When the run cannot be started; nothing is left of it then.
         """
         if (self.root / _STATE).exists():
-            raise InputError(f"{self.root} holds a deployment already; redeploy it, or choose another folder")
-        run = Run(number=1, plan=deployment.plan.notation(), cause=Cause.DEPLOYED, started_at_s=self._clock())
-        self._write(deployment, run)
-        self._backend.start(self.folder(1))
-        self._save(
-            DeploymentState(name=deployment.name, phase=Phase.STARTING, runs=(run,), phase_since_s=run.started_at_s)
-        )
+            if self.state().phase is Phase.FINISHED:
+                raise InputError(f"{self.root} holds a deployment that is finished; choose another folder")
+            going_on = f"`stowplan redeploy {self.root}` goes on with it"
+            raise InputError(f"{self.root} holds a deployment already; {going_on}, or choose another folder")
+        with self._started(deployment, Cause.DEPLOYED) as run:
+            self._save(
+                DeploymentState(name=deployment.name, phase=Phase.STARTING, runs=(run,), phase_since_s=run.started_at_s)
+            )
 
     @_alone
     def reconfigure(self, deployment: Deployment) -> None:
         """Begin to move to the plan of `deployment`, which trains the same model with the same global batch.
 
+        A deployment that was stopped or has failed goes on with it from the last good checkpoint; the plan may be the
+        same then.
+
         Raises
         ------
-        InputError
-            When the deployment is over or is changing already, or model or batch differ.
+        PhaseError
+            When the deployment is finished or is changing already.
         LaunchError
             When the next run cannot be started; the old one goes on.
         """
         state = self.state()
-        if state.phase not in (Phase.STARTING, Phase.RUNNING):
-            raise InputError(f"deployment {state.name} is {state.phase}; only one that runs can be reconfigured")
-        following = self._next(deployment.plan.notation(), Cause.RECONFIGURED)
-        self._write(deployment, following, waits=True)
-        self._backend.start(self.folder(following.number))
-        self._move(replace(state, runs=(*state.runs, following)), Phase.RECONFIGURING)
+        if state.phase.can_go_on or state.launch is not None:
+            self._resume(state, deployment)
+        elif state.phase in (Phase.STARTING, Phase.RUNNING):
+            with self._started(deployment, Cause.RECONFIGURED, waits=True) as run:
+                self._move(replace(state, runs=(*state.runs, run)), Phase.RECONFIGURING)
+        else:
+            possible = "one that runs, was stopped or has failed can be reconfigured"
+            raise PhaseError(f"deployment {state.name} is {state.phase}; {possible}")
 
     @_alone
     def stop(self) -> None:
@@ -214,140 +184,203 @@ class Supervisor:
         if state.phase.final:
             return
         if state.phase is Phase.RECONFIGURING:
-            self._backend.stop(self.folder(state.current.number))
+            self._end(state.current)
             state = replace(state, runs=state.runs[:-1])
         (self.folder(state.current.number) / STOP_FILE).touch()
-        self._move(state, Phase.STOPPING)
-
-    def deployment(self) -> Deployment:
-        """What the newest run deploys."""
-        return read_record(Deployment, self.folder(self.state().current.number) / _DEPLOYMENT, "deployment")
+        self._move(replace(state, launch=None), Phase.STOPPING)
 
     @_alone
     def advance(self) -> DeploymentState:
-        """Do what is due; returns the state afterwards."""
+        """Do what is due; returns the state afterwards.
+
+        Raises
+        ------
+        OSError
+            When the state cannot be written; the same is due the next time.
+        """
         state = self.state()
         if state.phase.final:
             return state
         state = self._measured(state)
         if state.phase is Phase.RECONFIGURING:
             return self._hand_over(state)
+        if state.launch is not None:
+            return state if self._clock() < state.launch.due_s else self._launched(state, state.launch)
         run = self._backend.status(self.folder(state.current.number))
         if state.phase is Phase.STOPPING:
             return self._stopped(state, run)
-        if run.state is RunState.SUCCEEDED and self._is_done(state.current):
+        if run.state is RunState.SUCCEEDED and self._runs.is_done(state.current.number):
             return self._move(state, Phase.FINISHED)
         if run.state is RunState.STOPPED:
             return self._move(state, Phase.STOPPED, "the run was ended from outside")
         if run.state in (RunState.FAILED, RunState.LOST, RunState.SUCCEEDED):
-            return self._restart(state, run)
-        if state.phase is Phase.STARTING and first_metrics(self._metrics(state.current.number)) is not None:
-            return self._move(state, Phase.RUNNING)
+            return self._broken(state, run)
+        if state.phase is Phase.STARTING and self._runs.first_step(state.current.number) is not None:
+            return self._move(state, Phase.RUNNING, state.detail if state.current.cause is Cause.RETURNED else "")
         return state
 
     def _hand_over(self, state: DeploymentState) -> DeploymentState:
         """Wait for the next run to be ready, ask the old one to stop, and let the next one go."""
-        old, following = self.folder(state.runs[-2].number), self.folder(state.current.number)
-        ready = self._backend.status(following)
+        old, following = state.runs[-2], state.current
+        ready = self._backend.status(self.folder(following.number))
         if ready.state.final:
             # The old run goes on; where it has been asked to stop already, it is started again.
-            detail = f"the new plan {state.current.plan} did not start: {ready.detail or ready.state}"
-            return self._move(replace(state, runs=state.runs[:-1]), Phase.RUNNING, detail)
-        status = self._backend.status(old)
-        if status.state in (RunState.SUCCEEDED, RunState.STOPPED, RunState.FAILED):
-            return self._let_go(state, following)
-        if not (old / STOP_FILE).exists():
-            if self._all_ready(following):
-                (old / STOP_FILE).touch()
-        elif self._clock() - (old / STOP_FILE).stat().st_mtime > STOP_LIMIT_S:
-            self._backend.stop(old)
+            self._end(following)
+            detail = f"the new plan {following.plan} did not start: {ready.detail or ready.state}"
+            fault = Fault(run=following.number, detail=detail, dead=ready.dead)
+            return self._move(replace(state, runs=state.runs[:-1], fault=fault), Phase.RUNNING, detail)
+        asked = self.folder(old.number) / STOP_FILE
+        status = self._backend.status(self.folder(old.number))
+        if status.state.final or (asked.exists() and self._clock() - asked.stat().st_mtime > STOP_LIMIT_S):
+            return self._let_go(state)
+        if not asked.exists() and self._runs.all_ready(following.number):
+            asked.touch()
         return state
 
-    def _let_go(self, state: DeploymentState, following: Path) -> DeploymentState:
-        self._backend.stop(self.folder(state.runs[-2].number))
-        checkpoint = last_good(self.checkpoints)
-        begun = replace(state.current, from_step=checkpoint.step if checkpoint else 0)
-        (following / GO_FILE).touch()
-        return self._move(replace(state, runs=(*state.runs[:-1], begun), faults=0), Phase.RUNNING)
+    def _let_go(self, state: DeploymentState) -> DeploymentState:
+        old, following = state.runs[-2], replace(state.current, from_step=self._runs.good_step())
+        self._end(old)
+        proven = self._runs.first_step(old.number) is not None
+        (self.folder(following.number) / GO_FILE).touch()
+        return self._move(
+            replace(
+                state, runs=(*state.runs[:-1], following), faults=0, fallback=old.number if proven else state.fallback
+            ),
+            Phase.RUNNING,
+        )
+
+    def _resume(self, state: DeploymentState, deployment: Deployment) -> None:
+        """Go on from the last good checkpoint where nothing runs; what a stop could not end is ended first."""
+        was_stopped, old = state.phase is Phase.STOPPED, state.current.number
+        changes = self._runs.deployment(old).plan != deployment.plan
+        left = self._end(state.current)
+        with self._started(deployment, Cause.RESUMED) as run:
+            resumed = replace(
+                state,
+                runs=(*state.runs, run),
+                faults=0,
+                launch=None,
+                fallback=old if was_stopped and changes and self._runs.first_step(old) is not None else None,
+            )
+            self._move(resumed, Phase.STARTING, left)
 
     def _stopped(self, state: DeploymentState, run: RunStatus) -> DeploymentState:
-        folder = self.folder(state.current.number)
-        if not run.state.final and self._clock() - state.phase_since_s > STOP_LIMIT_S:
-            self._backend.stop(folder)
-        elif run.state is RunState.FAILED:
-            self._backend.stop(folder)
-            return self._move(state, Phase.STOPPED, f"the run broke while it stopped: {run.detail}")
-        elif run.state.final:
+        """Wait for the run to end; one that never spoke, or does not end in time, is ended."""
+        is_late = self._clock() - state.phase_since_s > STOP_LIMIT_S
+        if run.state in (RunState.SUCCEEDED, RunState.STOPPED):
             return self._move(state, Phase.STOPPED)
-        return state
+        if not (run.state.final or run.state is RunState.STARTING or is_late):
+            return state
+        left = self._end(state.current)
+        if run.state.final:
+            return self._move(state, Phase.STOPPED, _joined(f"the run broke while it stopped: {run.detail}", left))
+        after = self._backend.status(self.folder(state.current.number))
+        unknown = "" if after.state.final else f"what became of the run is not known: {after.detail or after.state}"
+        return self._move(state, Phase.STOPPED, _joined(unknown, left))
 
-    def _restart(self, state: DeploymentState, run: RunStatus) -> DeploymentState:
-        """Start again from the last good checkpoint, unless runs keep breaking without getting further."""
-        self._backend.stop(self.folder(state.current.number))
-        following = self._next(state.current.plan, Cause.RESTARTED, run.detail or "ended before its last step")
-        faults = state.faults + 1 if following.from_step == state.current.from_step else 1
+    def _broken(self, state: DeploymentState, run: RunStatus) -> DeploymentState:
+        """Go on from the last good checkpoint, unless runs keep breaking without getting further.
+
+        What a change of plan has begun returns to the plan before it when it breaks before its first step, or keeps
+        breaking.
+        """
+        current, detail = state.current, run.detail or "ended before its last step"
+        left = self._end(current)
+        got_further = self._runs.good_step() > current.from_step
+        faults = 1 if got_further else state.faults + 1
+        fallback = None if got_further else state.fallback
+        state = replace(
+            state,
+            faults=faults,
+            fallback=fallback,
+            fault=Fault(run=current.number, detail=_joined(detail, left), dead=run.dead),
+        )
+        if fallback is not None and (faults > self._max_faults or self._runs.first_step(current.number) is None):
+            before = next(earlier.plan for earlier in state.runs if earlier.number == fallback)
+            why = f"the change to {current.plan} failed ({detail}): back to {before}"
+            returning = replace(state, faults=0, fallback=None)
+            return self._launched(returning, Launch(like=fallback, cause=Cause.RETURNED, detail=why))
         if faults > self._max_faults:
-            detail = f"given up after {self._max_faults} restarts without a new checkpoint: {run.detail}"
-            return self._move(state, Phase.FAILED, detail)
-        deployment = read_record(Deployment, self.folder(state.current.number) / _DEPLOYMENT, "deployment")
-        self._write(deployment, following)
+            given_up = f"given up after {self._max_faults} restarts without a new checkpoint: {detail}"
+            return self._move(state, Phase.FAILED, _joined(given_up, left))
+        return self._launched(state, Launch(like=current.number, cause=Cause.RESTARTED, detail=detail))
+
+    def _launched(self, state: DeploymentState, launch: Launch) -> DeploymentState:
+        """Start the run that is due; where that is impossible, note when to try again."""
         try:
-            self._backend.start(self.folder(following.number))
+            with self._started(self._runs.deployment(launch.like), launch.cause, launch.detail) as run:
+                return self._move(replace(state, runs=(*state.runs, run), launch=None), Phase.STARTING, launch.detail)
         except LaunchError as error:
-            return self._move(state, Phase.FAILED, f"after {run.detail}: {error.detail}")
-        return self._move(replace(state, runs=(*state.runs, following), faults=faults), Phase.STARTING, run.detail)
+            failures = launch.failures + 1
+            why = f"{launch.detail}; the next run could not be started: {error.detail}"
+        if failures > self._max_faults:
+            return self._move(replace(state, launch=None), Phase.FAILED, f"given up after {failures} attempts: {why}")
+        pause_s = self._pause_s * _PAUSE_GROWTH ** (failures - 1)
+        later = replace(launch, failures=failures, due_s=self._clock() + pause_s)
+        return self._move(replace(state, launch=later), Phase.STARTING, f"{why}; tried again after {pause_s:.0f} s")
 
-    def _write(self, deployment: Deployment, run: Run, *, waits: bool = False) -> None:
-        """Write the folder of a run, with what it deploys."""
-        # Another port than that of the run before, which may still hold its own.
-        port = deployment.launch.master_port + (run.number - 1) % _NUM_PORTS
-        launch = replace(deployment.launch, master_port=port)
-        write_bundle(replace(deployment, launch=launch), self.folder(run.number), self.checkpoints, LAST, waits=waits)
-        write_record(deployment, self.folder(run.number) / _DEPLOYMENT)
+    @contextmanager
+    def _started(self, deployment: Deployment, cause: Cause, detail: str = "", *, waits: bool = False) -> Iterator[Run]:
+        """Start a run, whose record is kept in the block; nothing is left of one that cannot be started or kept.
 
-    def _next(self, plan: str, cause: Cause, detail: str = "") -> Run:
-        checkpoint = last_good(self.checkpoints)
-        taken = [int(path.name) for path in (self.root / "runs").iterdir()]
-        return Run(
-            number=max(taken) + 1,
-            plan=plan,
+        Raises
+        ------
+        LaunchError
+            When it cannot be written, started or kept.
+        """
+        run = Run(
+            number=self._runs.next_number(),
+            plan=deployment.plan.notation(),
             cause=cause,
             started_at_s=self._clock(),
-            from_step=checkpoint.step if checkpoint else 0,
+            from_step=self._runs.good_step(),
             detail=detail,
         )
+        folder, kept = self.folder(run.number), False
+        try:
+            self._start(deployment, run.number, waits=waits)
+            yield run
+            kept = True
+        except InputError as error:
+            raise LaunchError(error.detail) from error
+        except OSError as error:
+            raise LaunchError(f"{folder}: {error.strerror}") from error
+        finally:
+            if not kept:
+                self._end(run)
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _start(self, deployment: Deployment, number: int, *, waits: bool) -> None:
+        """Write and start a run on the first port that is free."""
+        for attempt in range(NUM_PORTS):
+            self._runs.write(deployment, number, attempt, waits=waits)
+            try:
+                self._backend.start(self.folder(number))
+                return
+            except PortError:
+                if attempt == NUM_PORTS - 1:
+                    raise
+                shutil.rmtree(self.folder(number))
+
+    def _end(self, run: Run) -> str:
+        """End what is left of a run; what went wrong in that, since what cannot be reached keeps nobody waiting."""
+        try:
+            self._backend.stop(self.folder(run.number))
+        except LaunchError as error:
+            return f"run {run.number} could not be ended: {error.detail}"
+        return ""
 
     def _measured(self, state: DeploymentState) -> DeploymentState:
         """Note what the newest run's start has cost, as soon as its first step is known."""
         run = state.current
         if run.cost_s is not None or len(state.runs) < 2 or state.phase is Phase.RECONFIGURING:
             return state
-        first = first_metrics(self._metrics(run.number))
-        before = [step for earlier in state.runs[:-1] if (step := last_metrics(self._metrics(earlier.number)))]
-        if first is None or not before:
+        first, before = self._runs.first_step(run.number), self._runs.newest_step(state.runs[:-1])
+        if first is None or before is None:
             return state
-        cost_s = first.started_at_s - max(step.started_at_s + step.step_s for step in before)
-        known = replace(run, cost_s=max(0.0, cost_s))
+        began_s = max(before.started_at_s + before.step_s, run.started_at_s)
+        known = replace(run, cost_s=max(0.0, first.started_at_s - began_s))
         return self._move(replace(state, runs=(*state.runs[:-1], known)), state.phase, state.detail)
-
-    def _newest_step(self, state: DeploymentState) -> StepMetrics | None:
-        newest = (last_metrics(self._metrics(run.number)) for run in reversed(state.runs))
-        return next((step for step in newest if step is not None), None)
-
-    def _metrics(self, number: int) -> Path:
-        """What rank 0 of a run measured."""
-        return metrics_path(self.folder(number) / "metrics", 0)
-
-    def _all_ready(self, folder: Path) -> bool:
-        """Whether every rank of a run that waits has loaded its libraries."""
-        num_ranks = len((folder / "ranks.csv").read_text().splitlines()) - 1
-        return sum(1 for _ in (folder / READY_FOLDER).glob("*")) == num_ranks
-
-    def _is_done(self, run: Run) -> bool:
-        """Whether the training has all its steps."""
-        checkpoint = last_good(self.checkpoints)
-        job = read_training_job(self.folder(run.number) / "job.json")
-        return checkpoint is not None and checkpoint.step >= job.num_steps
 
     def _move(self, state: DeploymentState, phase: Phase, detail: str = "") -> DeploymentState:
         since = state.phase_since_s if phase is state.phase else self._clock()
@@ -357,3 +390,7 @@ class Supervisor:
 
     def _save(self, state: DeploymentState) -> None:
         write_record(state, self.root / _STATE)
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

@@ -113,7 +113,7 @@ class TrainingJob:
 
     def __post_init__(self) -> None:
         raise_for_errors(
-            [*_layout_faults(self), *_model_faults(self.model), *_degree_faults(self), *_run_faults(self)],
+            [*_layout_faults(self), *model_faults(self.model), *_degree_faults(self), *_run_faults(self)],
             "training job",
         )
 
@@ -184,7 +184,8 @@ def _layout_faults(job: TrainingJob) -> Iterator[Issue]:
         )
 
 
-def _model_faults(model: Transformer) -> Iterator[Issue]:
+def model_faults(model: Transformer) -> Iterator[Issue]:
+    """What the trainer does not know of a model, whatever the plan; pointers below `/model`."""
     for name in _POSITIVE:
         value = getattr(model, name)
         if value is not None and value < 1:
@@ -196,7 +197,13 @@ def _model_faults(model: Transformer) -> Iterator[Issue]:
     if model.optimizer is not Optimizer.ADAM:
         yield _fault("optimizer", "model/optimizer", f"is {model.optimizer}; the trainer knows adam")
     if model.zero_stage != 1:
-        yield _fault("zero_stage", "model/zero_stage", f"is {model.zero_stage}; the trainer runs stage 1 only")
+        why = (
+            "DeepSpeed has no pipelines with stages 2 and 3, and the trainer runs every plan as a pipeline"
+            if model.zero_stage > 1
+            else "with stage 0 DeepSpeed clips gradients by a wrong norm where tensors are split"
+        )
+        detail = f"is {model.zero_stage}; the trainer runs stage 1 only, {why}: plan with stage 1"
+        yield _fault("zero_stage", "model/zero_stage", detail)
 
 
 def _degree_faults(job: TrainingJob) -> Iterator[Issue]:

@@ -31,8 +31,9 @@ from api.figures.style import (
     write,
     write_over,
 )
-from api.wording import counted, degree_words
+from api.wording import degree_words
 from models.plan import JobAllocation, Plan
+from models.wording import counted
 from models.workload import NodeGpus, Snapshot
 from topology.cluster import Cluster, NodeState
 
@@ -189,9 +190,9 @@ def capacity_words(cluster: Cluster) -> str:
     for node in cluster.nodes:
         counts[node.gpu_type] += node.num_gpus
     if len(counts) == 1:
-        return "".join(f"{count} {kind} GPUs" for kind, count in counts.items())
+        return "".join(counted(count, f"{kind} GPU") for kind, count in counts.items())
     parts = ", ".join(f"{counts[kind.name]} {kind.name}" for kind in cluster.gpu_types if counts[kind.name])
-    return f"{counts.total()} GPUs ({parts})"
+    return f"{counted(counts.total(), 'GPU')} ({parts})"
 
 
 def _waiting(plan: Plan, width: float) -> str:

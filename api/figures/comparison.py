@@ -28,7 +28,8 @@ from api.figures.style import (
     write,
 )
 from api.schemas.comparison import ComparisonResultDoc, SolverRunDoc
-from api.wording import counted, duration, ending_words, memory, percent
+from api.wording import duration, ending_words, memory, percent
+from models.wording import counted
 from solver.monitor import SolveMonitor
 
 _MARGIN = 14.0

@@ -27,8 +27,8 @@ from api.figures.style import (
     text_width,
     write,
 )
-from api.wording import counted
 from models.plan import PretrainingPlacement
+from models.wording import counted
 
 _LARGEST_CELL = (30.0, 20.0)
 _SMALLEST_TEXT = 4.5

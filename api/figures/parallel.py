@@ -24,7 +24,8 @@ from api.figures.style import (
 )
 from api.figures.throughput import draw_throughput
 from api.schemas.parallel_answer import ParallelPlanAnswer, PlanPointDoc
-from api.wording import counted, duration
+from api.wording import duration
+from models.wording import counted
 from solver.monitor import SolveMonitor
 
 _MARGIN = 14.0

@@ -27,8 +27,9 @@ from api.figures.style import (
     write,
 )
 from api.schemas.parallel_answer import PlanPointDoc, StageDetailDoc
-from api.wording import counted, duration
+from api.wording import duration
 from models.performance.schedule import Pass, schedule
+from models.wording import counted
 
 _CHART_WIDTH = 640.0
 _LABEL_WIDTH = 128.0

@@ -26,8 +26,9 @@ from api.figures.style import (
     text_width,
     write,
 )
-from api.wording import counted, number, percent, termination_words
+from api.wording import number, percent, termination_words
 from models.plan import JobAllocation, Plan, PlanOutcome, PretrainingPlacement
+from models.wording import counted
 from models.workload import NodeGpus, Snapshot
 from solver.monitor import SolveMonitor
 
@@ -194,7 +195,7 @@ def _pretraining_title(plan: Plan, snapshot: Snapshot, placement: PretrainingPla
 
 def _allocation_title(snapshot: Snapshot, plan: Plan) -> str:
     used = sum(job.num_gpus for job in plan.allocations)
-    placed = f"{len(plan.allocations)} of {len(snapshot.jobs)} jobs"
+    placed = f"{len(plan.allocations)} of {counted(len(snapshot.jobs), 'job')}"
     return f"{placed} on {used} of {capacity_words(snapshot.cluster)}"
 
 

@@ -59,6 +59,9 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 async def create_deployment(service: Service, body: Annotated[DeploymentBody, Depends(json_body(_BODY))]) -> Response:
     """Start a DeepSpeed training with exactly the groups of a plan on exactly its ranks.
 
+    Refused are plans that do not fit the model, the cluster, or the memory of its GPUs as predicted, where these are
+    known, and plans on GPUs of another deployment.
+
     The service looks after it: a run that breaks is started again from its last good checkpoint. It goes on when the
     service stops. A job has one deployment at a time.
     """
@@ -74,7 +77,7 @@ async def list_deployments(service: Service) -> DeploymentList:
 
 @router.get("/{deployment_id}", summary="Look at a deployment", response_model=DeploymentDoc)
 async def get_deployment(service: Service, deployment_id: DeploymentId) -> Response:
-    """Phase, runs, steps and loss; ranks that broke the newest run with their last lines."""
+    """Phase, runs, steps and loss; the ranks that broke a run last, with their last lines."""
     return json_response(await run_in_threadpool(service.deployments.deployment, deployment_id))
 
 
@@ -90,7 +93,9 @@ async def reconfigure_deployment(
 ) -> Response:
     """Write a checkpoint, and go on from it with other degrees or on other GPUs; batch and data stay.
 
-    The new ranks start while the old ones still train. When they do not, the old run goes on.
+    The new ranks start while the old ones still train. When they do not, the old run goes on; when they break before
+    their first step or keep breaking before their first checkpoint, the deployment returns to the plan before. One that
+    was stopped or has failed goes on from its last good checkpoint, also with the same plan.
     """
     return json_response(await run_in_threadpool(service.deployments.reconfigure, deployment_id, body), 202)
 
@@ -111,19 +116,20 @@ async def get_deployment_logs(
     service: Service,
     deployment_id: DeploymentId,
     rank: Annotated[int, Query(ge=0)] = 0,
+    run: Annotated[int | None, Query(ge=1, description="Number of a run; without it the one that trains.")] = None,
     *,
     follow: Annotated[bool, Query(description="Stay until the deployment is over.")] = False,
 ) -> StreamingResponse:
-    """Output of one rank of the newest run, as a stream."""
-    path = await run_in_threadpool(service.deployments.log, deployment_id, rank)
+    """Output of one rank of the newest run that trains or has trained, or of any run; with `follow` as a stream."""
+    path = await run_in_threadpool(service.deployments.log, deployment_id, rank, run)
     return StreamingResponse(_stream(service, deployment_id, path, follow=follow), media_type="text/plain")
 
 
 async def _stream(service: PlanService, deployment_id: str, path: FilePath, *, follow: bool) -> AsyncIterator[bytes]:
-    """What stands in the file and, when followed, what comes until the deployment is over or another run begins."""
+    """What stands in the file and, when followed, what comes until the deployment is over or a later run trains."""
     position = 0
     while True:
-        over = not follow or await run_in_threadpool(_is_over, service, deployment_id, path)
+        over = not follow or await run_in_threadpool(service.deployments.is_log_complete, deployment_id, path)
         chunk = await run_in_threadpool(_read, path, position)
         while chunk:
             yield chunk
@@ -132,11 +138,6 @@ async def _stream(service: PlanService, deployment_id: str, path: FilePath, *, f
         if over:
             return
         await asyncio.sleep(_FOLLOW_S)
-
-
-def _is_over(service: PlanService, deployment_id: str, path: FilePath) -> bool:
-    document = service.deployments.deployment(deployment_id)
-    return document.phase.final or not path.is_relative_to(document.folder)
 
 
 def _read(path: FilePath, position: int) -> bytes:

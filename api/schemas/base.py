@@ -13,7 +13,8 @@ MAX_BYTES = 2**62
 MAX_NAME_LENGTH = 256
 
 # No control characters and no line breaks, which would garble terminals, logs and pictures.
-Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$")]
+NAME_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH, pattern=NAME_PATTERN)]
 Text = Annotated[str, Field(max_length=4096)]
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]

@@ -12,12 +12,12 @@ from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.snapshot import ClusterDoc
 from executor.deployment import DEFAULT_PORT, MAX_PORT
 from executor.launch.base import RunState
-from executor.supervision import Cause, Phase
+from executor.lifecycle import Cause, Phase
 from executor.training_job import Device, TokenType
 
-_Path = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f]+$")]
-_Value = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
-_Word = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9-]*$")]
+PATH_PATTERN, VALUE_PATTERN = r"^[^\x00-\x1f]+$", r"^[^\x00]*$"
+_Path = Annotated[str, Field(min_length=1, max_length=4096, pattern=PATH_PATTERN)]
+_Value = Annotated[str, Field(max_length=4096, pattern=VALUE_PATTERN)]
 
 
 class ScheduleDoc(Document):
@@ -76,11 +76,15 @@ class PlanChoice(Document):
     """The plan to deploy: as a document, or the one of a job in a plan that this service made."""
 
     plan: ParallelPlanDoc | None = None
+    """Such as `best.plan` in an answer of /v1/parallel-plans."""
     plan_id: Name | None = None
     """A plan of this service that holds a parallel plan for `job_id`."""
     cluster: ClusterDoc | None = None
-    """With a plan of your own: facts of its nodes, to compare measured times with predicted ones. Not needed for GPU
-    types of the catalogue under one switch."""
+    """With a plan of your own: facts of its nodes, to see whether the plan fits, and to compare measured times with
+    predicted ones. Not needed for GPU types of the catalogue under one switch. A cluster once given holds for later
+    plans of the deployment, until you give another."""
+    ignore_memory: bool = False
+    """Deploy the plan although it is predicted to run out of GPU memory."""
     project: bool = False
     """Deploy the best symmetric plan where the plan is not symmetric; the answer says what that costs."""
 
@@ -96,8 +100,9 @@ class PlanChoice(Document):
 class DeploymentBody(PlanChoice):
     """A job to be trained after a plan."""
 
-    job_id: _Word
-    """Letters, digits and dashes: it becomes a file name and a name in Slurm and Kubernetes."""
+    job_id: Name
+    """As in snapshots. Slurm and Kubernetes know the job by it where it is of lower-case letters, digits and dashes,
+    else by a name that is made of it."""
     job: TransformerDoc | None = None
     """The model. With `plan_id` it is the job's in that plan, unless you give it."""
     training: TrainingOptionsDoc = TrainingOptionsDoc()
@@ -111,7 +116,7 @@ class DeploymentBody(PlanChoice):
 
 
 class ReconfigureBody(PlanChoice):
-    """The plan to move a running deployment to; model, batch and training stay."""
+    """The plan to move a deployment to, or to go on with; model, batch and training stay."""
 
 
 class DeadRankDoc(Document):
@@ -135,9 +140,9 @@ class RunDoc(Document):
     from_step: int
     """Steps done when it began."""
     cost_s: float | None
-    """From the end of the last step before it to the beginning of its first one."""
+    """From the end of the last step before it, or its own launch where that was later, to its first step."""
     detail: str
-    """Restarts: the fault."""
+    """What made it necessary."""
 
 
 class ProjectionDoc(Document):
@@ -176,6 +181,9 @@ class DeploymentDoc(Document):
     loss: float | None
     runs: tuple[RunDoc, ...]
     dead: tuple[DeadRankDoc, ...]
+    """The ranks that broke a run last."""
+    dead_run: int | None
+    """The run that they broke."""
     restart_cost_s: float | None
     """The newest measured cost of a change; plans of this job use it as its restart cost."""
     backend: str

@@ -5,6 +5,7 @@ from pydantic import Field
 from api.schemas.base import Document
 from api.schemas.launch import LaunchDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
+from api.schemas.problem import IssueDoc
 from models.parallelism.request import Planner
 from models.parallelism.results import RejectionReason
 
@@ -159,7 +160,8 @@ class ParallelPlanAnswer(Document):
     missing: tuple[MissingPointDoc, ...]
     grids: tuple[GridDoc, ...]
     tuner: TunerDoc | None
-    """Null where no grid has a frontier."""
+    """Null where no grid has a frontier, or more plans are left than are counted."""
+    warnings: tuple[IssueDoc, ...]
     verified: bool
     """Every point passed a check that knows no planner. One that does not is never shown."""
     elapsed_ms: float

@@ -75,7 +75,8 @@ class ArenaParametersDoc(Document):
     """Parameters of Arena section 3.5; `num_queues` and `search_depth` are the paper's."""
 
     objective: ArenaObjective = ArenaObjective.THROUGHPUT
-    """throughput: Eq. 5; deadlines: Eq. 5 under Eq. 6; finish_time_fairness: Eq. 7."""
+    """throughput: Eq. 5; deadlines: as many deadlines as can be met (Eq. 6), by weight, then Eq. 5;
+    finish_time_fairness: Eq. 7."""
     normalise: bool = True
     """Throughputs count in shares of the job's best one; without it in samples/s, and small models win."""
     num_queues: Annotated[int, Field(ge=1, le=1000)] = 3

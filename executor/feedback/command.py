@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 
 from executor.feedback.poster import Answer, MetricsPoster, UnreachableError
+from models.wording import counted
 from stowplan import __version__
 from stowplan.errors import InputError
 
@@ -105,6 +106,6 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"some records wait in {given.folder}; {done.kept}\n")
         return 1
     if done.refused:
-        sys.stderr.write(f"{done.refused} records were refused; {poster.refused} says why\n")
+        sys.stderr.write(f"refused: {counted(done.refused, 'record')}; {poster.refused} says why\n")
         return 3
     return 0

@@ -19,7 +19,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
 
-from executor.feedback.run import run_document
+from executor.feedback.run import UnknownClusterError, run_document
 from executor.feedback.spool import Batch, Line, Refusal, Spool
 from stowplan.errors import StowplanError
 
@@ -77,15 +77,22 @@ class _KeptError(Exception):
 class MetricsPoster:
     """Sends everything below a folder (`executor.feedback.spool`) by a transport.
 
+    Parameters
+    ----------
+    skips_unknown
+        Whether records of runs whose nodes are not known are set aside, so that later runs do not wait for them.
+        Otherwise they are an error that somebody must mend.
+
     Raises
     ------
     InputError
         When the folder cannot be read.
     """
 
-    def __init__(self, folder: Path, transport: Transport) -> None:
+    def __init__(self, folder: Path, transport: Transport, *, skips_unknown: bool = False) -> None:
         self._spool = Spool(folder, transport.target)
         self._transport = transport
+        self._skips_unknown = skips_unknown
         self._max_records = MAX_RECORDS
 
     @property
@@ -146,7 +153,13 @@ class MetricsPoster:
             if answer.status not in _REFUSED:
                 raise _KeptError(answer)
             if run is None and any(error.get("code") == "unknown_launch" for error in _errors(answer)):
-                run = run_document(batch.run, self._spool.folder, batch.launch)
+                try:
+                    run = run_document(batch.run, self._spool.folder, batch.launch)
+                except UnknownClusterError as error:
+                    if not self._skips_unknown:
+                        raise
+                    refusals += [Refusal(line=line, status=answer.status, detail=error.detail) for line in lines]
+                    break
                 continue
             wrong = _wrong_records(answer, len(lines))
             detail = _detail(answer)

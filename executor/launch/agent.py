@@ -10,6 +10,7 @@ nothing but what trains.
 """
 
 import ctypes
+import hashlib
 import json
 import os
 import signal
@@ -21,16 +22,23 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 # Set where a scheduler has chosen the GPUs of the host: they need not have the indices of the plan.
 GPUS_GIVEN = "STOWPLAN_GPUS_GIVEN"
+# Set where whoever started the agent has taken the port of rank 0 and passed it on.
+PORT_HELD = "STOWPLAN_PORT_HELD"
 
 _POLL_S = 0.1
 _HEARTBEAT_S = 2.0
+# The last word is tried this long where it cannot be written; then the agent ends without it.
+_LAST_WORD_S = 20.0
+# Most file systems take names of 255 bytes; more is written around it.
+_MAX_NAME = 200
 # Slurm signals the agent and its ranks one after the other; a busy host takes its time.
 _SAME_TIME_S = 5.0
-# Settings of a service that may have started this agent: no business of what trains.
-_SECRETS = frozenset({"STOWPLAN_TOKEN"})
+# Settings of a service that may have started this agent, and of the agent: no business of what trains.
+_NOT_FOR_RANKS = frozenset({"STOWPLAN_TOKEN", PORT_HELD})
 _STOPPED = 128 + signal.SIGTERM
 # SIGTERM, as seen by a parent and as told by a shell whose child it killed.
 _TOLD_TO_END = (-signal.SIGTERM, _STOPPED)
@@ -52,6 +60,7 @@ class Agent:
         self._launch = launch
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._stopping = False
+        self._port: socket.socket | None = None
 
     def run(self) -> int:
         """Start the ranks and wait for all of them; returns the exit status."""
@@ -59,12 +68,11 @@ class Agent:
             signal.signal(number, lambda *_: self._stop())
         (self._folder / "logs").mkdir(exist_ok=True)
         (self._folder / "status").mkdir(exist_ok=True)
-        error = self._obstacle()
+        error = self._obstacle() or self._start_all()
         if error is not None:
-            self._report({}, error)
+            self._end_all()
+            self._last_word(dict.fromkeys(self._processes), error)
             return 1
-        for rank in self._ranks:
-            self._processes[rank["rank"]] = self._start(rank)
         self._report()
         written = time.monotonic()
         known: dict[int, int | None] = {}
@@ -78,14 +86,24 @@ class Agent:
             time.sleep(_POLL_S)
         own = self._own_ends()
         self._end_all()
-        self._report(own)
+        self._last_word(own)
         if self._stopping:
             return _STOPPED
         return 0 if all(code == 0 for code in own.values()) else 1
 
+    def _start_all(self) -> str | None:
+        """Start the ranks; gives what keeps one from starting."""
+        for rank in self._ranks:
+            try:
+                self._processes[rank["rank"]] = self._start(rank)
+            except OSError as problem:
+                program = self._launch["command"][0]
+                return f"rank {rank['rank']} cannot be started on host {self._host}: {program}: {problem.strerror}"
+        return None
+
     def _start(self, rank: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
         environment = {
-            **{name: value for name, value in os.environ.items() if name not in _SECRETS},
+            **{name: value for name, value in os.environ.items() if name not in _NOT_FOR_RANKS},
             **self._launch["environment"],
             "RANK": str(rank["rank"]),
             "LOCAL_RANK": str(rank["local_rank"]),
@@ -111,14 +129,12 @@ class Agent:
         """What keeps the ranks from starting here; None when nothing does."""
         if self._launch["device"] == "cuda" and (short := self._lack_of_gpus()):
             return short
-        if any(rank["rank"] == 0 for rank in self._ranks):
+        if any(rank["rank"] == 0 for rank in self._ranks) and PORT_HELD not in os.environ:
             port = int(self._launch["master_port"])
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(("", port))
-                except OSError as problem:
-                    return f"port {port} of host {self._host} cannot be used: {problem.strerror}; choose another one"
+            try:
+                self._port = hold_port("", port)
+            except OSError as problem:
+                return f"port {port} of host {self._host} cannot be used: {problem.strerror}; choose another one"
         return None
 
     def _visible_gpus(self) -> str:
@@ -167,9 +183,17 @@ class Agent:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
 
-    def _report(self, own: Mapping[int, int | None] | None = None, error: str | None = None) -> None:
-        """Write the status; `own` are the exit codes that ranks ended with before others were ended, `error` what kept
-        them from starting."""
+    def _last_word(self, own: Mapping[int, int | None], error: str | None = None) -> None:
+        """Write the final status, as soon as the disk takes it."""
+        deadline = time.monotonic() + _LAST_WORD_S
+        while not self._report(own, error) and time.monotonic() < deadline:
+            time.sleep(_HEARTBEAT_S)
+
+    def _report(self, own: Mapping[int, int | None] | None = None, error: str | None = None) -> bool:
+        """Write the status; whether the disk took it. A full one ends no run: the next report may be written.
+
+        `own`: exit codes that ranks ended with before others were ended. `error`: what kept them from starting.
+        """
         final = own is not None
         ranks = {}
         for rank, process in self._processes.items():
@@ -191,10 +215,48 @@ class Agent:
             "error": error,
             "ranks": ranks,
         }
-        path = self._folder / "status" / f"{self._host}.json"
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(status))
-        temporary.replace(path)
+        path = self._folder / "status" / f"{host_file(self._host)}.json"
+        temporary = path.with_name(f"{path.name}.part")
+        try:
+            temporary.write_text(json.dumps(status))
+            temporary.replace(path)
+        except OSError as problem:
+            sys.stderr.write(f"{path} cannot be written: {problem.strerror}\n")
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            return False
+        return True
+
+
+def host_file(host: str) -> str:
+    """Name of a host as a part of a file name: no host leads to another folder, and no two share a file."""
+    name = quote(host, safe="")
+    return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}-{hashlib.sha256(host.encode()).hexdigest()[:16]}"
+
+
+def hold_port(address: str, port: int) -> socket.socket:
+    """See that nobody listens on a port, and keep our other runs off it until the answer is closed.
+
+    Ranks listen only seconds later, when another run would have found the port free, too. Elsewhere than on Linux the
+    others are not kept off.
+
+    Raises
+    ------
+    OSError
+        When somebody listens, or another run has taken the port.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((address, port))
+    held = socket.socket(socket.AF_UNIX)
+    if sys.platform == "linux":
+        try:
+            # A name without a file; it is gone with the last process that has the socket.
+            held.bind(f"\0stowplan-port-{port}")
+        except OSError:
+            held.close()
+            raise
+    return held
 
 
 def _die_with_agent() -> None:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
+from executor.launch.agent import host_file
 from stowplan.errors import StowplanError
 
 _LAST_LINES = 20
@@ -22,6 +23,10 @@ class LaunchError(StowplanError):
     """A run could not be started or reached: host, port, scheduler."""
 
     code: ClassVar[str] = "launch_failed"
+
+
+class PortError(LaunchError):
+    """The port on which the ranks are to meet is in use."""
 
 
 class RunState(StrEnum):
@@ -83,7 +88,7 @@ class LaunchBackend(ABC):
         Raises
         ------
         LaunchError
-            When a host cannot be reached, a port is in use, or the scheduler refuses.
+            When a host cannot be reached, a port is in use, or the scheduler refuses; nothing runs then.
         """
 
     @abstractmethod
@@ -119,7 +124,9 @@ def read_launch(folder: Path) -> dict[str, Any]:
 def status_of(folder: Path, launch: Mapping[str, Any], now_s: float | None = None) -> RunStatus:
     """Combine the words of all agents; a run has succeeded only when every rank of every host ended with 0."""
     hosts = sorted({rank["node"] for rank in launch["ranks"]})
-    reports = [report for host in hosts if (report := _report(folder / "status" / f"{host}.json")) is not None]
+    reports = [
+        report for host in hosts if (report := _report(folder / "status" / f"{host_file(host)}.json")) is not None
+    ]
     dead = tuple(rank for report in reports for rank in _dead(folder, report))
     running = sum(rank["running"] for report in reports for rank in report["ranks"].values())
     pids = {int(r): rank["pid"] for report in reports for r, rank in report["ranks"].items() if rank["running"]}

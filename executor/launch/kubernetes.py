@@ -9,6 +9,7 @@ the address of its node, and RDMA devices need no plug-in.
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ import yaml
 
 from executor.deployment import Deployment
 from executor.launch.agent import GPUS_GIVEN
-from executor.launch.base import LaunchBackend, read_launch
+from executor.launch.base import LaunchBackend, RunState, RunStatus, read_launch
 from executor.rank_table import Rank, hosts_of
 from executor.training_job import Device
 
@@ -160,6 +161,15 @@ class KubernetesBackend(LaunchBackend):
     def start(self, folder: Path) -> None:
         """Do nothing: `kubectl apply -f jobset.yaml` is the user's."""
         read_launch(folder)
+
+    def status(self, folder: Path) -> RunStatus:
+        """State of the run from what the agents wrote; before that, what there is to do."""
+        found = super().status(folder)
+        if found.state is not RunState.STARTING:
+            return found
+        manifest = folder / "jobset.yaml"
+        by_hand = f"kubectl apply -f {manifest} starts it, kubectl delete -f {manifest} ends it"
+        return replace(found, detail=f"{found.detail}; {by_hand}")
 
     def stop(self, folder: Path, grace_s: float = 10.0) -> None:  # noqa: ARG002 - Kubernetes has its own grace
         """Do nothing: ranks that are asked to stop end by themselves, the JobSet is deleted with `kubectl`."""

@@ -10,13 +10,16 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from executor.launch.agent import GPUS_GIVEN
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus, last_lines, read_launch
+from executor.records import write_text
 
+_JOB_FILE = "slurm.json"
 _COMMAND_S = 60.0
 _POLL_S = 0.5
 # States of a job that will not run any more; completing ones still write.
@@ -31,7 +34,10 @@ _OVER = (
     "PREEMPTED",
     "TIMEOUT",
 )
+# Of these, what Slurm did by itself: it tells the agents to stop, as a user would.
+_NOT_ASKED_FOR = ("BOOT_FAIL", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
 _UNKNOWN = "UNKNOWN"
+_FORGOTTEN = "Slurm has forgotten the job"
 
 
 class SlurmBackend(LaunchBackend):
@@ -45,21 +51,28 @@ class SlurmBackend(LaunchBackend):
         for report in (folder / "status").glob("*.json"):
             report.unlink()
         job_id = _command("sbatch", "--parsable", str(folder / "job.sbatch")).split(";")[0]
-        (folder / "slurm.json").write_text(json.dumps({"job_id": job_id}))
+        try:
+            _write_job(folder, job_id)
+        except OSError as error:
+            # Without its number nobody would find the job again.
+            _command("scancel", job_id)
+            raise LaunchError(f"{folder / _JOB_FILE}: {error.strerror}") from error
 
     def status(self, folder: Path) -> RunStatus:
-        """State from the agents; where they have not spoken, from Slurm."""
+        """State from the agents; where they have not spoken or were told to stop, from Slurm."""
         found = super().status(folder)
-        if found.state not in (RunState.STARTING, RunState.LOST, RunState.RUNNING):
+        if found.state in (RunState.SUCCEEDED, RunState.FAILED):
             return found
-        state, reason = _job_state(_job_id(folder))
+        state, reason = _end_or_state(folder)
+        if found.state is RunState.STOPPED:
+            return _believed(found, state, reason)
         if state == _UNKNOWN:
             return replace(found, detail=f"Slurm does not answer: {reason}")
         if state in _OVER:
             # The last words of the agents may have come between the two questions.
             found = super().status(folder)
             if found.state.final:
-                return found
+                return _believed(found, state, reason)
             ended = RunState.STOPPED if state == "CANCELLED" else RunState.FAILED
             said = " | ".join(last_lines(folder / "slurm.log", 5))
             return RunStatus(
@@ -71,12 +84,11 @@ class SlurmBackend(LaunchBackend):
 
     def stop(self, folder: Path, grace_s: float = 10.0) -> None:
         """Cancel the job and wait until Slurm has let go of it."""
-        job_id = _job_id(folder)
-        if _job_state(job_id)[0] in _OVER:
+        if _end_or_state(folder)[0] in _OVER:
             return
-        _command("scancel", job_id)
+        _command("scancel", _job(folder)["job_id"])
         deadline = time.monotonic() + 3 * grace_s
-        while _job_state(job_id)[0] not in _OVER and time.monotonic() < deadline:
+        while _end_or_state(folder)[0] not in _OVER and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
 
@@ -100,6 +112,8 @@ def batch_script(folder: Path, launch: Mapping[str, Any], name: str, gpus_per_ho
             f"#SBATCH --time={minutes}",
             f"#SBATCH --output={shlex.quote(str(folder / 'slurm.log'))}",
             "#SBATCH --open-mode=append",
+            "# What goes on after a fault is a new job.",
+            "#SBATCH --no-requeue",
             *([f"export {GPUS_GIVEN}=1"] if gpus_per_host else []),
             "# One line per agent: srun keeps this order.",
             f"export SLURM_HOSTFILE={shlex.quote(str(folder / 'slurm_hosts'))}",
@@ -110,11 +124,44 @@ def batch_script(folder: Path, launch: Mapping[str, Any], name: str, gpus_per_ho
     )
 
 
-def _job_id(folder: Path) -> str:
+def _believed(found: RunStatus, state: str, reason: str) -> RunStatus:
+    """What the agents said last, in the light of how Slurm ended the job: what it did by itself is a fault."""
+    if found.state is not RunState.STOPPED or state == "CANCELLED" or reason == _FORGOTTEN:
+        return found
+    if state in _NOT_ASKED_FOR:
+        detail = f"Slurm ended the job as {state}" + (f": {reason}" if reason not in ("", "None", state) else "")
+        return RunStatus(state=RunState.FAILED, detail=detail)
+    if state in _OVER:
+        return found
+    detail = f"Slurm does not answer: {reason}" if state == _UNKNOWN else f"ends; Slurm calls the job {state}"
+    return RunStatus(state=RunState.RUNNING, detail=detail)
+
+
+def _write_job(folder: Path, job_id: str, **end: str) -> None:
+    """Note the job and, when it is known, its end: Slurm forgets both within minutes."""
+    write_text(folder / _JOB_FILE, json.dumps({"job_id": job_id, **end}) + "\n")
+
+
+def _job(folder: Path) -> dict[str, str]:
+    """What was noted of the job; LaunchError when there is none."""
     try:
-        return str(json.loads((folder / "slurm.json").read_text())["job_id"])
+        known = json.loads((folder / _JOB_FILE).read_text())
+        return {"job_id": str(known["job_id"])} | {key: str(known[key]) for key in ("end", "reason") if key in known}
     except (OSError, ValueError, KeyError) as error:
         raise LaunchError(f"{folder} was never submitted to Slurm ({error})") from error
+
+
+def _end_or_state(folder: Path) -> tuple[str, str]:
+    """State and reason of the job of a run; an end is remembered."""
+    job = _job(folder)
+    if "end" in job:
+        return job["end"], job["reason"]
+    state, reason = _job_state(job["job_id"])
+    if state in _OVER and reason != _FORGOTTEN:
+        # A full disk: the next question finds the same.
+        with suppress(OSError):
+            _write_job(folder, job["job_id"], end=state, reason=reason)
+    return state, reason
 
 
 def _job_state(job_id: str) -> tuple[str, str]:
@@ -125,7 +172,7 @@ def _job_state(job_id: str) -> tuple[str, str]:
         return _UNKNOWN, str(error)
     if done.returncode != 0:
         said = done.stderr.strip()
-        return ("COMPLETED", "") if "Invalid job id" in said else (_UNKNOWN, said)
+        return ("COMPLETED", _FORGOTTEN) if "Invalid job id" in said else (_UNKNOWN, said)
     fields = dict(part.split("=", 1) for part in done.stdout.split() if "=" in part)
     return fields.get("JobState", _UNKNOWN), fields.get("Reason", "")
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
+from executor.launch.agent import host_file
 from executor.launch.base import LaunchBackend, LaunchError, read_launch
 
 _CONNECT_S = 10
@@ -34,7 +35,11 @@ class SshBackend(LaunchBackend):
         """See whether every host is there and sees the folder, then start all agents; all or none."""
         launch = read_launch(folder)
         hosts = _addresses(launch)
-        seen = f"test -f {shlex.quote(str(folder / 'launch.json'))} || {{ echo 'does not see {folder}' >&2; exit 3; }}"
+        refusals = {
+            f"test -f {shlex.quote(str(folder / 'launch.json'))}": f"does not see {folder}",
+            f"command -v {shlex.quote(launch['python'])} > /dev/null": f"has no program {launch['python']}",
+        }
+        seen = "; ".join(f"{test} || {{ echo {shlex.quote(said)} >&2; exit 3; }}" for test, said in refusals.items())
         self._everywhere(hosts, dict.fromkeys(hosts, seen))
         for report in (folder / "status").glob("*.json"):
             report.unlink()
@@ -106,5 +111,5 @@ def _addresses(launch: Mapping[str, Any]) -> dict[str, str]:
 def _start_command(folder: Path, launch: Mapping[str, Any], host: str) -> str:
     """Shell command that starts the agent and lets go of it."""
     agent = shlex.join([launch["python"], "-P", "-m", "executor.launch.agent", str(folder), host])
-    log = shlex.quote(str(folder / f"agent-{host}.log"))
+    log = shlex.quote(str(folder / f"agent-{host_file(host)}.log"))
     return f"setsid nohup {agent} > {log} 2>&1 < /dev/null &"

@@ -23,6 +23,7 @@ from executor.deepspeed_workarounds import (
 from executor.trainer.context import LayerContext
 from executor.trainer.layers import layers_of
 from executor.training_job import Device, TrainingJob
+from models.wording import counted
 from stowplan.errors import InputError
 
 _logger = logging.getLogger("stowplan.executor.trainer")
@@ -59,7 +60,7 @@ def place_of(environment: Mapping[str, str], job: TrainingJob) -> Place:
         raise InputError(f"RANK, LOCAL_RANK and WORLD_SIZE must be whole numbers: {error}") from error
     if world_size != job.num_ranks:
         raise InputError(
-            f"the launcher started {world_size} ranks; PP{job.pp} DP{job.dp} TP{job.tp} has {job.num_ranks}"
+            f"the launcher started {counted(world_size, 'rank')}; PP{job.pp} DP{job.dp} TP{job.tp} has {job.num_ranks}"
         )
     if job.device is Device.CUDA and local_rank >= torch.cuda.device_count():
         raise InputError(f"local rank {local_rank} needs a GPU; this host shows {torch.cuda.device_count()}")

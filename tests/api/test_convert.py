@@ -155,7 +155,7 @@ batches_of_models = st.builds(
         "global_batch": micro_batch * times,
         "micro_batch": micro_batch if given else None,
     },
-    counts,
+    st.integers(1, 10_000),
     st.integers(1, 100),
     st.booleans(),
 )
@@ -201,7 +201,7 @@ operators = st.builds(
 operator_models = st.builds(
     OperatorModel,
     operators=st.lists(operators, min_size=1, max_size=3).map(tuple),
-    global_batch=counts,
+    global_batch=st.integers(1, 2**20),
     precision=st.sampled_from(Precision),
     optimizer=st.sampled_from(Optimizer),
     zero_stage=st.integers(0, 3),

@@ -12,10 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from api.cli import app
+from api.deploying import PlannedJob, choose, deployment_of, given_model
+from api.schemas.deployment import DeploymentBody
 from api.shell import ExitCode
 from executor.deployment import LaunchOptions
 from executor.launch.local import LocalBackend
-from executor.supervision import Phase, Supervisor
+from executor.lifecycle import Cause, Phase
+from executor.supervision import Supervisor
 from tests.api.test_deployments import body, plan
 
 _ROOT = Path(__file__).parents[2]
@@ -75,6 +78,82 @@ def test_redeploy_changes_a_deployment_that_another_process_looks_after(tmp_path
     first.join(_LIMIT_S)
     assert [code for code, _ in ended] == [ExitCode.PLANNED]
     assert [run.plan[:7] for run in supervisor.state().runs] == ["PP2 DP1", "PP1 DP2"]
+
+
+def orphan(folder: Path, num_steps: int = 40) -> Supervisor:
+    """A deployment that runs and that nobody looks after, as when a terminal has been closed."""
+    training = {"device": "cpu", "num_steps": num_steps, "checkpoint_interval": 5}
+    request = DeploymentBody.model_validate_json(json.dumps(body(training=training)))
+    supervisor = Supervisor(folder, LocalBackend())
+    supervisor.deploy(deployment_of(request, choose(request, "tiny", given_model(request), _nothing_planned)))
+    deadline = time.monotonic() + _LIMIT_S
+    while supervisor.status().step < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return supervisor
+
+
+def _nothing_planned(plan_id: str, job_id: str) -> PlannedJob:
+    raise AssertionError(f"{plan_id} is asked for {job_id}")
+
+
+def test_redeploy_takes_over_what_nobody_looks_after(tmp_path: Path) -> None:
+    supervisor = orphan(tmp_path / "job")
+    code, said = run("deploy", written(tmp_path, body()), "-o", str(tmp_path / "job"))
+    assert code == ExitCode.BAD_INPUT
+    assert f"`stowplan redeploy {tmp_path / 'job'}` goes on with it" in said.replace("\n", " ")
+    claim = supervisor.claim()
+    assert claim is not None
+    with claim:
+        code, said = run("redeploy", str(tmp_path / "job"))
+        assert (code, said) == (ExitCode.PLANNED, "another process looks after the deployment\n")
+    code, said = run("redeploy", str(tmp_path / "job"))
+    assert code == ExitCode.PLANNED, said
+    assert "finished: step 40" in said
+    assert len(supervisor.state().runs) == 1
+    code, said = run("redeploy", str(tmp_path / "job"))
+    assert (code, "is finished" in said) == (ExitCode.BAD_INPUT, True)
+
+
+def test_redeploy_carries_a_change_out_where_nobody_else_does(tmp_path: Path) -> None:
+    supervisor = orphan(tmp_path / "job", 80)
+    change = written(tmp_path, {"plan": plan([(4, 2)], local=2)}, "change.json")
+    code, said = run("redeploy", str(tmp_path / "job"), change)
+    assert code == ExitCode.PLANNED, said
+    assert said.splitlines()[-1].startswith("finished: step 80, loss 0.0125, PP1 DP2 TP1")
+    assert [run.cause for run in supervisor.state().runs] == [Cause.DEPLOYED, Cause.RECONFIGURED]
+
+
+def test_redeploy_goes_on_with_what_was_stopped(tmp_path: Path) -> None:
+    supervisor = orphan(tmp_path / "job")
+    supervisor.stop()
+    deadline = time.monotonic() + _LIMIT_S
+    while not supervisor.advance().phase.final and time.monotonic() < deadline:
+        time.sleep(0.05)
+    code, said = run("redeploy", str(tmp_path / "job"))
+    assert code == ExitCode.PLANNED, said
+    assert "goes on from the last good checkpoint" in said
+    assert "finished: step 40" in said
+
+
+def test_the_last_lines_of_a_rank_that_breaks_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("/bin/sh", "-c", "[ $RANK = 0 ] && exec sleep 60; echo 'the device [cpu:1] is gone'; exit 4")
+    monkeypatch.setattr("api.deploying.LaunchOptions", partial(LaunchOptions, command=command))
+    code, said = run("deploy", written(tmp_path, body()), "-o", str(tmp_path / "job"))
+    assert code == ExitCode.NO_SOLUTION, said
+    assert "rank 1 on host a ended with exit code 4, in run 1:\n    the device [cpu:1] is gone\n" in said
+    assert said.count("is gone") == 4
+
+
+def test_what_cannot_train_is_said_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'training needs torch and deepspeed; install the extra'\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("api.deploying.LaunchOptions", LaunchOptions)
+    request = body(launch={"python": str(python)})
+    code, said = run("deploy", written(tmp_path, request), "-o", str(tmp_path / "job"))
+    assert code != ExitCode.PLANNED
+    assert "python: training needs torch and deepspeed; install the extra" in said.replace("\n", " ")
+    assert not list((tmp_path / "job" / "runs").iterdir())
 
 
 @pytest.mark.parametrize(

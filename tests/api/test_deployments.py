@@ -130,6 +130,56 @@ def test_reconfiguring_goes_on_with_the_next_step(client: httpx.Client) -> None:
     assert done["step"] == 60
 
 
+def test_the_ranks_that_broke_a_run_stay_known(client: httpx.Client) -> None:
+    launch = {"master_port": free_port() % 60_000 + 1_024, "grace_s": 1.0, "environment": {"PRETEND_FAULT": "8"}}
+    path = client.post("/v1/deployments", json=body(launch=launch)).headers["Location"]
+    done = wait(client, path, lambda document: document["phase"] == "finished")
+    assert [run["cause"] for run in done["runs"]] == ["deployed", "restarted"]
+    assert [(rank["rank"], rank["signal"]) for rank in done["dead"]] == [(0, "SIGKILL")]
+    assert done["dead_run"] == 1
+    # What a fault costs is known of the run, and no price of a change.
+    assert (done["runs"][1]["cost_s"] is None, done["restart_cost_s"]) == (False, None)
+    runs = Path(done["folder"]).parent
+    for number in (1, 2):
+        (runs / f"000{number}" / "logs" / "rank-1.log").write_text(f"run {number}\n")
+    said = [client.get(f"{path}/logs", params={"rank": 1, **query}).text for query in ({}, {"run": 1}, {"run": 2})]
+    assert said == ["run 2\n", "run 1\n", "run 2\n"]
+    assert client.get(f"{path}/logs", params={"run": 3}).json()["detail"].endswith("has no run 3")
+
+
+def test_logs_are_those_of_the_run_that_trains_while_the_next_one_begins(client: httpx.Client) -> None:
+    training = {"device": "cpu", "num_steps": 1000, "checkpoint_interval": 5}
+    path = client.post("/v1/deployments", json=body(training=training)).headers["Location"]
+    wait(client, path, lambda document: document["step"] >= 2)
+    changed = client.post(f"{path}:reconfigure", json={"plan": plan([(4, 1)], local=8)}).json()
+    # The next run has no rank 1.
+    assert client.get(f"{path}/logs", params={"rank": 1}).status_code == 200
+    assert (changed["phase"], len(changed["runs"])) == ("reconfiguring", 2)
+    client.post(f"{path}:stop")
+
+
+def test_what_was_stopped_goes_on(client: httpx.Client) -> None:
+    training = {"device": "cpu", "num_steps": 40, "checkpoint_interval": 5}
+    path = client.post("/v1/deployments", json=body(training=training)).headers["Location"]
+    wait(client, path, lambda document: document["step"] >= 2)
+    client.post(f"{path}:stop")
+    stopped = wait(client, path, lambda document: document["phase"] == "stopped")
+    second = client.post("/v1/deployments", json=body()).json()
+    change = {"plan": plan([(4, 2)], local=2)}
+    refused = client.post(f"{path}:reconfigure", json=change)
+    assert (refused.status_code, refused.json()["code"]) == (409, "deployment_conflict")
+    assert second["id"] in refused.json()["detail"]
+    wait(client, second["links"]["self"], lambda document: document["phase"] == "finished")
+    resumed = client.post(f"{path}:reconfigure", json=change)
+    assert (resumed.status_code, resumed.json()["phase"]) == (202, "starting"), resumed.text
+    done = wait(client, path, lambda document: document["phase"] == "finished")
+    assert [(run["cause"], run["from_step"]) for run in done["runs"]] == [("deployed", 0), ("resumed", stopped["step"])]
+    assert done["step"] == 40
+    refused = client.post(f"{path}:reconfigure", json=change)
+    assert (refused.status_code, refused.json()["code"]) == (409, "deployment_conflict")
+    assert "is finished" in refused.json()["detail"]
+
+
 def test_a_job_has_one_deployment_at_a_time(client: httpx.Client) -> None:
     first = client.post("/v1/deployments", json=body(training={"device": "cpu", "num_steps": 1000})).json()
     refused = client.post("/v1/deployments", json=body())
@@ -148,10 +198,11 @@ def test_a_job_has_one_deployment_at_a_time(client: httpx.Client) -> None:
         ({"plan": None, "plan_id": "plan-7"}, 404, "not_found", "plan-7"),
         ({"plan_id": "plan-7"}, 422, "invalid_input", "exactly one of plan and plan_id"),
         ({"job": None}, 422, "invalid_input", "say what it trains"),
-        ({"job_id": "a/b"}, 422, "invalid_input", "/job_id"),
+        ({"job_id": "a\nb"}, 422, "invalid_input", "must not hold control characters or line breaks"),
         ({"launch": {"backend": "pdsh"}}, 422, "invalid_input", "/launch/backend"),
         ({"launch": {"backend": "slurm"}}, 502, "launch_failed", "sbatch"),
         ({"training": {"device": "tpu"}}, 422, "invalid_input", "/training/device"),
+        ({"launch": {"environment": {"A=B": "x"}}}, 422, "invalid_input", "environment names 'A=B'"),
         ({"surprise": 1}, 422, "invalid_input", "surprise"),
     ],
 )

@@ -25,6 +25,8 @@ JOB: Json = {"id": "llm", "transformer": TRANSFORMER}
 SNAPSHOT_JSON: Json = {"cluster": CLUSTER, "jobs": [{"id": "new", "transformer": TRANSFORMER}, JOB]}
 SIA: Json = {"policy": "sia", "snapshot": {"cluster": CLUSTER, "jobs": [{"id": "llm", "max_gpus": 2}]}}
 
+TABLE: Json = {"kind": "throughput_table", "entries": [{"gpu_type": "cpu", "num_gpus": 1, "value": 1.0}]}
+
 
 class Scene:
     """A store with a measured job, without HTTP."""
@@ -55,7 +57,7 @@ def service(pool: WorkerPool, tmp_path: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.mark.parametrize("policy", ["arena", "arena-ilp", "suika", "suika-ilp"])
+@pytest.mark.parametrize("policy", ["arena", "arena-ilp", "suika", "suika-ilp", "sia"])
 def test_plans_in_three_dimensions_get_coefficients(scene: Scene, policy: str) -> None:
     scene.post(batch_of(10))
     found = scene.resolve(SNAPSHOT_JSON, policy)
@@ -88,11 +90,21 @@ def test_what_the_request_says_itself_wins(scene: Scene) -> None:
     assert (found.used, found.notes) == (found.posted, ())
 
 
-@pytest.mark.parametrize("policy", ["sia", "arnold"])
-def test_other_policies_know_no_coefficients(scene: Scene, policy: str) -> None:
+def test_other_policies_know_no_coefficients(scene: Scene) -> None:
     scene.post(batch_of(10))
-    found = scene.resolve(SNAPSHOT_JSON, policy)
+    found = scene.resolve(SNAPSHOT_JSON, "arnold")
     assert (found.used, found.notes) == (found.posted, ())
+
+
+def test_sia_fits_goodput_only_to_jobs_without_a_model(scene: Scene) -> None:
+    # Data-parallel launches, of which goodput can be fitted.
+    scene.post(batch_of(10, pp=1, dp=2))
+    found = scene.resolve(SNAPSHOT_JSON, "sia").used.snapshot.jobs[1]
+    assert (found.performance, found.calibration is None) == (None, False)
+    own = scene.resolve(changed(SNAPSHOT_JSON, "/jobs/1/performance", TABLE), "sia")
+    assert (own.used, own.notes) == (own.posted, ())
+    other = scene.resolve(changed(SNAPSHOT_JSON, "/jobs/1/transformer/hidden_size", 256), "sia")
+    assert [note.code for note in other.notes] == ["measured_other_model"]
 
 
 def test_coefficients_of_another_model_do_not_count(scene: Scene) -> None:
@@ -167,6 +179,20 @@ def test_arena_plans_with_the_measured_coefficients(service: httpx.Client) -> No
     assert kept == service.get("/v1/jobs/llm/performance").json()["calibration"]
     # What was planned before stays what it was.
     assert service.get(white["links"]["input"]).json()["snapshot"]["jobs"][0]["calibration"] is None
+
+
+@pytest.mark.parametrize("dp", [1, 2])
+def test_sia_and_arena_plan_a_measured_job_alike(service: httpx.Client, dp: int) -> None:
+    # One GPU or two replicas: what Sia could fit goodput to, too.
+    snapshot = {"cluster": CLUSTER, "jobs": [{**JOB, "min_gpus": 2, "max_gpus": 2}]}
+    post(service, "/v1/jobs/llm/metrics", batch_of(10, pp=1, dp=dp))
+    plans = [planned(service, {"policy": policy, "snapshot": snapshot}) for policy in ("sia", "arena")]
+    for plan in plans:
+        assert [note["pointer"] for note in plan["warnings"]] == ["/snapshot/jobs/0/calibration"]
+    sia, arena = (plan["allocations"][0] for plan in plans)
+    assert sia["parallel_plan"] is not None
+    assert sia["parallel_plan"] == arena["parallel_plan"]
+    assert sia["expected_goodput"] == pytest.approx(arena["expected_goodput"])
 
 
 def test_a_key_belongs_to_what_was_posted(service: httpx.Client) -> None:

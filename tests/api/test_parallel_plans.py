@@ -145,6 +145,34 @@ def test_a_running_job_grows(client: httpx.Client) -> None:
     assert answer.grids == ()
 
 
+def test_a_running_plan_is_believed_where_the_prediction_is_not(client: httpx.Client) -> None:
+    small = {**_KIND, "memory_bytes": 1_600_000_000}
+    answer = answered(client, changed(GROWING, "/cluster/gpu_types/0", small))
+    assert answer.points[0].stages[0].total_bytes > answer.points[0].stages[0].usable_bytes
+    assert {(issue.code, issue.severity) for issue in answer.warnings} == {("out_of_memory", "warning")}
+    assert answer.warnings[0].pointer == "/running/stages/0/replicas/0"
+    grown = answer.points[-1]
+    assert all(stage.total_bytes <= stage.usable_bytes for stage in grown.stages)
+
+
+def test_what_is_passed_over_is_said(client: httpx.Client) -> None:
+    misnamed = {**_KIND, "name": "h100"}
+    coefficients = {"compute_s": 1e-3, "backward_ratio": 2.0, "optimizer_s": 1e-3, "overlap": 1.0}
+    request = {
+        "job": GPT,
+        "gpu_types": [misnamed],
+        "gpus": [{"gpu_type": "h100", "counts": [4]}],
+        "calibration": {"gpus": {"h1000": coefficients, "v100": coefficients}},
+    }
+    found = {(issue.code, issue.pointer): issue.detail for issue in answered(client, request).warnings}
+    assert found.keys() == {
+        ("peak_not_used", "/gpu_types/0/peak_flops_per_s"),
+        ("calibration_not_used", "/calibration/gpus/h1000"),
+    }
+    assert "312 TFLOP/s" in found["peak_not_used", "/gpu_types/0/peak_flops_per_s"]
+    assert "did you mean 'h100'?" in found["calibration_not_used", "/calibration/gpus/h1000"]
+
+
 def test_exhaustive_is_no_worse(client: httpx.Client) -> None:
     request = {"job": GPT, "gpus": [{"gpu_type": "a100", "counts": [4]}]}
     grid = answered(client, {**request, "options": {"num_operators": 4}})
@@ -282,8 +310,27 @@ CASES: list[tuple[str, Json, str, Any, str, str, str]] = [
         "/cluster/nodes",
         "no node that is up",
     ),
+    ("a batch beyond reason", REQUEST, "/job/global_batch", 10**9, "out_of_range", "", "at most 1048576"),
     ("running without cluster", GROWING, "/cluster", None, "missing_field", "", "is missing"),
-    ("released what is not there", GROWING, "/released", {"n1": [5]}, "unknown_gpu", "/released/n1", "no GPU 5"),
+    ("released what is not there", GROWING, "/released", {"n1": [5]}, "gpu_not_free", "/released/n1", "GPU 5"),
+    (
+        "released on a node that is down",
+        GROWING,
+        "/cluster/nodes/1/state",
+        "down",
+        "gpu_not_free",
+        "/released/n1",
+        "not up",
+    ),
+    (
+        "released what is in use",
+        GROWING,
+        "/cluster/nodes/1/gpus_in_use",
+        4,
+        "gpu_not_free",
+        "/released/n1",
+        "taken",
+    ),
     ("running plan of another model", GROWING, "/job/num_layers", 13, "layers", "/running/stages", "13"),
     (
         "heads that the running plan does not divide",

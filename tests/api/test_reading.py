@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from api.files import load_request
 from api.reading import MAX_ISSUES, read_document
 from api.schemas.base import MAX_NAME_LENGTH
+from api.schemas.deployment import DeploymentBody, ReconfigureBody
 from api.schemas.request import PLAN_BODY
 from api.schemas.snapshot import SNAPSHOT
 from stowplan.errors import InputError, Issue
@@ -69,10 +71,52 @@ def test_fields_of_a_reference_are_not_those_of_a_snapshot() -> None:
 
 
 def test_an_unknown_field_of_a_bare_snapshot() -> None:
-    with pytest.raises(InputError, match="/mood: there is no field 'mood' here; remove it"):
+    with pytest.raises(InputError, match=r"/mood: there is no field 'mood' here; the fields here are \['cluster'"):
         read_document(SNAPSHOT, json_text({**SIA["snapshot"], "mood": 1}))
-    with pytest.raises(InputError, match="/snapshot: there is no field 'snapshot' here; remove it"):
+    with pytest.raises(InputError, match="/snapshot: there is no field 'snapshot' here; the fields here are"):
         read_document(SNAPSHOT, json_text({**SIA["snapshot"], "snapshot": {}}))
+
+
+DEPLOYMENT: Json = {"job_id": "llm", "job": {"model": "llama2-7b", "global_batch": 8}, "plan_id": "plan-7"}
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value", "words"),
+    [
+        ("/launch", {"stage_bounds": [0]}, "there is no field 'stage_bounds' here; the fields here are ['addresses', "),
+        ("/launch", {"pythn": "python3"}, "there is no field 'pythn' here; did you mean 'python'?"),
+        ("/best", {}, "there is no field 'best' here; the fields here are ['cluster', "),
+        ("/launch", {"python": "a\tb"}, 'is "a\\tb"; must not hold control characters'),
+        ("/launch", {"environment": {"A": "\0"}}, 'is "\\u0000"; must not hold null characters'),
+    ],
+)
+def test_words_about_a_deployment_are_of_the_place(pointer: str, value: Any, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_document(TypeAdapter(DeploymentBody), json_text(changed(DEPLOYMENT, pointer, value)))
+    (issue,) = caught.value.issues
+    assert issue.pointer.startswith(pointer)
+    assert issue.detail.startswith(words)
+
+
+ANSWER: Json = {"planner": "grid", "job": {"name": "x"}, "best": {"plan": {}}, "points": [], "launch": {"ranks": []}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "pointer", "words"),
+    [
+        (DeploymentBody, ANSWER, "", "give its `best.plan` as `plan`, beside job_id and job"),
+        (ReconfigureBody, ANSWER, "", "give its `best.plan` as `plan`"),
+        (DeploymentBody, {**DEPLOYMENT, "plan": ANSWER}, "/plan", "the plan in it is `best.plan`"),
+        (DeploymentBody, {"plan": {"plan": {}, "iteration_s": 1.0}}, "/plan", "the plan in it is `plan`"),
+    ],
+)
+def test_an_answer_with_plans_is_no_plan(kind: type[Any], document: Json, pointer: str, words: str) -> None:
+    with pytest.raises(InputError, match="is another document") as caught:
+        read_document(TypeAdapter(kind), json_text(document))
+    (issue,) = caught.value.issues
+    assert (issue.code, issue.pointer) == ("other_document", pointer)
+    assert "answer of /v1/parallel-plans" in issue.detail
+    assert issue.detail.endswith(words)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Stands in for the trainer where only the life of a run matters: steps, checkpoints and metrics, but no training.
 
 Started as a program with the path of job.json. Rank 0 does the steps; the other ranks wait for it to end. PRETEND_FAULT
-names a step before which rank 0 dies by SIGKILL, once per deployment.
+names a step before which rank 0 dies by SIGKILL, once per deployment; PRETEND_STEPS is a number of steps after which it
+does so in every run.
 """
 
 import os
@@ -40,7 +41,7 @@ def main() -> None:
 def train(job: TrainingJob, folder: Path, step: int) -> None:
     assert job.metrics_folder is not None
     assert job.checkpoint_folder is not None
-    launch = time.time_ns() // 1_000_000
+    launch, first = time.time_ns() // 1_000_000, step
     with MetricsWriter(metrics_path(Path(job.metrics_folder), 0)) as writer:
         while step < job.num_steps:
             asked = (folder / STOP_FILE).exists()
@@ -51,6 +52,8 @@ def train(job: TrainingJob, folder: Path, step: int) -> None:
             fault = Path(job.checkpoint_folder).parent / "fault"
             if str(step) == os.environ.get("PRETEND_FAULT") and not fault.exists():
                 fault.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            if str(step - first) == os.environ.get("PRETEND_STEPS"):
                 os.kill(os.getpid(), signal.SIGKILL)
             started = time.time()
             time.sleep(STEP_S)

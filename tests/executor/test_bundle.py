@@ -125,5 +125,8 @@ def test_what_cannot_be_deployed() -> None:
     assert [issue.code for issue in caught.value.issues] == ["bad_name", "global_batch", "stage_layers"]
     with pytest.raises(InputError, match="must be one of local, ssh, slurm, kubernetes"):
         LaunchOptions(backend="pdsh")
+    for name in ("A=B", ""):
+        with pytest.raises(InputError, match="environment names"):
+            LaunchOptions(environment={name: "x"})
     with pytest.raises(InputError, match="from 1 to 65526"):
         LaunchOptions(master_port=70_000)

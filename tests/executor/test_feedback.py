@@ -26,7 +26,7 @@ from executor.feedback.spool import Spool
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path
 from executor.records import write_record
 from executor.training_job import Device
-from models.parallel_plan import symmetric_plan
+from models.parallel_plan import Replica, symmetric_plan
 from models.transformer import Transformer
 from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType, Node
@@ -346,6 +346,42 @@ def test_without_run_files_the_service_is_asked_and_the_user_told(run: Path) -> 
     assert MetricsPoster(run, known).flush().accepted == 10
 
 
+def test_runs_with_a_plan_have_its_nodes(tmp_path: Path) -> None:
+    """Run 2 moved to other nodes, run 3 is a restart of it, run 4 has gone back."""
+    moved = replace(PLAN, stages=tuple(replace(stage, replicas=_on_host_z(stage.replicas)) for stage in PLAN.stages))
+    for number, plan in enumerate((PLAN, moved, moved, PLAN), start=1):
+        folder = run_folder(tmp_path / "runs" / f"{number:04d}")
+        (folder / "cluster.json").unlink()
+        deployment = Deployment(name="llm", model=MODEL, plan=plan, training=TrainingOptions(device=Device.CPU))
+        write_record(deployment, folder / "deployment.json")
+    write_cluster(CLUSTER, tmp_path)
+    write_cluster(replace(CLUSTER, nodes=(Node(id="z", gpu_type="cpu", num_gpus=2),)), tmp_path, moved)
+    documents = [run_document(tmp_path / "runs" / f"{k:04d}", tmp_path, k) for k in range(1, 5)]
+    nodes = [[node["id"] for node in document["cluster"]["nodes"]] for document in documents]
+    assert nodes == [["a", "b"], ["z"], ["z"], ["a", "b"]]
+
+
+def _on_host_z(replicas: tuple[Replica, ...]) -> tuple[Replica, ...]:
+    return tuple(replace(replica, node="z", gpus=(int(replica.node == "b"),)) for replica in replicas)
+
+
+def test_a_run_on_unknown_nodes_keeps_no_later_one_waiting(tmp_path: Path) -> None:
+    for number, launch in ((1, 1000), (2, 2000)):
+        folder = run_folder(tmp_path / "runs" / f"{number:04d}")
+        if launch == 2000:
+            metrics_path(folder / "metrics", 0).unlink()
+            metrics_path(folder / "metrics", 1).unlink()
+            write_steps(folder, range(6, 9), launch=launch)
+        else:
+            write_cluster(replace(CLUSTER, nodes=CLUSTER.nodes[2:]), folder)
+    service = FakeService()
+    with pytest.raises(InputError, match=r"lacks the nodes \['a', 'b'\]"):
+        MetricsPoster(tmp_path, service).flush()
+    done = MetricsPoster(tmp_path, service, skips_unknown=True).flush()
+    assert (done.accepted, done.refused) == (6, 10)
+    assert service.launches.keys() == {2000}
+
+
 def test_folders_and_cursors_that_are_none(tmp_path: Path, run: Path) -> None:
     with pytest.raises(InputError, match="is no folder"):
         MetricsPoster(tmp_path / "nothing", FakeService())
@@ -408,7 +444,7 @@ def test_once_over_http(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
     errors = capsys.readouterr().err
     assert "429: busy" in errors
-    assert "1 records were refused" in errors
+    assert "refused: 1 record;" in errors
 
 
 def test_a_service_that_is_away_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,9 @@
 """The local backend and its agents, with shell commands in place of a trainer."""
 
+import errno
 import json
 import os
+import shutil
 import signal
 import socket
 import time
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, RunState, RunStatus, read_launch, status_of
+from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, PortError, RunState, RunStatus, read_launch, status_of
 from executor.launch.local import LocalBackend, free_port
 
 _LIMIT_S = 20.0
@@ -194,3 +196,97 @@ def test_silence_is_told_from_work(tmp_path: Path) -> None:
     lost = status_of(folder, read_launch(folder), 1001.0 + HEARTBEAT_LIMIT_S)
     assert lost.state is RunState.LOST
     assert "no word from a" in lost.detail
+
+
+def test_a_report_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
+    backend = LocalBackend()
+    folder = deployment(tmp_path / "d", "while [ ! -f enough ]; do sleep 0.05; done", {"a": 1})
+    backend.start(folder)
+    pid = wait(backend, folder, lambda status: status.num_running == 1).pids[0]
+    # As on a full disk: the next reports have no place.
+    shutil.rmtree(folder / "status")
+    log = folder / "agent-a.log"
+    deadline = time.monotonic() + _LIMIT_S
+    while "cannot be written" not in log.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert "a.json cannot be written: No such file or directory" in log.read_text()
+    (folder / "status").mkdir()
+    assert wait(backend, folder, lambda status: status.num_running == 1).pids == {0: pid}
+    (folder / "enough").touch()
+    assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
+
+
+def test_names_of_hosts_lead_nowhere(tmp_path: Path) -> None:
+    hosts = {"rack1/host-0": 1, "../../evil": 1, "..": 1, "x" * 256: 1, "x" * 255 + "y": 1, "a b \u00e9": 1}
+    backend = LocalBackend()
+    folder = deployment(tmp_path / "d", "echo $RANK", hosts)
+    backend.start(folder)
+    assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+    reports = [json.loads(path.read_text()) for path in (folder / "status").iterdir()]
+    assert sorted(report["host"] for report in reports) == sorted(hosts)
+    assert (folder / "agent-rack1%2Fhost-0.log").exists()
+
+
+def test_agents_that_cannot_be_noted_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = deployment(tmp_path / "d", "sleep 60", {"a": 1, "b": 1})
+    monkeypatch.setattr("executor.launch.local.write_text", full)
+    with pytest.raises(LaunchError, match=r"cannot be started in .*: No space left"):
+        LocalBackend().start(folder)
+    time.sleep(1.0)
+    assert not [pid for pid in Path("/proc").glob("[0-9]*") if str(folder) in _command_line(pid)]
+
+
+def _command_line(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def test_a_port_is_taken_before_the_ranks_listen(tmp_path: Path) -> None:
+    backend, port = LocalBackend(), free_port()
+    first = deployment(tmp_path / "first", "sleep 60", {"a": 1}, port)
+    second = deployment(tmp_path / "second", "true", {"a": 1}, port)
+    backend.start(first)
+    with pytest.raises(PortError, match=f"port {port} .* choose another"):
+        backend.start(second)
+    backend.stop(first, grace_s=1.0)
+    backend.start(second)
+    assert wait(backend, second, lambda status: status.state.final).state is RunState.SUCCEEDED
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    folder = deployment(tmp_path / "d", "true", {"a": 2})
+    launch = json.loads((folder / "launch.json").read_text()) | {"command": ["/nope/python"]}
+    (folder / "launch.json").write_text(json.dumps(launch))
+    backend = LocalBackend()
+    backend.start(folder)
+    status = wait(backend, folder, lambda status: status.state.final)
+    assert status.detail == "rank 0 cannot be started on host a: /nope/python: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (None, "python is '.*/python': there is no such program here"),
+        ("echo; echo 'training needs torch; install the extra'", "python: training needs torch; install the extra$"),
+        ("echo 'Traceback' >&2; echo 'No module named executor' >&2; exit 1", "python: No module named executor$"),
+        ("exit 3", "python: exit code 3"),
+    ],
+)
+def test_an_interpreter_that_cannot_train_is_refused_before_anything_starts(
+    tmp_path: Path, script: str | None, says: str
+) -> None:
+    folder, python = deployment(tmp_path / "d", "true", {"a": 1}), tmp_path / "python"
+    if script is not None:
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
+    launch = json.loads((folder / "launch.json").read_text()) | {"trainer": True, "python": str(python)}
+    (folder / "launch.json").write_text(json.dumps(launch))
+    with pytest.raises(LaunchError, match=says):
+        LocalBackend().start(folder)
+    assert not list(folder.glob("agent*"))

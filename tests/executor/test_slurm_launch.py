@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -161,6 +162,23 @@ def test_stop_leaves_nothing(tmp_path: Path) -> None:
     assert len(pids) == 4
     assert all(over(pid) for pid in pids.values())
     backend.stop(folder)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_node_that_goes_down_is_a_fault(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    backend = submitted(deployment("sleep 600"), folder)
+    pids = wait(backend, folder, lambda status: status.num_running == 4).pids
+    subprocess.run(["scontrol", "update", "nodename=n2", "state=down", "reason=test"], check=True)
+    try:
+        status = wait(backend, folder, lambda status: status.state.final)
+        assert status.state is RunState.FAILED
+        assert "NODE_FAIL" in status.detail
+    finally:
+        # It may have come back by itself.
+        subprocess.run(["scontrol", "update", "nodename=n2", "state=resume"], check=False, capture_output=True)
+    backend.stop(folder)
+    assert all(over(pid) for pid in pids.values())
 
 
 @pytest.mark.usefixtures("cluster")

@@ -93,6 +93,15 @@ def test_nothing_starts_unless_every_host_is_ready(tmp_path: Path, address: str,
     assert not list((folder).glob("agent-*.log"))
 
 
+@pytest.mark.usefixtures("stand_in")
+def test_a_host_without_the_interpreter_says_so(tmp_path: Path) -> None:
+    folder = addressed(tmp_path / "d", "true", {"a": 1}, {})
+    launch = json.loads((folder / "launch.json").read_text()) | {"python": "/nope/python"}
+    (folder / "launch.json").write_text(json.dumps(launch))
+    with pytest.raises(LaunchError, match="host a: a refused: has no program /nope/python"):
+        SshBackend().start(folder)
+
+
 def test_a_machine_without_ssh_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = addressed(tmp_path / "d", "true", {"a": 1}, {})
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -14,8 +14,9 @@ import pytest
 from executor.checkpoints import last_good
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.local import LocalBackend, free_port
+from executor.lifecycle import Cause, DeploymentState, Phase
 from executor.metrics import metrics_path, read_metrics
-from executor.supervision import Cause, DeploymentState, Phase, Supervisor
+from executor.supervision import Supervisor
 from executor.training_job import Device
 from models.parallel_plan import symmetric_plan
 from models.transformer import Transformer

@@ -1,0 +1,127 @@
+"""What is kept of a deployment's life: phase, runs, the last fault, and a launch that waits to be tried again."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from executor.launch.base import DeadRank, RunStatus
+from stowplan.errors import InputError
+
+
+class PhaseError(InputError):
+    """What was asked for does not go with the phase that the deployment is in."""
+
+    code: ClassVar[str] = "deployment_conflict"
+
+
+class Phase(StrEnum):
+    """starting: the newest run has done no step yet. reconfiguring: the old run is to end, the next one to begin."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    RECONFIGURING = "reconfiguring"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing will happen any more, unless it is asked for."""
+        return self in (Phase.FINISHED, Phase.STOPPED, Phase.FAILED)
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether nothing runs, but a run can go on from the last good checkpoint."""
+        return self in (Phase.STOPPED, Phase.FAILED)
+
+
+class Cause(StrEnum):
+    """Why a run began. returned: to the plan before a change that failed. resumed: after a stop or a failure."""
+
+    DEPLOYED = "deployed"
+    RECONFIGURED = "reconfigured"
+    RESTARTED = "restarted"
+    RETURNED = "returned"
+    RESUMED = "resumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a deployment; times are seconds since 1970.
+
+    `from_step`: steps done when it began. `cost_s`: from the end of the last step before it, or from its own launch
+    where that was later, to the beginning of its first step; so what was waited for before the launch does not count.
+    None until it is known.
+    """
+
+    number: int
+    plan: str
+    cause: Cause
+    started_at_s: float
+    from_step: int = 0
+    cost_s: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What broke run `run`; `dead`: the ranks that did, with their last lines."""
+
+    run: int
+    detail: str
+    dead: tuple[DeadRank, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A run that is to begin as soon as it can: what run `like` deployed, for the cause that `detail` explains.
+
+    `failures`: times in a row that it could not be started; `due_s`: when it is tried again, in seconds since 1970.
+    """
+
+    like: int
+    cause: Cause
+    detail: str
+    failures: int = 0
+    due_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentState:
+    """What is kept on disk.
+
+    `faults`: restarts since the last step that a run got further than the one before. `fallback`: run that a change of
+    plan has replaced, until the new plan has a checkpoint of its own. `fault`: the newest one; it stays.
+    """
+
+    name: str
+    phase: Phase
+    runs: tuple[Run, ...]
+    phase_since_s: float
+    faults: int = 0
+    detail: str = ""
+    fallback: int | None = None
+    fault: Fault | None = None
+    launch: Launch | None = None
+
+    @property
+    def current(self) -> Run:
+        """The newest run."""
+        return self.runs[-1]
+
+    @property
+    def change_cost_s(self) -> float | None:
+        """The newest measured cost of a change of plan; faults and waiting are no part of it. None: none measured."""
+        costs = (run.cost_s for run in reversed(self.runs) if run.cause is Cause.RECONFIGURED)
+        return next((cost_s for cost_s in costs if cost_s is not None), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentStatus:
+    """State, and how far the training is: `step` and `loss` of the newest step that rank 0 of any run has done."""
+
+    state: DeploymentState
+    run: RunStatus
+    step: int
+    loss: float | None

@@ -1,0 +1,89 @@
+"""The folders of a deployment's runs: writing them, and what can be read from them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from executor.bundle import READY_FOLDER, write_bundle
+from executor.checkpoints import last_good
+from executor.deployment import Deployment
+from executor.lifecycle import Run
+from executor.metrics import StepMetrics, first_metrics, last_metrics, metrics_path
+from executor.records import read_record, write_record
+from executor.training_job import LAST, read_training_job
+
+_DEPLOYMENT = "deployment.json"
+# Runs take ports in turn, from the deployment's own on.
+NUM_PORTS = 10
+
+
+class RunFolders:
+    """Runs under `root`, by number."""
+
+    def __init__(self, root: Path) -> None:
+        self._runs = root / "runs"
+        self.checkpoints = root / "checkpoints"
+
+    def folder(self, number: int) -> Path:
+        """Folder of a run."""
+        return self._runs / f"{number:04d}"
+
+    def next_number(self) -> int:
+        """Number that no run has had."""
+        taken = [int(path.name) for path in self._runs.iterdir()] if self._runs.exists() else []
+        return max(taken, default=0) + 1
+
+    def write(self, deployment: Deployment, number: int, attempt: int, *, waits: bool) -> None:
+        """Write the folder of a run, with what it deploys.
+
+        Parameters
+        ----------
+        attempt
+            From 0 to NUM_PORTS - 1: each takes another port. The first is not that of the run before, which may still
+            hold its own.
+
+        Raises
+        ------
+        InputError, OSError
+            When it cannot be written.
+        """
+        port = deployment.launch.master_port + (number - 1 + attempt) % NUM_PORTS
+        launch = replace(deployment.launch, master_port=port)
+        folder = self.folder(number)
+        write_bundle(replace(deployment, launch=launch), folder, self.checkpoints, LAST, waits=waits)
+        write_record(deployment, folder / _DEPLOYMENT)
+
+    def deployment(self, number: int) -> Deployment:
+        """What a run deploys; InputError when there is no such run."""
+        return read_record(Deployment, self.folder(number) / _DEPLOYMENT, "deployment")
+
+    def good_step(self) -> int:
+        """Steps in the last good checkpoint; 0 without any."""
+        checkpoint = last_good(self.checkpoints)
+        return checkpoint.step if checkpoint else 0
+
+    def is_done(self, number: int) -> bool:
+        """Whether the training has all its steps."""
+        return self.good_step() >= read_training_job(self.folder(number) / "job.json").num_steps
+
+    def all_ready(self, number: int) -> bool:
+        """Whether every rank of a run that waits has loaded its libraries."""
+        folder = self.folder(number)
+        num_ranks = len((folder / "ranks.csv").read_text().splitlines()) - 1
+        return sum(1 for _ in (folder / READY_FOLDER).glob("*")) == num_ranks
+
+    def first_step(self, number: int) -> StepMetrics | None:
+        """First step of a run, as rank 0 measured it; None before."""
+        return first_metrics(self._metrics(number))
+
+    def last_step(self, number: int) -> StepMetrics | None:
+        """Newest step of a run, as rank 0 measured it; None before the first."""
+        return last_metrics(self._metrics(number))
+
+    def newest_step(self, runs: Iterable[Run]) -> StepMetrics | None:
+        """Last step of the last run that has done one."""
+        known = (self.last_step(run.number) for run in reversed(tuple(runs)))
+        return next((step for step in known if step is not None), None)
+
+    def _metrics(self, number: int) -> Path:
+        return metrics_path(self.folder(number) / "metrics", 0)

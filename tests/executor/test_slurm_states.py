@@ -1,0 +1,94 @@
+"""What Slurm says of a job's end against what the agents say; `scontrol`, `sbatch` and `scancel` are stood in for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from executor.launch.base import LaunchError, RunState, RunStatus
+from executor.launch.slurm import SlurmBackend
+from tests.executor.test_local_launch import deployment
+
+_SCONTROL = """#!/bin/sh
+cat {said}
+grep -q JobState {said} || {{ echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1; }}
+"""
+
+
+class Slurm:
+    """The folder of a run, and what Slurm says of its job."""
+
+    def __init__(self, root: Path) -> None:
+        self.said, self.folder = root / "said", deployment(root / "d", "true", {"a": 1, "b": 1})
+        (root / "bin").mkdir()
+        script = _SCONTROL.format(said=self.said)
+        for name, text in (
+            ("scontrol", script),
+            ("sbatch", "#!/bin/sh\necho 7\n"),
+            ("scancel", "#!/bin/sh\necho $1 > {}\n"),
+        ):
+            (root / "bin" / name).write_text(text.replace("{}", str(root / "cancelled")))
+            (root / "bin" / name).chmod(0o755)
+        self.cancelled = root / "cancelled"
+
+    def says(self, state: str | None, reason: str = "None") -> None:
+        self.said.write_text(f"JobId=7 JobName=job JobState={state} Reason={reason}\n" if state else "")
+
+    def status(self) -> RunStatus:
+        return SlurmBackend().status(self.folder)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    made = Slurm(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    SlurmBackend().start(made.folder)
+    # Both agents were told to end, and have.
+    (made.folder / "status").mkdir()
+    for number, host in enumerate(("a", "b")):
+        rank = {"pid": 1, "running": False, "exit_code": None, "signal": 15, "ended_by_agent": True}
+        report = {"host": host, "updated_at_s": 0.0, "final": True, "stopped": True, "error": None}
+        (made.folder / "status" / f"{host}.json").write_text(json.dumps(report | {"ranks": {str(number): rank}}))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "detail"),
+    [
+        ("TIMEOUT", "TimeLimit", "Slurm ended the job as TIMEOUT: TimeLimit"),
+        ("PREEMPTED", "None", "Slurm ended the job as PREEMPTED"),
+        ("NODE_FAIL", "NodeDown", "Slurm ended the job as NODE_FAIL: NodeDown"),
+        ("OUT_OF_MEMORY", "OutOfMemory", "Slurm ended the job as OUT_OF_MEMORY: OutOfMemory"),
+    ],
+)
+def test_what_slurm_does_by_itself_is_a_fault(slurm: Slurm, state: str, reason: str, detail: str) -> None:
+    slurm.says(state, reason)
+    found = slurm.status()
+    assert (found.state, found.detail) == (RunState.FAILED, detail)
+    # Slurm forgets a job within minutes.
+    slurm.says(None)
+    assert slurm.status() == found
+    SlurmBackend().stop(slurm.folder)
+    assert not slurm.cancelled.exists()
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "COMPLETED", None])
+def test_what_was_cancelled_was_stopped(slurm: Slurm, state: str | None) -> None:
+    slurm.says(state)
+    assert slurm.status().state is RunState.STOPPED
+
+
+def test_agents_are_not_believed_before_slurm_has_an_end(slurm: Slurm) -> None:
+    slurm.says("RUNNING")
+    found = slurm.status()
+    assert (found.state, found.detail) == (RunState.RUNNING, "ends; Slurm calls the job RUNNING")
+    slurm.says("CANCELLED")
+    assert slurm.status().state is RunState.STOPPED
+
+
+def test_a_job_that_cannot_be_noted_is_cancelled(slurm: Slurm) -> None:
+    (slurm.folder / "slurm.json").unlink()
+    (slurm.folder / "slurm.json").mkdir()
+    with pytest.raises(LaunchError, match=r"slurm\.json: Is a directory"):
+        SlurmBackend().start(slurm.folder)
+    assert slurm.cancelled.read_text() == "7\n"
