@@ -1,7 +1,8 @@
 """What it is worth that a job meets its deadline: more than any throughput. Pure NumPy.
 
 a_i, points of a job with a deadline: integers in the proportion of the weights w_i. With r_i = w_i / min w, over the
-jobs with a deadline, they are k r_i for the least k <= 100 that makes all of them integers, else 100 r_i, rounded.
+jobs with a deadline, they are k r_i for the least k that makes all of them integers, else for the largest k, rounded;
+k is at most 100, and so small that no job has more than 10,000 points.
 M, worth of a point: 1 + sum_i w_i max_j Thr_ij / Z_i, over all jobs that can run. All throughput terms of a plan
 together are at least 0 and at most M - 1, and sums of points differ by at least 1: so between two plans that differ in
 points, M sum a_i decides, whatever their throughputs; between plans with equal points throughput does.
@@ -16,7 +17,9 @@ from models.workload import Job
 
 FloatVector = npt.NDArray[np.float64]
 
-_MOST_MULTIPLES = 100
+# Weights of deadlines that are further apart than this cannot be told from throughput.
+MOST_RATIO = 1_000
+_MOST_MULTIPLES, _MOST_POINTS = 100, 10_000
 _TOLERANCE = 1e-6
 
 
@@ -39,7 +42,8 @@ def rewards(jobs: Sequence[Job], weight: FloatVector, most_throughput: float) ->
 
 def _points(weight: FloatVector) -> FloatVector:
     ratio = weight / weight.min()
-    multiples = np.arange(1, _MOST_MULTIPLES + 1)[:, None] * ratio
+    most = int(max(1, min(_MOST_MULTIPLES, _MOST_POINTS // ratio.max())))
+    multiples = np.arange(1, most + 1)[:, None] * ratio
     is_whole = (np.abs(multiples - multiples.round()) <= _TOLERANCE * multiples).all(axis=1)
     k = is_whole.argmax() if is_whole.any() else -1
     return np.asarray(multiples[k].round())

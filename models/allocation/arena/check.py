@@ -28,8 +28,8 @@ _Term = tuple[str | None, bool]
 
 _TOLERANCE = 1e-6
 _DEADLINE_TERM = "deadline_met"
-# Points are whole multiples of the weights, from the least multiple up to this that makes them integers.
-_MOST_MULTIPLES = 100
+# Points are whole multiples of the weights, from the least multiple up to these that makes them integers.
+_MOST_MULTIPLES, _MOST_POINTS = 100, 10_000
 
 
 def allocation_violations(
@@ -127,8 +127,9 @@ class _Audit:
         )
         least = min(self._weight(job) for job in dated)
         ratios = [self._weight(job) / least for job in dated]
-        wholes = (k for k in range(1, _MOST_MULTIPLES + 1) if all(_is_whole(k * ratio) for ratio in ratios))
-        multiple = next(wholes, _MOST_MULTIPLES)
+        largest = max(1, min(_MOST_MULTIPLES, math.floor(_MOST_POINTS / max(ratios))))
+        wholes = (k for k in range(1, largest + 1) if all(_is_whole(k * ratio) for ratio in ratios))
+        multiple = next(wholes, largest)
         return {job.id: (1.0 + most) * round(multiple * ratio) for job, ratio in zip(dated, ratios, strict=True)}
 
     def is_known_in_time(self, job: Job, allocation: JobAllocation, speeds: Mapping[_Shape, float]) -> bool:

@@ -187,7 +187,7 @@ class _Scheduler:
 
     def _scale_up(self) -> None:
         """InFlightHandler."""
-        is_min_max = self._instance.is_min_max
+        is_min_max = self._instance.is_min_max and bool(self._instance.counted.any())
         while self._may_scale_up() and not self._must_stop():
             if not (self._use_idle() or (is_min_max and self._relieve(self._standing.worst_off()))):
                 break

@@ -26,7 +26,7 @@ _LEAST_TIME_S = 1e-3
 class ArenaFormulation(ArenaIlpFormulation):
     """Algorithm 1, with what the integer program proves of its answer.
 
-    Should something that must run find no place, the answer is the integer program's.
+    Should what must run find no place, or not within the limit, the answer is the integer program's.
     """
 
     def __init__(self, instance: ArenaInstance) -> None:
@@ -42,15 +42,17 @@ class ArenaFormulation(ArenaIlpFormulation):
 
         found = schedule(self.instance, must_stop)
         self.untried = None if found is None else found.untried
+        elapsed_s = time.perf_counter() - started
+        left = replace(options, time_limit_s=max(_LEAST_TIME_S, options.time_limit_s - elapsed_s))
         if found is None:
-            result = super().solve(options, monitor)
-            note = "Algorithm 1 found no place for all that must run; this is the integer program's answer"
+            in_time = ", in the time that it had," if must_stop() else ""
+            note = f"Algorithm 1 found{in_time} no place for all that must run; this is the integer program's answer"
+            result = super().solve(left, monitor)
             return replace(result, message=f"{note}. {result.message}")
         point = point_of(self.instance, found.chosen)
-        elapsed_s = time.perf_counter() - started
         monitor.on_progress(Progress(elapsed_s=elapsed_s, objective=self.problem.value(point), incumbent=point))
-        left = replace(options, time_limit_s=max(_LEAST_TIME_S, options.time_limit_s - elapsed_s), warm_start=point)
         # Whoever watches sees the heuristic's incumbent, and of the integer program only the bound.
+        left = replace(left, warm_start=point)
         proof = super().solve(left, replace(monitor, on_progress=lambda progress: _tell(monitor, progress, elapsed_s)))
         result = _answer(self.problem.value(point), point, proof, self.strict(options), found)
         statistics = replace(

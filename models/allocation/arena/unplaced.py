@@ -166,7 +166,9 @@ class _Explainer:
     def _changes(self) -> str:
         """What Algorithm 1 may do to make room, with the jobs that there are."""
         depth, others = self._instance.parameters.search_depth, self._num_placed
-        if others == 1 and depth:
+        if not depth or not others:
+            return "leaving every other job as it is"
+        if others == 1:
             return "changing the only other job that runs"
         return f"changing {min(depth, others)} of the {counted(others, 'other job')} that run"
 

@@ -4,8 +4,9 @@ More forced demand than there are GPUs is no fault of the input: the problem is 
 which rows exclude each other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from models.allocation.arena.admission import MOST_RATIO
 from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.configurations import ConfigurationSet
@@ -34,7 +35,27 @@ def policy_issues(snapshot: Snapshot, parameters: ArenaParameters) -> list[Issue
             issues += _work_issues(pointer, job, parameters)
             if job.reservation is not None:
                 issues += _reservation_issues(pointer, job, job.reservation, blocks)
-    return issues
+    return [*issues, *_weight_issues(snapshot.jobs, parameters)]
+
+
+def _weight_issues(jobs: Sequence[Job], parameters: ArenaParameters) -> Iterator[Issue]:
+    """Deadlines whose weights are too far apart."""
+    weights = {
+        k: job.weight * parameters.priority_ratio ** (1.0 - job.priority)
+        for k, job in enumerate(jobs)
+        if job.deadline_s is not None and job.weight > 0
+    }
+    if parameters.objective is not ArenaObjective.DEADLINES or not weights:
+        return
+    heaviest = max(weights, key=lambda k: weights[k])
+    ratio = weights[heaviest] / min(weights.values())
+    if ratio > MOST_RATIO:
+        yield Issue(
+            code="weights_too_far_apart",
+            pointer=f"/jobs/{heaviest}/weight",
+            detail=f"the deadline of job {jobs[heaviest].id!r} weighs {ratio:.3g} times as much as another, priorities "
+            f"included; at most {MOST_RATIO:,} times can be told from throughput",
+        )
 
 
 def _priority_issues(pointer: str, job: Job, parameters: ArenaParameters) -> Iterator[Issue]:

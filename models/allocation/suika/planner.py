@@ -70,8 +70,8 @@ class Planner(Protocol):
         """What the job can have of the released GPUs, which are of its type (Algorithm 1)."""
 
     def outlook(self, job: Job, plan: ParallelPlan) -> Sequence[tuple[int, float]]:
-        """(New GPUs, samples per second), step by step, that the job could have at best: if these GPUs were where it
-        likes them."""
+        """(New GPUs, samples per second), step by step, that the job could have if these GPUs were where it likes them:
+        an estimate, hardly ever below what it gets."""
 
     def shrink(self, job: Job, plan: ParallelPlan, lost: Collection[Gpu]) -> ParallelPlan | None:
         """A plan without the lost GPUs, which may leave more idle; None when what is left holds no legal plan."""

@@ -2,14 +2,14 @@
 
 Each round, the job and the scale-out of most benefit among all running jobs are applied, until what is best is below
 the threshold. Planning is what takes time, so that a job is asked only when it may be the best of all. Until then it
-stands there with an estimate from above:
+stands there with an estimate, hardly ever below what it can have:
 - Its outlook: what it could have if all released GPUs lay in its nodes and in whole nodes beside them. It depends on
   the job's plan alone, and is known from earlier events as a rule.
 - Its last offer, when another job has taken a GPU that it looked at: what is left for it is further away.
 - After its own scale-out, the larger candidates of its offer, while one of them reaches the threshold: Algorithm 1 has
   come to them over the plan that the job has now, or over a better one.
-In the end no job has anything that reaches the threshold, or could have had. Algorithm 1 is no exact search, so that a
-little is missed where it finds more on fewer or worse GPUs.
+In the end no job has anything that reaches the threshold, as far as these tell. Algorithm 1 is no exact search, so that
+a little is missed where it finds more on fewer or worse GPUs; the gap to the integer program shows it.
 
 Every candidate that reaches the threshold is remembered, with the chain of scale-outs that leads to it from the job's
 settled plan: together with the first offers of all jobs, these are the columns of the integer program, see
@@ -61,7 +61,7 @@ class ScaleOuts:
 class _Offered:
     """What a job is offered in its present plan: candidates, new GPUs counted from that plan, and the best column.
 
-    is_estimate: `worth`, that of the best, is no more than an estimate from above.
+    is_estimate: `worth`, that of the best, is no more than an estimate.
     """
 
     is_estimate: bool = False
@@ -129,7 +129,7 @@ class _Rounds:
         return self._rated(running, offer.candidates, offer.horizon)
 
     def _outlook(self, job_id: str) -> _Offered:
-        """What the job can have at best of as many GPUs as are released now."""
+        """What the job may hope for with as many GPUs as are released now."""
         running = self.state.running[job_id]
         most = int(min(running.room, self.state.num_released(running.gpu_type)))
         if most <= 0:

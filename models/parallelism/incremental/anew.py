@@ -23,7 +23,10 @@ _DEFAULT = IncrementalOptions()
 def lay_out(
     model: PerformanceModel, num_gpus: Mapping[str, int], options: IncrementalOptions = _DEFAULT
 ) -> ParallelPlan | None:
-    """Best plan that is found on GPUs 0, 1, ... of some nodes; None when none is legal or uses all of them.
+    """Best plan that is found on GPUs 0, 1, ... of some nodes.
+
+    None when it does not use all of them, does not give the job's own micro-batch to every replica of the widest stage,
+    or none is legal.
 
     Raises
     ------
@@ -39,4 +42,9 @@ def lay_out(
         return None
     free = [(node, gpu) for node, count in num_gpus.items() for gpu in range(count)]
     num_micro_batches = int(tables.num_micro_batches[best.batch])
-    return assemble(tables, landscape, best.skeleton, best.layers, num_micro_batches, [], free)
+    plan = assemble(tables, landscape, best.skeleton, best.layers, num_micro_batches, [], free)
+    widest = max(plan.stages, key=lambda stage: stage.dp)
+    own = model.profile.micro_batch
+    if own is not None and any(replica.local_batch != own for replica in widest.replicas):
+        return None
+    return plan

@@ -276,3 +276,15 @@ def test_no_symmetric_plan_is_better(name: str, gpu: str, num_gpus: int, global_
     assert legal
     assert best.throughput >= max(model.throughput(plan) for plan in legal) * (1 - 1e-9)
     assert not plan_violations(best.plan, model, free)
+
+
+def test_a_micro_batch_of_the_job_is_kept_beyond_the_grids() -> None:
+    """64 samples in micro-batches of 1 do not divide among 10 replicas; ZeRO 3 allows one stage only."""
+    found = planned(
+        performance_model(profile((1.0,) * 4, global_batch=64, micro_batch=1, zero_stage=3), num_nodes=3), 10
+    )
+    assert not found.best
+    for count in (8, 12):
+        whole = planned(performance_model(profile((1.0,) * 4, global_batch=48, micro_batch=2), num_nodes=3), count)
+        widest = max(whole.best[KIND, count].plan.stages, key=lambda stage: stage.dp)
+        assert {replica.local_batch for replica in widest.replicas} == {2}

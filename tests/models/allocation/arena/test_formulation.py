@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
+from models.allocation.arena.parameters import ArenaMethod, ArenaObjective, ArenaParameters
 from models.clock import PhaseClock
 from models.plan import Change
 from models.workload import Adaptivity, Job, Reservation, Snapshot
@@ -298,11 +298,13 @@ def test_prices_are_told_by_row() -> None:
     assert formulation.prices(replace(result, prices=prices)) == {"capacity[a]": 0.25}
 
 
-def test_a_cluster_without_jobs_has_an_empty_plan() -> None:
-    for parameters in (ILP, FAIR):
-        plan, result = plan_of(Snapshot(cluster=cluster(node("n0")), jobs=()), parameters)
-        assert plan.allocations == ()
-        assert result.objective == 0.0
+@pytest.mark.parametrize("objective", ArenaObjective)
+@pytest.mark.parametrize("method", ArenaMethod)
+def test_a_cluster_without_jobs_has_an_empty_plan(method: ArenaMethod, objective: ArenaObjective) -> None:
+    parameters = ArenaParameters(method=method, objective=objective)
+    plan, result = plan_of(Snapshot(cluster=cluster(node("n0")), jobs=()), parameters)
+    assert plan.allocations == ()
+    assert result.objective == 0.0
 
 
 @pytest.mark.parametrize("parameters", [ILP, FAIR])

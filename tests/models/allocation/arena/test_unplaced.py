@@ -81,3 +81,5 @@ def test_held_back_by_a_higher_queue_or_blocked() -> None:
     more = [Job(id=f"r{k}", performance=LINEAR, max_gpus=1, current=on({"n1": (k,)})) for k in range(4)]
     found = left_out(head, runs, *more, parameters=HEURISTIC)
     assert found.detail == "changing 3 of the 5 other jobs that run does not make room for it"
+    found = left_out(head, runs, parameters=replace(HEURISTIC, search_depth=0))
+    assert found.detail == "leaving every other job as it is does not make room for it"

@@ -89,3 +89,19 @@ def test_parameters_out_of_range_are_refused(fields: dict[str, object]) -> None:
     (name,) = fields
     with pytest.raises(InputError, match=name):
         ArenaParameters(**fields)  # type: ignore[arg-type]  # fields of a test case
+
+
+def test_deadlines_whose_weights_are_too_far_apart_are_refused() -> None:
+    """Weights 1 and 2,001 x 1/2: of 1,000.5 times as much no plan could tell the throughputs."""
+    heavy, light = (
+        Job(id=name, performance=LINEAR, remaining_iterations=1, deadline_s=1e6, weight=weight, priority=priority)
+        for name, weight, priority in (("heavy", 2001.0, 2), ("light", 1.0, 1))
+    )
+    for jobs, parameters, expected in (
+        ((light, heavy), DEADLINES, [("weights_too_far_apart", "/jobs/1/weight")]),
+        ((light, replace(heavy, weight=1999.0)), DEADLINES, []),
+        ((light, replace(heavy, deadline_s=None)), DEADLINES, []),
+        ((light, heavy), ILP, []),
+    ):
+        snapshot = Snapshot(cluster=cluster(node("n0")), jobs=jobs)
+        assert [(issue.code, issue.pointer) for issue in policy_issues(snapshot, parameters)] == expected

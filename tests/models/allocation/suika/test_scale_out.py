@@ -155,8 +155,8 @@ def test_fewer_released_gpus_than_a_step_of_the_outlook_are_offered() -> None:
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
 def test_estimates_change_nothing(seed: int) -> None:
-    drawing, parameters, planner, jobs = random_event(seed)
     """With hopes that are never met, every job is asked before any is chosen."""
+    drawing, parameters, planner, jobs = random_event(seed)
     known = decide(snapshot(drawing, *jobs), parameters, planner)
     hoped = decide(snapshot(drawing, *jobs), parameters, replace(planner, hope=[(1, 1e9)]))
     assert ends_with(known) == ends_with(hoped)
