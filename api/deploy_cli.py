@@ -2,6 +2,8 @@
 
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +13,21 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from api import console
-from api.deploying import PlannedJob, choose, deployment_of, given_model
+from api.deploying import (
+    CLUSTERS,
+    Choice,
+    PlannedJob,
+    choose,
+    deployment_of,
+    given_model,
+    keep_cluster,
+    taken_back_on_error,
+)
 from api.reading import read_document
 from api.schemas.deployment import DeploymentBody, ProjectionDoc, ReconfigureBody
 from api.shell import ExitCode, File, readable
 from executor.bundle import write_bundle
+from executor.feedback.run import given_cluster
 from executor.launch.backends import BACKENDS
 from executor.launch.base import LaunchError
 from executor.lifecycle import DeploymentStatus, Fault, Phase
@@ -65,7 +77,8 @@ def deploy_command(
         out.print(f"{deployment.plan.notation()} on {hosts}: written to {folder}; README.txt says how to start it")
         return
     supervisor = Supervisor(folder, BACKENDS[body.launch.backend]())
-    supervisor.deploy(deployment)
+    with _with_cluster(choice, folder):
+        supervisor.deploy(deployment)
     out.print(
         f"{deployment.plan.notation()}: starting {counted(deployment.plan.num_gpus, 'rank')}, logs in {folder / 'runs'}"
     )
@@ -92,14 +105,28 @@ def redeploy_command(
     if file is not None:
         body = read_document(_CHANGE, _bytes(readable(file)))
         body = body.model_copy(update={"project": body.project or project})
-        choice = choose(body, present.name, present.model, _no_service)
-        supervisor.reconfigure(replace(present, plan=choice.plan))
+        known, own = given_cluster(root), set(present.plan.gpus)
+        choice = choose(body, present.name, present.model, _no_service, known, own)
+        with _with_cluster(choice, root):
+            supervisor.reconfigure(replace(present, plan=choice.plan))
         _print_projection(out, choice.projection)
         out.print(f"{present.plan.notation()} -> {choice.plan.notation()}")
     elif supervisor.state().phase.final:
         supervisor.reconfigure(present)
         out.print(f"{present.plan.notation()}: goes on from the last good checkpoint")
     raise typer.Exit(_look_after(supervisor, out))
+
+
+@contextmanager
+def _with_cluster(choice: Choice, folder: Path) -> Iterator[None]:
+    """Keep the cluster of a plan in the folder of its deployment, unless the block fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with taken_back_on_error(folder, CLUSTERS):
+            keep_cluster(choice, folder)
+            yield
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}") from error
 
 
 def _look_after(supervisor: Supervisor, out: Console) -> ExitCode:
@@ -123,8 +150,9 @@ def _followed(supervisor: Supervisor, out: Console, asked: list[int]) -> ExitCod
     while True:
         try:
             if asked:
-                asked.clear()
                 supervisor.stop()
+                # Not before: what could not be stopped now is stopped the next time.
+                asked.clear()
             supervisor.advance()
             status = supervisor.status()
         except (LaunchError, OSError) as error:

@@ -1,8 +1,10 @@
 """From the document that asks for a deployment to the deployment."""
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from api.convert import cluster_from_document, located
 from api.deployment_checks import (
@@ -17,8 +19,10 @@ from api.job_model import transformer_from_document
 from api.parallel_plan import plan_from_document
 from api.schemas.deployment import DeploymentBody, PlanChoice, ProjectionDoc
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions, deployment_name
+from executor.feedback.run import write_cluster
 from executor.projection import project
 from executor.rank_table import refuse_asymmetry
+from executor.records import write_text
 from executor.training_job import Schedule
 from models.parallel_plan import ParallelPlan
 from models.performance.calibration import same_costs
@@ -29,6 +33,9 @@ from models.transformer import Precision, Transformer
 from stowplan.errors import InputError
 from topology.cluster import Cluster, Node
 from topology.gpu_catalogue import gpu_type_of, known_product
+
+# The clusters that are kept in the folder of a deployment.
+CLUSTERS = "cluster*.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +177,34 @@ def deployment_of(body: DeploymentBody, choice: Choice) -> Deployment:
             training=TrainingOptions(**{**training, "schedule": Schedule(**dict(body.training.schedule))}),
             launch=LaunchOptions(**launch),
         )
+
+
+def keep_cluster(choice: Choice, folder: Path) -> None:
+    """Note the cluster of a plan for its runs, and that it holds for later plans when a user gave it."""
+    if choice.cluster is not None:
+        write_cluster(choice.cluster, folder, choice.plan)
+        if not choice.is_assumed:
+            write_cluster(choice.cluster, folder)
+
+
+@contextmanager
+def taken_back_on_error(folder: Path, *names: str) -> Iterator[None]:
+    """Leave the files of these names or patterns as they were when the block fails."""
+    before = {path: path.read_text(encoding="utf-8") for path in _named(folder, names)}
+    try:
+        yield
+    except BaseException:
+        for path in _named(folder, names) | before.keys():
+            with suppress(OSError):
+                if path in before:
+                    write_text(path, before[path])
+                else:
+                    path.unlink()
+        raise
+
+
+def _named(folder: Path, names: Collection[str]) -> set[Path]:
+    return {path for name in names for path in folder.glob(name)}
 
 
 def _catalogue_cluster(plan: ParallelPlan, precision: Precision) -> Cluster | None:

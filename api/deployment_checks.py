@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from api.errors import DeploymentConflictError
 from api.schemas.deployment import DeploymentBody, PlanChoice
 from executor.deployment import Deployment
-from executor.training_job import model_faults
+from executor.training_job import Device, model_faults
 from models.parallel_plan import ParallelPlan
 from models.parallelism.legality import FreeGpus, plan_violations
 from models.performance.architecture import model_issues
@@ -69,13 +69,16 @@ def usable_gpus(cluster: Cluster, own: Collection[Gpu]) -> FreeGpus:
 
 
 def gpus_by_host(deployment: Deployment) -> frozenset[Gpu]:
-    """GPUs of a deployment, by the host at which it reaches their node."""
+    """GPUs of a deployment, by the host at which it reaches their node; of one on CPUs none."""
+    if deployment.training.device is Device.CPU:
+        return frozenset()
     return frozenset((_host(deployment, node), gpu) for node, gpu in deployment.plan.gpus)
 
 
 def refuse_taken_gpus(asked: PlanChoice, deployment: Deployment, holders: Sequence[Holder]) -> None:
     """Raise DeploymentConflictError when another deployment has GPUs of the plan."""
-    what = {gpu: holder.what for holder in reversed(holders) for gpu in holder.gpus}
+    mine = gpus_by_host(deployment)
+    what = {gpu: holder.what for holder in reversed(holders) for gpu in holder.gpus & mine}
     issues = [
         Issue(
             code="gpu_taken",
@@ -129,4 +132,7 @@ def _of_plan(issues: Collection[Issue]) -> list[Issue]:
 
 
 def _host(deployment: Deployment, node: str) -> str:
+    """Host of a node; all nodes of a local deployment are this machine."""
+    if deployment.launch.backend == "local":
+        return "localhost"
     return deployment.launch.addresses.get(node, node).rpartition("@")[2]

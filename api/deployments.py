@@ -1,6 +1,6 @@
 """Deployments of the service: each a folder, looked after by one thread, alive beyond the service itself.
 
-<deployments>/<id>/request.json     job, plan source and projection, as answered
+<deployments>/<id>/request.json     job, backend, and the projections that gave its plans
 <deployments>/<id>/...              what `executor.supervision` keeps
 """
 
@@ -9,7 +9,7 @@ import logging
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,16 @@ from typing import IO
 
 from pydantic import ValidationError
 
-from api.deploying import Choice, PlannedJob, choose, deployment_of, given_model
+from api.deploying import (
+    CLUSTERS,
+    Choice,
+    PlannedJob,
+    choose,
+    deployment_of,
+    given_model,
+    keep_cluster,
+    taken_back_on_error,
+)
 from api.deployment_checks import Holder, gpus_by_host, refuse_taken_gpus
 from api.errors import DeploymentConflictError, NotFoundError, NothingDeployedError, StorageFullError
 from api.job_feedback import JobFeedback
@@ -37,10 +46,10 @@ from api.schemas.deployment import (
     RunDoc,
 )
 from executor.deployment import Deployment
-from executor.feedback.run import given_cluster, write_cluster
+from executor.feedback.run import given_cluster, plan_digest
 from executor.launch.backends import BACKENDS
 from executor.launch.base import DeadRank
-from executor.lifecycle import DeploymentStatus, Phase, Run
+from executor.lifecycle import DeploymentState, DeploymentStatus, Phase, Run
 from executor.records import write_text
 from executor.supervision import Supervisor
 from stowplan.errors import InputError, StowplanError
@@ -52,11 +61,18 @@ _logger = logging.getLogger("stowplan.api.deployments")
 
 
 class _Request(Document):
-    """What is kept of the request that made a deployment."""
+    """What is kept of the requests that made a deployment; `projections`: of its plans, by digest."""
 
     job_id: str
     backend: str
-    projection: ProjectionDoc | None
+    projections: Mapping[str, ProjectionDoc] = {}
+
+    def after(self, choice: Choice) -> "_Request":
+        """The same with the projection of another plan, or without one where that plan is deployed as it is."""
+        digest = plan_digest(choice.plan)
+        others = {key: value for key, value in self.projections.items() if key != digest}
+        own = {} if choice.projection is None else {digest: choice.projection}
+        return self.model_copy(update={"projections": others | own})
 
 
 class Deployments:
@@ -101,11 +117,11 @@ class Deployments:
         folder = root / id_
         with self._lock, _room_in(root):
             self._refuse_conflicts(body, body.job_id, deployment)
-            request = _Request(job_id=body.job_id, backend=body.launch.backend, projection=choice.projection)
+            request = _Request(job_id=body.job_id, backend=body.launch.backend).after(choice)
             try:
                 folder.mkdir(parents=True)
                 write_text(folder / _REQUEST, request.model_dump_json())
-                _keep_cluster(choice, folder)
+                keep_cluster(choice, folder)
                 self._supervisor(id_).deploy(deployment)
             except (StowplanError, OSError):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -132,10 +148,11 @@ class Deployments:
             )
             following = replace(present, plan=choice.plan)
             self._refuse_conflicts(body, request.job_id, following, besides=deployment_id)
-            _keep_cluster(choice, folder)
-            supervisor.reconfigure(following)
-            changed = request.model_copy(update={"projection": choice.projection})
-            write_text(folder / _REQUEST, changed.model_dump_json())
+            with taken_back_on_error(folder, _REQUEST, CLUSTERS):
+                keep_cluster(choice, folder)
+                write_text(folder / _REQUEST, request.after(choice).model_dump_json())
+                # Last: what is under way from here on is no error any more.
+                supervisor.reconfigure(following)
         return self.deployment(deployment_id)
 
     def stop(self, deployment_id: str) -> DeploymentDoc:
@@ -175,7 +192,8 @@ class Deployments:
         """The newest measured cost of a change of plan of a job; None where none was measured."""
         if self._folder is None:
             return None
-        return next((known.restart_cost_s for known in self._all() if known.job_id == job_id), None)
+        costs = (state.change_cost_s for _, state in self._known(job_id))
+        return next((cost_s for cost_s in costs if cost_s is not None), None)
 
     def close(self) -> None:
         """Look after nothing any more; what runs goes on, and the next service takes over."""
@@ -186,16 +204,24 @@ class Deployments:
     def _look_after(self) -> None:
         """Advance every deployment that is not over, until closed."""
         while not self._closing.wait(_ADVANCE_S):
-            for id_ in self._ids():
-                try:
-                    supervisor = self._supervisor(id_)
-                    self._claim(id_, supervisor, supervisor.advance().phase)
-                    self._feedback.read(self._request(id_).job_id, self._root() / id_)
-                except (StowplanError, OSError, ValueError):
-                    # One broken folder must not keep the others from being looked after.
-                    _logger.exception("%s cannot be looked after", id_)
+            try:
+                for id_ in self._ids():
+                    self._advance(id_)
+            except Exception:
+                # Nobody else looks after them: the next round may find what is wrong now in order.
+                _logger.exception("the deployments cannot be looked after")
         for claim in self._claims.values():
             claim.close()
+
+    def _advance(self, id_: str) -> None:
+        """Do what is due for one deployment, and take in what its ranks have measured."""
+        try:
+            supervisor = self._supervisor(id_)
+            self._claim(id_, supervisor, supervisor.advance().phase)
+            self._feedback.read(self._request(id_).job_id, self._root() / id_)
+        except Exception:
+            # One broken folder must not keep the others from being looked after.
+            _logger.exception("%s cannot be looked after", id_)
 
     def _claim(self, id_: str, supervisor: Supervisor, phase: Phase) -> None:
         """Hold the claim to a deployment until it is over, so that no command looks after it, too."""
@@ -224,16 +250,27 @@ class Deployments:
 
     def _all(self) -> Iterator[DeploymentDoc]:
         """Every deployment that can be read, newest first."""
-        for id_ in self._ids():
+        for id_, _ in self._known():
             try:
                 yield self.deployment(id_)
-            except InputError as error:
+            except (StowplanError, OSError) as error:
                 _logger.warning("%s cannot be read: %s", id_, error)
 
+    def _known(self, job_id: str | None = None) -> list[tuple[str, DeploymentState]]:
+        """Deployments of a job, or all, whose state can be read, newest first; no backend is asked."""
+        known = []
+        for id_ in self._ids():
+            try:
+                if job_id in (None, self._request(id_).job_id):
+                    known.append((id_, self._supervisor(id_).state()))
+            except (StowplanError, OSError) as error:
+                _logger.warning("%s cannot be read: %s", id_, error)
+        return sorted(known, key=lambda one: (-one[1].runs[0].started_at_s, one[0]))
+
     def _ids(self) -> list[str]:
-        """Deployments that were started, newest first."""
-        states = [path.parent for path in self._root().glob("deployment-*/state.json")]
-        return [folder.name for folder in sorted(states, key=lambda f: -(f / _REQUEST).stat().st_ctime_ns)]
+        """Deployments that were started; a folder that lacks its request is none of this service."""
+        folders = sorted(path.parent for path in self._root().glob("deployment-*/state.json"))
+        return [folder.name for folder in folders if (folder / _REQUEST).exists()]
 
     def _supervisor(self, deployment_id: str) -> Supervisor:
         return Supervisor(self._root() / deployment_id, BACKENDS[self._request(deployment_id).backend]())
@@ -266,14 +303,6 @@ def _room_in(folder: Path) -> Iterator[None]:
         raise StorageFullError(detail) from error
 
 
-def _keep_cluster(choice: Choice, folder: Path) -> None:
-    """Note the cluster of a plan for its runs, and that it holds for later plans when a user gave it."""
-    if choice.cluster is not None:
-        write_cluster(choice.cluster, folder, choice.plan)
-        if not choice.is_assumed:
-            write_cluster(choice.cluster, folder)
-
-
 def _holders(who: str, supervisor: Supervisor) -> Iterator[Holder]:
     """GPUs that a deployment uses, and those to which it may return."""
     state = supervisor.state()
@@ -300,7 +329,7 @@ def _document(id_: str, request: _Request, supervisor: Supervisor, status: Deplo
         run_detail=status.run.detail,
         plan=plan_to_document(present.plan),
         notation=present.plan.notation(),
-        projection=request.projection,
+        projection=request.projections.get(plan_digest(present.plan)),
         step=status.step,
         num_steps=present.training.num_steps,
         loss=status.loss,

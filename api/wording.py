@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from models.plan import PlanOutcome
+from models.wording import size_of
 from solver.result import Limit, TerminationReason
 
 # A gap below this is rounding of the solver.
@@ -43,8 +44,8 @@ def duration(milliseconds: float | None) -> str:
 
 
 def memory(num_bytes: int | None) -> str:
-    """`191 MB`; `-` where nothing is known."""
-    return "-" if num_bytes is None else f"{num_bytes / 1e6:.0f} MB"
+    """A size as `size_of` has it; `-` where nothing is known."""
+    return "-" if num_bytes is None else size_of(num_bytes)
 
 
 def degree_words(degrees: Sequence[tuple[int, int]]) -> str:

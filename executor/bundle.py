@@ -93,7 +93,7 @@ def write_bundle(
         "launch-local.sh": _local_script(launch, folder),
         "launch-ssh.sh": _ssh_script(launch, folder),
         "job.sbatch": batch_script(folder, launch, deployment.name, gpus, limit_s),
-        "jobset.yaml": jobset_manifest(deployment, folder),
+        "jobset.yaml": jobset_manifest(deployment, folder, checkpoints.resolve()),
         "README.txt": _readme(deployment, folder),
         "launch.json": json.dumps(launch, indent=1) + "\n",
     }

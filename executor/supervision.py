@@ -12,18 +12,19 @@ and another one goes on. A run ends by itself when its steps are done, on reques
 then writes a checkpoint first), or by a fault; after a fault the next run starts from the last good checkpoint.
 
 A change of plan overlaps: the processes of the next run start while the old one still trains, load their libraries, and
-wait for the file `go`; only then is the old run asked to stop. Until the new plan has written a checkpoint of its own,
+wait for the file `go`; only then is the old run asked to stop. (Where a scheduler has no room for both, the old run
+makes way.) Until the new plan has written a checkpoint of its own,
 the old one is kept in mind: when a run of the new plan breaks before its first step, or its restarts are used up, the
 deployment returns to the old plan, and the change has failed.
 
-A run that cannot be launched (disk full, ports taken, host away) is tried again after pauses that grow.
+A run that cannot be launched (disk full, ports taken, host away) is tried again after pauses that grow. No run trains
+beside one that could not be ended, unless a user asks to go on with a deployment that was stopped or has failed.
 """
 
 import fcntl
-import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -31,10 +32,11 @@ from typing import IO, Any, TypeVar, cast
 
 from executor.bundle import GO_FILE, STOP_FILE
 from executor.deployment import Deployment
-from executor.launch.base import LaunchBackend, LaunchError, PortError, RunState, RunStatus
+from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
 from executor.lifecycle import Cause, DeploymentState, DeploymentStatus, Fault, Launch, Phase, PhaseError, Run
 from executor.records import read_record, write_record
-from executor.run_folders import NUM_PORTS, RunFolders
+from executor.run_folders import RunFolders
+from executor.run_launcher import RunLauncher
 from stowplan.errors import InputError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -44,6 +46,10 @@ _LOCK = "lock"
 _KEEPER = "keeper"
 # From being asked to stop until the last checkpoint is written; then the run is ended.
 STOP_LIMIT_S = 600.0
+# How long the next run of a change may wait for hosts before the old one makes room.
+QUEUE_LIMIT_S = 60.0
+# From the start of the next run of a change until all its ranks are ready; then the change has failed.
+READY_LIMIT_S = 1800.0
 _PAUSE_GROWTH = 4
 
 
@@ -82,6 +88,7 @@ class Supervisor:
         self._pause_s = pause_s
         self._clock = clock
         self._runs = RunFolders(root)
+        self._launcher = RunLauncher(self._runs, backend, clock)
 
     @property
     def checkpoints(self) -> Path:
@@ -148,7 +155,7 @@ class Supervisor:
                 raise InputError(f"{self.root} holds a deployment that is finished; choose another folder")
             going_on = f"`stowplan redeploy {self.root}` goes on with it"
             raise InputError(f"{self.root} holds a deployment already; {going_on}, or choose another folder")
-        with self._started(deployment, Cause.DEPLOYED) as run:
+        with self._launcher.started(deployment, Cause.DEPLOYED) as run:
             self._save(
                 DeploymentState(name=deployment.name, phase=Phase.STARTING, runs=(run,), phase_since_s=run.started_at_s)
             )
@@ -165,13 +172,13 @@ class Supervisor:
         PhaseError
             When the deployment is finished or is changing already.
         LaunchError
-            When the next run cannot be started; the old one goes on.
+            When the next run cannot be started; the old one goes on. When a run that broke cannot be ended yet.
         """
         state = self.state()
         if state.phase.can_go_on or state.launch is not None:
             self._resume(state, deployment)
         elif state.phase in (Phase.STARTING, Phase.RUNNING):
-            with self._started(deployment, Cause.RECONFIGURED, waits=True) as run:
+            with self._launcher.started(deployment, Cause.RECONFIGURED, waits=True) as run:
                 self._move(replace(state, runs=(*state.runs, run)), Phase.RECONFIGURING)
         else:
             possible = "one that runs, was stopped or has failed can be reconfigured"
@@ -179,15 +186,24 @@ class Supervisor:
 
     @_alone
     def stop(self) -> None:
-        """Ask the run to write a checkpoint and end."""
+        """Ask the run to write a checkpoint and end.
+
+        Raises
+        ------
+        OSError
+            When the state cannot be written; nothing is asked for then.
+        """
         state = self.state()
         if state.phase.final:
             return
+        left = ""
         if state.phase is Phase.RECONFIGURING:
-            self._end(state.current)
+            left = self._called_off(state.current)
             state = replace(state, runs=state.runs[:-1])
-        (self.folder(state.current.number) / STOP_FILE).touch()
-        self._move(replace(state, launch=None), Phase.STOPPING)
+        # Noted first: a run that ends by an unnoted file would be started again.
+        self._move(replace(state, launch=None), Phase.STOPPING, left)
+        with suppress(OSError):
+            self._asked(state.current).touch()
 
     @_alone
     def advance(self) -> DeploymentState:
@@ -205,7 +221,9 @@ class Supervisor:
         if state.phase is Phase.RECONFIGURING:
             return self._hand_over(state)
         if state.launch is not None:
-            return state if self._clock() < state.launch.due_s else self._launched(state, state.launch)
+            if self._clock() < state.launch.due_s:
+                return state
+            return self._launched(state, state.launch, self._launcher.end(state.current))
         run = self._backend.status(self.folder(state.current.number))
         if state.phase is Phase.STOPPING:
             return self._stopped(state, run)
@@ -222,24 +240,39 @@ class Supervisor:
     def _hand_over(self, state: DeploymentState) -> DeploymentState:
         """Wait for the next run to be ready, ask the old one to stop, and let the next one go."""
         old, following = state.runs[-2], state.current
-        ready = self._backend.status(self.folder(following.number))
-        if ready.state.final:
-            # The old run goes on; where it has been asked to stop already, it is started again.
-            self._end(following)
-            detail = f"the new plan {following.plan} did not start: {ready.detail or ready.state}"
-            fault = Fault(run=following.number, detail=detail, dead=ready.dead)
-            return self._move(replace(state, runs=state.runs[:-1], fault=fault), Phase.RUNNING, detail)
-        asked = self.folder(old.number) / STOP_FILE
-        status = self._backend.status(self.folder(old.number))
+        ready, is_ready = self._backend.status(self.folder(following.number)), self._runs.all_ready(following.number)
+        is_late = not is_ready and self._clock() - following.started_at_s > READY_LIMIT_S
+        if ready.state.final or ready.state is RunState.LOST or is_late:
+            limit = f"not ready after {READY_LIMIT_S / 60:.0f} min: " if is_late and not ready.state.final else ""
+            return self._taken_back(state, ready, f"{limit}{ready.detail or ready.state}")
+        status, asked = self._backend.status(self.folder(old.number)), self._asked(old)
         if status.state.final or (asked.exists() and self._clock() - asked.stat().st_mtime > STOP_LIMIT_S):
             return self._let_go(state)
-        if not asked.exists() and self._runs.all_ready(following.number):
+        # A scheduler gives the next run the hosts of the old one only when that has ended.
+        is_stuck = ready.is_queued and self._clock() - following.started_at_s > QUEUE_LIMIT_S
+        if not asked.exists() and (is_ready or is_stuck):
             asked.touch()
         return state
 
+    def _taken_back(self, state: DeploymentState, ready: RunStatus, why: str) -> DeploymentState:
+        """Go on with the old run, which is started again where it has been asked to stop already."""
+        following = state.current
+        detail = _joined(f"the new plan {following.plan} did not start: {why}", self._called_off(following))
+        fault = Fault(run=following.number, detail=detail, dead=ready.dead)
+        return self._move(replace(state, runs=state.runs[:-1], fault=fault), Phase.RUNNING, detail)
+
+    def _called_off(self, following: Run) -> str:
+        """End a run that waits for `go`; on a host that cannot be reached it ends itself when it finds `stop`."""
+        with suppress(OSError):
+            self._asked(following).touch()
+        left = self._launcher.end(following)
+        return f"{left}; it ends by itself" if left else ""
+
     def _let_go(self, state: DeploymentState) -> DeploymentState:
         old, following = state.runs[-2], replace(state.current, from_step=self._runs.good_step())
-        self._end(old)
+        left = self._launcher.end(old)
+        if left and not self._launcher.is_over(old):
+            return self._noted(state, left)
         proven = self._runs.first_step(old.number) is not None
         (self.folder(following.number) / GO_FILE).touch()
         return self._move(
@@ -253,8 +286,10 @@ class Supervisor:
         """Go on from the last good checkpoint where nothing runs; what a stop could not end is ended first."""
         was_stopped, old = state.phase is Phase.STOPPED, state.current.number
         changes = self._runs.deployment(old).plan != deployment.plan
-        left = self._end(state.current)
-        with self._started(deployment, Cause.RESUMED) as run:
+        left = self._launcher.end(state.current)
+        if left and state.launch is not None and not self._launcher.is_over(state.current):
+            raise LaunchError(left)
+        with self._launcher.started(deployment, Cause.RESUMED) as run:
             resumed = replace(
                 state,
                 runs=(*state.runs, run),
@@ -270,8 +305,10 @@ class Supervisor:
         if run.state in (RunState.SUCCEEDED, RunState.STOPPED):
             return self._move(state, Phase.STOPPED)
         if not (run.state.final or run.state is RunState.STARTING or is_late):
+            if not self._asked(state.current).exists():
+                self._asked(state.current).touch()
             return state
-        left = self._end(state.current)
+        left = self._launcher.end(state.current)
         if run.state.final:
             return self._move(state, Phase.STOPPED, _joined(f"the run broke while it stopped: {run.detail}", left))
         after = self._backend.status(self.folder(state.current.number))
@@ -285,7 +322,7 @@ class Supervisor:
         breaking.
         """
         current, detail = state.current, run.detail or "ended before its last step"
-        left = self._end(current)
+        left = self._launcher.end(current)
         got_further = self._runs.good_step() > current.from_step
         faults = 1 if got_further else state.faults + 1
         fallback = None if got_further else state.fallback
@@ -299,16 +336,21 @@ class Supervisor:
             before = next(earlier.plan for earlier in state.runs if earlier.number == fallback)
             why = f"the change to {current.plan} failed ({detail}): back to {before}"
             returning = replace(state, faults=0, fallback=None)
-            return self._launched(returning, Launch(like=fallback, cause=Cause.RETURNED, detail=why))
+            return self._launched(returning, Launch(like=fallback, cause=Cause.RETURNED, detail=why), left)
         if faults > self._max_faults:
             given_up = f"given up after {self._max_faults} restarts without a new checkpoint: {detail}"
             return self._move(state, Phase.FAILED, _joined(given_up, left))
-        return self._launched(state, Launch(like=current.number, cause=Cause.RESTARTED, detail=detail))
+        return self._launched(state, Launch(like=current.number, cause=Cause.RESTARTED, detail=detail), left)
 
-    def _launched(self, state: DeploymentState, launch: Launch) -> DeploymentState:
-        """Start the run that is due; where that is impossible, note when to try again."""
+    def _launched(self, state: DeploymentState, launch: Launch, left: str) -> DeploymentState:
+        """Start the run that is due; where that is impossible, note when to try again.
+
+        `left`: what kept the run before from being ended; where that may still train, nothing is started beside it.
+        """
         try:
-            with self._started(self._runs.deployment(launch.like), launch.cause, launch.detail) as run:
+            if left and not self._launcher.is_over(state.current):
+                raise LaunchError(left)
+            with self._launcher.started(self._runs.deployment(launch.like), launch.cause, launch.detail) as run:
                 return self._move(replace(state, runs=(*state.runs, run), launch=None), Phase.STARTING, launch.detail)
         except LaunchError as error:
             failures = launch.failures + 1
@@ -319,56 +361,9 @@ class Supervisor:
         later = replace(launch, failures=failures, due_s=self._clock() + pause_s)
         return self._move(replace(state, launch=later), Phase.STARTING, f"{why}; tried again after {pause_s:.0f} s")
 
-    @contextmanager
-    def _started(self, deployment: Deployment, cause: Cause, detail: str = "", *, waits: bool = False) -> Iterator[Run]:
-        """Start a run, whose record is kept in the block; nothing is left of one that cannot be started or kept.
-
-        Raises
-        ------
-        LaunchError
-            When it cannot be written, started or kept.
-        """
-        run = Run(
-            number=self._runs.next_number(),
-            plan=deployment.plan.notation(),
-            cause=cause,
-            started_at_s=self._clock(),
-            from_step=self._runs.good_step(),
-            detail=detail,
-        )
-        folder, kept = self.folder(run.number), False
-        try:
-            self._start(deployment, run.number, waits=waits)
-            yield run
-            kept = True
-        except InputError as error:
-            raise LaunchError(error.detail) from error
-        except OSError as error:
-            raise LaunchError(f"{folder}: {error.strerror}") from error
-        finally:
-            if not kept:
-                self._end(run)
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _start(self, deployment: Deployment, number: int, *, waits: bool) -> None:
-        """Write and start a run on the first port that is free."""
-        for attempt in range(NUM_PORTS):
-            self._runs.write(deployment, number, attempt, waits=waits)
-            try:
-                self._backend.start(self.folder(number))
-                return
-            except PortError:
-                if attempt == NUM_PORTS - 1:
-                    raise
-                shutil.rmtree(self.folder(number))
-
-    def _end(self, run: Run) -> str:
-        """End what is left of a run; what went wrong in that, since what cannot be reached keeps nobody waiting."""
-        try:
-            self._backend.stop(self.folder(run.number))
-        except LaunchError as error:
-            return f"run {run.number} could not be ended: {error.detail}"
-        return ""
+    def _asked(self, run: Run) -> Path:
+        """File that asks a run to stop."""
+        return self.folder(run.number) / STOP_FILE
 
     def _measured(self, state: DeploymentState) -> DeploymentState:
         """Note what the newest run's start has cost, as soon as its first step is known."""
@@ -387,6 +382,10 @@ class Supervisor:
         moved = replace(state, phase=phase, detail=detail, phase_since_s=since)
         self._save(moved)
         return moved
+
+    def _noted(self, state: DeploymentState, detail: str) -> DeploymentState:
+        """Say what is waited for, once."""
+        return state if state.detail == detail else self._move(state, state.phase, detail)
 
     def _save(self, state: DeploymentState) -> None:
         write_record(state, self.root / _STATE)

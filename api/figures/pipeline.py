@@ -29,11 +29,11 @@ from api.figures.style import (
 from api.schemas.parallel_answer import PlanPointDoc, StageDetailDoc
 from api.wording import duration
 from models.performance.schedule import Pass, schedule
-from models.wording import counted
+from models.wording import counted, size_of
 
 _CHART_WIDTH = 640.0
 _LABEL_WIDTH = 128.0
-_MEMORY_WIDTH = 118.0
+_MEMORY_WIDTH = 124.0
 _GAP = 10.0
 _ROW = 19.0
 _LEAST_ROW = 5.0
@@ -42,7 +42,6 @@ _AXIS = 2.2 * LINE_PT
 _FOOT = 2.6 * LINE_PT
 _SMALLEST_TEXT = 4.5
 _MS_PER_S = 1e3
-_GB = 1e9
 FORWARD = Fill(colour="#0072B2", hatch="", ink="#FFFFFF")
 BACKWARD = Fill(colour="#56B4E9", hatch="", ink=INK)
 REDUCTION = Fill(colour="#E69F00", hatch="", ink=INK)
@@ -87,8 +86,8 @@ class PipelinePanel:
         share = min(1.0, stage.total_bytes / stage.usable_bytes)
         for width, colour in ((room, FREE), (room * share, _MEMORY.colour)):
             axes.add_patch(Rectangle((left, middle - bar / 2), width, bar, facecolor=colour, linewidth=0))
-        gigabytes = f"{stage.total_bytes / _GB:.1f} of {stage.usable_bytes / _GB:.1f} GB"
-        write(axes, left + room + 5.0, middle, gigabytes, min(SMALL_SIZE, 0.8 * self.row), color=FAINT_INK)
+        sizes = f"{size_of(stage.total_bytes)} of {size_of(stage.usable_bytes)}"
+        write(axes, left + room + 5.0, middle, sizes, min(SMALL_SIZE, 0.8 * self.row), color=FAINT_INK)
 
     def _draw_boxes(self, axes: Any, top: float) -> None:
         """The idle background, then a path per kind of pass, and the number of the micro-batch where it fits."""

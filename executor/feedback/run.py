@@ -82,5 +82,10 @@ def run_document(run: Path, root: Path, launch: int) -> dict[str, Any]:
     }
 
 
+def plan_digest(plan: ParallelPlan) -> str:
+    """Short name of a plan, GPUs included, for what is kept for all runs with it."""
+    return hashlib.sha256(to_json(plan).encode()).hexdigest()[:12]
+
+
 def _name_for(plan: ParallelPlan) -> str:
-    return f"cluster-{hashlib.sha256(to_json(plan).encode()).hexdigest()[:12]}.json"
+    return f"cluster-{plan_digest(plan)}.json"

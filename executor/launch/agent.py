@@ -224,6 +224,9 @@ class Agent:
             sys.stderr.write(f"{path} cannot be written: {problem.strerror}\n")
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                # A full disk takes no new report, but the time of the old one: the ranks live.
+                os.utime(path)
             return False
         return True
 

@@ -63,13 +63,16 @@ class DeadRank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """State of a run. `dead`: the ranks that broke it; those that were ended because of them are not listed."""
+    """State of a run. `dead`: the ranks that broke it; those that were ended because of them are not listed.
+    `is_queued`: a scheduler has no room for it yet.
+    """
 
     state: RunState
     num_running: int = 0
     dead: tuple[DeadRank, ...] = ()
     detail: str = ""
     pids: Mapping[int, int] = field(default_factory=dict)
+    is_queued: bool = False
 
 
 class LaunchBackend(ABC):
@@ -164,12 +167,12 @@ def last_lines(path: Path, count: int = _LAST_LINES) -> tuple[str, ...]:
 
 
 def _report(path: Path) -> dict[str, Any] | None:
-    """What an agent wrote; None where it has not yet."""
+    """What an agent wrote, and when it last touched that; None where it has not written yet."""
     try:
         report: dict[str, Any] = json.loads(path.read_text())
+        return report | {"updated_at_s": max(report["updated_at_s"], path.stat().st_mtime)}
     except FileNotFoundError:
         return None
-    return report
 
 
 def _dead(folder: Path, report: Mapping[str, Any]) -> list[DeadRank]:

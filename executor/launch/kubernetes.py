@@ -7,6 +7,7 @@ the address of its node, and RDMA devices need no plug-in.
 """
 
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,13 +31,15 @@ _SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 # Shared memory between the ranks of a host, for NCCL.
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point in a container, not a file of ours
 _COMMENT = """\
-# Needs the JobSet controller (v0.8 or later). The image must hold the executor. The folder must be a volume
-# that all nodes share: replace hostPath where it is not a mounted file system. One pod runs on each node.
+# Needs the JobSet controller (v0.8 or later). The image must hold the executor. The volume holds the runs and their
+# checkpoints and must be shared by all nodes: replace hostPath where it is not a mounted file system. One pod runs on
+# each node.
 """
 
 
-def jobset_manifest(deployment: Deployment, folder: Path) -> str:
-    """YAML of the JobSet."""
+def jobset_manifest(deployment: Deployment, folder: Path, checkpoints: Path) -> str:
+    """YAML of the JobSet; all that is written in the folders of the run and of the checkpoints outlives the pods."""
+    volume = os.path.commonpath([folder, checkpoints])
     groups = {_group_name(stages): hosts for stages, hosts in stage_groups(deployment.ranks()).items()}
     # The names of pods are the longest: set, group, job 0, pod, and five letters of Kubernetes's own.
     longest = max(len(f"-{name}-0-{len(hosts) - 1}-abcde") for name, hosts in groups.items())
@@ -50,7 +53,7 @@ def jobset_manifest(deployment: Deployment, folder: Path) -> str:
             "failurePolicy": {"maxRestarts": 0},
             "successPolicy": {"operator": "All"},
             "replicatedJobs": [
-                _replicated_job(deployment, folder, name, group, hosts) for group, hosts in groups.items()
+                _replicated_job(deployment, folder, volume, name, group, hosts) for group, hosts in groups.items()
             ],
         },
     }
@@ -84,7 +87,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
-def _replicated_job(deployment: Deployment, folder: Path, name: str, group: str, hosts: list[str]) -> dict[str, Any]:
+def _replicated_job(
+    deployment: Deployment, folder: Path, volume: str, name: str, group: str, hosts: list[str]
+) -> dict[str, Any]:
     return {
         "name": group,
         "replicas": 1,
@@ -96,7 +101,7 @@ def _replicated_job(deployment: Deployment, folder: Path, name: str, group: str,
                 "backoffLimit": 0,
                 "activeDeadlineSeconds": round(deployment.launch.time_limit_s),
                 "template": {
-                    "spec": _pod(deployment, folder, name, hosts),
+                    "spec": _pod(deployment, folder, volume, name, hosts),
                     "metadata": {"labels": {"stowplan/group": group}},
                 },
             }
@@ -104,12 +109,10 @@ def _replicated_job(deployment: Deployment, folder: Path, name: str, group: str,
     }
 
 
-def _pod(deployment: Deployment, folder: Path, name: str, hosts: list[str]) -> dict[str, Any]:
+def _pod(deployment: Deployment, folder: Path, volume: str, name: str, hosts: list[str]) -> dict[str, Any]:
     counts = {host: len(group) for host, group in hosts_of(deployment.ranks()).items()}
     gpus = max(counts[host] for host in hosts) if deployment.training.device is Device.CUDA else 0
     resources = {"resources": {"limits": {"nvidia.com/gpu": gpus}}} if gpus else {}
-    # The folder holds launch.json and everything that is written.
-    root = str(folder.parent)
     return {
         "restartPolicy": "Never",
         "hostNetwork": True,
@@ -141,13 +144,13 @@ def _pod(deployment: Deployment, folder: Path, name: str, hosts: list[str]) -> d
                 ],
                 **resources,
                 "volumeMounts": [
-                    {"name": "runs", "mountPath": root},
+                    {"name": "runs", "mountPath": volume},
                     {"name": "shared-memory", "mountPath": _SHARED_MEMORY},
                 ],
             }
         ],
         "volumes": [
-            {"name": "runs", "hostPath": {"path": root, "type": "Directory"}},
+            {"name": "runs", "hostPath": {"path": volume, "type": "Directory"}},
             {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
         ],
     }

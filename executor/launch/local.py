@@ -36,12 +36,13 @@ class LocalBackend(LaunchBackend):
         launch = read_launch(folder)
         if _alive(folder):
             raise LaunchError(f"the deployment in {folder} is running already; stop it first")
-        refuse_interpreter(launch)
+        # Before the interpreter, which takes its time: other ports may have to be tried.
         port = self.hold_port(launch)
-        for report in (folder / "status").glob("*.json"):
-            report.unlink()
         agents: dict[str, dict[str, Any]] = {}
         try:
+            refuse_interpreter(launch)
+            for report in (folder / "status").glob("*.json"):
+                report.unlink()
             for host in dict.fromkeys(rank["node"] for rank in launch["ranks"]):
                 process = self._start_agent(folder, host, port)
                 agents[host] = {"pid": process.pid, "started": _start_time(process.pid)}

@@ -79,7 +79,7 @@ class SlurmBackend(LaunchBackend):
                 state=ended, detail=f"Slurm ended the job as {state}: {said}" if said else f"Slurm: {state}"
             )
         if found.state is RunState.STARTING and state == "PENDING":
-            return RunStatus(state=RunState.STARTING, detail=f"waits in Slurm's queue: {reason}")
+            return RunStatus(state=RunState.STARTING, detail=f"waits in Slurm's queue: {reason}", is_queued=True)
         return found
 
     def stop(self, folder: Path, grace_s: float = 10.0) -> None:

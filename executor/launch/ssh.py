@@ -11,16 +11,28 @@ import subprocess
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from executor.launch.agent import host_file
-from executor.launch.base import LaunchBackend, LaunchError, read_launch
+from executor.launch.base import (
+    HEARTBEAT_LIMIT_S,
+    LaunchBackend,
+    LaunchError,
+    RunState,
+    RunStatus,
+    last_lines,
+    read_launch,
+)
 
 _CONNECT_S = 10
 _COMMAND_S = 30.0
 _POLL_S = 0.2
 _MAX_CONNECTIONS = 32
+_LAST_LINES = 5
+# What the agents are found by; the brackets keep the shell that carries the pattern from matching it.
+_AGENT = "[e]xecutor.launch.agent"
 
 
 class SshBackend(LaunchBackend):
@@ -32,12 +44,15 @@ class SshBackend(LaunchBackend):
         self._options = options
 
     def start(self, folder: Path) -> None:
-        """See whether every host is there and sees the folder, then start all agents; all or none."""
+        """See whether every host is there, sees the folder and has the executor, then start all agents; all or none."""
         launch = read_launch(folder)
-        hosts = _addresses(launch)
+        hosts, python = _addresses(launch), shlex.quote(launch["python"])
+        lacks = f"has no executor under {launch['python']}; install it there: pip install 'stowplan[executor]'"
         refusals = {
             f"test -f {shlex.quote(str(folder / 'launch.json'))}": f"does not see {folder}",
-            f"command -v {shlex.quote(launch['python'])} > /dev/null": f"has no program {launch['python']}",
+            "command -v pgrep pkill > /dev/null": "has no pgrep and pkill; install procps",
+            f"command -v {python} > /dev/null": f"has no program {launch['python']}",
+            f"{python} -P -c 'import executor.launch.agent' > /dev/null 2>&1": lacks,
         }
         seen = "; ".join(f"{test} || {{ echo {shlex.quote(said)} >&2; exit 3; }}" for test, said in refusals.items())
         self._everywhere(hosts, dict.fromkeys(hosts, seen))
@@ -49,12 +64,39 @@ class SshBackend(LaunchBackend):
             self.stop(folder, grace_s=1.0)
             raise
 
+    def status(self, folder: Path) -> RunStatus:
+        """State of the run from what the agents wrote; where they should have written long ago, see if they live."""
+        found = super().status(folder)
+        # The folder is written right before the start.
+        waited_s = time.time() - (folder / "launch.json").stat().st_mtime
+        if found.state is not RunState.STARTING or waited_s < HEARTBEAT_LIMIT_S:
+            return found
+        try:
+            gone = self._without_agent(folder)
+        except LaunchError as error:
+            return replace(found, detail=f"{found.detail}; {error.detail}")
+        # They may have written their last word meanwhile.
+        found = super().status(folder)
+        if not gone or found.state is not RunState.STARTING:
+            return found
+        return replace(found, state=RunState.FAILED, detail="; ".join(_death(folder, host) for host in gone))
+
+    def _without_agent(self, folder: Path) -> list[str]:
+        """Hosts whose agent has written nothing and is not there."""
+        hosts = {
+            host: address
+            for host, address in _addresses(read_launch(folder)).items()
+            if not (folder / "status" / f"{host_file(host)}.json").exists()
+        }
+        patterns = {host: shlex.quote(f"{_AGENT} {re.escape(str(folder))} {re.escape(host)}$") for host in hosts}
+        left = self._everywhere(hosts, {host: f"pgrep -c -f -- {found} || true" for host, found in patterns.items()})
+        return [host for host, count in left.items() if count == "0"]
+
     def stop(self, folder: Path, grace_s: float = 10.0) -> None:
         """Tell all agents to stop, wait, and kill what is left."""
         launch = read_launch(folder)
         hosts = _addresses(launch)
-        # The brackets keep the shell that carries the pattern from matching it.
-        pattern = shlex.quote(f"[e]xecutor.launch.agent {re.escape(str(folder))} ")
+        pattern = shlex.quote(f"{_AGENT} {re.escape(str(folder))} ")
         self._everywhere(hosts, dict.fromkeys(hosts, f"pkill -TERM -f -- {pattern} || true"))
         deadline = time.monotonic() + 2 * grace_s
         while time.monotonic() < deadline:
@@ -106,6 +148,13 @@ def _addresses(launch: Mapping[str, Any]) -> dict[str, str]:
     """Address of every host: what `addresses` says, else its name."""
     known = launch.get("addresses", {})
     return {rank["node"]: known.get(rank["node"], rank["node"]) for rank in launch["ranks"]}
+
+
+def _death(folder: Path, host: str) -> str:
+    """What is known of an agent that is gone without a word."""
+    log = folder / f"agent-{host_file(host)}.log"
+    said = " | ".join(last_lines(log, _LAST_LINES))
+    return f"the agent of host {host} is gone without a word; {log.name} " + (f"ends: {said}" if said else "is empty")
 
 
 def _start_command(folder: Path, launch: Mapping[str, Any], host: str) -> str:

@@ -64,11 +64,17 @@ def _train(job: TrainingJob, stop_file: Path) -> Outcome:
 
 
 def _wait(path: str | None, rank: int) -> None:
-    """Say that the libraries are loaded, and wait until the file is there: another run still has the devices."""
+    """Say that the libraries are loaded, and wait until the file is there: another run still has the devices.
+
+    Ends the rank when the change of plan is off.
+    """
     if not path:
         return
     ready = Path(path).with_name(READY_FOLDER)
     ready.mkdir(exist_ok=True)
     (ready / str(rank)).touch()
+    off = Path(path).with_name(STOP_FILE)
     while not Path(path).exists():
+        if off.exists():
+            raise SystemExit(0)
         time.sleep(_WAIT_S)

@@ -13,9 +13,11 @@ from models.transformer import JobModel
 from topology.cluster import Cluster, GpuType
 
 
-def performance_model(model: JobModel, cluster: Cluster, calibration: Calibration | None = None) -> PerformanceModel:
-    """Performance of a job on the nodes of a cluster."""
-    return _assemble(profile_of(model), cluster.gpu_types, fabric_of(cluster), calibration)
+def performance_model(
+    model: JobModel, cluster: Cluster, calibration: Calibration | None = None, fabric: Fabric | None = None
+) -> PerformanceModel:
+    """Performance of a job on the nodes of a cluster; `fabric`: that of the cluster, where it is known already."""
+    return _assemble(profile_of(model), cluster.gpu_types, fabric or fabric_of(cluster), calibration)
 
 
 def virtual_model(

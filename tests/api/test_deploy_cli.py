@@ -1,9 +1,11 @@
 """`stowplan deploy` and `stowplan redeploy`, on local processes that only pretend to train."""
 
+import errno
 import json
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,11 @@ from api.deploying import PlannedJob, choose, deployment_of, given_model
 from api.schemas.deployment import DeploymentBody
 from api.shell import ExitCode
 from executor.deployment import LaunchOptions
+from executor.feedback.run import given_cluster
 from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, Phase
 from executor.supervision import Supervisor
+from tests.api.test_deployment_checks import LONG, nodes, on
 from tests.api.test_deployments import body, plan
 
 _ROOT = Path(__file__).parents[2]
@@ -112,6 +116,44 @@ def test_redeploy_takes_over_what_nobody_looks_after(tmp_path: Path) -> None:
     assert len(supervisor.state().runs) == 1
     code, said = run("redeploy", str(tmp_path / "job"))
     assert (code, "is finished" in said) == (ExitCode.BAD_INPUT, True)
+
+
+def test_redeploy_checks_a_plan_as_the_service_does(tmp_path: Path) -> None:
+    root, taken = tmp_path / "job", nodes("a", gpus_in_use=[1])
+    request = body(plan=on(("a", 0)), cluster=taken)
+    code, said = run("deploy", written(tmp_path, request | {"training": LONG | {"num_steps": 3}}), "-o", str(root))
+    assert code == ExitCode.PLANNED, said
+    assert given_cluster(root) is not None
+    before = {path.name: path.read_text() for path in root.glob("cluster*.json")}
+    assert len(before) == 2
+    for place in (("a", 1), ("b", 0)):
+        code, said = run("redeploy", str(root), written(tmp_path, {"plan": on(place)}, "change.json"))
+        assert (code, "give cluster where that has changed" in said.replace("\n", " ")) == (ExitCode.BAD_INPUT, True)
+    # Its own GPU is free for it, whatever the cluster says; but what is finished is not changed.
+    change = {"plan": on(("a", 0)), "cluster": nodes("a", gpus_in_use=[0])}
+    code, said = run("redeploy", str(root), written(tmp_path, change, "change.json"))
+    assert (code, "is finished" in said) == (ExitCode.BAD_INPUT, True), said
+    assert {path.name: path.read_text() for path in root.glob("cluster*.json")} == before
+
+
+def test_ctrl_c_is_kept_until_the_stop_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor, stop = orphan(tmp_path / "job"), Supervisor.stop
+    asked: list[Supervisor] = []
+
+    def interrupt(number: int, handler: Callable[[int, None], None] | None) -> None:
+        if handler is not None:
+            handler(number, None)
+
+    def full_once(self: Supervisor) -> None:
+        asked.append(self)
+        if len(asked) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        stop(self)
+
+    monkeypatch.setattr("api.deploy_cli.signal.signal", interrupt)
+    monkeypatch.setattr("api.deploy_cli.Supervisor.stop", full_once)
+    code, said = run("redeploy", str(supervisor.root))
+    assert (code, len(asked), "cannot be looked after: " in said) == (ExitCode.QUIT, 2, True), said
 
 
 def test_redeploy_carries_a_change_out_where_nobody_else_does(tmp_path: Path) -> None:

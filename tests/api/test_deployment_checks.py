@@ -2,12 +2,19 @@
 
 import errno
 import os
+import pkgutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from executor.launch.agent import GPUS_GIVEN
+from executor.launch.backends import BACKENDS
+from executor.launch.base import LaunchError
+from executor.launch.local import LocalBackend
+from executor.lifecycle import PhaseError
 from tests.api.asking import planned, post
 from tests.api.measurements import batch_of
 from tests.api.test_deployments import CLUSTER, JOB, body, client, folder, wait
@@ -136,15 +143,32 @@ def test_what_the_trainer_refuses_is_shown_in_the_request(client: httpx.Client) 
     assert "3 does not divide" in answer.text
 
 
-def test_gpus_belong_to_one_deployment(client: httpx.Client) -> None:
-    one = deployed(client, job_id="one", plan=on(("a", 0), ("a", 1)), training=LONG)
-    refused = client.post("/v1/deployments", json=body(job_id="two", plan=on(("b", 0), ("a", 1))))
+@pytest.fixture
+def two_hosts(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Bodies of deployments on hosts a (also called x) and b, which are this machine under two addresses; it has GPUs
+    as far as agents know."""
+    assert client.get("/v1/deployments").status_code == 200
+    monkeypatch.setitem(BACKENDS, "ssh", LocalBackend)
+    monkeypatch.setenv(GPUS_GIVEN, "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    addresses = {"a": "127.0.0.1", "x": "trainer@127.0.0.1", "b": "127.0.0.2"}
+
+    def made(**changes: Any) -> dict[str, Any]:
+        request = body(**changes)
+        request["launch"] |= {"backend": "ssh", "addresses": addresses}
+        return request | {"training": request["training"] | {"device": "cuda"}}
+
+    return made
+
+
+def test_gpus_belong_to_one_deployment(client: httpx.Client, two_hosts: Callable[..., dict[str, Any]]) -> None:
+    one = deployed(client, **two_hosts(job_id="one", plan=on(("a", 0), ("a", 1)), training=LONG))
+    refused = client.post("/v1/deployments", json=two_hosts(job_id="two", plan=on(("b", 0), ("a", 1))))
     assert refusal(refused) == (409, [("gpu_taken", "/plan/stages/0/replicas/1/gpus")])
     assert "GPU 1 of node 'a' is used by job 'one'" in refused.json()["detail"]
     # Another name of the same host.
-    launch = {**body()["launch"], "addresses": {"x": "trainer@a"}}
-    assert client.post("/v1/deployments", json=body(job_id="two", plan=on(("x", 0)), launch=launch)).status_code == 409
-    two = deployed(client, job_id="two", plan=on(("b", 0)), training=LONG)
+    assert client.post("/v1/deployments", json=two_hosts(job_id="two", plan=on(("x", 0)))).status_code == 409
+    two = deployed(client, **two_hosts(job_id="two", plan=on(("b", 0)), training=LONG))
     wait(client, two, lambda document: document["step"] >= 2)
     taken = client.post(f"{two}:reconfigure", json={"plan": on(("b", 0), ("a", 0))})
     assert refusal(taken) == (409, [("gpu_taken", "/plan/stages/0/replicas/1/gpus")])
@@ -152,21 +176,39 @@ def test_gpus_belong_to_one_deployment(client: httpx.Client) -> None:
     assert client.post(f"{two}:reconfigure", json={"plan": on(("b", 0), ("a", 0))}).status_code == 202
     # While it moves it has the old and the new ones.
     for gpu in (("b", 0), ("a", 0)):
-        assert client.post("/v1/deployments", json=body(job_id="three", plan=on(gpu))).status_code == 409
+        assert client.post("/v1/deployments", json=two_hosts(job_id="three", plan=on(gpu))).status_code == 409
     client.post(f"{two}:stop")
 
 
-def test_gpus_to_which_a_deployment_may_return_are_kept(client: httpx.Client) -> None:
+def test_gpus_to_which_a_deployment_may_return_are_kept(
+    client: httpx.Client, two_hosts: Callable[..., dict[str, Any]]
+) -> None:
     training = {**LONG, "checkpoint_interval": 1000}
-    path = deployed(client, job_id="one", plan=on(("a", 0)), training=training)
+    path = deployed(client, **two_hosts(job_id="one", plan=on(("a", 0)), training=training))
     wait(client, path, lambda document: document["step"] >= 2)
     client.post(f"{path}:reconfigure", json={"plan": on(("b", 0))})
     wait(client, path, lambda document: len(document["runs"]) == 2 and document["phase"] == "running")
-    refused = client.post("/v1/deployments", json=body(job_id="two", plan=on(("a", 0))))
+    refused = client.post("/v1/deployments", json=two_hosts(job_id="two", plan=on(("a", 0))))
     assert refused.status_code == 409
     assert "GPU 0 of node 'a' is kept for job 'one'" in refused.json()["detail"]
     stop(client, path)
-    deployed(client, job_id="two", plan=on(("a", 0)))
+    deployed(client, **two_hosts(job_id="two", plan=on(("a", 0))))
+
+
+def test_nodes_of_a_local_deployment_are_one_machine(client: httpx.Client) -> None:
+    training = {**LONG, "device": "cuda"}
+    deployed(client, job_id="one", plan=on(("a", 0)), training=training)
+    refused = client.post("/v1/deployments", json=body(job_id="two", plan=on(("b", 0)), training=training))
+    assert refusal(refused) == (409, [("gpu_taken", "/plan/stages/0/replicas/0/gpus")])
+    assert "GPU 0 of node 'b' is used by job 'one'" in refused.json()["detail"]
+
+
+def test_what_runs_on_cpus_takes_no_gpus(client: httpx.Client) -> None:
+    first = deployed(client, job_id="one", plan=on(("a", 0)), training=LONG)
+    second = deployed(client, job_id="two", plan=on(("a", 0)), training=LONG)
+    for path in (first, second):
+        wait(client, path, lambda document: document["step"] >= 1)
+        client.post(f"{path}:stop")
 
 
 @pytest.mark.parametrize("job_id", ["gpt2-2.6b", "a/b: é", "UPPER"])
@@ -196,6 +238,50 @@ def test_a_full_disk_is_said_and_leaves_nothing(
     assert str(folder) in answer.json()["detail"]
     assert list(folder.iterdir()) == []
     deployed(client)
+
+
+def records(root: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in (root / "request.json", *root.glob("cluster*.json"))}
+
+
+@pytest.mark.parametrize("plan_changes", [False, True])
+@pytest.mark.parametrize(
+    ("fails", "error", "status"),
+    [
+        ("executor.supervision.Supervisor.reconfigure", PhaseError("is changing already"), 409),
+        ("executor.launch.local.LocalBackend.start", LaunchError("host a is away"), 502),
+        ("api.deployments.write_text", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 507),
+    ],
+    ids=["phase", "launch", "disk"],
+)
+def test_a_refused_change_leaves_nothing(
+    client: httpx.Client,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fails: str,
+    error: Exception,
+    status: int,
+    plan_changes: bool,
+) -> None:
+    path = deployed(client, plan=on(("a", 0)), cluster=nodes("a"), training=LONG)
+    wait(client, path, lambda document: document["phase"] == "running")
+    (root,) = folder.iterdir()
+    before = records(root)
+    whole, errors = pkgutil.resolve_name(fails), [error]
+
+    def failing(*arguments: Any) -> None:
+        if errors:
+            raise errors.pop()
+        whole(*arguments)
+
+    change = {"plan": on(("b" if plan_changes else "a", 0)), "cluster": nodes("a", "b")}
+    with monkeypatch.context() as patched:
+        patched.setattr(fails, failing)
+        answer = client.post(f"{path}:reconfigure", json=change)
+    assert answer.status_code == status, answer.text
+    assert records(root) == before
+    document = client.get(path).json()
+    assert (document["phase"], len(document["runs"])) == ("running", 1)
 
 
 @pytest.mark.parametrize("policy", ["sia", "arena", "suika"])

@@ -1,19 +1,25 @@
 """Deployments over HTTP, on local processes that only pretend to train."""
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, create_autospec
 
 import httpx
 import pytest
 
 from api.app import create_app
+from api.deployments import Deployments
+from api.job_feedback import JobFeedback
 from api.settings import IN_MEMORY, Settings
 from executor.deployment import LaunchOptions
 from executor.launch.local import LocalBackend, free_port
+from executor.lifecycle import Cause, DeploymentState, Phase, Run
+from executor.records import write_record
 from solver.pool import WorkerPool
 from tests.api.serving import serving
 
@@ -233,6 +239,81 @@ def test_a_service_without_a_folder_deploys_nothing(pool: WorkerPool) -> None:
         refused = client.post("/v1/deployments", json=body())
         assert (refused.status_code, refused.json()["code"]) == (409, "nothing_deployed")
         assert "--deployments" in refused.json()["detail"]
+
+
+def test_a_change_does_not_make_a_deployment_newer(client: httpx.Client) -> None:
+    training = {"device": "cpu", "num_steps": 1000, "checkpoint_interval": 5}
+    paths = [
+        client.post("/v1/deployments", json=body(job_id=job, training=training)).headers["Location"]
+        for job in ("first", "second")
+    ]
+    wait(client, paths[0], lambda document: document["phase"] == "running")
+    assert client.post(f"{paths[0]}:reconfigure", json={"plan": plan([(4, 2)], local=2)}).status_code == 202
+    listed = client.get("/v1/deployments").json()["deployments"]
+    assert [known["job_id"] for known in listed] == ["second", "first"]
+    for path in paths:
+        client.post(f"{path}:stop")
+
+
+def test_a_broken_deployment_keeps_nothing_from_the_others(client: httpx.Client, folder: Path) -> None:
+    broken = client.post("/v1/deployments", json=body(job_id="broken")).json()
+    wait(client, broken["links"]["self"], lambda document: document["phase"] == "finished")
+    shutil.rmtree(folder / broken["id"] / "runs" / "0001")
+    nameless = folder / "deployment-nameless"
+    nameless.mkdir()
+    shutil.copy(folder / broken["id"] / "state.json", nameless)
+    path = client.post("/v1/deployments", json=body()).headers["Location"]
+    wait(client, path, lambda document: document["phase"] == "finished")
+    listed = client.get("/v1/deployments")
+    assert listed.status_code == 200, listed.text
+    assert [known["job_id"] for known in listed.json()["deployments"]] == ["tiny"]
+
+
+def test_deployments_are_looked_after_again_after_an_error(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = client.post("/v1/deployments", json=body()).headers["Location"]
+    whole, errors = Deployments._ids, [OSError("the folder is away"), KeyError("state")]
+
+    def failing(known: Deployments) -> list[str]:
+        if errors:
+            raise errors.pop()
+        return whole(known)
+
+    monkeypatch.setattr(Deployments, "_ids", failing)
+    wait(client, path, lambda document: document["phase"] == "finished")
+    assert not errors
+
+
+def test_the_cost_of_a_change_is_read_without_asking_a_backend(tmp_path: Path) -> None:
+    for name, started_at_s, cost_s in (("a", 2.0, 7.0), ("b", 1.0, 5.0), ("c", 3.0, None)):
+        root = tmp_path / f"deployment-{name}"
+        root.mkdir()
+        (root / "request.json").write_text('{"job_id": "tiny", "backend": "slurm"}')
+        first = Run(number=1, plan="", cause=Cause.DEPLOYED, started_at_s=started_at_s)
+        changed = Run(number=2, plan="", cause=Cause.RECONFIGURED, started_at_s=started_at_s + 9.0, cost_s=cost_s)
+        state = DeploymentState(name="tiny", phase=Phase.FINISHED, runs=(first, changed), phase_since_s=9.0)
+        write_record(state, root / "state.json")
+    deployments = Deployments(tmp_path, Mock(), create_autospec(JobFeedback, instance=True))
+    try:
+        assert [deployments.restart_cost_s(job) for job in ("tiny", "other")] == [7.0, None]
+    finally:
+        deployments.close()
+
+
+def test_the_projection_is_that_of_the_plan_that_holds(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = {"device": "cpu", "num_steps": 1000, "checkpoint_interval": 5}
+    cluster = {**CLUSTER, "nodes": [{"id": "a", "gpu_type": "cpu", "num_gpus": 3}]}
+    made = client.post("/v1/deployments", json=body(training=training, cluster=cluster)).json()
+    path = made["links"]["self"]
+    wait(client, path, lambda document: document["phase"] == "running")
+    # The new ranks never get ready, so that a stop takes the change back.
+    monkeypatch.setattr("executor.supervision.RunFolders.all_ready", lambda *_: False)
+    change = client.post(f"{path}:reconfigure", json={"plan": plan([(2, 1), (2, 2)]), "project": True}).json()
+    assert change["projection"]["asked"] == "2L 1x1 | 2L 2x1 (2 x 4)"
+    client.post(f"{path}:stop")
+    stopped = wait(client, path, lambda document: document["phase"] == "stopped")
+    assert (stopped["notation"], stopped["projection"]) == (made["notation"], None)
 
 
 @pytest.mark.usefixtures("client")

@@ -15,6 +15,7 @@ from api.schemas.parallel_answer import ParallelPlanAnswer
 from models.parallelism.answer import answer
 from models.parallelism.request import Degrees, Offer, ParallelRequest, Planner
 from models.transformer import Transformer
+from models.wording import size_of
 from topology.gpu_catalogue import find_product, gpu_type_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -60,6 +61,8 @@ def test_every_pass_is_drawn_with_its_number() -> None:
     words = texts(picture)
     assert words.count("7") == 2 * 4
     assert "0: 6 layers, DP2 TP1" in words
+    (point,) = found.points
+    assert {f"{size_of(stage.total_bytes)} of {size_of(stage.usable_bytes)}" for stage in point.stages} <= set(words)
     assert any(word.startswith("compute ") for word in words)
     assert not any(word.startswith("left out") for word in words)
 

@@ -47,7 +47,8 @@ DEPLOYMENTS = [
 
 
 def manifest(deployment: Deployment) -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load(jobset_manifest(deployment, Path("/shared/run")))
+    text = jobset_manifest(deployment, Path("/shared/job/runs/0001"), Path("/shared/job/checkpoints"))
+    document: dict[str, Any] = yaml.safe_load(text)
     return document
 
 
@@ -75,6 +76,13 @@ def test_short_names_say_what_a_group_holds() -> None:
     assert manifest(DEPLOYMENT)["metadata"]["name"] == "gpt-1"
     assert groups(DEPLOYMENTS[-1]) == ["stages-0-39"]
     assert [re.sub("-[0-9a-f]{6}$", "", group) for group in groups(DEPLOYMENTS[3])] == ["stages-0-2", "stages-1-3"]
+
+
+def test_checkpoints_outlive_the_pods() -> None:
+    for job in manifest(DEPLOYMENT)["spec"]["replicatedJobs"]:
+        pod = job["template"]["spec"]["template"]["spec"]
+        assert pod["volumes"][0] == {"name": "runs", "hostPath": {"path": "/shared/job", "type": "Directory"}}
+        assert pod["containers"][0]["volumeMounts"][0] == {"name": "runs", "mountPath": "/shared/job"}
 
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from executor.launch.agent import hold_port
 from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, PortError, RunState, RunStatus, read_launch, status_of
 from executor.launch.local import LocalBackend, free_port
 
@@ -192,10 +193,14 @@ def test_silence_is_told_from_work(tmp_path: Path) -> None:
         "ranks": {"0": rank},
     }
     (folder / "status" / "a.json").write_text(json.dumps(report))
+    os.utime(folder / "status" / "a.json", (1000.0, 1000.0))
     assert status_of(folder, read_launch(folder), 1000.0 + HEARTBEAT_LIMIT_S).state is RunState.RUNNING
     lost = status_of(folder, read_launch(folder), 1001.0 + HEARTBEAT_LIMIT_S)
     assert lost.state is RunState.LOST
     assert "no word from a" in lost.detail
+    # What has no room for a word is touched.
+    os.utime(folder / "status" / "a.json", (1002.0, 1002.0))
+    assert status_of(folder, read_launch(folder), 1001.0 + HEARTBEAT_LIMIT_S).state is RunState.RUNNING
 
 
 def test_a_report_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
@@ -214,6 +219,22 @@ def test_a_report_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
     assert wait(backend, folder, lambda status: status.num_running == 1).pids == {0: pid}
     (folder / "enough").touch()
     assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
+
+
+def test_a_run_on_a_full_disk_is_not_lost(tmp_path: Path) -> None:
+    backend = LocalBackend()
+    folder = deployment(tmp_path / "d", "sleep 60", {"a": 1})
+    backend.start(folder)
+    wait(backend, folder, lambda status: status.num_running == 1)
+    # No new report can be drafted.
+    (folder / "status" / "a.json.part").mkdir()
+    report = folder / "status" / "a.json"
+    document = json.loads(report.read_text()) | {"updated_at_s": 0.0}
+    report.write_text(json.dumps(document))
+    os.utime(report, (0.0, 0.0))
+    assert wait(backend, folder, lambda status: status.state is not RunState.LOST).state is RunState.RUNNING
+    assert json.loads(report.read_text()) == document
+    backend.stop(folder, grace_s=1.0)
 
 
 def test_names_of_hosts_lead_nowhere(tmp_path: Path) -> None:
@@ -267,6 +288,21 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     backend.start(folder)
     status = wait(backend, folder, lambda status: status.state.final)
     assert status.detail == "rank 0 cannot be started on host a: /nope/python: No such file or directory"
+
+
+def test_an_interpreter_is_not_asked_for_a_port_that_is_taken(tmp_path: Path) -> None:
+    folder, python = deployment(tmp_path / "d", "true", {"a": 1}), tmp_path / "python"
+    python.write_text(f"#!/bin/sh\ntouch {tmp_path / 'asked'}\n")
+    python.chmod(0o755)
+    launch = json.loads((folder / "launch.json").read_text()) | {"trainer": True, "python": str(python)}
+    (folder / "launch.json").write_text(json.dumps(launch))
+    with hold_port("127.0.0.1", launch["master_port"]), pytest.raises(PortError):
+        LocalBackend().start(folder)
+    assert not (tmp_path / "asked").exists()
+    backend = LocalBackend()
+    backend.start(folder)
+    assert (tmp_path / "asked").exists()
+    assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.launch.base import LaunchError, RunState, RunStatus
+from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, RunState, RunStatus
 from executor.launch.local import free_port
 from executor.launch.ssh import SshBackend
 from tests.executor.test_local_launch import deployment, over
@@ -100,6 +101,49 @@ def test_a_host_without_the_interpreter_says_so(tmp_path: Path) -> None:
     (folder / "launch.json").write_text(json.dumps(launch))
     with pytest.raises(LaunchError, match="host a: a refused: has no program /nope/python"):
         SshBackend().start(folder)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_host_without_the_executor_says_so(tmp_path: Path) -> None:
+    folder, python = addressed(tmp_path / "d", "true", {"a": 1, "b": 1}, {}), tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'No module named executor' >&2\nexit 1\n")
+    python.chmod(0o755)
+    launch = json.loads((folder / "launch.json").read_text()) | {"python": str(python)}
+    (folder / "launch.json").write_text(json.dumps(launch))
+    with pytest.raises(LaunchError, match=r"host b: b refused: has no executor under .*/python; install it there"):
+        SshBackend().start(folder)
+    assert not list(folder.glob("agent-*.log"))
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_agents_that_die_before_their_first_word_are_found(tmp_path: Path) -> None:
+    backend = SshBackend()
+    folder = addressed(tmp_path / "d", "sleep 60", {"a": 1, "b": 1}, {})
+    # No folder of this name can be made: both agents die.
+    (folder / "logs").touch()
+    backend.start(folder)
+    assert backend.status(folder).state is RunState.STARTING
+    long_ago = time.time() - HEARTBEAT_LIMIT_S - 1.0
+    os.utime(folder / "launch.json", (long_ago, long_ago))
+    status = finished(backend, folder)
+    assert status.state is RunState.FAILED
+    for host in "ab":
+        assert f"the agent of host {host} is gone without a word; agent-{host}.log ends: " in status.detail
+    assert "FileExistsError" in status.detail
+
+
+@pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize("address", ["a", "down"])
+def test_agents_that_may_live_are_waited_for(tmp_path: Path, address: str) -> None:
+    folder = addressed(tmp_path / "d", "true", {"a": 1}, {"a": address})
+    os.utime(folder / "launch.json", (0.0, 0.0))
+    line = [sys.executable, "-c", "import time; time.sleep(60)", "executor.launch.agent", str(folder), "a"]
+    silent = subprocess.Popen(line)
+    status = SshBackend().status(folder)
+    silent.kill()
+    silent.wait()
+    assert status.state is RunState.STARTING
+    assert ("cannot be reached" in status.detail) == (address == "down")
 
 
 def test_a_machine_without_ssh_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

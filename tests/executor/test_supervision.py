@@ -134,7 +134,8 @@ def test_a_new_plan_that_breaks_after_the_old_one_ended(supervisor: Supervisor) 
     supervisor.reconfigure(broken)
     state = drive(supervisor, lambda state: state.phase.final)
     assert state.phase is Phase.FINISHED
-    done = [step for run in state.runs for step in steps(supervisor, run.number)]
+    # The second run did no step; whether it broke before or after it was let go is a matter of milliseconds.
+    done = [step for run in state.runs if run.number != 2 for step in steps(supervisor, run.number)]
     assert done == list(range(1, 61))
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import shutil
 import socket
 import time
@@ -269,6 +270,7 @@ def test_a_run_that_falls_silent_while_it_stops_is_over_some_day(tmp_path: Path)
     report = {"host": "a", "updated_at_s": 0.0, "final": False, "stopped": False, "error": None, "ranks": {"0": rank}}
     (supervisor.folder(1) / "status").mkdir()
     (supervisor.folder(1) / "status" / "a.json").write_text(json.dumps(report))
+    os.utime(supervisor.folder(1) / "status" / "a.json", (0.0, 0.0))
     supervisor.stop()
     now[0] += STOP_LIMIT_S
     assert supervisor.advance().phase is Phase.STOPPING

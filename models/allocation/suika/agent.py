@@ -22,6 +22,7 @@ from models.parallelism.incremental.expand import expand
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.shrink import shrink
 from models.parallelism.legality import plan_violations
+from models.performance.fabric import fabric_of
 from models.performance.iteration import PerformanceModel
 from models.performance.modelling import performance_model
 from models.transformer import JobModel
@@ -62,6 +63,8 @@ class Agents:
         self._options = options
         self._models: dict[Token, PerformanceModel] = {}
         self._of_job: dict[str, tuple[Token, PerformanceModel]] = {}
+        self._fabric = fabric_of(snapshot.cluster)
+        self._last_alone: dict[str, _Question] = {}
         self._kinds = {kind.name: kind for kind in snapshot.cluster.gpu_types}
         self._node_sizes: dict[str, int] = {}
         self._num_gpus: Counter[str] = Counter()
@@ -79,17 +82,17 @@ class Agents:
         if job.id not in self._of_job:
             token = _token(job)
             if token not in self._models:
-                self._models[token] = performance_model(_trained(job), self._cluster, job.calibration)
+                self._models[token] = performance_model(_trained(job), self._cluster, job.calibration, self._fabric)
             self._of_job[job.id] = token, self._models[token]
         return self._of_job[job.id]
 
     def throughput(self, job: Job, plan: ParallelPlan) -> float:
         """Samples per second."""
-        return _throughput(self._question(job, plan, ()))
+        return _throughput(self._alone(job, plan))
 
     def assessed(self, job: Job, plan: ParallelPlan) -> float | None:
         """Samples per second; None when the plan breaks the rules or the memory of the job's model."""
-        question = self._question(job, plan, ())
+        question = self._alone(job, plan)
         return _throughput(question) if _is_legal(question) else None
 
     def expand(self, job: Job, plan: ParallelPlan, released: Sequence[Gpu]) -> Offer:
@@ -116,7 +119,7 @@ class Agents:
         """Algorithm 1 on what is left of the plan's nodes, and then on whole nodes beside the first of them."""
         kind = self.model(job).fabric.host(plan.gpus[0][0]).gpu_type
         most = min(self._options.most_added(plan.num_gpus), self._num_gpus[kind])
-        return _outlook(self._question(job, plan, ()), self._node_sizes.get(kind, 1), int(most))
+        return _outlook(self._alone(job, plan), self._node_sizes.get(kind, 1), int(most))
 
     def start_plans(self, job: Job) -> Sequence[StartPlan]:
         """Plans for the basic demand on every GPU type that the job allows and the cluster has, fastest first."""
@@ -185,10 +188,17 @@ class Agents:
 
     def shrink(self, job: Job, plan: ParallelPlan, lost: Collection[Gpu]) -> ParallelPlan | None:
         """What is left of the plan, balanced anew."""
-        question = self._question(job, plan, ())
+        question = self._alone(job, plan)
         neutral = question.situation.neutral
         left = _shrunk(question, tuple(sorted(neutral[gpu] for gpu in lost)))
         return None if left is None else renamed(left, question.situation.real)
+
+    def _alone(self, job: Job, plan: ParallelPlan) -> _Question:
+        """The question without released GPUs; it comes again and again for the plan that a job has."""
+        last = self._last_alone.get(job.id)
+        if last is None or last.situation.plan is not plan:
+            last = self._last_alone[job.id] = self._question(job, plan, ())
+        return last
 
     def _question(self, job: Job, plan: ParallelPlan, released: tuple[Gpu, ...]) -> _Question:
         token, model = self._known(job)

@@ -1,0 +1,207 @@
+"""Deployments whose runs cannot be reached, or do not get ready; nothing runs here, the backend only pretends."""
+
+import errno
+import time
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from executor.bundle import GO_FILE, READY_FOLDER, STOP_FILE
+from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
+from executor.lifecycle import Phase
+from executor.supervision import QUEUE_LIMIT_S, READY_LIMIT_S, STOP_LIMIT_S, Supervisor
+from tests.executor.test_supervision import deployed
+
+
+class _Backend(LaunchBackend):
+    """Runs by the names of their folders; nothing can be started or ended while the host is away."""
+
+    name: ClassVar[str] = "pretended"
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self.states: dict[str, RunState] = {}
+        self.ended: list[str] = []
+
+    def start(self, folder: Path) -> None:
+        self._reach()
+        self.states[folder.name] = RunState.RUNNING
+
+    def stop(self, folder: Path, grace_s: float = 10.0) -> None:  # noqa: ARG002 - ends at once
+        self._reach()
+        self.ended.append(folder.name)
+        if folder.name in self.states and not self.states[folder.name].final:
+            self.states[folder.name] = RunState.STOPPED
+
+    def status(self, folder: Path) -> RunStatus:
+        state = self.states[folder.name]
+        return RunStatus(state=state, is_queued=state is RunState.STARTING)
+
+    def _reach(self) -> None:
+        if self.is_away:
+            raise LaunchError("host a cannot be reached")
+
+
+class _Scene:
+    """A deployment with one run, and a clock."""
+
+    def __init__(self, root: Path) -> None:
+        self.backend = _Backend()
+        self.now_s = time.time()
+        self.supervisor = Supervisor(root, self.backend, clock=lambda: self.now_s)
+        self.supervisor.deploy(deployed(2, 1))
+
+    def folder(self, number: int) -> Path:
+        return self.supervisor.folder(number)
+
+    def change(self) -> None:
+        self.supervisor.reconfigure(deployed(1, 2))
+
+    def get_ready(self) -> None:
+        (self.folder(2) / READY_FOLDER).mkdir()
+        for rank in range(2):
+            (self.folder(2) / READY_FOLDER / str(rank)).touch()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> _Scene:
+    return _Scene(tmp_path / "job")
+
+
+def test_a_run_that_could_not_be_ended_is_ended_before_the_next_one_starts(scene: _Scene) -> None:
+    scene.backend.is_away, scene.backend.states["0001"] = True, RunState.LOST
+    state = scene.supervisor.advance()
+    assert (state.phase, len(state.runs)) == (Phase.STARTING, 1)
+    assert "run 1 could not be ended: host a cannot be reached; tried again after 15 s" in state.detail
+    scene.now_s += 15.0
+    assert len(scene.supervisor.advance().runs) == 1
+    scene.backend.is_away = False
+    scene.now_s += 60.0
+    state = scene.supervisor.advance()
+    assert ([run.number for run in state.runs], scene.backend.ended) == ([1, 2], ["0001"])
+
+
+def test_no_other_plan_starts_beside_a_run_that_could_not_be_ended(
+    scene: _Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise LaunchError("host a cannot be reached")
+
+    scene.backend.states["0001"] = RunState.LOST
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.backend, "stop", stop)
+        scene.supervisor.advance()
+        with pytest.raises(LaunchError, match="run 1 could not be ended: host a cannot be reached"):
+            scene.change()
+    scene.change()
+    assert ([run.number for run in scene.supervisor.state().runs], scene.backend.ended) == ([1, 2], ["0001"])
+
+
+def test_nothing_waits_for_a_run_that_ended_by_itself(scene: _Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise LaunchError("host a cannot be reached")
+
+    monkeypatch.setattr(scene.backend, "stop", stop)
+    scene.backend.states["0001"] = RunState.FAILED
+    assert [run.number for run in scene.supervisor.advance().runs] == [1, 2]
+
+
+def test_the_next_run_does_not_go_while_the_old_one_cannot_be_ended(scene: _Scene) -> None:
+    scene.change()
+    scene.get_ready()
+    scene.supervisor.advance()
+    assert (scene.folder(1) / STOP_FILE).exists()
+    scene.backend.is_away = True
+    scene.now_s += STOP_LIMIT_S + 1.0
+    state = scene.supervisor.advance()
+    assert (state.phase, state.detail) == (
+        Phase.RECONFIGURING,
+        "run 1 could not be ended: host a cannot be reached",
+    )
+    assert not (scene.folder(2) / GO_FILE).exists()
+    scene.backend.is_away = False
+    assert scene.supervisor.advance().phase is Phase.RUNNING
+    assert (scene.folder(2) / GO_FILE).exists()
+    assert scene.backend.states["0001"] is RunState.STOPPED
+
+
+_LEFT = "run 2 could not be ended: host a cannot be reached; it ends by itself"
+
+
+def test_a_next_run_that_cannot_be_reached_ends_itself_when_the_change_is_stopped(scene: _Scene) -> None:
+    scene.change()
+    scene.backend.is_away = True
+    scene.supervisor.stop()
+    state = scene.supervisor.state()
+    assert (state.phase, len(state.runs), state.detail) == (Phase.STOPPING, 1, _LEFT)
+    assert all((scene.folder(number) / STOP_FILE).exists() for number in (1, 2))
+    assert not (scene.folder(2) / GO_FILE).exists()
+
+
+def test_a_next_run_that_does_not_start_ends_itself_where_it_cannot_be_reached(scene: _Scene) -> None:
+    scene.change()
+    scene.backend.is_away, scene.backend.states["0002"] = True, RunState.FAILED
+    state = scene.supervisor.advance()
+    assert (state.phase, len(state.runs)) == (Phase.RUNNING, 1)
+    assert state.detail.endswith(f"did not start: failed; {_LEFT}")
+    assert (scene.folder(2) / STOP_FILE).exists()
+
+
+def test_a_change_fails_when_its_next_run_is_lost(scene: _Scene) -> None:
+    scene.change()
+    scene.backend.states["0002"] = RunState.LOST
+    state = scene.supervisor.advance()
+    assert (state.phase, len(state.runs), scene.backend.ended) == (Phase.RUNNING, 1, ["0002"])
+    assert state.detail.endswith("did not start: lost")
+
+
+@pytest.mark.parametrize("was", [RunState.STARTING, RunState.RUNNING])
+def test_a_change_fails_when_its_next_run_does_not_get_ready(scene: _Scene, was: RunState) -> None:
+    scene.change()
+    scene.backend.states["0002"] = was
+    scene.now_s += READY_LIMIT_S
+    assert scene.supervisor.advance().phase is Phase.RECONFIGURING
+    scene.now_s += 1.0
+    state = scene.supervisor.advance()
+    assert (state.phase, len(state.runs), scene.backend.ended) == (Phase.RUNNING, 1, ["0002"])
+    assert state.detail.endswith(f"did not start: not ready after 30 min: {was}")
+
+
+def test_the_old_run_makes_way_where_there_is_no_room_for_both(scene: _Scene) -> None:
+    scene.change()
+    scene.backend.states["0002"] = RunState.STARTING
+    scene.supervisor.advance()
+    assert not (scene.folder(1) / STOP_FILE).exists()
+    scene.now_s += QUEUE_LIMIT_S + 1.0
+    scene.supervisor.advance()
+    assert (scene.folder(1) / STOP_FILE).exists()
+    scene.backend.states["0001"] = RunState.SUCCEEDED
+    assert scene.supervisor.advance().phase is Phase.RUNNING
+    assert (scene.folder(2) / GO_FILE).exists()
+
+
+def test_a_ready_run_waits_longer(scene: _Scene) -> None:
+    scene.change()
+    scene.get_ready()
+    scene.now_s += READY_LIMIT_S + 1.0
+    assert scene.supervisor.advance().phase is Phase.RECONFIGURING
+    assert (scene.folder(1) / STOP_FILE).exists()
+
+
+def test_a_stop_that_cannot_be_noted_asks_for_nothing(scene: _Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("executor.supervision.write_record", full)
+        with pytest.raises(OSError, match="No space left"):
+            scene.supervisor.stop()
+    assert not (scene.folder(1) / STOP_FILE).exists()
+
+
+def test_a_stop_that_was_noted_only_is_carried_out(scene: _Scene) -> None:
+    scene.supervisor.stop()
+    (scene.folder(1) / STOP_FILE).unlink()
+    assert scene.supervisor.advance().phase is Phase.STOPPING
+    assert (scene.folder(1) / STOP_FILE).exists()
