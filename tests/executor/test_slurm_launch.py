@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,19 +16,23 @@ from benchmarks.namespaces import leaf_spine, obstacle
 from benchmarks.placement_choices import adversarial, arnold
 from benchmarks.placement_runs import loss_difference, measured
 from benchmarks.placement_visible import LOSS_TOLERANCE
+from executor import supervision
 from executor.bundle import write_bundle
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.extra import missing_extra
 from executor.launch.base import LaunchError, RunState, RunStatus
 from executor.launch.local import free_port
 from executor.launch.slurm import SlurmBackend
+from executor.lifecycle import Phase
 from executor.metrics import metrics_path, read_metrics
 from executor.training_job import Device
 from models.parallel_plan import symmetric_plan
+from tests.executor import pretend_trainer
 from tests.executor.jobs import GPT
 from tests.executor.slurm_cluster import NODES, missing, slurm_cluster
 from tests.executor.test_local_launch import over
 from tests.executor.test_placement_visible import LEAST_RATIO, NARROW, PP2_DP2
+from tests.executor.test_supervision import drive
 
 # Neither the order of the names nor that of the leaves.
 ORDER = ("n3", "n2", "n4", "n1")
@@ -194,6 +199,40 @@ def test_a_job_that_waits_says_so_and_can_be_stopped(tmp_path: Path) -> None:
     assert backend.status(second).state is RunState.STOPPED
     backend.stop(first)
     assert not (second / "logs").exists()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_change_on_the_same_hosts_takes_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm gives hosts to one job at a time: the next run waits in the queue until the old one has made way."""
+    monkeypatch.setattr(supervision, "QUEUE_LIMIT_S", 1.0)
+    old = deployment()
+    options = replace(
+        old.launch,
+        command=(sys.executable, str(Path(pretend_trainer.__file__))),
+        environment={"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    training = TrainingOptions(num_steps=10_000, device=Device.CPU)
+    before = replace(old, launch=options, training=training)
+    four_replicas = symmetric_plan(
+        num_layers=GPT.num_layers,
+        pp=1,
+        dp=4,
+        tp=1,
+        global_batch=GPT.global_batch,
+        num_micro_batches=1,
+        gpu_type="core",
+        gpus=old.plan.gpus,
+    )
+    after = replace(before, plan=four_replicas)
+    supervisor = supervision.Supervisor(tmp_path / "job", SlurmBackend())
+    supervisor.deploy(before)
+    drive(supervisor, lambda state: state.phase is Phase.RUNNING)
+    supervisor.reconfigure(after)
+    state = drive(supervisor, lambda state: state.current.cost_s is not None)
+    assert (state.phase, state.current.number, state.current.plan) == (Phase.RUNNING, 2, after.plan.notation())
+    assert state.current.from_step > 0
+    supervisor.stop()
+    drive(supervisor, lambda state: state.phase is Phase.STOPPED)
 
 
 @pytest.mark.usefixtures("cluster")
