@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
+from models.allocation.plan_check import TOLERANCE, coverage_violations, score_violations
 from models.configurations import ConfigurationSet
 from models.plan import JobAllocation, Plan
 from models.wording import counted
@@ -26,7 +27,6 @@ _Shape = tuple[str, int, int]
 # Job, and whether the term is the one for its deadline.
 _Term = tuple[str | None, bool]
 
-_TOLERANCE = 1e-6
 _DEADLINE_TERM = "deadline_met"
 # Points are whole multiples of the weights, from the least multiple up to these that makes them integers.
 _MOST_MULTIPLES, _MOST_POINTS = 100, 10_000
@@ -51,7 +51,7 @@ def allocation_violations(
     known = [audit.speeds(job, row) for job, row in zip(snapshot.jobs, samples_per_s, strict=True)]
     rewards = audit.rewards(known)
     given = {allocation.job_id: (k, allocation) for k, allocation in enumerate(plan.allocations)}
-    issues = list(_coverage_violations(snapshot, plan))
+    issues = list(coverage_violations(snapshot, plan))
     costs: dict[str, float] = {}
     num_counted = 0
     worst = 0.0
@@ -76,7 +76,18 @@ def allocation_violations(
     terms |= {(name, True): reward for name, reward in met.items()}
     if audit.is_fairness and num_counted:
         terms[None, False] = worst
-    return [*issues, *_score_violations(plan, objective, terms)]
+    keys: list[_Term] = [(term.job_id, term.term == _DEADLINE_TERM) for term in plan.score]
+    return [
+        *issues,
+        *score_violations(
+            plan.score,
+            keys,
+            terms,
+            objective,
+            wanted="job, and one more per deadline that is met",
+            whose=lambda term: repr(term.job_id or "the worst job"),
+        ),
+    ]
 
 
 class _Audit:
@@ -318,45 +329,8 @@ def _samples(job: Job) -> float:
 
 
 def _is_whole(number: float) -> bool:
-    return abs(number - round(number)) <= _TOLERANCE * number
+    return abs(number - round(number)) <= TOLERANCE * number
 
 
 def _shape(allocation: JobAllocation) -> _Shape:
     return allocation.gpu_type, len(allocation.gpus), allocation.num_gpus
-
-
-def _coverage_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Issue]:
-    """Every job of the snapshot is allocated or unplaced, once."""
-    counts = Counter([item.job_id for item in plan.allocations] + [item.job_id for item in plan.unplaced])
-    for k, job in enumerate(snapshot.jobs):
-        if counts[job.id] != 1:
-            yield Issue(
-                code="job_not_covered_once",
-                pointer=f"/jobs/{k}",
-                detail=f"job {job.id!r} occurs {counts[job.id]} times among allocations and unplaced jobs",
-            )
-    for name in sorted(counts.keys() - {job.id for job in snapshot.jobs}):
-        yield Issue(code="unknown_job", pointer="", detail=f"the snapshot has no job {name!r}")
-
-
-def _score_violations(plan: Plan, objective: float, expected: Mapping[_Term, float]) -> Iterator[Issue]:
-    """The score has the right terms and adds up to the objective."""
-    keys: list[_Term] = [(term.job_id, term.term == _DEADLINE_TERM) for term in plan.score]
-    if Counter(keys) != Counter(list(expected)):
-        detail = "the score must have exactly one term per job, and one more per deadline that is met"
-        yield Issue(code="score_terms", pointer="/score", detail=detail)
-    for k, (key, term) in enumerate(zip(keys, plan.score, strict=True)):
-        right = expected.get(key, math.nan)
-        if not math.isclose(term.value, right, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-            yield Issue(
-                code="wrong_score",
-                pointer=f"/score/{k}/value",
-                detail=f"the term of {term.job_id or 'the worst job'!r} is {term.value}; recomputed it is {right}",
-            )
-    total = math.fsum(expected.values())
-    if not math.isclose(objective, total, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-        yield Issue(
-            code="wrong_objective",
-            pointer="/objective",
-            detail=f"the objective is {objective}; recomputed from the plan it is {total}",
-        )

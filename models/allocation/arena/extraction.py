@@ -9,6 +9,7 @@ from models.allocation.arena.assembly import has_theta
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.unplaced import unplaced_jobs
 from models.allocation.arena.worth import MaskVector, batch_size
+from models.allocation.changes import change_of, gpu_type_of, num_gpus_of
 from models.configurations import IntVector
 from models.placement.nodes import assign_gpus
 from models.placement.occupancy import Slices, node_gpus
@@ -48,29 +49,18 @@ def _allocation(instance: ArenaInstance, i: int, c: int, slices: Mapping[str, Sl
     taken = slices[job.id]
     gpus = node_gpus(taken, instance.snapshot)
     samples_per_s = float(instance.throughputs.samples_per_s[i, c]) if c >= 0 else 0.0
-    change = _change(instance, job.id, taken)
+    change = change_of(instance.snapshot.cluster, instance.taken.running.get(job.id), taken)
     estimate = instance.throughputs.plans.get((i, c))
     return JobAllocation(
         job_id=job.id,
-        gpu_type=_gpu_type(instance, taken),
-        num_gpus=_num_gpus(taken),
+        gpu_type=gpu_type_of(instance.snapshot.cluster, taken),
+        num_gpus=num_gpus_of(taken),
         gpus=gpus,
         change=change,
         batch_size=batch_size(job),
         expected_goodput=samples_per_s or None,
         parallel_plan=plan_on(job, estimate, gpus, stays=change is Change.KEPT),
     )
-
-
-def _change(instance: ArenaInstance, job_id: str, slices: Slices) -> Change:
-    before = instance.taken.running.get(job_id)
-    if before is None:
-        return Change.STARTED
-    if _gpu_type(instance, before) != _gpu_type(instance, slices):
-        return Change.RETYPED
-    if _num_gpus(before) != _num_gpus(slices):
-        return Change.RESCALED
-    return Change.KEPT if sorted(before) == sorted(slices) else Change.MOVED
 
 
 def _scores(instance: ArenaInstance, chosen: IntVector) -> Iterator[ScoreTerm]:
@@ -93,11 +83,3 @@ def _scores(instance: ArenaInstance, chosen: IntVector) -> Iterator[ScoreTerm]:
         yield ScoreTerm(term="finish_time" if is_running else "waiting", job_id=job.id, value=share)
     if has_theta(instance):
         yield ScoreTerm(term="worst_finish_time", job_id=None, value=float(values.max()))
-
-
-def _gpu_type(instance: ArenaInstance, slices: Slices) -> str:
-    return instance.snapshot.cluster.nodes[slices[0][0]].gpu_type
-
-
-def _num_gpus(slices: Slices) -> int:
-    return sum(mask.bit_count() for _, mask in slices)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from models.allocation.arena.admission import MOST_RATIO
 from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
+from models.allocation.bounds import bound_issues
 from models.configurations import ConfigurationSet
 from models.performance.check import performance_issues
 from models.performance.spec import ThroughputTable
@@ -27,7 +28,7 @@ def policy_issues(snapshot: Snapshot, parameters: ArenaParameters) -> list[Issue
     for k, job in enumerate(snapshot.jobs):
         pointer = f"/jobs/{k}"
         issues += _priority_issues(pointer, job, parameters)
-        issues += _bound_issues(pointer, job)
+        issues += bound_issues(pointer, job)
         if job.performance is not None:
             issues += performance_issues(job.performance, f"{pointer}/performance", gpu_types)
         if job.id not in taken.pinned:
@@ -65,22 +66,6 @@ def _priority_issues(pointer: str, job: Job, parameters: ArenaParameters) -> Ite
             pointer=f"{pointer}/priority",
             detail=f"job {job.id!r} has priority {job.priority}; with num_queues = {parameters.num_queues} it must be "
             f"from 1 (launched first) to {parameters.num_queues}",
-        )
-
-
-def _bound_issues(pointer: str, job: Job) -> Iterator[Issue]:
-    if job.adaptivity is Adaptivity.RIGID and job.max_gpus not in (None, job.min_gpus):
-        yield Issue(
-            code="rigid_bounds",
-            pointer=f"{pointer}/max_gpus",
-            detail=f"job {job.id!r} is rigid: it needs exactly min_gpus = {counted(job.min_gpus, 'GPU')}, so max_gpus "
-            f"must be the same or left out, not {job.max_gpus}",
-        )
-    if job.gpu_types == ():
-        yield Issue(
-            code="no_gpu_type",
-            pointer=f"{pointer}/gpu_types",
-            detail=f"job {job.id!r} allows no GPU type; name at least one, or leave the field out for any",
         )
 
 

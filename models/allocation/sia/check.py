@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from models.allocation.plan_check import coverage_violations, score_violations
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet
 from models.performance.matrix import GoodputMatrix
@@ -23,7 +24,6 @@ from topology.cluster import Node, NodeState
 FloatVector = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-_TOLERANCE = 1e-6
 _RESTART_FLOOR = 0.01
 
 
@@ -39,8 +39,8 @@ def allocation_violations(
     nodes = {node.id: node for node in snapshot.cluster.nodes}
     allocations = {allocation.job_id: (k, allocation) for k, allocation in enumerate(plan.allocations)}
     audit = _Audit(parameters, configurations, nodes)
-    issues = [*_coverage_violations(snapshot, plan), *_capacity_violations(snapshot, nodes, plan)]
-    expected: dict[str, float] = {}
+    issues = [*coverage_violations(snapshot, plan), *_capacity_violations(snapshot, nodes, plan)]
+    expected: dict[str | None, float] = {}
     for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True):
         if job.id not in allocations:
             expected[job.id] = audit.sign * parameters.queue_penalty * job.weight
@@ -48,7 +48,8 @@ def allocation_violations(
             k, allocation = allocations[job.id]
             issues += audit.allocation_faults(f"/allocations/{k}", job, allocation, goodput)
             expected[job.id] = audit.utility(job, allocation, goodput)
-    return [*issues, *_score_violations(plan, objective, expected)]
+    keys = [term.job_id for term in plan.score]
+    return [*issues, *score_violations(plan.score, keys, expected, objective, wanted="job")]
 
 
 class _Audit:
@@ -160,20 +161,6 @@ def _shape(allocation: JobAllocation) -> tuple[str, int, int]:
     return allocation.gpu_type, len(allocation.gpus), allocation.num_gpus
 
 
-def _coverage_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Issue]:
-    """Every job of the snapshot is allocated or unplaced, once."""
-    counts = Counter([item.job_id for item in plan.allocations] + [item.job_id for item in plan.unplaced])
-    for k, job in enumerate(snapshot.jobs):
-        if counts[job.id] != 1:
-            yield Issue(
-                code="job_not_covered_once",
-                pointer=f"/jobs/{k}",
-                detail=f"job {job.id!r} occurs {counts[job.id]} times among allocations and unplaced jobs",
-            )
-    for name in sorted(counts.keys() - {job.id for job in snapshot.jobs}):
-        yield Issue(code="unknown_job", pointer="", detail=f"the snapshot has no job {name!r}")
-
-
 def _capacity_violations(snapshot: Snapshot, nodes: Mapping[str, Node], plan: Plan) -> Iterator[Issue]:
     """GPUs per type: allocations on nodes that are not down, beside outside work."""
     capacity: Counter[str] = Counter()
@@ -190,25 +177,3 @@ def _capacity_violations(snapshot: Snapshot, nodes: Mapping[str, Node], plan: Pl
                 pointer="/allocations",
                 detail=f"{given[kind.name]} GPUs of type {kind.name!r} are given away; there are {capacity[kind.name]}",
             )
-
-
-def _score_violations(plan: Plan, objective: float, expected: Mapping[str, float]) -> Iterator[Issue]:
-    """The score has one right term per job and adds up to the objective."""
-    claimed = Counter(term.job_id for term in plan.score)
-    if claimed != Counter(list(expected)):
-        yield Issue(code="score_terms", pointer="/score", detail="the score must have exactly one term per job")
-    for k, term in enumerate(plan.score):
-        right = expected.get(term.job_id or "", math.nan)
-        if not math.isclose(term.value, right, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-            yield Issue(
-                code="wrong_score",
-                pointer=f"/score/{k}/value",
-                detail=f"the term of job {term.job_id!r} is {term.value}; recomputed it is {right}",
-            )
-    total = math.fsum(expected.values())
-    if not math.isclose(objective, total, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-        yield Issue(
-            code="wrong_objective",
-            pointer="/objective",
-            detail=f"the objective is {objective}; recomputed from the plan it is {total}",
-        )

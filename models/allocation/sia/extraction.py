@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from models.allocation.adaptive import plan_on
+from models.allocation.changes import change_of, gpu_type_of, num_gpus_of
 from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.parameters import SiaObjective
 from models.allocation.sia.unplaced import unplaced_jobs
@@ -48,11 +49,12 @@ def _allocations(
     for i, c, goodput, batch_size, local_batch_size, accumulation_steps in rows:
         job_id = instance.jobs[i].id
         taken = slices[job_id]
-        gpus, change = node_gpus(taken, instance.snapshot), _change(instance, job_id, taken)
+        gpus = node_gpus(taken, instance.snapshot)
+        change = change_of(instance.snapshot.cluster, instance.taken.running.get(job_id), taken)
         yield JobAllocation(
             job_id=job_id,
-            gpu_type=_gpu_type(instance, taken),
-            num_gpus=_num_gpus(taken),
+            gpu_type=gpu_type_of(instance.snapshot.cluster, taken),
+            num_gpus=num_gpus_of(taken),
             gpus=gpus,
             change=change,
             batch_size=batch_size or None,
@@ -61,17 +63,6 @@ def _allocations(
             expected_goodput=goodput if as_goodput and goodput > 0 else None,
             parallel_plan=plan_on(instance.jobs[i], instance.plans.get((i, c)), gpus, stays=change is Change.KEPT),
         )
-
-
-def _change(instance: SiaInstance, job_id: str, slices: Slices) -> Change:
-    before = instance.taken.running.get(job_id)
-    if before is None:
-        return Change.STARTED
-    if _gpu_type(instance, before) != _gpu_type(instance, slices):
-        return Change.RETYPED
-    if _num_gpus(before) != _num_gpus(slices):
-        return Change.RESCALED
-    return Change.KEPT if sorted(before) == sorted(slices) else Change.MOVED
 
 
 def _scores(instance: SiaInstance, chosen: IntVector) -> Iterator[ScoreTerm]:
@@ -87,11 +78,3 @@ def _scores(instance: SiaInstance, chosen: IntVector) -> Iterator[ScoreTerm]:
     waits[instance.pinned] = False
     for job, value, is_waiting in zip(instance.jobs, values.tolist(), waits.tolist(), strict=True):
         yield ScoreTerm(term="queue_penalty" if is_waiting else running, job_id=job.id, value=value)
-
-
-def _gpu_type(instance: SiaInstance, slices: Slices) -> str:
-    return instance.snapshot.cluster.nodes[slices[0][0]].gpu_type
-
-
-def _num_gpus(slices: Slices) -> int:
-    return sum(mask.bit_count() for _, mask in slices)

@@ -17,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from models.allocation.adaptive import unfit_job
+from models.allocation.shortage import shortage
 from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.utility import allowed_configurations
 from models.configurations import ConfigurationSet, IntVector
 from models.performance.matrix import evaluate
-from models.placement.placeability import takes_whole_nodes
 from models.plan import UnplacedJob
-from models.wording import counted
 from models.workload import Adaptivity, Job
 from solver.problem import Sense
 
@@ -111,24 +110,8 @@ class _Explainer:
 
     def _short(self, job: Job, reason: str, among: Mask, missing: IntVector, detail: str) -> UnplacedJob:
         """A job that lacks GPUs on each configuration `among`: name the smallest lack per type, and the least."""
-        configurations = self._instance.configurations
-        counts: dict[str, int] = {"min_gpus": int(configurations.num_gpus[among].min())}
-        for t, name in enumerate(configurations.gpu_types):
-            of_type = among & (configurations.type_index == t)
-            if of_type.any():
-                counts[f"short_gpus.{name}"] = int(missing[of_type].min())
-        candidates = np.flatnonzero(among)
-        best = int(candidates[missing[candidates].argmin()])
-        kind = configurations.gpu_types[configurations.type_index[best]]
-        where = "as whole nodes" if takes_whole_nodes(configurations)[best] else "on one node"
-        return self._unplaced(
-            job,
-            reason=reason,
-            detail=detail,
-            counts=counts,
-            remedy=f"{counted(int(missing[best]), 'more free GPU')} of type {kind}, {where}, would let it run as "
-            f"{configurations.label(best)}",
-        )
+        counts, remedy = shortage(self._instance.configurations, among, missing)
+        return self._unplaced(job, reason=reason, detail=detail, counts=counts, remedy=remedy)
 
     def _left_out(self, i: int, job: Job, offered: Mask) -> UnplacedJob:
         """There is room beside the plan: leaving the job out is either cheaper, or an oversight of an early end."""

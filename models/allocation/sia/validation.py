@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from models.allocation.bounds import bound_issues
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.performance.check import performance_issues
@@ -31,7 +32,7 @@ def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
         faults = [
             *_performance_issues(pointer, job, parameters, job.id in taken.pinned),
             *(performance_issues(job.performance, f"{pointer}/performance", gpu_types) if job.performance else ()),
-            *_bound_issues(pointer, job),
+            *bound_issues(pointer, job),
         ]
         if job.reservation is not None:
             forced = list(_reservation_issues(pointer, job, job.reservation, snapshot, taken, configurations))
@@ -58,22 +59,6 @@ def _performance_issues(pointer: str, job: Job, parameters: SiaParameters, is_pi
             code="goodput_table_required",
             pointer=f"{pointer}/performance",
             detail=f"objective given_costs takes costs from goodput tables; job {job.id!r} has another kind",
-        )
-
-
-def _bound_issues(pointer: str, job: Job) -> Iterator[Issue]:
-    if job.adaptivity is Adaptivity.RIGID and job.max_gpus not in (None, job.min_gpus):
-        yield Issue(
-            code="rigid_bounds",
-            pointer=f"{pointer}/max_gpus",
-            detail=f"job {job.id!r} is rigid: it needs exactly min_gpus = {counted(job.min_gpus, 'GPU')}, so max_gpus "
-            f"must be the same or left out, not {job.max_gpus}",
-        )
-    if job.gpu_types == ():
-        yield Issue(
-            code="no_gpu_type",
-            pointer=f"{pointer}/gpu_types",
-            detail=f"job {job.id!r} allows no GPU type; name at least one, or leave the field out for any",
         )
 
 

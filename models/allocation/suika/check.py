@@ -8,9 +8,10 @@ whether a 3D plan is legal by `models.parallelism.legality`.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import pairwise
 
+from models.allocation.plan_check import TOLERANCE, coverage_violations, score_violations
 from models.allocation.suika.basic_demand import Refused
 from models.allocation.suika.benefit import gpu_sizes, threshold
 from models.allocation.suika.heuristic import Decision
@@ -26,8 +27,6 @@ from topology.cluster import NodeState
 
 ModelOf = Callable[[Job], PerformanceModel]
 
-_TOLERANCE = 1e-6
-
 
 def suika_violations(
     snapshot: Snapshot,
@@ -41,8 +40,8 @@ def suika_violations(
     jobs = {job.id: job for job in snapshot.jobs}
     settled, fixed = decision.settled.running, decision.settled.fixed
     tau = threshold(_intensity(snapshot, plan), parameters.aggressiveness)
-    issues = list(_coverage_violations(snapshot, plan))
-    expected: dict[str, float] = {}
+    issues = list(coverage_violations(snapshot, plan))
+    expected: dict[str | None, float] = {}
     sizes = gpu_sizes(snapshot.cluster)
     for k, allocation in enumerate(plan.allocations):
         job, base = jobs.get(allocation.job_id), settled.get(allocation.job_id)
@@ -62,10 +61,11 @@ def suika_violations(
         issues += [*illegal, *audit.expansion_faults(tau)]
         size = sizes[allocation.gpu_type] * base.plan.num_gpus
         expected[job.id] = math.nan if illegal else job.weight * size * audit.normalised_throughput()
+    keys = [term.job_id for term in plan.score]
     return [
         *issues,
         *_waiting_violations(snapshot, plan, decision.refused, decision.settled.stuck | fixed.keys()),
-        *_score_violations(plan, objective, expected),
+        *score_violations(plan.score, keys, expected, objective, wanted="running job"),
     ]
 
 
@@ -107,7 +107,7 @@ class _Audit:
             return
         throughput = self._model_of(self._job).throughput(self._plan)
         claimed = self._allocation.expected_goodput
-        if claimed is None or not math.isclose(claimed, throughput, rel_tol=_TOLERANCE):
+        if claimed is None or not math.isclose(claimed, throughput, rel_tol=TOLERANCE):
             yield self._issue("wrong_goodput", "/expected_goodput", f"claims {claimed} samples/s; it is {throughput}")
 
     def expansion_faults(self, tau: float) -> Iterator[Issue]:
@@ -121,7 +121,7 @@ class _Audit:
             yield self._issue("basic_demand_not_met", "/expansions", f"{held} GPUs serve {self._job.min_gpus}")
         num_old = len(self._base.expansions)
         for k, grown in enumerate(expansions[num_old:], start=num_old):
-            if grown.benefit < tau * (1.0 - _TOLERANCE):
+            if grown.benefit < tau * (1.0 - TOLERANCE):
                 yield self._issue(
                     "below_threshold", f"/expansions/{k}/benefit", f"is {grown.benefit}; the threshold is {tau}"
                 )
@@ -163,20 +163,6 @@ def _intensity(snapshot: Snapshot, plan: Plan) -> float:
     return min(1.0, basic / total) if total > 0 else 1.0
 
 
-def _coverage_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Issue]:
-    """Every job of the snapshot is allocated or unplaced, once."""
-    counts = Counter([item.job_id for item in plan.allocations] + [item.job_id for item in plan.unplaced])
-    for k, job in enumerate(snapshot.jobs):
-        if counts[job.id] != 1:
-            yield Issue(
-                code="job_not_covered_once",
-                pointer=f"/jobs/{k}",
-                detail=f"job {job.id!r} occurs {counts[job.id]} times among allocations and unplaced jobs",
-            )
-    for name in sorted(counts.keys() - {job.id for job in snapshot.jobs}):
-        yield Issue(code="unknown_job", pointer="", detail=f"the snapshot has no job {name!r}")
-
-
 def _waiting_violations(
     snapshot: Snapshot, plan: Plan, refused: Sequence[Refused], inelastic: Set[str]
 ) -> Iterator[Issue]:
@@ -215,24 +201,3 @@ def _waiting_violations(
                     detail=f"job {entry.job.id!r} waits, although its basic demand of {start.plan.num_gpus} GPUs of "
                     f"type {start.gpu_type!r} fits where nothing or a scale-out is",
                 )
-
-
-def _score_violations(plan: Plan, objective: float, expected: Mapping[str, float]) -> Iterator[Issue]:
-    """The score has one right term per job that runs by a plan of ours, and adds up to the objective."""
-    if Counter(term.job_id for term in plan.score) != Counter(list(expected)):
-        yield Issue(code="score_terms", pointer="/score", detail="the score must have exactly one term per running job")
-    for k, term in enumerate(plan.score):
-        right = expected.get(term.job_id or "", math.nan)
-        if not math.isclose(term.value, right, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-            yield Issue(
-                code="wrong_score",
-                pointer=f"/score/{k}/value",
-                detail=f"the term of job {term.job_id!r} is {term.value}; recomputed it is {right}",
-            )
-    total = math.fsum(expected.values())
-    if not math.isclose(objective, total, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-        yield Issue(
-            code="wrong_objective",
-            pointer="/objective",
-            detail=f"the objective is {objective}; recomputed from the plan it is {total}",
-        )

@@ -6,6 +6,7 @@ with the reason.
 
 from collections.abc import Iterator
 
+from models.allocation.bounds import bound_issues
 from models.allocation.suika.parameters import SuikaParameters
 from models.placement.occupancy import Occupancy, occupancy
 from models.transformer import Transformer
@@ -45,19 +46,7 @@ def _bound_issues(pointer: str, job: Job) -> Iterator[Issue]:
             pointer=f"{pointer}/reservation",
             detail=f"job {job.id!r} has a reservation; Suika serves basic demands: give min_gpus and gpu_types instead",
         )
-    if job.adaptivity is Adaptivity.RIGID and job.max_gpus not in (None, job.min_gpus):
-        yield Issue(
-            code="rigid_bounds",
-            pointer=f"{pointer}/max_gpus",
-            detail=f"job {job.id!r} is rigid: it needs exactly min_gpus = {counted(job.min_gpus, 'GPU')}, so max_gpus "
-            f"must be the same or left out, not {job.max_gpus}",
-        )
-    if job.gpu_types == ():
-        yield Issue(
-            code="no_gpu_type",
-            pointer=f"{pointer}/gpu_types",
-            detail=f"job {job.id!r} allows no GPU type; name at least one, or leave the field out for any",
-        )
+    yield from bound_issues(pointer, job)
     if job.parallelism is not None and job.parallelism.num_gpus != job.min_gpus:
         yield Issue(
             code="parallelism_mismatch",

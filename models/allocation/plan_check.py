@@ -1,0 +1,68 @@
+"""What the checks of all allocation policies have in common: every job is covered, and the score is the objective."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from models.plan import Plan, ScoreTerm
+from models.workload import Snapshot
+from stowplan.errors import Issue
+
+TOLERANCE = 1e-6
+Key = TypeVar("Key", bound=Hashable)
+
+
+def coverage_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Issue]:
+    """Every job of the snapshot is allocated or unplaced, once."""
+    counts = Counter([item.job_id for item in plan.allocations] + [item.job_id for item in plan.unplaced])
+    for k, job in enumerate(snapshot.jobs):
+        if counts[job.id] != 1:
+            yield Issue(
+                code="job_not_covered_once",
+                pointer=f"/jobs/{k}",
+                detail=f"job {job.id!r} occurs {counts[job.id]} times among allocations and unplaced jobs",
+            )
+    for name in sorted(counts.keys() - {job.id for job in snapshot.jobs}):
+        yield Issue(code="unknown_job", pointer="", detail=f"the snapshot has no job {name!r}")
+
+
+def _job(term: ScoreTerm) -> str:
+    return f"job {term.job_id!r}"
+
+
+def score_violations(
+    score: Sequence[ScoreTerm],
+    keys: Sequence[Key],
+    expected: Mapping[Key, float],
+    objective: float,
+    *,
+    wanted: str,
+    whose: Callable[[ScoreTerm], str] = _job,
+) -> Iterator[Issue]:
+    """The score has one right term for every key of `expected`, and these add up to the objective.
+
+    `keys`: what tells the terms apart, in their order; `wanted`: the terms that there must be, and `whose` a term is,
+    in words.
+    """
+    if Counter(keys) != Counter(list(expected)):
+        yield Issue(code="score_terms", pointer="/score", detail=f"the score must have exactly one term per {wanted}")
+    for k, (key, term) in enumerate(zip(keys, score, strict=True)):
+        right = expected.get(key, math.nan)
+        if not _is_close(term.value, right):
+            yield Issue(
+                code="wrong_score",
+                pointer=f"/score/{k}/value",
+                detail=f"the term of {whose(term)} is {term.value}; recomputed it is {right}",
+            )
+    total = math.fsum(expected.values())
+    if not _is_close(objective, total):
+        yield Issue(
+            code="wrong_objective",
+            pointer="/objective",
+            detail=f"the objective is {objective}; recomputed from the plan it is {total}",
+        )
+
+
+def _is_close(found: float, right: float) -> bool:
+    return math.isclose(found, right, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
