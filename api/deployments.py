@@ -6,6 +6,7 @@
 
 import errno
 import logging
+import re
 import shutil
 import threading
 import uuid
@@ -57,6 +58,7 @@ from stowplan.errors import InputError, StowplanError
 DEPLOYMENTS_PATH = "/v1/deployments"
 _ADVANCE_S = 0.5
 _REQUEST = "request.json"
+_ID = re.compile(r"deployment-[\w-]+")
 _logger = logging.getLogger("stowplan.api.deployments")
 
 
@@ -276,11 +278,14 @@ class Deployments:
         return Supervisor(self._root() / deployment_id, BACKENDS[self._request(deployment_id).backend]())
 
     def _request(self, deployment_id: str) -> _Request:
-        known = {path.name: path for path in self._root().glob("deployment-*")}
+        root, missing = self._root(), f"there is no deployment {deployment_id!r}"
+        # An id is the name of a folder, not a way to one.
+        if not _ID.fullmatch(deployment_id):
+            raise NotFoundError(missing)
         try:
-            return _Request.model_validate_json((known[deployment_id] / _REQUEST).read_text())
-        except (KeyError, OSError, ValidationError) as error:
-            raise NotFoundError(f"there is no deployment {deployment_id!r}") from error
+            return _Request.model_validate_json((root / deployment_id / _REQUEST).read_text())
+        except (OSError, ValidationError) as error:
+            raise NotFoundError(missing) from error
 
     def _root(self) -> Path:
         if self._folder is None:
