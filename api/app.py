@@ -7,20 +7,20 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from api.authentication import TokenMiddleware
-from api.body import BodyLimitMiddleware
-from api.describe import PROBLEM_RESPONSES, openapi_document
-from api.metrics import MetricsMiddleware
-from api.problems import install_problem_handlers
-from api.routers import checks, comparisons, deployments, jobs, parallel, plans, service, snapshots
-from api.service import PlanService
-from api.settings import Settings
-from api.store import Store
+from api.common.metrics import MetricsMiddleware
+from api.common.settings import Settings
+from api.http.authentication import TokenMiddleware
+from api.http.body import BodyLimitMiddleware
+from api.http.describe import PROBLEM_RESPONSES, openapi_document
+from api.http.problems import install_problem_handlers
+from api.http.routers import checks, comparisons, deployments, jobs, parallel, plans, service, snapshots
+from api.plans.service import PlanService
+from api.store.database import Store
 from solver.pool import WorkerPool
 from stowplan import __version__
 
 # What a worker loads before it is ready; the serving process loads none of it.
-PRELOAD = ("models.planning", "models.parallelism.answer")
+PRELOAD = ("models.planning", "models.parallelism.planner")
 _ROUTERS = (
     plans.router,
     comparisons.router,

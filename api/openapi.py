@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from api.app import create_app
-from api.settings import IN_MEMORY, Settings
+from api.common.settings import IN_MEMORY, Settings
 
 PATH = Path(__file__).with_name("openapi.json")
 

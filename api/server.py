@@ -10,9 +10,9 @@ from types import FrameType
 import uvicorn
 
 from api.app import create_app
-from api.service import PlanService
-from api.settings import Settings
-from api.store import Store
+from api.common.settings import Settings
+from api.plans.service import PlanService
+from api.store.database import Store
 from stowplan.errors import InputError, WorkerError
 
 _BACKLOG = 2048

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.arnold_report import Row, median, show, write
 from benchmarks.published.arena import ROUND_S, active_jobs, data_are_there, simulated_cluster
 from models.allocation.arena.parameters import ArenaMethod, ArenaObjective, ArenaParameters
-from models.performance.spec import TableEntry, ThroughputTable
+from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.plan import PlanOutcome, PlanRequest
 from models.planning import plan
 from models.workload import Job, NodeGpus, Snapshot

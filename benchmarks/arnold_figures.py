@@ -29,12 +29,12 @@ from benchmarks.generators import dirichlet_split, even_split
 from models.placement.arnold.arrangement import arrange_groups
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import construct
-from models.placement.arnold.exact import solve_exactly
-from models.placement.arnold.formulation import arnold_model
+from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.instance import IntMatrix
+from models.placement.arnold.paper.formulation import arnold_model
 from models.placement.arnold.parameters import SchedulingUnit
-from models.placement.arnold.true_spread import TrueSpreadInstance
-from models.placement.arnold.true_spread_search import solve_true_spread
+from models.placement.arnold.true_spread.instance import TrueSpreadInstance
+from models.placement.arnold.true_spread.search import solve_true_spread
 from models.placement.baselines.enumeration import enumerate_placements
 from models.placement.baselines.fitting import best_fit, gpu_packing, random_fit
 from models.placement.baselines.topology_aware import topology_aware

@@ -1,7 +1,7 @@
 """Arnold: the exact algorithm next to general solvers: `python -m benchmarks.arnold_latency --runs 3 --limit 10`.
 
 Every variant plans the same snapshot under the same limit, gap 0, one thread, in one process, one after the other:
-- exact: `models.placement.arnold.exact`
+- exact: `models.placement.arnold.exact.search`
 - highs: the paper's MIP from the constructive start
 - highs strengthened: with the rows of ours
 - scip: the paper's MIP

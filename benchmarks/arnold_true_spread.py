@@ -17,10 +17,10 @@ from benchmarks.arnold_report import Row, show, write
 from benchmarks.generators import dirichlet_split
 from models.placement.arnold.arrangement import arrange_groups
 from models.placement.arnold.budget import Budget
-from models.placement.arnold.exact import solve_exactly
+from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.parameters import SchedulingUnit
-from models.placement.arnold.true_spread import TrueSpreadInstance
-from models.placement.arnold.true_spread_search import solve_true_spread
+from models.placement.arnold.true_spread.instance import TrueSpreadInstance
+from models.placement.arnold.true_spread.search import solve_true_spread
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 

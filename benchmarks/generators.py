@@ -25,7 +25,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from models.performance.spec import (
+from models.performance.goodput.spec import (
     BatchRange,
     GoodputModel,
     GradientStatistics,

@@ -26,11 +26,11 @@ from executor.launch.local import LocalBackend, free_port
 from executor.metrics import StepMetrics, metrics_path, read_metrics
 from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.performance.coefficients import Calibration
-from models.performance.inversion import invert
-from models.performance.iteration import PerformanceModel
-from models.performance.measurement import Measurement
-from models.performance.modelling import virtual_model
+from models.performance.iteration.coefficients import Calibration
+from models.performance.iteration.inversion import invert
+from models.performance.iteration.measurement import Measurement
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.modelling import virtual_model
 from models.transformer import Precision, Transformer
 from stowplan.errors import InputError
 from topology.gpu_catalogue import find_product, gpu_type_of

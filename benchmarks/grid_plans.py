@@ -30,15 +30,15 @@ from benchmarks.arnold_report import Row, show, write
 from models.catalogue import find_model
 from models.parallelism.adaptive import adaptive_plans, forget_plans
 from models.parallelism.exhaustive import ExhaustiveOptions, ExhaustiveResult, best_plan
-from models.parallelism.operators import cluster
-from models.parallelism.options import GridOptions, PlanRule
-from models.parallelism.partition_mip import best_partition, bottleneck_s
-from models.parallelism.planner import plan_grids
-from models.parallelism.pruning import remaining_plans
+from models.parallelism.grid.operators import cluster
+from models.parallelism.grid.options import GridOptions, PlanRule
+from models.parallelism.grid.partition_mip import best_partition, bottleneck_s
+from models.parallelism.grid.planner import plan_grids
+from models.parallelism.grid.pruning import remaining_plans
 from models.parallelism.results import GridResult, PlanEstimate
-from models.performance.iteration import PerformanceModel
-from models.performance.modelling import virtual_model
-from models.performance.whitebox import roofline_s
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.modelling import virtual_model
+from models.performance.iteration.whitebox import roofline_s
 from models.transformer import JobModel
 from topology.cluster import Cluster, GpuType, Node
 from topology.gpu_catalogue import find_product, gpu_type_of

@@ -42,8 +42,8 @@ from models.parallelism.incremental.landscape import Integers, Landscape
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.selection import Balanced
 from models.parallelism.incremental.tables import CostTables
-from models.performance.iteration import PerformanceModel
-from models.performance.modelling import virtual_model
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.modelling import virtual_model
 from topology.gpu_catalogue import find_product, gpu_type_of
 
 _H100 = gpu_type_of(find_product("h100"), "bf16")

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from api.pretty import pretty_json
+from api.cli.pretty import pretty_json
 from benchmarks.parallel_examples import arena_example, suika_example
 
 Document = dict[str, Any]

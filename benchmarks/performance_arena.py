@@ -29,8 +29,8 @@ from benchmarks.published.arena import DIRECTORY
 from benchmarks.symmetric_plans import symmetric_plans
 from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan
-from models.performance.iteration import PerformanceModel
-from models.performance.modelling import scaled, virtual_model
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.modelling import scaled, virtual_model
 from models.transformer import Checkpointing
 from topology.gpu_catalogue import find_product, gpu_type_of
 

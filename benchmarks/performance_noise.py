@@ -14,12 +14,12 @@ from benchmarks.arnold_report import Row
 from benchmarks.symmetric_plans import symmetric_plans
 from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.performance.coefficients import GpuCoefficients, JobCoefficients
-from models.performance.formulas import FloatArray
-from models.performance.inversion import invert, observe
-from models.performance.iteration import PerformanceModel
-from models.performance.measurement import Measurement
-from models.performance.modelling import virtual_model
+from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients
+from models.performance.iteration.formulas import FloatArray
+from models.performance.iteration.inversion import invert, observe
+from models.performance.iteration.measurement import Measurement
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.modelling import virtual_model
 from models.transformer import Checkpointing
 from topology.gpu_catalogue import find_product, gpu_type_of
 

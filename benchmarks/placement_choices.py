@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from benchmarks.namespaces import LeafSpine
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.performance.iteration import PerformanceModel
-from models.performance.modelling import performance_model
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.modelling import performance_model
 from models.placement.arnold.parameters import ArnoldParameters, SpreadObjective
 from models.plan import PlanRequest
 from models.planning import plan

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from api.convert import snapshot_to_document
+from api.convert.snapshot import snapshot_to_document
 from benchmarks.published.sia_traces import fitted_snapshot
 from benchmarks.service import Answer, Service, running_service
 

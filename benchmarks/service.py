@@ -56,7 +56,7 @@ def running_service(*options: str) -> Iterator[Service]:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "api.cli", "serve", "--port", str(port)]
+        command = [sys.executable, "-m", "api.cli.main", "serve", "--port", str(port)]
         command += ["--database", str(Path(folder) / "plans.sqlite"), *options]
         start_s = time.perf_counter()
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

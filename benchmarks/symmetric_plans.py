@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.performance.iteration import PerformanceModel
+from models.performance.iteration.model import PerformanceModel
 
 
 def symmetric_plans(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.performance.iteration import PerformanceModel
+from models.performance.iteration.model import PerformanceModel
 from models.wording import counted
 from stowplan.errors import InputError
 

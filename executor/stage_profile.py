@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from models.parallel_plan import ParallelPlan
-from models.performance.coefficients import Calibration
-from models.performance.measurement import Measurement
+from models.performance.iteration.coefficients import Calibration
+from models.performance.iteration.measurement import Measurement
 from models.transformer import Transformer
 
 

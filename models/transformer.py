@@ -1,5 +1,5 @@
 """The model that a job trains: a transformer, or a list of operators. Facts that users write down; costs are derived
-by `models.performance.architecture`.
+by `models.performance.iteration.architecture`.
 """
 
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ from models.allocation.sia.parameters import SiaParameters
 from models.allocation.sia.validation import policy_issues as sia_issues
 from models.allocation.suika.parameters import SuikaParameters
 from models.allocation.suika.validation import policy_issues as suika_issues
-from models.performance.plausibility import calibration_warnings, peak_warnings
+from models.performance.iteration.plausibility import calibration_warnings, peak_warnings
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.validation import policy_issues as arnold_issues
 from models.plan import Parameters, policy_of

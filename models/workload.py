@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from models.parallel_plan import ParallelPlan
-from models.performance.architecture import model_issues
-from models.performance.coefficients import Calibration
-from models.performance.spec import Performance
+from models.performance.goodput.spec import Performance
+from models.performance.iteration.architecture import model_issues
+from models.performance.iteration.coefficients import Calibration
 from models.transformer import JobModel, OperatorModel, Transformer
 from stowplan.errors import Issue, Severity, pointer_of, raise_for_errors
 from topology.cluster import Cluster, Node, NodeState

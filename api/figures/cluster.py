@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.patches import FancyBboxPatch
 
+from api.common.wording import degree_words
 from api.figures.layout import Frame, Layout, lay_out
 from api.figures.legend import Entry, Legend, lay_out_legend, state_line
 from api.figures.style import (
@@ -31,7 +32,6 @@ from api.figures.style import (
     write,
     write_over,
 )
-from api.wording import degree_words
 from models.plan import JobAllocation, Plan
 from models.wording import counted
 from models.workload import NodeGpus, Snapshot

@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from api.common.wording import duration, ending_words, memory, percent
 from api.figures.gap import draw_gaps, gap_line
 from api.figures.legend import Entry, state_line, swatch
 from api.figures.render import page_axes, save
@@ -28,7 +29,6 @@ from api.figures.style import (
     write,
 )
 from api.schemas.comparison import ComparisonResultDoc, SolverRunDoc
-from api.wording import duration, ending_words, memory, percent
 from models.wording import counted
 from solver.monitor import SolveMonitor
 

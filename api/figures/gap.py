@@ -7,9 +7,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from api.common.wording import percent
 from api.figures.style import FAINT_INK, FRAME, INK, SMALL_SIZE, TEXT_SIZE, Point, write
 from api.schemas.comparison import HistoryPointDoc, SolverRunDoc
-from api.wording import percent
 
 # A gap below this is rounding of the solver.
 _NO_GAP = 1e-9

@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from api.common.wording import duration
 from api.figures.pipeline import BUBBLE, FORWARD, OPTIMIZER, REDUCTION, pipeline_panel
 from api.figures.render import page_axes, save
 from api.figures.request import ParallelFigure
@@ -24,7 +25,6 @@ from api.figures.style import (
 )
 from api.figures.throughput import draw_throughput
 from api.schemas.parallel_answer import ParallelPlanAnswer, PlanPointDoc
-from api.wording import duration
 from models.wording import counted
 from solver.monitor import SolveMonitor
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from matplotlib.patches import Rectangle
 
+from api.common.wording import duration
 from api.figures.legend import Entry, state_line
 from api.figures.style import (
     FAINT_INK,
@@ -27,8 +28,7 @@ from api.figures.style import (
     write,
 )
 from api.schemas.parallel_answer import PlanPointDoc, StageDetailDoc
-from api.wording import duration
-from models.performance.schedule import Pass, schedule
+from models.performance.iteration.schedule import Pass, schedule
 from models.wording import counted, size_of
 
 _CHART_WIDTH = 640.0

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from matplotlib.figure import Figure
 
+from api.common.wording import number, percent, termination_words
 from api.figures.cluster import CellGroup, capacity_words, cluster_panel, job_groups
 from api.figures.legend import Entry
 from api.figures.matrix import matrix_panel
@@ -26,7 +27,6 @@ from api.figures.style import (
     text_width,
     write,
 )
-from api.wording import number, percent, termination_words
 from models.plan import JobAllocation, Plan, PlanOutcome, PretrainingPlacement
 from models.wording import counted
 from models.workload import NodeGpus, Snapshot

@@ -5,9 +5,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from api.common.wording import degree_words
 from api.figures.style import FAINT_INK, FRAME, INK, SMALL_SIZE, TEXT_SIZE, fill, text_width
 from api.schemas.parallel_answer import PlanPointDoc
-from api.wording import degree_words
 
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 # Labels that would be nearer than this to one that is drawn already are left out; in points.

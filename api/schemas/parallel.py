@@ -11,7 +11,7 @@ from api.schemas.parallel_plan import ParallelPlanDoc, SymmetricPlanDoc
 from api.schemas.parameters import IncrementalOptionsDoc
 from api.schemas.request import MAX_TIME_LIMIT_S
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
-from models.parallelism.options import MAX_OPERATORS, PlanRule
+from models.parallelism.grid.options import MAX_OPERATORS, PlanRule
 from models.parallelism.request import Planner
 
 MAX_COUNTS = 64

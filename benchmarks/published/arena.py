@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from models.performance.spec import TableEntry, ThroughputTable
+from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.workload import Job
 from topology.cluster import Cluster, Node
 from topology.gpu_catalogue import find_product, gpu_type_of

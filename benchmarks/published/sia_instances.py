@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
-from models.performance.spec import GoodputTable, TableEntry
+from models.performance.goodput.spec import GoodputTable, TableEntry
 from models.workload import Job, Reservation, Snapshot
 from topology.cluster import Cluster, GpuType, Node
 

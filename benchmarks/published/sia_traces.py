@@ -11,9 +11,9 @@ import numpy as np
 
 from benchmarks.published.sia_instances import simulated_cluster
 from models.configurations import ConfigurationSet
-from models.performance.fit import fit_models
-from models.performance.matrix import evaluate
-from models.performance.spec import BatchRange, GoodputObservations, GradientStatistics, Observation
+from models.performance.goodput.fit import fit_models
+from models.performance.goodput.matrix import evaluate
+from models.performance.goodput.spec import BatchRange, GoodputObservations, GradientStatistics, Observation
 from models.workload import Job, Snapshot
 from topology.cluster import Cluster
 

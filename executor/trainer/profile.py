@@ -28,10 +28,10 @@ from executor.trainer.layers import transformer_layers
 from executor.training_job import Device
 from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.performance.architecture import profile_of
-from models.performance.fabric import flat_fabric
-from models.performance.inversion import invert
-from models.performance.measurement import Measurement
+from models.performance.iteration.architecture import profile_of
+from models.performance.iteration.fabric import flat_fabric
+from models.performance.iteration.inversion import invert
+from models.performance.iteration.measurement import Measurement
 from models.transformer import Precision, Transformer
 from stowplan.errors import InputError, StowplanError
 from topology.cluster import GpuType

@@ -18,8 +18,8 @@ from models.parallelism.adaptive import adaptive_plans
 from models.parallelism.binding import bind_plan
 from models.parallelism.legality import plan_violations
 from models.parallelism.results import PlanEstimate, Rejection, how_close
-from models.performance.modelling import performance_model
-from models.performance.throughput import FloatArray
+from models.performance.goodput.throughput import FloatArray
+from models.performance.iteration.modelling import performance_model
 from models.plan import UnplacedJob
 from models.wording import size_of
 from models.workload import Job, NodeGpus, Snapshot

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from models.parallelism.options import GridOptions
-from models.parallelism.planner import plan_grids
+from models.parallelism.grid.options import GridOptions
+from models.parallelism.grid.planner import plan_grids
 from models.parallelism.results import GridResult
-from models.performance.coefficients import Calibration, GpuCoefficients, SizeCoefficients
+from models.performance.iteration.coefficients import Calibration, GpuCoefficients, SizeCoefficients
 from models.transformer import JobModel
 from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType, NodeState

@@ -13,15 +13,15 @@ from itertools import pairwise
 import numpy as np
 
 from models.parallel_plan import ParallelPlan
-from models.parallelism.degrees import DegreeTable, tensor_degrees
+from models.parallelism.grid.degrees import DegreeTable, tensor_degrees
+from models.parallelism.grid.partition import IntArray, partitions
+from models.parallelism.grid.stage_table import StageTable
 from models.parallelism.layout import build_plan
 from models.parallelism.micro_batches import divisors
 from models.parallelism.node_layouts import Meeting, assignment_of, best_layouts, capacities
-from models.parallelism.partition import IntArray, partitions
 from models.parallelism.results import PlanEstimate
-from models.parallelism.stage_table import StageTable
-from models.performance.formulas import pipeline_s
-from models.performance.iteration import PerformanceModel
+from models.performance.iteration.formulas import pipeline_s
+from models.performance.iteration.model import PerformanceModel
 from stowplan.errors import InputError
 
 # Plans that are compared at a time.

@@ -8,9 +8,9 @@ import math
 from collections.abc import Iterator, Mapping, Set
 
 from models.parallel_plan import ParallelPlan, Replica, Stage
-from models.performance.iteration import PerformanceModel
-from models.performance.memory import stage_memory
-from models.performance.profile import ModelProfile
+from models.performance.iteration.memory import stage_memory
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.profile import ModelProfile
 from models.wording import counted, size_of
 from stowplan.errors import Issue, pointer_of
 

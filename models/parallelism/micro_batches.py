@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-from models.performance.profile import ModelProfile
+from models.performance.iteration.profile import ModelProfile
 
 
 @lru_cache(maxsize=256)

@@ -1,151 +1,289 @@
-"""The grid planner (Arena sections 3.2 to 3.4): throughput by GPU count, with the plan that reaches it.
+"""Plan one job on the GPUs that it may get: search, bind to nodes, estimate there, check."""
 
-For every GPU count and pipeline degree: the frontier and the proxy plan of `grid` (or Crius' assembled plan), its
-iteration time by the performance model or as measured; per count, the best of the pipeline degrees, and of what the
-incremental planner finds from all even layouts.
-"""
-
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from models.parallel_plan import ParallelPlan
-from models.parallelism.assembly import MAX_STAGES
-from models.parallelism.degrees import compact_degrees
-from models.parallelism.incremental.anew import lay_out
-from models.parallelism.node_layouts import capacities
-from models.parallelism.options import GridOptions, PlanRule
-from models.parallelism.partition import FloatArray, odd_part, stage_sizes
-from models.parallelism.results import GridResult, PlanEstimate
-from models.parallelism.searched import SearchedGrid, estimate, search_grid
-from models.parallelism.space import PlanSpace
-from models.performance.coefficients import Calibration
-from models.performance.iteration import PerformanceModel
-from models.performance.modelling import virtual_model
-from models.performance.whitebox import roofline_s
-from models.transformer import JobModel
-from stowplan.errors import InputError
-from topology.cluster import GpuType
+from models.parallelism.binding import bind_plan
+from models.parallelism.exhaustive import ExhaustiveOptions, best_plan
+from models.parallelism.grid.operators import cluster
+from models.parallelism.grid.options import GridOptions
+from models.parallelism.grid.planner import plan_grids
+from models.parallelism.grid.pruning import remaining_plans
+from models.parallelism.incremental.expand import expand
+from models.parallelism.legality import plan_violations
+from models.parallelism.offers import fewest_nodes
+from models.parallelism.request import (
+    MissingPoint,
+    Offer,
+    ParallelAnswer,
+    ParallelRequest,
+    Planner,
+    PlanPoint,
+    TunerWork,
+)
+from models.parallelism.results import Grid, GridResult, PlanEstimate, Rejection, RejectionReason, how_close
+from models.parallelism.symmetric import degree_issues, given_plan
+from models.performance.iteration.architecture import profile_of
+from models.performance.iteration.breakdown import breakdown
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.modelling import performance_model, virtual_model
+from models.performance.iteration.whitebox import roofline_s
+from models.wording import counted, size_of
+from models.workload import NodeGpus
+from solver.monitor import SolveMonitor
+from stowplan.errors import InputError, Issue, Severity, UnverifiedPlanError
+
+# More are not counted one by one: nobody measures as many, and it would take longer than the plan.
+_MOST_ASSIGNMENTS = 100_000
 
 
-def plan_grids(
-    model: JobModel,
-    gpu_type: GpuType,
-    gpus_per_node: int,
-    counts: Sequence[int],
-    options: GridOptions | None = None,
-    calibration: Calibration | None = None,
-) -> GridResult:
-    """Plan a job on every number of GPUs of one type in `counts`.
+def answer_task(request: ParallelRequest, monitor: SolveMonitor) -> ParallelAnswer:  # noqa: ARG001 - the pool's convention
+    """Entry point of workers."""
+    begun_s = time.perf_counter()
+    found = answer(request)
+    return replace(found, warnings=(*request.warnings, *found.warnings), elapsed_s=time.perf_counter() - begun_s)
+
+
+def answer(request: ParallelRequest) -> ParallelAnswer:
+    """Plan the job.
 
     Raises
     ------
     InputError
-        When a count or `gpus_per_node` is below 1, or the model's description is wrong.
+        When no plan is legal on any of the GPUs, or what is given does not fit the model; pointers are relative to the
+        request (`/offers/0`, `/degrees/tp`, `/running`).
+    UnverifiedPlanError
+        When a plan of ours fails the check.
     """
-    if gpus_per_node < 1:
-        raise InputError(f"gpus_per_node is {gpus_per_node}; must be at least 1")
-    if not counts or min(counts) < 1:
-        raise InputError(f"the numbers of GPUs are {list(counts)}; give at least one, none below 1")
-    num_nodes = -(-max(counts) // gpus_per_node)
-    performance = virtual_model(model, gpu_type, gpus_per_node, num_nodes, calibration)
-    loads = roofline_s(performance.profile, gpu_type)
-    return plan_on(performance, gpu_type.name, gpus_per_node, loads, counts, options or GridOptions())
+    if request.planner is Planner.INCREMENTAL:
+        return _grown(request)
+    parts = [_on_offer(request, k, offer) for k, offer in enumerate(request.offers)]
+    found = ParallelAnswer(
+        points=tuple(point for part in parts for point in part.points),
+        missing=tuple(missing for part in parts for missing in part.missing),
+        grids=tuple(grid for part in parts for grid in part.grids),
+    )
+    if not found.points:
+        raise InputError("no plan is legal on any of these GPUs", list(_nowhere(parts)))
+    return replace(found, tuner=_tuner(request, found))
 
 
-def plan_on(
-    model: PerformanceModel,
-    gpu_type: str,
-    gpus_per_node: int,
-    loads: FloatArray,
-    counts: Sequence[int],
-    options: GridOptions,
-) -> GridResult:
-    """`plan_grids` for a performance model on virtual nodes, and the loads (L,) of its layers (Eq. 2)."""
-    result = GridResult(grids=(), proxies={}, best={})
-    for num_gpus, space in spaces(model, gpu_type, gpus_per_node, loads, counts, options.num_operators):
-        grids = [search_grid(space, num_gpus, pp, options) for pp in pipeline_degrees(model, num_gpus, options)]
-        beyond = _laid_out(space, num_gpus) if options.all_plans else None
-        found = _in_detail(grids, beyond, options) if options.details else _in_brief(grids, beyond)
-        result = GridResult(
-            grids=result.grids + found.grids,
-            proxies={**result.proxies, **found.proxies},
-            best={**result.best, **found.best},
+def _on_offer(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
+    """Points of one offer, on its nodes."""
+    if request.planner is Planner.GIVEN:
+        return _given(request, k, offer)
+    result = _search(request, k, offer)
+    points, missing = [], []
+    for count in offer.counts:
+        found = result.best.get((offer.gpu_type.name, count))
+        nodes = None if offer.nodes is None else fewest_nodes(offer.nodes, count, offer.gpus_per_node)
+        if found is None or (nodes is None and offer.nodes is not None):
+            grids = [grid for grid in result.grids if grid.num_gpus == count]
+            missing.append(_missing(offer, count, grids, has_plan=found is not None))
+        else:
+            plan = found.plan if nodes is None else bind_plan(found.plan, nodes)
+            points.append(_point(request, _model(request, offer), plan, offer.gpu_type.name, count))
+    return ParallelAnswer(points=tuple(points), missing=tuple(missing), grids=result.grids)
+
+
+def _search(request: ParallelRequest, k: int, offer: Offer) -> GridResult:
+    options = replace(request.grid, measured=lambda plan: _measured_s(request, plan))
+    if request.planner is Planner.EXHAUSTIVE:
+        try:
+            found = _exhaustive(request, offer)
+        except InputError as error:
+            issue = Issue(code="too_many_plans", pointer=f"/offers/{k}", detail=error.detail)
+            raise InputError("there are too many plans to compare all of them", [issue]) from error
+        # Counts without a plan are explained by the grids, which say why they are empty.
+        left = [count for count in offer.counts if (offer.gpu_type.name, count) not in found]
+        grids = _grids(request, offer, left, options).grids if left else ()
+        return GridResult(grids=grids, proxies={}, best=found)
+    return _grids(request, offer, offer.counts, options)
+
+
+def _grids(request: ParallelRequest, offer: Offer, counts: Sequence[int], options: GridOptions) -> GridResult:
+    return plan_grids(request.model, offer.gpu_type, offer.gpus_per_node, counts, options, request.calibration)
+
+
+def _exhaustive(request: ParallelRequest, offer: Offer) -> dict[tuple[str, int], PlanEstimate]:
+    """The best of all plans per count, with cuts between clustered operators and stages of powers of two."""
+    size, name = offer.gpus_per_node, offer.gpu_type.name
+    found = {}
+    for count in offer.counts:
+        model = virtual_model(request.model, offer.gpu_type, size, -(-count // size), request.calibration)
+        operators = min(request.grid.num_operators, model.profile.num_layers)
+        options = ExhaustiveOptions(
+            bounds=cluster(roofline_s(model.profile, offer.gpu_type), operators),
+            pipeline_degrees=request.grid.pipeline_degrees,
+            powers_of_two=True,
         )
-    return result
+        best = best_plan(model, name, size, count, options).best
+        if best is not None:
+            found[name, count] = best
+    return found
 
 
-def _laid_out(space: PlanSpace, num_gpus: int) -> ParallelPlan | None:
-    """The best plan outside of the grids, which know fewer partitions."""
-    rooms = capacities(num_gpus, space.gpus_per_node)
-    return lay_out(space.model, {str(node): room for node, room in enumerate(rooms)})
-
-
-def _in_detail(searched: Sequence[SearchedGrid], beyond: ParallelPlan | None, options: GridOptions) -> GridResult:
-    """Grids of one GPU count with all their plans; of the best ones, also that beyond the grids."""
-    grids = tuple(grid.built(options) for grid in searched)
-    proxies = [grid.proxy for grid in grids if grid.proxy is not None]
-    model = searched[0].space.model
-    others = [grid.refined.plan(grid.space) for grid in searched if grid.refined is not None]
-    others += [beyond] if beyond is not None else []
-    best = [*proxies, *(estimate(plan, model, options) for plan in others)]
-    key = grids[0].gpu_type, grids[0].num_gpus
-    return GridResult(
-        grids=grids,
-        proxies={key: _fastest(proxies)} if proxies else {},
-        best={key: _fastest(best)} if best else {},
+def _tuner(request: ParallelRequest, found: ParallelAnswer) -> TunerWork | None:
+    """What is left to try on the GPUs of the best point."""
+    gpu_type, num_gpus = found.best.gpu_type, found.best.num_gpus
+    offer = next(offer for offer in request.offers if offer.gpu_type.name == gpu_type)
+    grids = tuple(grid for grid in found.grids if (grid.gpu_type, grid.num_gpus) == (gpu_type, num_gpus))
+    if not any(grid.frontier and grid.proxy is not None for grid in grids):
+        return None
+    result = GridResult(grids=grids, proxies={}, best={})
+    left = remaining_plans(
+        request.model, offer.gpu_type, offer.gpus_per_node, num_gpus, result, request.grid, request.calibration
+    )
+    num_after = left.counted(_MOST_ASSIGNMENTS)
+    if num_after is None:
+        return None
+    return TunerWork(
+        gpu_type=gpu_type,
+        num_gpus=num_gpus,
+        pp=left.grid.pp,
+        max_bias=left.max_bias,
+        num_before=left.num_before,
+        num_after=num_after,
     )
 
 
-def _in_brief(searched: Sequence[SearchedGrid], beyond: ParallelPlan | None) -> GridResult:
-    """The best plan of one GPU count, or its grids when there is none."""
-    found = [(grid, plan) for grid in searched for plan in (grid.proxy, grid.refined) if plan is not None]
-    best = [] if beyond is None else [estimate(beyond, searched[0].space.model, GridOptions())]
-    if found:
-        grid, plan = min(found, key=lambda pair: pair[1].seconds)
-        best.insert(0, estimate(plan.plan(grid.space), grid.space.model, GridOptions()))
-    if not best:
-        return GridResult(grids=tuple(grid.built(GridOptions()) for grid in searched), proxies={}, best={})
-    return GridResult(grids=(), proxies={}, best={(searched[0].space.gpu_type, searched[0].num_gpus): _fastest(best)})
+def _given(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
+    """The plan with the degrees of the request."""
+    degrees = request.degrees
+    assert degrees is not None  # noqa: S101 - they belong to this planner
+    profile = profile_of(request.model)
+    issues = [
+        replace(issue, pointer=f"/degrees{issue.pointer}")
+        for issue in degree_issues(degrees, profile, offer.gpus_per_node)
+    ]
+    nodes = fewest_nodes(offer.nodes or _virtual_nodes(offer), degrees.num_gpus, offer.gpus_per_node)
+    if nodes is None:
+        detail = f"has no nodes for the {counted(degrees.num_gpus, 'GPU')} of these degrees"
+        issues.append(Issue(code="nodes", pointer=f"/offers/{k}", detail=detail))
+    if issues or nodes is None:
+        raise InputError("the degrees do not fit", issues)
+    plan = given_plan(degrees, profile, offer.gpu_type.name, nodes)
+    model = _model(request, offer)
+    too_large = list(_memory_issues(plan, model))
+    if too_large:
+        raise InputError("the plan of these degrees does not fit into memory", too_large)
+    return ParallelAnswer(points=(_point(request, model, plan, offer.gpu_type.name, degrees.num_gpus),), missing=())
 
 
-def spaces(
-    model: PerformanceModel,
-    gpu_type: str,
-    gpus_per_node: int,
-    loads: FloatArray,
-    counts: Sequence[int],
-    num_operators: int,
-) -> Iterator[tuple[int, PlanSpace]]:
-    """Every count, ascending, with the tables for it; counts of one odd part share theirs."""
-    largest: dict[int, int] = {}
-    for count in counts:
-        largest[odd_part(count)] = max(count, largest.get(odd_part(count), 0))
-    made = {
-        unit: PlanSpace(
-            model=model,
-            gpu_type=gpu_type,
-            gpus_per_node=gpus_per_node,
-            degrees=compact_degrees(model.profile, stage_sizes(count), gpus_per_node),
-            loads=loads,
-            num_operators=min(num_operators, model.profile.num_layers),
+def _memory_issues(plan: ParallelPlan, model: PerformanceModel) -> Iterator[Issue]:
+    """Stages of the given plan that need more memory than there is."""
+    for i, (stage, memory) in enumerate(zip(plan.stages, model.memory(plan), strict=True)):
+        usable = min(model.usable_bytes(replica.gpu_type) for replica in stage.replicas)
+        if memory.total_bytes > usable:
+            kind, needed = stage.replicas[0].gpu_type, size_of(memory.total_bytes)
+            detail = f"stage {i} needs {needed} per {kind}, of which {size_of(usable)} are usable"
+            yield Issue(code=RejectionReason.OUT_OF_MEMORY.value, pointer="/degrees", detail=detail)
+
+
+def _grown(request: ParallelRequest) -> ParallelAnswer:
+    """The running plan, and what it may become with more and more of the released GPUs."""
+    assert request.cluster is not None  # noqa: S101 - this planner needs it
+    assert request.running is not None  # noqa: S101 - and this
+    model = performance_model(request.model, request.cluster, request.calibration)
+    found = [replace(issue, pointer=f"/running{issue.pointer}") for issue in plan_violations(request.running, model)]
+    faults = [issue for issue in found if issue.code != RejectionReason.OUT_OF_MEMORY]
+    if faults:
+        raise InputError("the running plan is not legal", faults)
+    result = expand(model, request.running, request.released, request.incremental)
+    plans = [(0, request.running), *((step.num_added, step.plan) for step in result.steps)]
+    points = [
+        _point(request, model, plan, _types_of(plan), request.running.num_gpus + num_added) for num_added, plan in plans
+    ]
+    # It runs, so that it is the prediction that is wrong; replicas that lack the same are named once.
+    once = {issue.detail: issue for issue in reversed(found)}
+    warnings = tuple(
+        replace(issue, severity=Severity.WARNING, detail=f"{detail}, by prediction; calibrate the job's model")
+        for detail, issue in reversed(once.items())
+    )
+    return ParallelAnswer(points=tuple(points), missing=(), warnings=warnings)
+
+
+def _point(
+    request: ParallelRequest, model: PerformanceModel, plan: ParallelPlan, gpu_type: str, num_gpus: int
+) -> PlanPoint:
+    """Estimate a plan where it is, and check it.
+
+    Raises
+    ------
+    UnverifiedPlanError
+        When it is not legal.
+    """
+    faults = plan_violations(plan, model)
+    if plan is request.running:
+        faults = [issue for issue in faults if issue.code != RejectionReason.OUT_OF_MEMORY]
+    if faults:
+        raise UnverifiedPlanError(
+            f"the plan {plan.notation()} failed {counted(len(faults), 'check')}; it is withheld", faults
         )
-        for unit, count in largest.items()
-    }
-    for count in sorted(set(counts)):
-        yield count, made[odd_part(count)]
+    iteration, measured_s = model.iteration(plan), _measured_s(request, plan)
+    parts = breakdown(iteration, plan.num_micro_batches)
+    if measured_s is not None:
+        iteration = replace(iteration, total_s=measured_s)
+    return PlanPoint(
+        gpu_type=gpu_type,
+        num_gpus=num_gpus,
+        estimate=PlanEstimate(
+            plan=plan,
+            iteration=iteration,
+            memory=model.memory(plan),
+            throughput=plan.global_batch / iteration.total_s,
+            measured=measured_s is not None,
+        ),
+        breakdown=parts,
+        usable_bytes=tuple(
+            min(model.usable_bytes(replica.gpu_type) for replica in stage.replicas) for stage in plan.stages
+        ),
+    )
 
 
-def pipeline_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> tuple[int, ...]:
-    """Pipeline degrees of the grids of a GPU count."""
-    if options.pipeline_degrees is not None:
-        return tuple(sorted(set(options.pipeline_degrees)))
-    if model.profile.zero_stage >= 2:
-        return (1,)
-    most = min(num_gpus, model.profile.num_layers)
-    if options.rule is PlanRule.CRIUS:
-        return tuple(range(1, min(most, options.num_operators, MAX_STAGES) + 1))
-    deep = [1 << k for k in range(most.bit_length()) if 1 << k > options.num_operators]
-    return (*range(1, min(most, options.num_operators) + 1), *deep)
+def _measured_s(request: ParallelRequest, plan: ParallelPlan) -> float | None:
+    return next((measured.iteration_s for measured in request.measured if measured.matches(plan)), None)
 
 
-def _fastest(estimates: Sequence[PlanEstimate]) -> PlanEstimate:
-    return min(estimates, key=lambda estimate: estimate.iteration.total_s)
+def _model(request: ParallelRequest, offer: Offer) -> PerformanceModel:
+    if request.cluster is not None:
+        return performance_model(request.model, request.cluster, request.calibration)
+    nodes = len(_virtual_nodes(offer))
+    return virtual_model(request.model, offer.gpu_type, offer.gpus_per_node, nodes, request.calibration)
+
+
+def _virtual_nodes(offer: Offer) -> tuple[NodeGpus, ...]:
+    size = offer.gpus_per_node
+    return tuple(NodeGpus(node=str(k), gpus=tuple(range(size))) for k in range(-(-max(offer.counts) // size)))
+
+
+def _types_of(plan: ParallelPlan) -> str:
+    return "+".join(sorted({replica.gpu_type for stage in plan.stages for replica in stage.replicas}))
+
+
+def _missing(offer: Offer, num_gpus: int, grids: Sequence[Grid], *, has_plan: bool) -> MissingPoint:
+    """Why there is no plan: all rejections, or the nodes."""
+    rejections = sorted((r for grid in grids for r in grid.rejections), key=how_close)
+    if has_plan:
+        size, wanted = counted(offer.gpus_per_node, "GPU"), counted(num_gpus, "GPU")
+        detail = f"the cluster has no free nodes with {size} each for {wanted}"
+        name = f"{num_gpus} {offer.gpu_type.name}"
+        rejections = [Rejection(reason=RejectionReason.NODES, candidate=name, detail=detail)]
+    return MissingPoint(gpu_type=offer.gpu_type.name, num_gpus=num_gpus, rejections=tuple(rejections))
+
+
+def _nowhere(parts: Sequence[ParallelAnswer]) -> Iterator[Issue]:
+    """Per offer, why nothing fits: the candidate that comes closest."""
+    for k, part in enumerate(parts):
+        reasons = sorted((r for missing in part.missing for r in missing.rejections), key=how_close)
+        if reasons:
+            closest = reasons[0]
+            detail = f"{closest.candidate}: {closest.detail}"
+            if closest.needed_bytes is not None and closest.usable_bytes is not None:
+                detail = (
+                    f"the model fits nowhere; what comes closest, {closest.candidate}, needs at least "
+                    f"{size_of(closest.needed_bytes)} per GPU, of which {size_of(closest.usable_bytes)} are usable"
+                )
+            yield Issue(code=closest.reason.value, pointer=f"/offers/{k}", detail=detail)

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from models.parallel_plan import ParallelPlan
+from models.parallelism.grid.options import GridOptions
 from models.parallelism.incremental.options import IncrementalOptions
-from models.parallelism.options import GridOptions
 from models.parallelism.results import Grid, PlanEstimate, Rejection
-from models.performance.breakdown import IterationBreakdown
-from models.performance.coefficients import Calibration
+from models.performance.iteration.breakdown import IterationBreakdown
+from models.performance.iteration.coefficients import Calibration
 from models.transformer import JobModel
 from models.workload import NodeGpus
 from stowplan.errors import Issue

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from models.parallel_plan import ParallelPlan
-from models.performance.iteration import IterationTime
-from models.performance.memory import StageMemory
+from models.performance.iteration.memory import StageMemory
+from models.performance.iteration.model import IterationTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

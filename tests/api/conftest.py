@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from api.app import create_app, worker_pool
-from api.settings import IN_MEMORY, Settings
+from api.common.settings import IN_MEMORY, Settings
 from solver.pool import WorkerPool
 from tests.api.serving import serving
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.errors import StoreError
+from api.common.errors import StoreError
+from api.common.settings import Settings, read_settings
 from api.openapi import PATH, openapi_text
 from api.server import listen, serve
-from api.settings import Settings, read_settings
 from stowplan.errors import InputError
 from tests.api.asking import planned, post
 from tests.api.requests import Json, sia_request
@@ -93,7 +93,7 @@ def process(database: Path) -> Iterator[tuple[httpx.Client, "subprocess.Popen[st
     with listen("127.0.0.1", 0) as probe:
         port = probe.getsockname()[1]
     settings = f"Settings(port={port}, workers=1, shutdown_s=2.0, database={str(database)!r})"
-    code = f"from api.server import serve; from api.settings import Settings; serve({settings})"
+    code = f"from api.server import serve; from api.common.settings import Settings; serve({settings})"
     with (
         subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as service,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,

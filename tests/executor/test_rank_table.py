@@ -3,10 +3,10 @@ import pytest
 from executor.projection import project
 from executor.rank_table import AsymmetricPlanError, Rank, hosts_of, rank_table
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
-from models.performance.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
-from models.performance.fabric import flat_fabric
-from models.performance.iteration import PerformanceModel
-from models.performance.profile import LayerCost, ModelProfile
+from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
+from models.performance.iteration.fabric import flat_fabric
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.profile import LayerCost, ModelProfile
 from stowplan.errors import InputError
 from topology.cluster import GpuType
 

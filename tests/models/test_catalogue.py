@@ -1,7 +1,7 @@
 import pytest
 
 from models.catalogue import find_model, model_names
-from models.performance.architecture import parameter_count, profile_of
+from models.performance.iteration.architecture import parameter_count, profile_of
 from models.transformer import Checkpointing, OperatorModel, Optimizer, Precision, Transformer
 from stowplan.errors import InputError
 

@@ -10,7 +10,7 @@ from benchmarks.published.sia_instances import load_instance
 from benchmarks.published.sia_traces import DATA, busy_snapshot, read_workload, sia_cluster
 from models.allocation.sia.formulation import SiaFormulation
 from models.allocation.sia.parameters import SiaParameters
-from models.performance.spec import GoodputTable, TableEntry
+from models.performance.goodput.spec import GoodputTable, TableEntry
 from models.placement.check import placement_violations
 from models.plan import Plan, PlanRequest, PlanTask, Resume
 from models.planning import export_task, plan, plan_task

@@ -2,7 +2,7 @@
 
 from models.allocation.suika.parameters import SuikaParameters
 from models.catalogue import find_model
-from models.performance.coefficients import Calibration, GpuCoefficients
+from models.performance.iteration.coefficients import Calibration, GpuCoefficients
 from models.transformer import Transformer
 from models.validation import request_issues
 from models.workload import Job, Snapshot

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.worth import MaskVector
+from models.allocation.arena.utility import MaskVector
 from models.allocation.sia.assembly import ConstraintGroup
 from models.configurations import IntVector
 from solver.problem import MatrixProblem, Vector

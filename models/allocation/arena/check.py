@@ -1,7 +1,7 @@
 """Does a plan keep the rules of the Arena allocation, and is its objective what it claims? Knows no solver.
 
 The objective is computed again from the plan, the throughputs and the snapshot, job by job, by the formulas of
-`models.allocation.arena.worth`, with which it shares no code. Whether GPUs are legal is `models.placement.check`'s
+`models.allocation.arena.utility`, with which it shares no code. Whether GPUs are legal is `models.placement.check`'s
 part.
 """
 

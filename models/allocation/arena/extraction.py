@@ -8,7 +8,7 @@ from models.allocation.adaptive import plan_on
 from models.allocation.arena.assembly import has_theta
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.unplaced import unplaced_jobs
-from models.allocation.arena.worth import MaskVector, batch_size
+from models.allocation.arena.utility import MaskVector, batch_size
 from models.allocation.changes import change_of, gpu_type_of, num_gpus_of
 from models.configurations import IntVector
 from models.placement.nodes import assign_gpus

@@ -3,7 +3,7 @@ r"""Arena's allocation as an integer linear program (Arena section 3.5, Eqs. 5-7
 Sets
   i          jobs that are planned (all but the pinned ones)
   j          buddy blocks: 2^k GPUs of one node, or n whole nodes with n a power of two, of one GPU type
-  P          pairs (i, j) that are offered, see `models.allocation.arena.worth`; Eq. 6 is settled there, pair by pair
+  P          pairs (i, j) that are offered, see `models.allocation.arena.utility`; Eq. 6 is settled there, pair by pair
   L          launched jobs: they run, and are never suspended
 Data
   v_ij       worth of a pair: throughput after the restart, weighted; for Eq. 7 a finish time, weighted
@@ -66,9 +66,9 @@ from models.allocation.arena.bottleneck import with_theta_bound
 from models.allocation.arena.check import allocation_violations
 from models.allocation.arena.extraction import extract_plan, settled_configurations
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.plan_check import parallel_plan_violations
+from models.allocation.arena.utility import MaskVector
 from models.allocation.arena.warnings import missed_deadlines, plan_warnings
-from models.allocation.arena.worth import MaskVector
+from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.clock import PhaseClock
 from models.configurations import IntVector
 from models.placement.check import placement_violations

@@ -33,9 +33,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from models.allocation.arena.assignment import Moves, Standing
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.standing import Moves, Standing
-from models.allocation.arena.worth import FloatVector, MaskVector
+from models.allocation.arena.utility import FloatVector, MaskVector
 from models.configurations import IntVector
 from models.placement.placeability import IntMatrix
 

@@ -8,7 +8,7 @@ import numpy as np
 from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.arena.throughput import Throughputs, throughputs
-from models.allocation.arena.worth import FloatVector, MaskVector, Worths, worths
+from models.allocation.arena.utility import FloatVector, MaskVector, Worths, worths
 from models.allocation.sia.utility import current_configurations
 from models.clock import PhaseClock
 from models.configurations import ConfigurationSet, IntVector

@@ -12,9 +12,9 @@ import numpy as np
 from models.allocation.adaptive import adaptive_rows
 from models.configurations import ConfigurationSet, IntVector
 from models.parallelism.results import PlanEstimate, Rejection
-from models.performance.matrix import evaluate
-from models.performance.spec import ThroughputTable
-from models.performance.throughput import FloatArray
+from models.performance.goodput.matrix import evaluate
+from models.performance.goodput.spec import ThroughputTable
+from models.performance.goodput.throughput import FloatArray
 from models.workload import Snapshot
 from stowplan.errors import Issue
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from models.allocation.adaptive import unfit_job
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.worth import MaskVector, remaining_samples
+from models.allocation.arena.utility import MaskVector, remaining_samples
 from models.allocation.shortage import shortage
 from models.allocation.sia.utility import allowed_configurations
 from models.configurations import IntVector

@@ -11,8 +11,8 @@ from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.bounds import bound_issues
 from models.configurations import ConfigurationSet
-from models.performance.check import performance_issues
-from models.performance.spec import ThroughputTable
+from models.performance.goodput.check import performance_issues
+from models.performance.goodput.spec import ThroughputTable
 from models.placement.occupancy import occupancy
 from models.wording import counted
 from models.workload import Adaptivity, Job, Reservation, Snapshot

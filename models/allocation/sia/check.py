@@ -14,7 +14,7 @@ import numpy.typing as npt
 from models.allocation.plan_check import coverage_violations, score_violations
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet
-from models.performance.matrix import GoodputMatrix
+from models.performance.goodput.matrix import GoodputMatrix
 from models.plan import JobAllocation, Plan
 from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot

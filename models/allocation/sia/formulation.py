@@ -39,7 +39,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from models.allocation.arena.plan_check import parallel_plan_violations
+from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.allocation.sia.assembly import assemble, column_names, constraint_groups, row_names
 from models.allocation.sia.check import allocation_violations
 from models.allocation.sia.extraction import extract_plan

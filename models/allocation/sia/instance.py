@@ -18,8 +18,8 @@ from models.allocation.sia.utility import (
 from models.clock import PhaseClock
 from models.configurations import ConfigurationSet, IntVector, enumerate_configurations
 from models.parallelism.results import PlanEstimate, Rejection
-from models.performance.matrix import GoodputMatrix, evaluate
-from models.performance.spec import GoodputTable, ThroughputTable
+from models.performance.goodput.matrix import GoodputMatrix, evaluate
+from models.performance.goodput.spec import GoodputTable, ThroughputTable
 from models.placement.occupancy import Occupancy, occupancy
 from models.placement.placeability import PlaceabilityRows, placeability_rows
 from models.workload import Job, Snapshot

@@ -21,7 +21,7 @@ from models.allocation.shortage import shortage
 from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.utility import allowed_configurations
 from models.configurations import ConfigurationSet, IntVector
-from models.performance.matrix import evaluate
+from models.performance.goodput.matrix import evaluate
 from models.plan import UnplacedJob
 from models.workload import Adaptivity, Job
 from solver.problem import Sense

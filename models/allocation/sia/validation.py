@@ -11,9 +11,9 @@ import numpy as np
 from models.allocation.bounds import bound_issues
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet, enumerate_configurations
-from models.performance.check import performance_issues
-from models.performance.matrix import evaluate
-from models.performance.spec import GoodputTable
+from models.performance.goodput.check import performance_issues
+from models.performance.goodput.matrix import evaluate
+from models.performance.goodput.spec import GoodputTable
 from models.placement.occupancy import Occupancy, occupancy
 from models.wording import counted
 from models.workload import Adaptivity, Job, Reservation, Snapshot

@@ -22,9 +22,9 @@ from models.parallelism.incremental.expand import expand
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.shrink import shrink
 from models.parallelism.legality import plan_violations
-from models.performance.fabric import fabric_of
-from models.performance.iteration import PerformanceModel
-from models.performance.modelling import performance_model
+from models.performance.iteration.fabric import fabric_of
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.modelling import performance_model
 from models.transformer import JobModel
 from models.workload import Job, Snapshot
 from stowplan.errors import Issue, Severity, pointer_of

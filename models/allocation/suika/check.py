@@ -19,7 +19,7 @@ from models.allocation.suika.parameters import SuikaParameters
 from models.allocation.suika.state import RunningJob, by_node, current_gpus, gpus_in
 from models.parallel_plan import ParallelPlan
 from models.parallelism.legality import plan_violations
-from models.performance.iteration import PerformanceModel
+from models.performance.iteration.model import PerformanceModel
 from models.plan import JobAllocation, Plan
 from models.workload import Job, NodeGpus, Snapshot
 from stowplan.errors import Issue

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from models.allocation.suika.placing import renamed
 from models.allocation.suika.planner import Gpu
 from models.parallel_plan import ParallelPlan
-from models.performance.fabric import Fabric, Host
+from models.performance.iteration.fabric import Fabric, Host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

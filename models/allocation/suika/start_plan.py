@@ -6,13 +6,13 @@ from functools import lru_cache
 
 from models.allocation.suika.planner import NoPlan
 from models.parallel_plan import ParallelPlan, even_split
+from models.parallelism.grid.planner import plan_grids
 from models.parallelism.layout import build_plan
 from models.parallelism.micro_batches import divisors
-from models.parallelism.planner import plan_grids
-from models.performance.coefficients import Calibration
-from models.performance.iteration import PerformanceModel
-from models.performance.modelling import virtual_model
-from models.performance.profile import ModelProfile
+from models.performance.iteration.coefficients import Calibration
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.modelling import virtual_model
+from models.performance.iteration.profile import ModelProfile
 from models.transformer import JobModel
 from models.wording import counted, size_of
 from models.workload import Parallelism

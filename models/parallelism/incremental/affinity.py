@@ -9,7 +9,7 @@ the topology, node, GPU), so that GPUs which are close to each other come one af
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from models.performance.fabric import Fabric, num_shared
+from models.performance.iteration.fabric import Fabric, num_shared
 
 Gpu = tuple[str, int]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from models.parallelism.incremental.landscape import Floats, Integers, Landscape, Mask
 from models.parallelism.incremental.tables import CostTables
-from models.performance.memory import gradient_shard, optimizer_shard, parameter_shard
+from models.performance.iteration.memory import gradient_shard, optimizer_shard, parameter_shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,9 +10,9 @@ from models.parallelism.incremental.configs import StageConfigs
 from models.parallelism.incremental.landscape import Floats, Integers, Mask
 from models.parallelism.incremental.tables import CostTables
 from models.parallelism.incremental.terms import Rows, StageTerms
-from models.performance.formulas import exposed_reduction_s, pipeline_s, reduction_volume_bytes
-from models.performance.memory import optimizer_shard
-from models.performance.shares import StageShares
+from models.performance.iteration.formulas import exposed_reduction_s, pipeline_s, reduction_volume_bytes
+from models.performance.iteration.memory import optimizer_shard
+from models.performance.iteration.shares import StageShares
 
 # For denominators that may be 0, where memory does not depend on the layers.
 _TINY = 1e-30

@@ -16,7 +16,7 @@ from models.parallelism.incremental.problem import Problem
 from models.parallelism.incremental.search import Search
 from models.parallelism.incremental.selection import Balanced
 from models.parallelism.results import IncrementalResult, Step
-from models.performance.iteration import PerformanceModel
+from models.performance.iteration.model import PerformanceModel
 from stowplan.errors import InputError
 
 _DEFAULT = IncrementalOptions()

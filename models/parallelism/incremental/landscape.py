@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from models.performance.fabric import Fabric
+from models.performance.iteration.fabric import Fabric
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ from models.parallelism.incremental.landscape import Integers, Landscape
 from models.parallelism.incremental.options import IncrementalOptions, MicroBatches
 from models.parallelism.incremental.selection import Balanced
 from models.parallelism.incremental.tables import CostTables
-from models.performance.iteration import PerformanceModel
+from models.performance.iteration.model import PerformanceModel
 from stowplan.errors import InputError
 
 

@@ -17,7 +17,7 @@ from models.parallelism.incremental.landscape import Integers
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.problem import Problem
 from models.parallelism.incremental.search import Search
-from models.performance.iteration import PerformanceModel
+from models.performance.iteration.model import PerformanceModel
 from stowplan.errors import InputError
 
 _DEFAULT = IncrementalOptions()

@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 
 from models.parallelism.incremental.landscape import Floats, Integers, Kind
-from models.performance.formulas import tensor_communication_s
-from models.performance.iteration import PerformanceModel
-from models.performance.profile import LayerCost, ModelProfile
-from models.performance.shares import StageShares
+from models.performance.iteration.formulas import tensor_communication_s
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.profile import LayerCost, ModelProfile
+from models.performance.iteration.shares import StageShares
 
 _COSTS = (
     "forward_flops",

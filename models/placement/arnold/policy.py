@@ -11,14 +11,14 @@ from models.clock import PhaseClock
 from models.placement.arnold.assignment import arrange, improved, own_split, pick_nodes, whole_nodes
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import construct
-from models.placement.arnold.exact import solve_exactly
-from models.placement.arnold.formulation import arnold_model
+from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.instance import ArnoldInstance, IntMatrix, affinity_weights, max_spread
+from models.placement.arnold.paper.formulation import arnold_model
 from models.placement.arnold.parameters import ArnoldParameters, SpreadObjective
 from models.placement.arnold.placement_formulation import PlacementFormulation, asks_for_exact, search_result
 from models.placement.arnold.selection import Affinity, Selection, select
-from models.placement.arnold.tier_policy import TierFormulation
-from models.placement.arnold.true_spread_policy import TrueSpreadFormulation
+from models.placement.arnold.tiers.policy import TierFormulation
+from models.placement.arnold.true_spread.policy import TrueSpreadFormulation
 from models.placement.arnold.validation import selection_issues
 from models.plan import Plan
 from models.policy import Formulation

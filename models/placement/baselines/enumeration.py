@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.placement.arnold.instance import IntMatrix
-from models.placement.arnold.true_spread import TrueSpreadInstance
+from models.placement.arnold.true_spread.instance import TrueSpreadInstance
 
 _CHUNK = 4_096
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from models.placement.arnold.instance import IntMatrix, IntVector
-from models.placement.arnold.true_spread import TrueSpreadInstance
+from models.placement.arnold.true_spread.instance import TrueSpreadInstance
 
 
 def best_fit(instance: TrueSpreadInstance) -> IntMatrix:

@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 
 from models.placement.arnold.instance import IntMatrix
-from models.placement.arnold.true_spread import TrueSpreadInstance
+from models.placement.arnold.true_spread.instance import TrueSpreadInstance
 from models.placement.baselines.bisection import bisect, cut_weight
 
 Cell = tuple[int, int]

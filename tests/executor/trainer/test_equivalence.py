@@ -10,8 +10,8 @@ import pytest
 from executor.training_job import TrainingJob
 from models.transformer import Checkpointing, Precision, Transformer
 from tests.executor.jobs import GPT, LLAMA, tiny_job
+from tests.executor.trainer.launching import run_job, steps_of
 from tests.executor.trainer.reference import reference
-from tests.executor.trainer.running import run_job, steps_of
 
 PP2: dict[str, Any] = {"stage_layers": (2, 2)}
 

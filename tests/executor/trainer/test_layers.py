@@ -11,7 +11,7 @@ from executor.trainer.block import Block, rotate
 from executor.trainer.context import LayerContext, seeded_parameter
 from executor.trainer.layers import layers_of, transformer_layers
 from executor.trainer.tensor_parallel import ColumnParallelLinear
-from models.performance.architecture import profile_of
+from models.performance.iteration.architecture import profile_of
 from models.transformer import Biases, Checkpointing, Transformer
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT, LLAMA, tiny_job

@@ -23,8 +23,8 @@ from executor.training_job import TrainingJob
 from models.transformer import Transformer
 from tests.executor.jobs import GPT, LLAMA, tiny_job
 from tests.executor.trainer.hooks import KILL_AT
+from tests.executor.trainer.launching import Ended, Ranks, run_job, steps_of
 from tests.executor.trainer.reference import reference
-from tests.executor.trainer.running import Ended, Ranks, run_job, steps_of
 
 HOOK = "tests.executor.trainer.hooks:layers"
 

@@ -8,7 +8,7 @@ import pytest
 
 from executor.training_job import Device, TrainingJob, write_training_job
 from tests.executor.jobs import tiny_job
-from tests.executor.trainer.running import Ranks
+from tests.executor.trainer.launching import Ranks
 
 
 def _start(*arguments: str) -> tuple[int, str]:

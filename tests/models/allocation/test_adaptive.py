@@ -11,8 +11,8 @@ from models.allocation.arena.parameters import ArenaParameters
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import enumerate_configurations
 from models.parallel_plan import symmetric_plan
-from models.performance.modelling import performance_model
-from models.performance.spec import TableEntry, ThroughputTable
+from models.performance.goodput.spec import TableEntry, ThroughputTable
+from models.performance.iteration.modelling import performance_model
 from models.plan import Change, JobAllocation, PlanOutcome, PlanRequest
 from models.planning import plan
 from models.transformer import Transformer

@@ -9,10 +9,10 @@ of weights, gradients and optimiser states together. Inside a node 100 bytes/s, 
 from collections.abc import Sequence
 
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.performance.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
-from models.performance.fabric import Fabric, Host
-from models.performance.iteration import PerformanceModel
-from models.performance.profile import LayerCost, ModelProfile
+from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
+from models.performance.iteration.fabric import Fabric, Host
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.profile import LayerCost, ModelProfile
 
 KIND = "x"
 

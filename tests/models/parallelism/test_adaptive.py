@@ -4,12 +4,12 @@ import pytest
 
 from models.parallelism.adaptive import adaptive_plans, forget_plans
 from models.parallelism.binding import bind_plan
-from models.parallelism.planner import plan_grids
+from models.parallelism.grid.planner import plan_grids
 from models.parallelism.results import RejectionReason
-from models.performance.coefficients import Calibration, GpuCoefficients
+from models.performance.iteration.coefficients import Calibration, GpuCoefficients
 from models.workload import NodeGpus
 from stowplan.errors import InputError
-from tests.models.parallelism.test_planner import A100, GPT
+from tests.models.parallelism.grid.test_planner import A100, GPT
 from topology.cluster import Cluster, Node, NodeState
 
 V100 = replace(A100, name="v100", memory_bytes=32 * 10**9, peak_flops_per_s=125e12)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from models.parallel_plan import ParallelPlan
 from models.parallelism.exhaustive import ExhaustiveOptions, best_plan
+from models.parallelism.grid.options import GridOptions
+from models.parallelism.grid.planner import plan_on
 from models.parallelism.layout import build_plan
 from models.parallelism.legality import plan_violations
-from models.parallelism.options import GridOptions
-from models.parallelism.planner import plan_on
-from models.performance.iteration import PerformanceModel
+from models.performance.iteration.model import PerformanceModel
 from stowplan.errors import InputError
 from tests.models.parallelism.scenes import KIND, performance_model, profile
 

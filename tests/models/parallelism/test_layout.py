@@ -3,10 +3,10 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.parallelism.grid import packing_sets
+from models.parallelism.grid.partition import gpu_sets
+from models.parallelism.grid.search import packing_sets
 from models.parallelism.layout import build_plan, packs, stage_places
 from models.parallelism.node_layouts import Meeting, best_layouts, capacities, layouts
-from models.parallelism.partition import gpu_sets
 
 
 def test_large_stages_do_not_split_small_ones() -> None:

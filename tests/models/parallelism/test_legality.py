@@ -4,7 +4,7 @@ import pytest
 
 from models.parallel_plan import ParallelPlan
 from models.parallelism.legality import FreeGpus, next_tensor_degree, plan_violations
-from models.performance.iteration import PerformanceModel
+from models.performance.iteration.model import PerformanceModel
 from tests.models.parallelism.scenes import KIND, performance_model, plan, profile
 
 ALL_FREE: FreeGpus = {str(k): (KIND, frozenset(range(4))) for k in range(4)}

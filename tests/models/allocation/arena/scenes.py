@@ -9,13 +9,13 @@ from models.allocation.arena.formulation import ArenaIlpFormulation
 from models.allocation.arena.parameters import ArenaMethod, ArenaObjective, ArenaParameters
 from models.allocation.arena.policy import formulate_arena
 from models.clock import PhaseClock
-from models.performance.spec import TableEntry, ThroughputTable
+from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.plan import Plan
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.result import SolveResult
-from tests.models.placement_nodes.scenes import random_scene
+from tests.models.placement.scenes import random_scene
 
 HEURISTIC = ArenaParameters(method=ArenaMethod.HEURISTIC)
 ILP = ArenaParameters(method=ArenaMethod.ILP)

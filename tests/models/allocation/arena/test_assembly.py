@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from models.allocation.arena.assembly import row_names
 from models.allocation.arena.parameters import ArenaMethod
 from tests.models.allocation.arena.scenes import formulation_of, random_parameters, random_snapshot
-from tests.models.placement_nodes.scenes import SEEDS, dice
+from tests.models.placement.scenes import SEEDS, dice
 
 
 @settings(max_examples=40, deadline=None)

@@ -12,7 +12,7 @@ from models.clock import PhaseClock
 from models.plan import Plan
 from models.workload import Job, Snapshot
 from tests.models.allocation.arena.scenes import ILP, formulation_of, given, solved, table
-from tests.models.placement_nodes.scenes import cluster, node, on
+from tests.models.placement.scenes import cluster, node, on
 
 LINEAR = table({("a", n): float(n) for n in (1, 2, 3, 4, 8, 16)} | {("b", 4): 3.0})
 DEADLINES = replace(ILP, objective=ArenaObjective.DEADLINES, counts=(1, 2, 4, 8))

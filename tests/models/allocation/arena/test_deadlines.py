@@ -26,7 +26,7 @@ from tests.models.allocation.arena.scenes import (
     solved,
     table,
 )
-from tests.models.placement_nodes.scenes import SEEDS, cluster, dice, node, on
+from tests.models.placement.scenes import SEEDS, cluster, dice, node, on
 
 LINEAR = table({("a", n): float(n) for n in (1, 2, 4, 8, 16)})
 DEADLINES = replace(ILP, objective=ArenaObjective.DEADLINES)

@@ -18,7 +18,7 @@ from models.workload import Snapshot
 from solver.feasibility import violations
 from solver.result import TerminationReason
 from tests.models.allocation.arena.scenes import formulation_of, random_parameters, random_snapshot, solved
-from tests.models.placement_nodes.scenes import SEEDS, dice, packable
+from tests.models.placement.scenes import SEEDS, dice, packable
 
 
 def best_by_trying(instance: ArenaInstance) -> float | None:

@@ -13,7 +13,7 @@ from solver.options import SolveOptions
 from solver.problem import Sense
 from solver.result import TerminationReason
 from tests.models.allocation.arena.scenes import ILP, formulation_of, given, plan_of, reasons, solved, table
-from tests.models.placement_nodes.scenes import cluster, node, on
+from tests.models.placement.scenes import cluster, node, on
 from topology.cluster import NodeState
 
 SMALL = table({("a", 1): 100.0, ("a", 2): 150.0, ("a", 4): 180.0})

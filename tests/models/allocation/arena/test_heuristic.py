@@ -16,7 +16,7 @@ from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.result import Limit, TerminationReason
 from tests.models.allocation.arena.scenes import HEURISTIC, formulation_of, given, plan_of, reasons, solved, table
-from tests.models.placement_nodes.scenes import cluster, node, on
+from tests.models.placement.scenes import cluster, node, on
 from topology.cluster import NodeState
 
 LINEAR = table({("a", n): float(n) for n in (1, 2, 4, 8, 16)})

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from models.allocation.arena.parameters import ArenaParameters
-from models.allocation.arena.plan_check import parallel_plan_violations
+from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.catalogue import find_model
 from models.parallel_plan import symmetric_plan
 from models.parallelism.adaptive import adaptive_plans
-from models.performance.modelling import performance_model
+from models.performance.iteration.modelling import performance_model
 from models.plan import Change
 from models.transformer import Transformer
 from models.workload import Job, NodeGpus, Snapshot

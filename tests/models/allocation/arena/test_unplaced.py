@@ -6,7 +6,7 @@ from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.plan import UnplacedJob
 from models.workload import Adaptivity, Job, Snapshot
 from tests.models.allocation.arena.scenes import HEURISTIC, ILP, plan_of, table
-from tests.models.placement_nodes.scenes import cluster, node, on
+from tests.models.placement.scenes import cluster, node, on
 from topology.cluster import NodeState
 
 LINEAR = table({("a", n): float(n) for n in (1, 2, 4, 8, 16)})

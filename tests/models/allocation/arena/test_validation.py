@@ -4,11 +4,11 @@ import pytest
 
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.arena.validation import policy_issues
-from models.performance.spec import GoodputTable, TableEntry, ThroughputTable
+from models.performance.goodput.spec import GoodputTable, TableEntry, ThroughputTable
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from stowplan.errors import InputError
 from tests.models.allocation.arena.scenes import ILP, table
-from tests.models.placement_nodes.scenes import cluster, node, on
+from tests.models.placement.scenes import cluster, node, on
 
 LINEAR = table({("a", n): float(n) for n in (1, 2, 4, 8)})
 GOODPUT = GoodputTable(entries=(TableEntry(gpu_type="a", num_gpus=1, value=1.0),))

@@ -11,7 +11,7 @@ from models.allocation.suika.planner import Candidate, Gpu, NoPlan, Offer, Start
 from models.allocation.suika.state import by_node, node_gpus
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.workload import Expansion, Job, NodeGpus, Snapshot
-from tests.models.placement_nodes.scenes import cluster, node
+from tests.models.placement.scenes import cluster, node
 from topology.cluster import Cluster, Node
 
 SEEDS = st.integers(0, 2**32 - 1)

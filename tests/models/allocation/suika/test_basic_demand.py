@@ -16,7 +16,7 @@ from tests.models.allocation.suika.scenes import (
     saturating,
     snapshot,
 )
-from tests.models.placement_nodes.scenes import cluster
+from tests.models.placement.scenes import cluster
 from topology.cluster import NodeState
 
 TIMID = SuikaParameters(aggressiveness=0.0)

@@ -6,7 +6,7 @@ from models.allocation.suika.situation import situation_of
 from models.parallel_plan import ParallelPlan
 from models.parallelism.incremental.expand import expand
 from models.parallelism.incremental.options import IncrementalOptions
-from models.performance.fabric import fabric_of
+from models.performance.iteration.fabric import fabric_of
 from tests.models.allocation.suika.real import cluster_of, job
 
 FABRIC = fabric_of(rack_cluster(40))

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
-from models.performance.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
-from models.performance.fabric import Fabric, Host
-from models.performance.iteration import PerformanceModel
-from models.performance.modelling import virtual_model
-from models.performance.profile import LayerCost, ModelProfile
+from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
+from models.performance.iteration.fabric import Fabric, Host
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.modelling import virtual_model
+from models.performance.iteration.profile import LayerCost, ModelProfile
 from topology.gpu_catalogue import find_product, gpu_type_of
 
 H100 = gpu_type_of(find_product("h100"), "bf16")

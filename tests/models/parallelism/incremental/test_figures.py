@@ -10,10 +10,10 @@ from models.parallel_plan import ParallelPlan
 from models.parallelism.incremental.affinity import affinity_order, units
 from models.parallelism.incremental.expand import expand
 from models.parallelism.incremental.options import IncrementalOptions, MicroBatches
-from models.performance.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
-from models.performance.fabric import Fabric, Host
-from models.performance.iteration import PerformanceModel
-from models.performance.profile import LayerCost, ModelProfile
+from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
+from models.performance.iteration.fabric import Fabric, Host
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.profile import LayerCost, ModelProfile
 from tests.models.parallelism.incremental.scenes import job, per_node, symmetric
 
 KEPT = IncrementalOptions(micro_batches=MicroBatches.KEPT, unit=2)

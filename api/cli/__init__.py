@@ -1,0 +1,1 @@
+"""The command line: the same planning as the service, without a server."""

@@ -1,0 +1,139 @@
+"""The demonstration: a service of our own, every packaged example posted to it, answers and pictures in a folder."""
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from api.cli.console import print_outcome
+from api.cli.files import load_snapshot
+from api.cli.local_worker import LocalPlanner
+from api.common.examples import Example, examples
+from api.convert.outcome import outcome_from_document
+from api.figures.request import FigureRequest
+from api.schemas.plan import PlanDoc, PlanStatus
+from stowplan.errors import WorkerError
+
+_START_LIMIT_S = 60.0
+_ANSWER_LIMIT_S = 120.0
+_STOP_LIMIT_S = 15.0
+_POLL_S = 0.2
+# What examples demonstrate: all but these have a plan.
+_INFEASIBLE_PREFIX = "infeasible-"
+# Their answers are as good as their gap says; all others are proven optimal.
+_HEURISTICS = ("arena", "suika")
+
+
+def run_demo(folder: Path, console: Console) -> bool:
+    """Run it; returns whether everything was as it should be.
+
+    Raises
+    ------
+    WorkerError
+        When the service does not start, or does not stop.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _service() as port, LocalPlanner() as planner:
+        console.print(f"service ready on http://127.0.0.1:{port}")
+        faults = [fault for example in examples() for fault in _show(example, port, planner, folder, console)]
+    console.print()
+    for fault in faults:
+        console.print(f"[bold red]unexpected:[/] {escape(fault)}")
+    console.print(f"{len(examples())} examples, answers and pictures in {escape(str(folder))}")
+    return not faults
+
+
+def _show(example: Example, port: int, planner: LocalPlanner, folder: Path, console: Console) -> Iterator[str]:
+    """Post one example, print and write the answer; yields what is unexpected."""
+    console.print()
+    console.rule(f"[bold]{escape(example.id)}[/]: {escape(example.title)}", align="left")
+    posted = json.dumps(example.request).encode()
+    status, body = _call(port, "POST", "/v1/plans", posted, {"Prefer": f"wait={_ANSWER_LIMIT_S:.0f}"})
+    if status not in (200, 202):
+        yield f"{example.id}: POST answered {status}: {body.decode(errors='replace')}"
+        return
+    plan = _final(port, PlanDoc.model_validate_json(body))
+    (folder / f"{example.id}.json").write_text(plan.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    expected = PlanStatus.INFEASIBLE if example.id.startswith(_INFEASIBLE_PREFIX) else PlanStatus.SUCCEEDED
+    if plan.status is not expected:
+        yield f"{example.id}: ended as {plan.status}, not {expected}: {plan.failure}"
+    if plan.status not in (PlanStatus.INFEASIBLE, PlanStatus.SUCCEEDED):
+        return
+    expected_proof = plan.proven_optimal or plan.policy in _HEURISTICS
+    if plan.status is PlanStatus.SUCCEEDED and not (plan.verified and expected_proof):
+        yield f"{example.id}: verified {plan.verified}, proven optimal {plan.proven_optimal}"
+    outcome = outcome_from_document(plan, plan.timings)
+    print_outcome(console, plan.policy, outcome)
+    request = folder / f"{example.id}.request.json"
+    request.write_bytes(posted)
+    status, picture = _call(port, "GET", f"/v1/plans/{plan.id}/figure.svg")
+    if status != http.client.OK:
+        yield f"{example.id}: the picture was answered with {status}"
+    else:
+        (folder / f"{example.id}.svg").write_bytes(picture)
+    drawing = FigureRequest(snapshot=load_snapshot(request), outcome=outcome, format="png")
+    (folder / f"{example.id}.png").write_bytes(planner.draw(drawing))
+
+
+def _final(port: int, plan: PlanDoc) -> PlanDoc:
+    """Follow a plan until it is final."""
+    limit_s = time.monotonic() + _ANSWER_LIMIT_S
+    while not plan.status.final and time.monotonic() < limit_s:
+        time.sleep(_POLL_S)
+        plan = PlanDoc.model_validate_json(_call(port, "GET", plan.links.self)[1])
+    return plan
+
+
+@contextmanager
+def _service() -> Iterator[int]:
+    """A service on a free port, with a database in memory; gives the port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    command = [sys.executable, "-m", "api.cli.main", "serve", "--port", str(port), "--database", ":memory:"]
+    with subprocess.Popen(command) as process:  # noqa: S603 - our own interpreter and code
+        try:
+            _wait_until_ready(port, process)
+            yield port
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_LIMIT_S)
+            except subprocess.TimeoutExpired as error:
+                process.kill()
+                raise WorkerError(f"the service did not stop within {_STOP_LIMIT_S:.0f} s") from error
+
+
+def _wait_until_ready(port: int, process: "subprocess.Popen[bytes]") -> None:
+    limit_s = time.monotonic() + _START_LIMIT_S
+    while time.monotonic() < limit_s and process.poll() is None:
+        try:
+            if _call(port, "GET", "/readyz")[0] == http.client.OK:
+                return
+        except OSError:
+            pass
+        time.sleep(_POLL_S / 4)
+    raise WorkerError(f"the service was not ready after {_START_LIMIT_S:.0f} s, or ended ({process.poll()})")
+
+
+def _call(
+    port: int, method: str, path: str, body: bytes | None = None, headers: dict[str, Any] | None = None
+) -> tuple[int, bytes]:
+    """One request; status and body."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_LIMIT_S + _STOP_LIMIT_S)
+    try:
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        connection.request(method, path, body, {**kind, **(headers or {})})
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()

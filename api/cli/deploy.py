@@ -1,0 +1,213 @@
+"""`stowplan deploy` and `stowplan redeploy`: deployments without a service."""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from api.cli import console
+from api.cli.options import ExitCode, File, readable
+from api.convert.reading import read_document
+from api.deployments.choice import (
+    CLUSTERS,
+    Choice,
+    PlannedJob,
+    choose,
+    deployment_of,
+    given_model,
+    keep_cluster,
+    taken_back_on_error,
+)
+from api.schemas.deployment import DeploymentBody, ProjectionDoc, ReconfigureBody
+from executor.bundle import write_bundle
+from executor.feedback.run import given_cluster
+from executor.launch.backends import BACKENDS
+from executor.launch.base import LaunchError
+from executor.lifecycle import DeploymentStatus, Fault, Phase
+from executor.rank_table import hosts_of
+from executor.supervision import Supervisor
+from models.wording import counted
+from stowplan.errors import FileFormatError, InputError
+
+_BODY = TypeAdapter(DeploymentBody)
+_CHANGE = TypeAdapter(ReconfigureBody)
+_POLL_S = 0.5
+
+Project = Annotated[
+    bool, typer.Option("--project", help="Deploy the best symmetric plan where the plan is not symmetric.")
+]
+Root = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the deployment.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("deploy")(deploy_command)
+    app.command("redeploy")(redeploy_command)
+
+
+def deploy_command(
+    file: File,
+    folder: Annotated[Path, typer.Option("--output", "-o", help="Folder of the deployment; must not hold one.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write hostfile, configuration, rank table and scripts; start nothing.")
+    ] = False,
+    project: Project = False,
+) -> None:
+    """Start the training that FILE asks for, the body of POST /v1/deployments, and look after it until it is over.
+
+    Ctrl-C writes a checkpoint and ends it. A run that breaks is started again from its last good checkpoint. When the
+    terminal is closed, the ranks go on and nobody looks after them: `stowplan redeploy FOLDER` takes over.
+    """
+    body = read_document(_BODY, _bytes(readable(file)))
+    body = body.model_copy(update={"project": body.project or project})
+    choice = choose(body, body.job_id, given_model(body), _no_service)
+    deployment = deployment_of(body, choice)
+    out = console.output()
+    _print_projection(out, choice.projection)
+    if dry_run:
+        write_bundle(deployment, folder, folder / "checkpoints")
+        hosts = ", ".join(hosts_of(deployment.ranks()))
+        out.print(f"{deployment.plan.notation()} on {hosts}: written to {folder}; README.txt says how to start it")
+        return
+    supervisor = Supervisor(folder, BACKENDS[body.launch.backend]())
+    with _with_cluster(choice, folder):
+        supervisor.deploy(deployment)
+    out.print(
+        f"{deployment.plan.notation()}: starting {counted(deployment.plan.num_gpus, 'rank')}, logs in {folder / 'runs'}"
+    )
+    raise typer.Exit(_look_after(supervisor, out))
+
+
+def redeploy_command(
+    root: Root,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help='JSON file with the plan, {"plan": ...}; - for standard input.'),
+    ] = None,
+    project: Project = False,
+) -> None:
+    """Move the deployment in FOLDER to the plan in FILE, or go on with the plan that it has, and look after it.
+
+    The new ranks start while the old ones still train; the training goes on from a checkpoint written for the change.
+    What was stopped or has failed goes on from its last good checkpoint. When another command looks after the
+    deployment, that one carries the change out and this one ends at once.
+    """
+    present = Supervisor(root, BACKENDS["local"]()).deployment()
+    supervisor = Supervisor(root, BACKENDS[present.launch.backend]())
+    out = console.output()
+    if file is not None:
+        body = read_document(_CHANGE, _bytes(readable(file)))
+        body = body.model_copy(update={"project": body.project or project})
+        known, own = given_cluster(root), set(present.plan.gpus)
+        choice = choose(body, present.name, present.model, _no_service, known, own)
+        with _with_cluster(choice, root):
+            supervisor.reconfigure(replace(present, plan=choice.plan))
+        _print_projection(out, choice.projection)
+        out.print(f"{present.plan.notation()} -> {choice.plan.notation()}")
+    elif supervisor.state().phase.final:
+        supervisor.reconfigure(present)
+        out.print(f"{present.plan.notation()}: goes on from the last good checkpoint")
+    raise typer.Exit(_look_after(supervisor, out))
+
+
+@contextmanager
+def _with_cluster(choice: Choice, folder: Path) -> Iterator[None]:
+    """Keep the cluster of a plan in the folder of its deployment, unless the block fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with taken_back_on_error(folder, CLUSTERS):
+            keep_cluster(choice, folder)
+            yield
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}") from error
+
+
+def _look_after(supervisor: Supervisor, out: Console) -> ExitCode:
+    """Advance the deployment until it is over, and say what happens; nothing where another process does so."""
+    claim = supervisor.claim()
+    if claim is None:
+        out.print("another process looks after the deployment")
+        return ExitCode.PLANNED
+    asked: list[int] = []
+    previous = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        with claim:
+            return _followed(supervisor, out, asked)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _followed(supervisor: Supervisor, out: Console, asked: list[int]) -> ExitCode:
+    """Advance until the end, and say what changes; what is put into `asked` stops the deployment."""
+    said, fault = ("", ""), supervisor.state().fault
+    while True:
+        try:
+            if asked:
+                supervisor.stop()
+                # Not before: what could not be stopped now is stopped the next time.
+                asked.clear()
+            supervisor.advance()
+            status = supervisor.status()
+        except (LaunchError, OSError) as error:
+            # A full disk or a host that is away: both may end, and the ranks may well train on.
+            said = _say(out, f"cannot be looked after: {error}", "", said)
+            time.sleep(_POLL_S)
+            continue
+        state = status.state
+        if state.fault is not None and state.fault != fault:
+            fault = state.fault
+            _print_last_lines(out, fault)
+        said = _say(out, _line(status), state.detail or status.run.detail, said)
+        if state.phase.final:
+            return _exit_code(state.phase)
+        time.sleep(_POLL_S)
+
+
+def _say(out: Console, line: str, detail: str, before: tuple[str, str]) -> tuple[str, str]:
+    """Print a line that is not the one before, with its detail where that is new; gives both."""
+    if (line, detail) != before:
+        out.print(f"{line} ({detail})" if detail not in ("", before[1]) else line, markup=False)
+    return line, detail
+
+
+def _print_last_lines(out: Console, fault: Fault) -> None:
+    for rank in fault.dead:
+        out.print(f"{rank.describe()}, in run {fault.run}:", markup=False)
+        for line in rank.last_lines:
+            out.print(f"    {line}", markup=False, highlight=False)
+
+
+def _line(status: DeploymentStatus) -> str:
+    loss = "" if status.loss is None else f", loss {status.loss:.4f}"
+    return f"{status.state.phase}: step {status.step}{loss}, {status.state.current.plan}"
+
+
+def _exit_code(phase: Phase) -> ExitCode:
+    codes = {Phase.FINISHED: ExitCode.PLANNED, Phase.STOPPED: ExitCode.QUIT}
+    return codes.get(phase, ExitCode.NO_SOLUTION)
+
+
+def _print_projection(out: Console, projection: ProjectionDoc | None) -> None:
+    if projection is not None:
+        out.print(
+            f"projected from {projection.asked}: iteration {projection.before_s:.3g} s -> {projection.after_s:.3g} s, "
+            f"{projection.loss:.1%} of the throughput lost, as predicted"
+        )
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileFormatError.at(str(path), None, f"cannot be read: {error.strerror}") from error
+
+
+def _no_service(plan_id: str, job_id: str) -> PlannedJob:
+    raise InputError(f"plan_id {plan_id!r} for job {job_id!r} needs a service; give the plan itself in plan")

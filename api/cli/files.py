@@ -1,0 +1,158 @@
+"""Plan requests and placements in files, for those who plan without a server."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_core import from_json, to_json
+
+from api.common.settings import Settings
+from api.convert.located import located
+from api.convert.reading import read_document, refuse_repeated_keys
+from api.convert.request import check_request
+from api.convert.snapshot import snapshot_from_document
+from api.schemas.request import MAX_THREADS, MAX_TIME_LIMIT_S, PLAN_BODIES, PLAN_BODY, AllocationDoc
+from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
+from models.plan import PlanRequest
+from models.workload import Snapshot
+from stowplan.errors import FileFormatError, InputError, Issue
+from topology.files import read_text
+
+_ALLOCATIONS: TypeAdapter[tuple[AllocationDoc, ...]] = TypeAdapter(tuple[AllocationDoc, ...])
+# Who plans on an own machine may ask for as much as a document can say.
+UNCAPPED = Settings(max_time_limit_s=MAX_TIME_LIMIT_S, max_threads=MAX_THREADS)
+
+
+def load_request(
+    path: Path,
+    policy: str | None = None,
+    parameters: Mapping[str, object] | None = None,
+    options: Mapping[str, object] | None = None,
+) -> tuple[PlanRequest, tuple[Issue, ...]]:
+    """Read a whole plan request, or a snapshot that `policy` plans with its default parameters.
+
+    Parameters
+    ----------
+    path
+        The file.
+    policy
+        Needed for a snapshot; must agree with that of a request.
+    parameters, options
+        Fields that take precedence over those of the file.
+
+    Returns
+    -------
+    request, warnings
+        Where the file names no time limit, the default of `Settings` holds.
+
+    Raises
+    ------
+    FileFormatError
+        When the file cannot be read or is not JSON; names the line.
+    InputError
+        When the document is wrong; pointers are relative to the file.
+    """
+    # The packaged examples say what they are.
+    document = {name: part for name, part in _document(path).items() if name not in ("title", "description")}
+    bare = "snapshot" not in document
+    body: dict[str, Any] = {"snapshot": document} if bare else document
+    named = body.setdefault("policy", policy)
+    if named is None:
+        raise InputError(f"{path}: names no policy; choose one of {list(PLAN_BODIES)}")
+    if policy is not None and named != policy:
+        raise InputError(f"{path}: is a request for policy {named!r}, not {policy!r}")
+    for part, overrides in (("parameters", parameters), ("options", options)):
+        given = body.get(part, {})
+        if overrides and isinstance(given, dict):
+            body[part] = {**given, **overrides}
+    try:
+        read = read_document(PLAN_BODY, to_json(body, inf_nan_mode="constants"))
+        with located("/snapshot"):
+            snapshot = _inline(read.snapshot)
+        checked = check_request(read, snapshot, UNCAPPED)
+        return checked.required(), _in_file(checked.issues, bare)
+    except InputError as error:
+        raise InputError(f"{path}: {error.detail}", _in_file(error.issues, bare)) from error
+
+
+def load_snapshot(path: Path) -> Snapshot:
+    """Read a snapshot, or that of a whole plan request.
+
+    Raises
+    ------
+    FileFormatError
+        When the file cannot be read or is not JSON; names the line.
+    InputError
+        When the document is wrong; pointers are relative to the snapshot.
+    """
+    document = _document(path)
+    try:
+        text = to_json(document.get("snapshot", document), inf_nan_mode="constants")
+        return snapshot_from_document(read_document(SNAPSHOT, text, "snapshot"))
+    except InputError as error:
+        raise InputError(f"{path}: {error.detail}", error.issues) from error
+
+
+def load_allocations(path: Path) -> tuple[AllocationDoc, ...]:
+    """Read allocations: an object with `allocations`, each with `job_id` and `gpus`; a plan is such an object.
+
+    Raises
+    ------
+    FileFormatError
+        When the file cannot be read or is not JSON; names the line.
+    InputError
+        When the document is wrong; pointers are relative to the file.
+    """
+    document = _document(path)
+    items = document.get("allocations")
+    if not isinstance(items, list):
+        raise InputError(f"{path}: has no list of allocations, each with job_id and gpus (node id -> GPU indices)")
+    told = [_only(item, ("job_id", "gpus")) if isinstance(item, dict) else item for item in items]
+    try:
+        with located("/allocations"):
+            return read_document(_ALLOCATIONS, to_json(told, inf_nan_mode="constants"), "placement")
+    except InputError as error:
+        raise InputError(f"{path}: {error.detail}", error.issues) from error
+
+
+def _only(document: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: document[name] for name in names if name in document}
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises
+    ------
+    FileFormatError
+        When the file cannot be read or is not JSON; names the line.
+    InputError
+        When an object repeats a key.
+    """
+    text = read_text(path)
+    try:
+        document = from_json(text)
+    except ValueError as error:
+        raise FileFormatError.at(str(path), None, f"is not JSON: {error}") from error
+    refuse_repeated_keys(text, f"file {path}")
+    return document
+
+
+def _document(path: Path) -> dict[str, Any]:
+    document = read_json(path)
+    if not isinstance(document, dict):
+        raise FileFormatError.at(str(path), None, "must be an object: a plan request, a snapshot or a plan")
+    return document
+
+
+def _inline(source: SnapshotDoc | SnapshotReference) -> Snapshot:
+    if isinstance(source, SnapshotReference):
+        raise InputError("names a stored snapshot, which only a service has; give the cluster and its jobs here")
+    return snapshot_from_document(source)
+
+
+def _in_file(issues: tuple[Issue, ...], bare: bool) -> tuple[Issue, ...]:
+    """Pointers as the file has them: a bare snapshot knows no /snapshot."""
+    return tuple(replace(issue, pointer=issue.pointer.removeprefix("/snapshot")) if bare else issue for issue in issues)

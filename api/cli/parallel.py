@@ -1,0 +1,143 @@
+"""`stowplan parallel`: 3D-parallel plans for one job, without a server."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from api.cli import console
+from api.cli.files import UNCAPPED, read_json
+from api.cli.local_worker import LocalPlanner
+from api.cli.options import Json, Output, given, picture_format, print_document, readable, write
+from api.cli.parallel_console import print_answer
+from api.convert.parallel_answer import answer_document
+from api.convert.parallel_request import in_body, parallel_request, time_limit_s
+from api.convert.reading import read_document
+from api.figures.request import ParallelFigure
+from api.schemas.parallel import ParallelPlanBody
+from api.schemas.parallel_answer import ParallelPlanAnswer
+from models.parallelism.request import Planner
+from stowplan.errors import InputError
+
+_BODY = TypeAdapter(ParallelPlanBody)
+_GLOBAL_BATCH = 256
+_DEGREES = re.compile(r"pp(\d+)[ ,]*dp(\d+)[ ,]*tp(\d+)[ ,]*(?:mb|x)(\d+)", re.IGNORECASE)
+
+
+def parallel_command(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A whole request as JSON; - for standard input.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model of the catalogue, such as llama2-13b.")] = None,
+    gpus: Annotated[
+        list[str] | None, typer.Option(help="How many GPUs: 16, several (8,16,32), or a range (8-64).")
+    ] = None,
+    gpu_type: Annotated[
+        list[str] | None, typer.Option(help="GPU of the catalogue, such as h100; several are compared.")
+    ] = None,
+    gpus_per_node: Annotated[int | None, typer.Option(min=1, help="GPUs of a node, if unusual.")] = None,
+    global_batch: Annotated[
+        int | None, typer.Option(min=1, help="Sequences per step.", show_default=str(_GLOBAL_BATCH))
+    ] = None,
+    micro_batch: Annotated[int | None, typer.Option(min=1, help="Sequences of a micro-batch per replica.")] = None,
+    sequence_length: Annotated[int | None, typer.Option(min=1, help="Tokens of a sequence.")] = None,
+    precision: Annotated[str | None, typer.Option(help="bf16, fp16 or fp32.")] = None,
+    checkpointing: Annotated[str | None, typer.Option(help="none, selective or full.")] = None,
+    zero_stage: Annotated[int | None, typer.Option(min=0, max=3, help="What ZeRO shards.")] = None,
+    planner: Annotated[
+        str | None, typer.Option(help=f"One of {', '.join(planner.value for planner in Planner)}.")
+    ] = None,
+    degrees: Annotated[
+        str | None, typer.Option(help="Evaluate this plan instead: pp2,dp2,tp4,mb32 (micro-batches).")
+    ] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for the planning.")] = None,
+    json_: Json = False,
+    figure: Annotated[Path | None, typer.Option(help="Draw pipeline and throughput into this .svg or .png.")] = None,
+    output: Output = None,
+) -> None:
+    """Find pipeline stages, data and tensor degrees and micro-batches for a job on GPUs of the catalogue."""
+    picture = picture_format(figure)
+    training = {
+        "model": model,
+        "global_batch": global_batch,
+        "micro_batch": micro_batch,
+        "sequence_length": sequence_length,
+        "precision": precision,
+        "checkpointing": checkpointing,
+        "zero_stage": zero_stage,
+    }
+    options = given({"planner": planner, "time_limit_s": time_limit})
+    if file is None:
+        document = _request(given(training), _offers(gpus or [], gpu_type or [], gpus_per_node), degrees)
+    else:
+        _refuse_beside_file(training | {"gpus": gpus, "gpu_type": gpu_type, "degrees": degrees})
+        document = read_json(readable(file))
+    if isinstance(document, dict) and options:
+        document["options"] = {**document.get("options", {}), **options}
+    body = read_document(_BODY, to_json(document, inf_nan_mode="constants"))
+    request = parallel_request(body)
+    with LocalPlanner() as local:
+        with console.progress_line() as watcher, in_body(body):
+            found = local.parallel(request, time_limit_s(body.options, UNCAPPED), watcher)
+        answer = answer_document(request, found)
+        try:
+            if figure is not None and picture is not None:
+                write(figure, local.draw_parallel(ParallelFigure(answer=answer, format=picture)))
+            if output is not None:
+                write(output, (answer.model_dump_json(indent=2) + "\n").encode())
+        finally:
+            _print(answer, json_)
+
+
+def _print(answer: ParallelPlanAnswer, as_json: bool) -> None:
+    if as_json:
+        print_document(answer)
+    else:
+        print_answer(console.output(), answer)
+
+
+def _request(training: dict[str, object], offers: list[dict[str, Any]], degrees: str | None) -> dict[str, Any]:
+    if "model" not in training:
+        raise InputError("--model is missing; name a model of the catalogue such as llama2-13b, or give a FILE")
+    if not offers:
+        raise InputError("--gpu-type is missing; name a GPU of the catalogue such as h100")
+    document: dict[str, Any] = {"job": {"global_batch": _GLOBAL_BATCH, **training}, "gpus": offers}
+    return document if degrees is None else {**document, "degrees": _degrees(degrees)}
+
+
+def _offers(gpus: list[str], gpu_types: list[str], gpus_per_node: int | None) -> list[dict[str, Any]]:
+    names = [name.strip() for text in gpu_types for name in text.split(",") if name.strip()]
+    counts = _counts(gpus)
+    return [{"gpu_type": name, **counts, **given({"gpus_per_node": gpus_per_node})} for name in names]
+
+
+def _counts(texts: list[str]) -> dict[str, Any]:
+    """Counts or a range from `16`, `8,16,32` or `8-64`."""
+    parts = [part.strip() for text in texts for part in text.split(",") if part.strip()]
+    if len(parts) == 1 and "-" in parts[0]:
+        low, _, high = parts[0].partition("-")
+        return {"min_gpus": _count(low), "max_gpus": _count(high)}
+    return {"counts": [_count(part) for part in parts]} if parts else {}
+
+
+def _count(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise InputError(f"--gpus has {text!r}; give whole numbers: 16, 8,16,32 or 8-64")
+    return int(text)
+
+
+def _degrees(text: str) -> dict[str, int]:
+    match = _DEGREES.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"--degrees is {text!r}; write pp2,dp2,tp4,mb32: stages, replicas, shards, micro-batches")
+    return dict(zip(("pp", "dp", "tp", "num_micro_batches"), map(int, match.groups()), strict=True))
+
+
+def _refuse_beside_file(options: dict[str, object]) -> None:
+    useless = sorted(given(options))
+    if useless:
+        names = ", ".join("--" + name.replace("_", "-") for name in useless)
+        raise InputError(f"{names} beside FILE: a request in a file says all of that itself")

@@ -1,0 +1,108 @@
+"""3D-parallel plans on a terminal: the points, where the time of the best one goes, its stages."""
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from api.common.wording import duration
+from api.schemas.parallel_answer import MissingPointDoc, ParallelPlanAnswer, PlanPointDoc
+from models.wording import counted, size_of
+
+_MS_PER_S = 1e3
+_MAX_STAGES = 24
+_PARTS = (
+    ("compute", "compute_s"),
+    ("tensor parallel", "tensor_s"),
+    ("data parallel", "data_s"),
+    ("optimiser", "optimizer_s"),
+    ("bubble", "bubble_s"),
+    ("send", "send_s"),
+)
+
+
+def print_answer(console: Console, answer: ParallelPlanAnswer) -> None:
+    """Everything that fits a terminal."""
+    job, best = answer.job, answer.best
+    for issue in answer.warnings:
+        console.print(f"[yellow]warning:[/] {escape(issue.pointer or '/')}: {escape(issue.detail)}", soft_wrap=True)
+    console.print(
+        f"[bold]{escape(job.name)}[/]: {job.num_parameters / 1e9:.3g} billion parameters, "
+        f"{counted(job.num_layers, 'layer')}, global batch {job.global_batch}; planner {answer.planner.value}, "
+        f"{duration(answer.elapsed_ms)}"
+    )
+    console.print()
+    console.print(_points(answer))
+    console.print()
+    console.print(f"[bold]best[/]: {escape(best.notation)} on {best.num_gpus} {escape(best.gpu_type)}")
+    console.print(_breakdown(best))
+    console.print()
+    console.print(_stages(best))
+    if answer.tuner is not None:
+        left = counted(answer.tuner.num_after, "plan")
+        console.print(f"a tuner that measures must still try {left} of {answer.tuner.num_before:.3g}")
+
+
+def _points(answer: ParallelPlanAnswer) -> Table:
+    """A row per number of GPUs, those without a plan too."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, justify in (("type", "left"), ("GPUs", "right"), ("samples/s", "right"), ("iteration", "right")):
+        table.add_column(name, justify="right" if justify == "right" else "left")
+    table.add_column("per GPU", justify="right")
+    table.add_column("plan", overflow="fold")
+    rows: list[PlanPointDoc | MissingPointDoc] = [*answer.points, *answer.missing]
+    types = list(dict.fromkeys(row.gpu_type for row in rows))
+    for row in sorted(rows, key=lambda row: (types.index(row.gpu_type), row.num_gpus)):
+        table.add_row(escape(row.gpu_type), str(row.num_gpus), *_cells(row, answer.best))
+    return table
+
+
+def _cells(row: PlanPointDoc | MissingPointDoc, best: PlanPointDoc) -> tuple[str, ...]:
+    if isinstance(row, MissingPointDoc):
+        return "-", "-", "-", escape(_why(row))
+    return (
+        f"{row.throughput:.4g}",
+        duration(row.iteration_s * _MS_PER_S) + (" measured" if row.measured else ""),
+        f"{row.throughput / row.num_gpus:.3g}",
+        escape(row.notation) + (" *" if row == best else ""),
+    )
+
+
+def _why(missing: MissingPointDoc) -> str:
+    if not missing.rejections:
+        return "no plan"
+    closest = missing.rejections[0]
+    if closest.needed_bytes is None or closest.usable_bytes is None:
+        return f"no plan: {closest.detail}"
+    needed, usable = size_of(closest.needed_bytes), size_of(closest.usable_bytes)
+    return f"no plan: {needed} per GPU at least, {usable} usable"
+
+
+def _breakdown(point: PlanPointDoc) -> Table:
+    """Where the predicted time goes."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    for name, field in _PARTS:
+        seconds = getattr(point.breakdown, field)
+        if seconds > 0:
+            table.add_row(name, duration(seconds * _MS_PER_S), f"{100 * seconds / point.breakdown.total_s:.1f} %")
+    return table
+
+
+def _stages(point: PlanPointDoc) -> Table:
+    """Layers, degrees, times of a micro-batch and memory of every stage."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("stage", "layers", "DP", "TP", "forward", "backward", "memory of a GPU", "usable"):
+        table.add_column(name, justify="right")
+    for i, stage in enumerate(point.stages[:_MAX_STAGES]):
+        table.add_row(
+            *(str(i), str(stage.num_layers), str(stage.dp), str(stage.tp)),
+            duration(stage.forward_s * _MS_PER_S),
+            duration(stage.backward_s * _MS_PER_S),
+            size_of(stage.total_bytes),
+            size_of(stage.usable_bytes),
+        )
+    if len(point.stages) > _MAX_STAGES:
+        table.add_row(f"+{len(point.stages) - _MAX_STAGES}", *[""] * 7)
+    return table

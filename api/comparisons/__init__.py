@@ -1,0 +1,1 @@
+"""Comparisons of solvers on one instance."""

@@ -1,0 +1,1 @@
+"""From documents to the types of the planner and back."""

@@ -1,0 +1,63 @@
+"""The model of a job and its measured coefficients: from documents to the planner's types, and back."""
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
+from models.catalogue import find_model
+from models.performance.iteration.coefficients import Calibration, GpuCoefficients, SizeCoefficients
+from models.transformer import JobModel, Operator, OperatorModel, Transformer
+
+
+def model_from_document(document: TransformerDoc | OperatorModelDoc) -> JobModel:
+    """Build the model of either kind."""
+    if isinstance(document, TransformerDoc):
+        return transformer_from_document(document)
+    return operators_from_document(document)
+
+
+def transformer_from_document(document: TransformerDoc) -> Transformer:
+    """Build the model; what the document leaves out is that of the catalogue's model, if it names one."""
+    given = {name: value for name, value in document if value is not None and name != "model"}
+    if document.model is None:
+        return Transformer(**given)
+    known = find_model(document.model, global_batch=document.global_batch)
+    assert isinstance(known, Transformer)  # noqa: S101 - the document names no other model
+    return replace(known, **given)
+
+
+def transformer_to_document(model: Transformer) -> TransformerDoc:
+    """Give the document that `transformer_from_document` turns into an equal model."""
+    values = asdict(model)
+    return TransformerDoc(model=values.pop("name"), **values)
+
+
+def operators_from_document(document: OperatorModelDoc) -> OperatorModel:
+    """Build the model, from its operators or from the catalogue."""
+    names = ("global_batch", "micro_batch", "precision", "optimizer", "zero_stage")
+    given = {name: value for name in names if (value := getattr(document, name)) is not None}
+    if document.operators is not None:
+        operators = tuple(Operator(**vars(operator)) for operator in document.operators)
+        return OperatorModel(operators=operators, name=document.name, **given)
+    known = find_model(document.model or "", **given)
+    assert isinstance(known, OperatorModel)  # noqa: S101 - the document names no other model
+    return replace(known, name=document.name or known.name)
+
+
+def calibration_from_document(document: CalibrationDoc) -> Calibration:
+    """Build the coefficients."""
+    gpus = {
+        name: GpuCoefficients(**{**vars(found), "overlap": math.inf if found.overlap is None else found.overlap})
+        for name, found in sorted(document.gpus.items())
+    }
+    sizes = None if document.sizes is None else SizeCoefficients(**vars(document.sizes))
+    return Calibration(gpus=gpus, sizes=sizes, measured_at_s=document.measured_at_s)
+
+
+def calibration_to_document(calibration: Calibration) -> CalibrationDoc:
+    """Give the document that `calibration_from_document` turns into equal coefficients."""
+    values: dict[str, Any] = asdict(calibration)
+    for found in values["gpus"].values():
+        found["overlap"] = None if math.isinf(found["overlap"]) else found["overlap"]
+    return CalibrationDoc.model_validate(values)

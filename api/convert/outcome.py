@@ -1,0 +1,169 @@
+"""What planning ended with: from the planner's type to the document that is stored and sent, and back."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from api.convert.launch import launch_document
+from api.convert.parallel_plan import (
+    expansions_from_documents,
+    expansions_to_documents,
+    map_from_slices,
+    plan_from_document,
+    plan_to_document,
+)
+from api.schemas.plan import (
+    CommunicationMatrixDoc,
+    JobAllocationDoc,
+    ModelSizeDoc,
+    OutcomeDoc,
+    RankedHost,
+    ScoreTermDoc,
+    SolverDoc,
+    TerminationDoc,
+    TimingsDoc,
+    UnplacedJobDoc,
+)
+from api.schemas.problem import IssueDoc
+from models.plan import (
+    JobAllocation,
+    PhaseTimes,
+    Plan,
+    PlanOutcome,
+    PretrainingPlacement,
+    ScoreTerm,
+    SpreadPair,
+    UnplacedJob,
+)
+from models.workload import Job, NodeGpus, Snapshot
+from solver.problem import Sense
+from solver.result import SolveStatistics, TerminationReason
+from stowplan.errors import Issue
+
+MS_PER_S = 1e3
+
+
+def outcome_to_document(outcome: PlanOutcome, snapshot: Snapshot) -> OutcomeDoc:
+    """Give the document of an outcome for the jobs of `snapshot`."""
+    plan, statistics = outcome.plan, outcome.statistics
+    jobs = {job.id: job for job in snapshot.jobs}
+    pretraining = None if plan is None else plan.pretraining
+    return OutcomeDoc(
+        termination=TerminationDoc(reason=outcome.termination, limit=outcome.limit),
+        sense=Sense(outcome.sense),
+        objective=outcome.objective,
+        bound=outcome.bound,
+        relative_gap=outcome.relative_gap,
+        proven_optimal=outcome.termination is TerminationReason.OPTIMAL,
+        # Planning raises where the independent check finds anything, so a plan in hand has passed it.
+        verified=plan is not None,
+        score=() if plan is None else tuple(ScoreTermDoc.model_validate(t, from_attributes=True) for t in plan.score),
+        allocations=() if plan is None else tuple(_allocations(plan, jobs)),
+        unplaced=() if plan is None else tuple(_unplaced(job) for job in plan.unplaced),
+        communication=None
+        if pretraining is None
+        else CommunicationMatrixDoc.model_validate(pretraining, from_attributes=True),
+        conflicts=outcome.conflicts,
+        warnings=issue_documents(outcome.warnings),
+        size=ModelSizeDoc.model_validate(statistics, from_attributes=True),
+        solver=SolverDoc(name=outcome.solver, version=outcome.solver_version),
+        certificate=outcome.certificate,
+        prices=dict(outcome.prices),
+    )
+
+
+def outcome_from_document(document: OutcomeDoc, timings: TimingsDoc) -> PlanOutcome:
+    """Give back the outcome, as far as the documents tell it.
+
+    Raises
+    ------
+    ValueError
+        When the plan is not finished.
+    """
+    termination, solver, sense = document.termination, document.solver, document.sense
+    if termination is None or solver is None or sense is None:
+        raise ValueError("the plan has no outcome yet")
+    first_ms = timings.first_incumbent_ms
+    size = {} if document.size is None else dict(document.size)
+    return PlanOutcome(
+        termination=termination.reason,
+        limit=termination.limit,
+        sense=sense.value,
+        objective=document.objective,
+        bound=document.bound,
+        relative_gap=document.relative_gap,
+        plan=_plan(document) if termination.reason.has_incumbent else None,
+        conflicts=document.conflicts,
+        warnings=tuple(Issue(**dict(issue)) for issue in document.warnings),
+        times=PhaseTimes(
+            wall_s={name: time_ms / MS_PER_S for name, time_ms in timings.phases_ms.items()},
+            cpu_s=(timings.cpu_ms or 0.0) / MS_PER_S,
+        ),
+        statistics=SolveStatistics(first_incumbent_s=None if first_ms is None else first_ms / MS_PER_S, **size),
+        solver=solver.name,
+        solver_version=solver.version,
+        # Plans of earlier versions have none.
+        certificate=document.certificate or "",
+        prices=document.prices,
+    )
+
+
+def issue_documents(issues: Sequence[Issue]) -> tuple[IssueDoc, ...]:
+    """Documents of issues."""
+    return tuple(IssueDoc.model_validate(issue, from_attributes=True) for issue in issues)
+
+
+def _allocations(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[JobAllocationDoc]:
+    for allocation in plan.allocations:
+        current = jobs[allocation.job_id].current
+        plan_ = allocation.parallel_plan
+        ranked = plan.pretraining is not None and plan.pretraining.job_id == allocation.job_id
+        yield JobAllocationDoc(
+            **{
+                **{name: getattr(allocation, name) for name in JobAllocation.__slots__},
+                "gpus": map_from_slices(allocation.gpus),
+                "previous": None if current is None else map_from_slices(current),
+                "ranks": tuple(_ranks(allocation.gpus)) if ranked else None,
+                "parallel_plan": None if plan_ is None else plan_to_document(plan_),
+                "launch": None if plan_ is None else launch_document(plan_),
+                "expansions": expansions_to_documents(allocation.expansions),
+            }
+        )
+
+
+def _ranks(slices: Sequence[NodeGpus]) -> Iterator[RankedHost]:
+    """Hosts in rank order; every GPU holds one rank."""
+    first_rank = 0
+    for slice_ in slices:
+        yield RankedHost(node=slice_.node, first_rank=first_rank, gpus=slice_.gpus)
+        first_rank += len(slice_.gpus)
+
+
+def _unplaced(job: UnplacedJob) -> UnplacedJobDoc:
+    values = {name: getattr(job, name) for name in UnplacedJob.__slots__}
+    return UnplacedJobDoc(**{**values, "counts": dict(job.counts)})
+
+
+def _plan(document: OutcomeDoc) -> Plan:
+    return Plan(
+        allocations=tuple(_allocation(allocation) for allocation in document.allocations),
+        unplaced=tuple(UnplacedJob(**dict(job)) for job in document.unplaced),
+        score=tuple(ScoreTerm(**dict(term)) for term in document.score),
+        pretraining=None if document.communication is None else _pretraining(document.communication),
+    )
+
+
+def _allocation(document: JobAllocationDoc) -> JobAllocation:
+    values = {name: value for name, value in document if name not in ("previous", "ranks", "launch")}
+    plan = document.parallel_plan
+    return JobAllocation(
+        **{
+            **values,
+            "gpus": tuple(NodeGpus(node=node, gpus=indices) for node, indices in document.gpus.items()),
+            "parallel_plan": None if plan is None else plan_from_document(plan),
+            "expansions": expansions_from_documents(document.expansions),
+        }
+    )
+
+
+def _pretraining(document: CommunicationMatrixDoc) -> PretrainingPlacement:
+    spreads = {name: SpreadPair(**dict(getattr(document, name))) for name in ("minipod_spread", "distance")}
+    return PretrainingPlacement(**{**dict(document), **spreads})

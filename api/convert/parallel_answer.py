@@ -1,0 +1,134 @@
+"""What the planners of 3D plans answered, as documents."""
+
+from dataclasses import asdict
+
+from api.convert.launch import launch_document
+from api.convert.outcome import issue_documents
+from api.convert.parallel_plan import plan_to_document
+from api.schemas.parallel_answer import (
+    BreakdownDoc,
+    FrontierPlanDoc,
+    GridDoc,
+    MissingPointDoc,
+    ModelFactsDoc,
+    ParallelPlanAnswer,
+    PlanPointDoc,
+    RejectionDoc,
+    StageDetailDoc,
+    StageShapeDoc,
+    TunerDoc,
+)
+from models.parallelism.request import MissingPoint, ParallelAnswer, ParallelRequest, PlanPoint
+from models.parallelism.results import FrontierPlan, Grid, Rejection
+from models.performance.iteration.architecture import parameter_count, profile_of
+from stowplan import __version__
+
+_MS_PER_S = 1e3
+_MOST = 10**300
+
+
+def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> ParallelPlanAnswer:
+    """Give the document of an answer."""
+    profile = profile_of(request.model)
+    tuner = answer.tuner
+    forward_flops = float(profile.prefix.forward_flops[-1])
+    return ParallelPlanAnswer(
+        planner=request.planner,
+        job=ModelFactsDoc(
+            name=profile.name,
+            num_parameters=parameter_count(profile),
+            num_layers=profile.num_layers,
+            flops_per_sample=forward_flops * (1.0 + profile.backward_ratio),
+            global_batch=profile.global_batch,
+        ),
+        best=point_document(answer.best),
+        launch=launch_document(answer.best.estimate.plan),
+        points=tuple(point_document(point) for point in answer.points),
+        missing=tuple(_missing(missing) for missing in answer.missing),
+        grids=tuple(_grid(grid) for grid in answer.grids),
+        tuner=None if tuner is None else TunerDoc(**{**asdict(tuner), "num_before": _as_float(tuner.num_before)}),
+        warnings=issue_documents(answer.warnings),
+        # The planners raise where the independent check finds anything, so that a plan in hand has passed it.
+        verified=True,
+        elapsed_ms=answer.elapsed_s * _MS_PER_S,
+        version=__version__,
+    )
+
+
+def point_document(point: PlanPoint) -> PlanPointDoc:
+    """Give the document of the best plan on a number of GPUs."""
+    estimate = point.estimate
+    return PlanPointDoc(
+        gpu_type=point.gpu_type,
+        num_gpus=point.num_gpus,
+        notation=estimate.plan.notation(),
+        throughput=estimate.throughput,
+        iteration_s=estimate.iteration.total_s,
+        measured=estimate.measured,
+        breakdown=BreakdownDoc.model_validate(point.breakdown, from_attributes=True),
+        stages=tuple(_stage(point, i) for i in range(estimate.plan.pp)),
+        plan=plan_to_document(estimate.plan),
+    )
+
+
+def _stage(point: PlanPoint, i: int) -> StageDetailDoc:
+    stage, time, memory = point.estimate.plan.stages[i], point.estimate.iteration.stages[i], point.estimate.memory[i]
+    return StageDetailDoc(
+        num_layers=stage.num_layers,
+        dp=stage.dp,
+        tp=stage.tp,
+        forward_s=time.forward_s,
+        backward_s=time.backward_s,
+        tensor_communication_s=time.tensor_communication_s,
+        reduction_s=time.reduction_s,
+        exposed_reduction_s=time.exposed_reduction_s,
+        optimizer_s=time.optimizer_s,
+        parameter_bytes=memory.parameter_bytes,
+        optimizer_bytes=memory.optimizer_bytes,
+        gradient_bytes=memory.gradient_bytes,
+        activation_bytes=memory.activation_bytes,
+        total_bytes=memory.total_bytes,
+        usable_bytes=point.usable_bytes[i],
+    )
+
+
+def _missing(missing: MissingPoint) -> MissingPointDoc:
+    return MissingPointDoc(
+        gpu_type=missing.gpu_type,
+        num_gpus=missing.num_gpus,
+        rejections=tuple(_rejection(rejection) for rejection in missing.rejections),
+    )
+
+
+def _grid(grid: Grid) -> GridDoc:
+    return GridDoc(
+        gpu_type=grid.gpu_type,
+        num_gpus=grid.num_gpus,
+        pp=grid.pp,
+        num_plans=grid.num_plans,
+        proxy=None if grid.proxy is None else grid.proxy.plan.notation(),
+        proxy_throughput=None if grid.proxy is None else grid.proxy.throughput,
+        frontier=tuple(_frontier_plan(found) for found in grid.frontier),
+        rejections=tuple(_rejection(rejection) for rejection in grid.rejections),
+    )
+
+
+def _frontier_plan(found: FrontierPlan) -> FrontierPlanDoc:
+    return FrontierPlanDoc(
+        notation=found.plan.notation(),
+        stages=tuple(
+            StageShapeDoc(num_layers=stage.num_layers, dp=stage.dp, tp=stage.tp) for stage in found.plan.stages
+        ),
+        num_micro_batches=found.plan.num_micro_batches,
+        computation_bias=found.computation_bias,
+        communication_load_s=found.communication_load_s,
+    )
+
+
+def _rejection(rejection: Rejection) -> RejectionDoc:
+    return RejectionDoc.model_validate(rejection, from_attributes=True)
+
+
+def _as_float(count: int) -> float:
+    """Counts of plans have hundreds of digits, which no JSON number needs to have."""
+    return float(min(count, _MOST))

@@ -1,0 +1,105 @@
+"""From bytes to documents: JSON is read strictly, and whatever is wrong becomes issues with JSON pointers."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from api.convert.faults import fault_issue, mistaken_document, short_pointer
+from stowplan.errors import InputError, Issue, StowplanError
+
+T = TypeVar("T")
+
+# Nobody reads more; a body of nothing but faults must not be answered by one many times its size.
+MAX_ISSUES = 200
+
+
+class MalformedJsonError(StowplanError):
+    """The text is not JSON; the detail names line and column."""
+
+    code: ClassVar[str] = "malformed_json"
+
+
+def read_document(adapter: TypeAdapter[T], text: bytes, what: str = "request") -> T:
+    """Read a document of JSON.
+
+    Raises
+    ------
+    MalformedJsonError
+        When the text is not JSON.
+    InputError
+        With one issue per fault, pointers relative to the document.
+    """
+    try:
+        document = adapter.validate_json(text)
+    except ValidationError as error:
+        num_faults = error.error_count()
+        kind, faults = error.title, error.errors(include_url=False)[:MAX_ISSUES]
+    else:
+        refuse_repeated_keys(text, what)
+        return document
+    if faults[0]["type"] == "json_invalid":
+        raise MalformedJsonError(f"the {what} is not JSON: {faults[0]['ctx']['error']}")
+    mistaken = mistaken_document(text, kind)
+    if mistaken is not None:
+        raise InputError(f"the {what} is another document", [mistaken])
+    issues = [fault_issue(fault, kind) for fault in _telling(faults)]
+    if num_faults > MAX_ISSUES:
+        raise InputError(f"the {what} has {num_faults} errors; the first {len(issues)} are listed", issues)
+    noun = "error" if len(issues) == 1 else "errors"
+    raise InputError(f"the {what} has {len(issues)} {noun}", issues)
+
+
+def refuse_repeated_keys(text: str | bytes, what: str) -> None:
+    """Refuse JSON with an object that has a key twice: parsers keep one of the values and lose the other.
+
+    Raises
+    ------
+    InputError
+        With an issue for each.
+    """
+    found = False
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal found
+        read = dict(pairs)
+        found = found or len(read) < len(pairs)
+        return read
+
+    json.loads(text, object_pairs_hook=members)
+    if found:
+        pointers = [short_pointer(path) for path in _repeated(json.loads(text, object_pairs_hook=_Members), ())]
+        detail = "occurs more than once; write it once"
+        issues = [Issue(code="repeated_key", pointer=pointer, detail=detail) for pointer in pointers[:MAX_ISSUES]]
+        raise InputError(f"the {what} repeats a key", issues)
+
+
+class _Members(list[tuple[str, Any]]):
+    """The members of an object, those with the same key too."""
+
+
+def _repeated(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    """Paths of the keys that an object has more than once."""
+    seen: set[str] = set()
+    if isinstance(value, _Members):
+        for key, part in value:
+            if key in seen:
+                yield *path, key
+            seen.add(key)
+            yield from _repeated(part, (*path, key))
+    elif isinstance(value, list):
+        for k, part in enumerate(value):
+            yield from _repeated(part, (*path, k))
+
+
+def _telling(faults: list[ErrorDetails]) -> Iterator[ErrorDetails]:
+    """Leave out "too short" for a list that is short only because its items are wrong."""
+    for fault in faults:
+        loc = fault["loc"]
+        if fault["type"] == "too_short" and any(
+            other["loc"][: len(loc)] == loc and other is not fault for other in faults
+        ):
+            continue
+        yield fault

@@ -1,0 +1,102 @@
+"""From documents to the types of the planner and back. Pointers of the planner become pointers of the request."""
+
+from dataclasses import dataclass, replace
+
+from api.common.settings import Settings
+from api.convert.located import located
+from api.schemas.request import ArenaPlanBody, ArnoldPlanBody, OptionsDoc, PlanBodyDoc, SuikaPlanBody
+from models.allocation.arena.parameters import ArenaMethod, ArenaParameters
+from models.allocation.sia.parameters import SiaParameters
+from models.allocation.suika.parameters import SuikaMethod, SuikaParameters
+from models.parallelism.incremental.options import IncrementalOptions
+from models.placement.arnold.affinity import CharacterisationRecord
+from models.placement.arnold.parameters import ArnoldParameters
+from models.plan import Parameters, PlanRequest
+from models.validation import request_issues, solver_fault
+from models.workload import Snapshot
+from solver.options import SolveOptions
+from stowplan.errors import InputError, Issue, raise_for_errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRequest:
+    """A plan request and everything that is wrong with it; `request` is None when there is nothing to plan."""
+
+    request: PlanRequest | None
+    issues: tuple[Issue, ...]
+
+    def required(self) -> PlanRequest:
+        """Give the request.
+
+        Raises
+        ------
+        InputError
+            When an issue is an error.
+        """
+        raise_for_errors(self.issues, "request")
+        assert self.request is not None  # noqa: S101 - without errors there is a request
+        return self.request
+
+
+def check_request(body: PlanBodyDoc, snapshot: Snapshot, settings: Settings) -> CheckedRequest:
+    """Turn a body and the snapshot that it brings or refers to into a request, and say what is wrong with it."""
+    issues = _limit_issues(body.options, settings)
+    try:
+        with located("/parameters"):
+            parameters = _parameters(body)
+    except InputError as error:
+        return CheckedRequest(request=None, issues=(*issues, *error.issues))
+    fault = solver_fault(parameters, body.options.solver)
+    if fault is not None:
+        issues.append(Issue(code="unknown_value", pointer="/options/solver", detail=fault))
+    issues += [issue_in_request(issue) for issue in request_issues(snapshot, parameters)]
+    request = PlanRequest(snapshot=snapshot, parameters=parameters, options=_options(body.options, settings))
+    return CheckedRequest(request=request, issues=tuple(issues))
+
+
+def body_text(body: PlanBodyDoc, snapshot_text: str) -> str:
+    """JSON text of a body whose snapshot has been written before: it is by far the largest part."""
+    rest = body.model_dump_json(exclude={"snapshot"})
+    return f'{rest[:-1]},"snapshot":{snapshot_text}}}'
+
+
+def issue_in_request(issue: Issue) -> Issue:
+    """Point from the request instead of from its snapshot, which is where policies point from."""
+    own = issue.pointer.startswith("/parameters")
+    return issue if own else replace(issue, pointer="/snapshot" + issue.pointer)
+
+
+def _parameters(body: PlanBodyDoc) -> Parameters:
+    values = vars(body.parameters)
+    if isinstance(body, ArnoldPlanBody):
+        records = tuple(CharacterisationRecord(**vars(record)) for record in body.parameters.records)
+        return ArnoldParameters(**{**values, "records": records})
+    if isinstance(body, ArenaPlanBody):
+        is_exact = body.policy == "arena-ilp"
+        return ArenaParameters(method=ArenaMethod.ILP if is_exact else ArenaMethod.HEURISTIC, **values)
+    if isinstance(body, SuikaPlanBody):
+        chosen = SuikaMethod.ILP if body.policy == "suika-ilp" else SuikaMethod.HEURISTIC
+        planning = IncrementalOptions(**vars(body.parameters.planning))
+        return SuikaParameters(**{**values, "method": chosen, "planning": planning})
+    return SiaParameters(**values)
+
+
+def _limit_issues(options: OptionsDoc, settings: Settings) -> list[Issue]:
+    asked = (
+        ("time_limit_s", options.time_limit_s or 0.0, settings.max_time_limit_s),
+        ("threads", options.threads, settings.max_threads),
+    )
+    return [
+        Issue(
+            code="out_of_range",
+            pointer=f"/options/{name}",
+            detail=f"is {value}; this service allows at most {limit}",
+        )
+        for name, value, limit in asked
+        if value > limit
+    ]
+
+
+def _options(options: OptionsDoc, settings: Settings) -> SolveOptions:
+    limit_s = settings.time_limit_s if options.time_limit_s is None else options.time_limit_s
+    return SolveOptions(**{**vars(options), "time_limit_s": limit_s})

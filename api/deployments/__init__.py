@@ -1,0 +1,1 @@
+"""Deployments of the service: what is chosen, checked, started and looked after."""

@@ -1,0 +1,225 @@
+"""From the document that asks for a deployment to the deployment."""
+
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from api.convert.job_model import transformer_from_document
+from api.convert.located import located
+from api.convert.parallel_plan import plan_from_document
+from api.convert.snapshot import cluster_from_document
+from api.deployments.checks import (
+    Gpu,
+    in_request,
+    refuse_lack_of_memory,
+    refuse_misfit,
+    refuse_model,
+    usable_gpus,
+)
+from api.schemas.deployment import DeploymentBody, PlanChoice, ProjectionDoc
+from executor.deployment import Deployment, LaunchOptions, TrainingOptions, deployment_name
+from executor.feedback.run import write_cluster
+from executor.projection import project
+from executor.rank_table import refuse_asymmetry
+from executor.records import write_text
+from executor.training_job import Schedule
+from models.parallel_plan import ParallelPlan
+from models.performance.iteration.calibration import same_costs
+from models.performance.iteration.coefficients import Calibration
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.modelling import performance_model
+from models.transformer import Precision, Transformer
+from stowplan.errors import InputError
+from topology.cluster import Cluster, Node
+from topology.gpu_catalogue import gpu_type_of, known_product
+
+# The clusters that are kept in the folder of a deployment.
+CLUSTERS = "cluster*.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """A parallel plan of a service: its job's model (None: a table) and calibration, and the cluster that it was made
+    for."""
+
+    plan: ParallelPlan
+    model: Transformer | None
+    calibration: Calibration | None
+    cluster: Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A plan that can be deployed, what it trains, and what a projection to it costs.
+
+    `cluster`: what is known of its nodes; None: nothing, so that measured times cannot be compared with predicted ones.
+    `is_assumed`: it was made up from the plan and the catalogue.
+    """
+
+    plan: ParallelPlan
+    model: Transformer
+    cluster: Cluster | None
+    is_assumed: bool
+    projection: ProjectionDoc | None
+
+
+def choose(
+    asked: PlanChoice,
+    job_id: str,
+    model: Transformer | None,
+    planned: Callable[[str, str], PlannedJob],
+    known: Cluster | None = None,
+    own: Collection[Gpu] = (),
+) -> Choice:
+    """Find the plan that is asked for, and project it where that is asked for and needed.
+
+    Parameters
+    ----------
+    model
+        What the job trains, where the request says it; None: what the plan of the service knows.
+    planned
+        Finds the plan of a job in a plan of the service.
+    known
+        The cluster that a deployment was given earlier; it holds unless another one comes with the plan.
+    own
+        (node, GPU) on which the job runs now.
+
+    Raises
+    ------
+    InputError
+        When nothing says what the job trains, or the trainer cannot train it; when the plan does not fit the cluster or
+        the memory of its GPUs, or is not symmetric and shall or can not be projected.
+    """
+    found = _source(asked, job_id, model, planned, known)
+    if found.model is None:
+        raise InputError(f"job {job_id} is a table in its plan: say in job what it trains")
+    refuse_model(asked, found.model)
+    if found.plan.is_symmetric or not asked.project:
+        with in_request(asked, "/plan"):
+            refuse_asymmetry(found.plan)
+    elif found.cluster is None:
+        raise InputError("a projection needs to know the GPUs of the plan; give cluster, or GPU types of the catalogue")
+    plan, cost = found.plan, None
+    if found.cluster is not None:
+        performance = performance_model(found.model, found.cluster, found.calibration)
+        hint = " that the job was given; give cluster where that has changed" if found.cluster is known else ""
+        available = None if asked.plan is None else usable_gpus(found.cluster, own)
+        refuse_misfit(asked, plan, performance, available, hint=hint)
+        if not plan.is_symmetric:
+            plan, cost = _projected(plan, performance)
+        refuse_lack_of_memory(asked, plan, performance)
+    return Choice(plan=plan, model=found.model, cluster=found.cluster, is_assumed=found.is_assumed, projection=cost)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A plan as it was found, and what is known beside it."""
+
+    plan: ParallelPlan
+    model: Transformer | None
+    cluster: Cluster | None
+    calibration: Calibration | None = None
+    is_assumed: bool = False
+
+
+def _source(
+    asked: PlanChoice,
+    job_id: str,
+    model: Transformer | None,
+    planned: Callable[[str, str], PlannedJob],
+    known: Cluster | None,
+) -> _Source:
+    """Read the plan of a request, or find it among those of the service; arguments as in `choose`."""
+    if asked.plan is None:
+        found = planned(asked.plan_id or "", job_id)
+        is_same = model is None or (found.model is not None and same_costs(model, found.model))
+        calibration = found.calibration if is_same else None
+        return _Source(plan=found.plan, model=model or found.model, cluster=found.cluster, calibration=calibration)
+    with located("/plan"):
+        plan = plan_from_document(asked.plan)
+    if asked.cluster is not None:
+        with located("/cluster"):
+            return _Source(plan=plan, model=model, cluster=cluster_from_document(asked.cluster))
+    if known is not None:
+        return _Source(plan=plan, model=model, cluster=known)
+    cluster = _catalogue_cluster(plan, model.precision if model else Precision.BF16)
+    return _Source(plan=plan, model=model, cluster=cluster, is_assumed=cluster is not None)
+
+
+def _projected(plan: ParallelPlan, performance: PerformanceModel) -> tuple[ParallelPlan, ProjectionDoc]:
+    """The symmetric plan that comes closest, and what it costs."""
+    result = project(plan, performance)
+    cost = ProjectionDoc(asked=plan.notation(), before_s=result.before_s, after_s=result.after_s, loss=result.loss)
+    return result.plan, cost
+
+
+def given_model(body: DeploymentBody) -> Transformer | None:
+    """The model that the request itself brings."""
+    return None if body.job is None else transformer_from_document(body.job)
+
+
+def deployment_of(body: DeploymentBody, choice: Choice) -> Deployment:
+    """Build the deployment.
+
+    Raises
+    ------
+    InputError
+        When the plan cannot be deployed.
+    """
+    training, launch = dict(body.training), dict(body.launch)
+    launch["python"] = body.launch.python or (sys.executable if body.launch.backend == "local" else "python3")
+    with in_request(body):
+        return Deployment(
+            name=deployment_name(body.job_id),
+            model=choice.model,
+            plan=choice.plan,
+            training=TrainingOptions(**{**training, "schedule": Schedule(**dict(body.training.schedule))}),
+            launch=LaunchOptions(**launch),
+        )
+
+
+def keep_cluster(choice: Choice, folder: Path) -> None:
+    """Note the cluster of a plan for its runs, and that it holds for later plans when a user gave it."""
+    if choice.cluster is not None:
+        write_cluster(choice.cluster, folder, choice.plan)
+        if not choice.is_assumed:
+            write_cluster(choice.cluster, folder)
+
+
+@contextmanager
+def taken_back_on_error(folder: Path, *names: str) -> Iterator[None]:
+    """Leave the files of these names or patterns as they were when the block fails."""
+    before = {path: path.read_text(encoding="utf-8") for path in _named(folder, names)}
+    try:
+        yield
+    except BaseException:
+        for path in _named(folder, names) | before.keys():
+            with suppress(OSError):
+                if path in before:
+                    write_text(path, before[path])
+                else:
+                    path.unlink()
+        raise
+
+
+def _named(folder: Path, names: Collection[str]) -> set[Path]:
+    return {path for name in names for path in folder.glob(name)}
+
+
+def _catalogue_cluster(plan: ParallelPlan, precision: Precision) -> Cluster | None:
+    """The nodes of a plan under one switch, where all GPU types are in the catalogue."""
+    replicas = [replica for stage in plan.stages for replica in stage.replicas]
+    products = {replica.gpu_type: known_product(replica.gpu_type) for replica in replicas}
+    used: dict[str, tuple[str, int]] = {}
+    for replica in replicas:
+        _, most = used.get(replica.node, ("", 0))
+        used[replica.node] = (replica.gpu_type, max(most, 1 + max(replica.gpus)))
+    kinds = [replace(gpu_type_of(kind, precision), name=name) for name, kind in products.items() if kind is not None]
+    if len(kinds) < len(products):
+        return None
+    return Cluster(
+        gpu_types=tuple(kinds),
+        nodes=tuple(Node(id=node, gpu_type=kind, num_gpus=count) for node, (kind, count) in used.items()),
+    )

@@ -1,0 +1,370 @@
+"""Deployments of the service: each a folder, looked after by one thread, alive beyond the service itself.
+
+<deployments>/<id>/request.json     job, backend, and the projections that gave its plans
+<deployments>/<id>/...              what `executor.supervision` keeps
+"""
+
+import errno
+import logging
+import re
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from pydantic import ValidationError
+
+from api.common.errors import DeploymentConflictError, NotFoundError, NothingDeployedError, StorageFullError
+from api.common.times import time_of
+from api.convert.parallel_plan import plan_to_document
+from api.deployments.checks import Holder, gpus_by_host, refuse_taken_gpus
+from api.deployments.choice import (
+    CLUSTERS,
+    Choice,
+    PlannedJob,
+    choose,
+    deployment_of,
+    given_model,
+    keep_cluster,
+    taken_back_on_error,
+)
+from api.jobs.feedback import JobFeedback
+from api.jobs.service import job_path
+from api.schemas.base import Document
+from api.schemas.deployment import (
+    DeadRankDoc,
+    DeploymentBody,
+    DeploymentDoc,
+    DeploymentLinksDoc,
+    DeploymentList,
+    PlanChoice,
+    ProjectionDoc,
+    ReconfigureBody,
+    RunDoc,
+)
+from executor.deployment import Deployment
+from executor.feedback.run import given_cluster, plan_digest
+from executor.launch.backends import BACKENDS
+from executor.launch.base import DeadRank
+from executor.lifecycle import DeploymentState, DeploymentStatus, Phase, Run
+from executor.records import write_text
+from executor.supervision import Supervisor
+from stowplan.errors import InputError, StowplanError
+
+DEPLOYMENTS_PATH = "/v1/deployments"
+_ADVANCE_S = 0.5
+_REQUEST = "request.json"
+_ID = re.compile(r"deployment-[\w-]+")
+_logger = logging.getLogger("stowplan.api.deployments.service")
+
+
+class _Request(Document):
+    """What is kept of the requests that made a deployment; `projections`: of its plans, by digest."""
+
+    job_id: str
+    backend: str
+    projections: Mapping[str, ProjectionDoc] = {}
+
+    def after(self, choice: Choice) -> "_Request":
+        """The same with the projection of another plan, or without one where that plan is deployed as it is."""
+        digest = plan_digest(choice.plan)
+        others = {key: value for key, value in self.projections.items() if key != digest}
+        own = {} if choice.projection is None else {digest: choice.projection}
+        return self.model_copy(update={"projections": others | own})
+
+
+class Deployments:
+    """All deployments under one folder; `planned(plan_id, job_id)` finds a plan of the service.
+
+    `folder` None: the service deploys nothing. `feedback` gets what the ranks measure.
+    """
+
+    def __init__(self, folder: Path | None, planned: Callable[[str, str], PlannedJob], feedback: JobFeedback) -> None:
+        self._folder = folder
+        self._planned = planned
+        self._feedback = feedback
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._claims: dict[str, IO[str]] = {}
+        self._thread = threading.Thread(target=self._look_after, name="deployments", daemon=True)
+        if folder is not None:
+            self._thread.start()
+
+    def create(self, body: DeploymentBody) -> DeploymentDoc:
+        """Start a deployment.
+
+        Raises
+        ------
+        NothingDeployedError
+            When this service deploys nothing.
+        NotFoundError
+            When there is no such plan, or no such job in it.
+        DeploymentConflictError
+            When the job is deployed already, or another deployment has GPUs of the plan.
+        InputError
+            When the plan cannot be deployed.
+        LaunchError
+            When it cannot be started.
+        StorageFullError
+            When there is no room for it.
+        """
+        root = self._root()
+        choice = choose(body, body.job_id, given_model(body), self._planned)
+        deployment = deployment_of(body, choice)
+        id_ = f"deployment-{uuid.uuid4().hex}"
+        folder = root / id_
+        with self._lock, _room_in(root):
+            self._refuse_conflicts(body, body.job_id, deployment)
+            request = _Request(job_id=body.job_id, backend=body.launch.backend).after(choice)
+            try:
+                folder.mkdir(parents=True)
+                write_text(folder / _REQUEST, request.model_dump_json())
+                keep_cluster(choice, folder)
+                self._supervisor(id_).deploy(deployment)
+            except (StowplanError, OSError):
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+        return self.deployment(id_)
+
+    def deployment(self, deployment_id: str) -> DeploymentDoc:
+        """Look at a deployment; NotFoundError when there is none."""
+        supervisor, request = self._supervisor(deployment_id), self._request(deployment_id)
+        return _document(deployment_id, request, supervisor, supervisor.status())
+
+    def deployments(self) -> DeploymentList:
+        """All deployments from the newest to the oldest."""
+        return DeploymentList(deployments=tuple(self._all()))
+
+    def reconfigure(self, deployment_id: str, body: ReconfigureBody) -> DeploymentDoc:
+        """Begin to move a deployment to another plan."""
+        request, supervisor = self._request(deployment_id), self._supervisor(deployment_id)
+        folder = self._root() / deployment_id
+        with self._lock, _room_in(folder):
+            present = supervisor.deployment()
+            choice = choose(
+                body, request.job_id, present.model, self._planned, given_cluster(folder), set(present.plan.gpus)
+            )
+            following = replace(present, plan=choice.plan)
+            self._refuse_conflicts(body, request.job_id, following, besides=deployment_id)
+            with taken_back_on_error(folder, _REQUEST, CLUSTERS):
+                keep_cluster(choice, folder)
+                write_text(folder / _REQUEST, request.after(choice).model_dump_json())
+                # Last: what is under way from here on is no error any more.
+                supervisor.reconfigure(following)
+        return self.deployment(deployment_id)
+
+    def stop(self, deployment_id: str) -> DeploymentDoc:
+        """Ask a deployment to write a checkpoint and end; one that is over stays as it is."""
+        self._request(deployment_id)
+        with self._lock, _room_in(self._root() / deployment_id):
+            self._supervisor(deployment_id).stop()
+        return self.deployment(deployment_id)
+
+    def log(self, deployment_id: str, rank: int, run: int | None = None) -> Path:
+        """File that a rank of a run writes to; `run` None: the newest that trains or has trained.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such run or rank.
+        """
+        supervisor = self._supervisor(deployment_id)
+        number = supervisor.training_run() if run is None else run
+        try:
+            plan = supervisor.deployment(number).plan
+        except InputError as error:
+            raise NotFoundError(f"{deployment_id} has no run {number}") from error
+        if not 0 <= rank < plan.num_gpus:
+            raise NotFoundError(
+                f"run {number} of {deployment_id} has ranks 0 to {plan.num_gpus - 1}; there is no rank {rank}"
+            )
+        return supervisor.folder(number) / "logs" / f"rank-{rank}.log"
+
+    def is_log_complete(self, deployment_id: str, log: Path) -> bool:
+        """Whether nothing will be written to what `log` gave: the deployment is over, or a later run trains."""
+        supervisor = self._supervisor(deployment_id)
+        earlier = (supervisor.folder(number) for number in range(1, supervisor.training_run()))
+        return supervisor.state().phase.final or any(log.is_relative_to(folder) for folder in earlier)
+
+    def restart_cost_s(self, job_id: str) -> float | None:
+        """The newest measured cost of a change of plan of a job; None where none was measured."""
+        if self._folder is None:
+            return None
+        costs = (state.change_cost_s for _, state in self._known(job_id))
+        return next((cost_s for cost_s in costs if cost_s is not None), None)
+
+    def close(self) -> None:
+        """Look after nothing any more; what runs goes on, and the next service takes over."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _look_after(self) -> None:
+        """Advance every deployment that is not over, until closed."""
+        while not self._closing.wait(_ADVANCE_S):
+            try:
+                for id_ in self._ids():
+                    self._advance(id_)
+            except Exception:
+                # Nobody else looks after them: the next round may find what is wrong now in order.
+                _logger.exception("the deployments cannot be looked after")
+        for claim in self._claims.values():
+            claim.close()
+
+    def _advance(self, id_: str) -> None:
+        """Do what is due for one deployment, and take in what its ranks have measured."""
+        try:
+            supervisor = self._supervisor(id_)
+            self._claim(id_, supervisor, supervisor.advance().phase)
+            self._feedback.read(self._request(id_).job_id, self._root() / id_)
+        except Exception:
+            # One broken folder must not keep the others from being looked after.
+            _logger.exception("%s cannot be looked after", id_)
+
+    def _claim(self, id_: str, supervisor: Supervisor, phase: Phase) -> None:
+        """Hold the claim to a deployment until it is over, so that no command looks after it, too."""
+        if phase.final and id_ in self._claims:
+            self._claims.pop(id_).close()
+        elif not phase.final and id_ not in self._claims and (claim := supervisor.claim()) is not None:
+            self._claims[id_] = claim
+
+    def _refuse_conflicts(self, asked: PlanChoice, job_id: str, deployment: Deployment, besides: str = "") -> None:
+        """Raise DeploymentConflictError when another deployment that is not over has the job or a GPU of its plan."""
+        holders: list[Holder] = []
+        for id_ in self._ids():
+            if id_ == besides:
+                continue
+            try:
+                other, supervisor = self._request(id_).job_id, self._supervisor(id_)
+                if supervisor.state().phase.final:
+                    continue
+                if other == job_id:
+                    detail = f"job {job_id} is deployed already as {id_}; reconfigure or stop that one"
+                    raise DeploymentConflictError(detail)
+                holders += _holders(f"job {other!r} ({id_})", supervisor)
+            except (InputError, NotFoundError) as error:
+                _logger.warning("%s cannot be read: %s", id_, error)
+        refuse_taken_gpus(asked, deployment, holders)
+
+    def _all(self) -> Iterator[DeploymentDoc]:
+        """Every deployment that can be read, newest first."""
+        for id_, _ in self._known():
+            try:
+                yield self.deployment(id_)
+            except (StowplanError, OSError) as error:
+                _logger.warning("%s cannot be read: %s", id_, error)
+
+    def _known(self, job_id: str | None = None) -> list[tuple[str, DeploymentState]]:
+        """Deployments of a job, or all, whose state can be read, newest first; no backend is asked."""
+        known = []
+        for id_ in self._ids():
+            try:
+                if job_id in (None, self._request(id_).job_id):
+                    known.append((id_, self._supervisor(id_).state()))
+            except (StowplanError, OSError) as error:
+                _logger.warning("%s cannot be read: %s", id_, error)
+        return sorted(known, key=lambda one: (-one[1].runs[0].started_at_s, one[0]))
+
+    def _ids(self) -> list[str]:
+        """Deployments that were started; a folder that lacks its request is none of this service."""
+        folders = sorted(path.parent for path in self._root().glob("deployment-*/state.json"))
+        return [folder.name for folder in folders if (folder / _REQUEST).exists()]
+
+    def _supervisor(self, deployment_id: str) -> Supervisor:
+        return Supervisor(self._root() / deployment_id, BACKENDS[self._request(deployment_id).backend]())
+
+    def _request(self, deployment_id: str) -> _Request:
+        root, missing = self._root(), f"there is no deployment {deployment_id!r}"
+        # An id is the name of a folder, not a way to one.
+        if not _ID.fullmatch(deployment_id):
+            raise NotFoundError(missing)
+        try:
+            return _Request.model_validate_json((root / deployment_id / _REQUEST).read_text())
+        except (OSError, ValidationError) as error:
+            raise NotFoundError(missing) from error
+
+    def _root(self) -> Path:
+        if self._folder is None:
+            raise NothingDeployedError("this service deploys nothing; start it with --deployments FOLDER")
+        return self._folder
+
+
+@contextmanager
+def _room_in(folder: Path) -> Iterator[None]:
+    """Say clearly when a folder cannot be written since its file system is full."""
+    try:
+        yield
+    except (StowplanError, OSError) as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__cause__
+        if cause is None or cause.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        detail = f"{folder} cannot be written: {cause.strerror}; make room, or deploy to another folder"
+        raise StorageFullError(detail) from error
+
+
+def _holders(who: str, supervisor: Supervisor) -> Iterator[Holder]:
+    """GPUs that a deployment uses, and those to which it may return."""
+    state = supervisor.state()
+    used = {run.number for run in (state.runs[-2:] if state.phase is Phase.RECONFIGURING else state.runs[-1:])}
+    for number in sorted(used):
+        yield Holder(gpus=gpus_by_host(supervisor.deployment(number)), what=f"is used by {who}")
+    if state.launch is not None:
+        yield Holder(gpus=gpus_by_host(supervisor.deployment(state.launch.like)), what=f"is about to be used by {who}")
+    if state.fallback is not None:
+        gpus = gpus_by_host(supervisor.deployment(state.fallback))
+        yield Holder(gpus=gpus, what=f"is kept for {who} until its new plan has written a checkpoint")
+
+
+def _document(id_: str, request: _Request, supervisor: Supervisor, status: DeploymentStatus) -> DeploymentDoc:
+    state, present = status.state, supervisor.deployment()
+    dead_run, dead = _dead(status)
+    path = f"{DEPLOYMENTS_PATH}/{id_}"
+    return DeploymentDoc(
+        id=id_,
+        job_id=request.job_id,
+        phase=state.phase,
+        detail=state.detail,
+        run_state=status.run.state,
+        run_detail=status.run.detail,
+        plan=plan_to_document(present.plan),
+        notation=present.plan.notation(),
+        projection=request.projections.get(plan_digest(present.plan)),
+        step=status.step,
+        num_steps=present.training.num_steps,
+        loss=status.loss,
+        runs=tuple(_run(run) for run in state.runs),
+        dead=tuple(DeadRankDoc.model_validate(rank, from_attributes=True) for rank in dead),
+        dead_run=dead_run,
+        restart_cost_s=state.change_cost_s,
+        backend=request.backend,
+        folder=str(supervisor.folder(state.current.number)),
+        links=DeploymentLinksDoc(
+            self=path, logs=f"{path}/logs", job_performance=f"{job_path(request.job_id)}/performance"
+        ),
+    )
+
+
+def _dead(status: DeploymentStatus) -> tuple[int | None, tuple[DeadRank, ...]]:
+    """The ranks that broke the newest run, or else the run before that broke last, and which run that was."""
+    fault = status.state.fault
+    if status.run.dead:
+        return status.state.current.number, status.run.dead
+    return (fault.run, fault.dead) if fault is not None and fault.dead else (None, ())
+
+
+def _run(run: Run) -> RunDoc:
+    return RunDoc(
+        number=run.number,
+        plan=run.plan,
+        cause=run.cause,
+        started=time_of(run.started_at_s),
+        from_step=run.from_step,
+        cost_s=run.cost_s,
+        detail=run.detail,
+    )

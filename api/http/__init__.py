@@ -1,0 +1,1 @@
+"""The HTTP interface: reading requests, who may ask, problems, routers."""

@@ -1,0 +1,93 @@
+"""The OpenAPI document of the application."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from api.http.problems import PROBLEM_TYPE
+from api.http.routers.common import PLAN_BODY_NAME, SCHEMA_PATH
+from api.schemas.comparison import ComparisonBody
+from api.schemas.deployment import DeploymentBody, ReconfigureBody
+from api.schemas.metrics import MetricsBody
+from api.schemas.parallel import ParallelPlanBody
+from api.schemas.problem import ProblemDoc
+from api.schemas.request import PLAN_BODIES, VerifyBody
+from api.schemas.snapshot import SnapshotDoc
+
+# Read by `api.http.body` or written by `api.http.problems`, so that FastAPI does not see them.
+_UNSEEN: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+    (model, "validation")
+    for model in (
+        *PLAN_BODIES.values(),
+        ComparisonBody,
+        ParallelPlanBody,
+        VerifyBody,
+        SnapshotDoc,
+        MetricsBody,
+        DeploymentBody,
+        ReconfigureBody,
+        ProblemDoc,
+    )
+]
+
+PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "Problem details (RFC 9457).",
+        "content": {
+            PROBLEM_TYPE: {
+                "schema": {"$ref": f"{SCHEMA_PATH}ProblemDoc"},
+                "example": {
+                    "type": "urn:stowplan:error:invalid_input",
+                    "title": "Unprocessable Entity",
+                    "status": 422,
+                    "detail": "the request has 1 error",
+                    "instance": "/v1/plans",
+                    "code": "invalid_input",
+                    "errors": [
+                        {
+                            "code": "unknown_gpu_type",
+                            "pointer": "/snapshot/cluster/nodes/0/gpu_type",
+                            "detail": "node 'n0' is of GPU type 'h100'; the cluster knows ['a100']",
+                            "severity": "error",
+                        }
+                    ],
+                },
+            }
+        },
+    }
+}
+
+
+def openapi_document(app: FastAPI) -> dict[str, Any]:
+    """Describe the paths of the application, with the documents that FastAPI does not see."""
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        description=app.description,
+        routes=app.routes,
+        tags=app.openapi_tags,
+        separate_input_output_schemas=False,
+    )
+    _, definitions = models_json_schema(_UNSEEN, ref_template=SCHEMA_PATH + "{model}")
+    schemas = document["components"]["schemas"] | definitions["$defs"]
+    schemas[PLAN_BODY_NAME] = {
+        "title": PLAN_BODY_NAME,
+        "oneOf": [{"$ref": f"{SCHEMA_PATH}{body.__name__}"} for body in dict.fromkeys(PLAN_BODIES.values())],
+        "discriminator": {
+            "propertyName": "policy",
+            "mapping": {policy: f"{SCHEMA_PATH}{body.__name__}" for policy, body in PLAN_BODIES.items()},
+        },
+    }
+    example = (files("api.schemas") / "plan_example.json").read_text(encoding="utf-8")
+    schemas["PlanDoc"] |= {"examples": [json.loads(example)]}
+    document["components"]["schemas"] = dict(sorted(schemas.items()))
+    # Either: whether a token is asked for is a setting of the service.
+    document["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{}, {"bearer": []}]
+    return document

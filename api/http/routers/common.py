@@ -1,0 +1,93 @@
+"""What routers share: the service, headers, documentation of bodies and errors."""
+
+import re
+import time
+from typing import Annotated, Any, cast
+
+from fastapi import Depends, Header, Path, Request
+from pydantic import BaseModel, WithJsonSchema
+from starlette.responses import Response
+
+from api.common.errors import HeaderError
+from api.plans.service import PlanService
+
+SCHEMA_PATH = "#/components/schemas/"
+PLAN_BODY_NAME = "PlanBody"
+PlanId = Annotated[str, Path(examples=["plan-0190f3a2"])]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="The same key with the same body gives the same plan, however often it is sent.",
+        json_schema_extra={"minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
+    ),
+]
+
+
+def plan_service(request: Request) -> PlanService:
+    """Give the service of the application."""
+    return cast("PlanService", request.app.state.service)
+
+
+async def arrival_s() -> float:
+    """Give the time of a monotonic clock. Parameters are resolved in order: ask for it before the body."""
+    return time.perf_counter()
+
+
+Service = Annotated[PlanService, Depends(plan_service)]
+Arrival = Annotated[float, Depends(arrival_s)]
+
+
+def preferred_wait_s(
+    service: Service,
+    prefer: Annotated[
+        list[str] | None,
+        # For the reader of the document it is one header, whose lines HTTP joins with commas.
+        WithJsonSchema({"type": "string"}),
+        Header(
+            alias="Prefer", description="`wait=N`: answer with the plan if it is final within N seconds (RFC 7240)."
+        ),
+    ] = None,
+) -> float | None:
+    """Seconds to wait for, capped; None when the client does not ask to wait.
+
+    Raises
+    ------
+    HeaderError
+        When `wait` is no number of seconds.
+    """
+    for preference in re.split("[,;]", ",".join(prefer or ())):
+        name, _, value = (part.strip() for part in preference.partition("="))
+        if name.lower() == "wait":
+            if not value.strip('"').isdecimal():
+                raise HeaderError(f"Prefer: wait is {value!r}; must be a whole number of seconds")
+            return min(float(value.strip('"')), service.settings.max_wait_s)
+    return None
+
+
+WaitS = Annotated[float | None, Depends(preferred_wait_s)]
+
+
+def checked_key(key: str | None) -> str | None:
+    """Give the key back.
+
+    Raises
+    ------
+    HeaderError
+        When it is empty, too long, or not printable.
+    """
+    if key is not None and not (0 < len(key) <= 255 and key.isascii() and key.isprintable()):
+        raise HeaderError("Idempotency-Key must be 1 to 255 printable ASCII characters")
+    return key
+
+
+def json_response(document: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Give a document as it is: it has been validated when it was built."""
+    return Response(document.model_dump_json(), status_code=status, media_type="application/json", headers=headers)
+
+
+def documented_body(schema: str, examples: dict[str, Any]) -> dict[str, Any]:
+    """OpenAPI of a body that `api.http.body` reads; `examples` by title."""
+    named = {title: {"value": value} for title, value in examples.items()}
+    content = {"schema": {"$ref": SCHEMA_PATH + schema}, "examples": named}
+    return {"requestBody": {"required": True, "content": {"application/json": content}}}

@@ -1,0 +1,66 @@
+"""3D-parallel plans for one job."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from api.figures.request import PictureFormat
+from api.http.body import json_body
+from api.http.routers.common import Service, documented_body, json_response
+from api.schemas.parallel import ParallelPlanBody
+from api.schemas.parallel_answer import ParallelPlanAnswer
+
+router = APIRouter(prefix="/v1/parallel-plans", tags=["parallel plans"])
+
+_BODY = TypeAdapter(ParallelPlanBody)
+Body = Annotated[ParallelPlanBody, Depends(json_body(_BODY))]
+_LLAMA = {"model": "llama2-13b", "global_batch": 256}
+_REQUESTS = {
+    "LLaMA2-13B on 8 to 64 H100": {"job": _LLAMA, "gpus": [{"gpu_type": "h100", "min_gpus": 8, "max_gpus": 64}]},
+    "The same plan on two types": {
+        "job": _LLAMA,
+        "gpus": [{"gpu_type": "h100"}, {"gpu_type": "a100-80gb"}],
+        "degrees": {"pp": 2, "dp": 2, "tp": 4, "num_micro_batches": 32},
+    },
+}
+_DOCUMENTED = documented_body(ParallelPlanBody.__name__, _REQUESTS)
+_MEDIA = {"svg": "image/svg+xml", "png": "image/png"}
+_PICTURES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {
+            "image/svg+xml": {"schema": {"type": "string"}},
+            "image/png": {"schema": {"type": "string", "format": "binary"}},
+        },
+        "description": "The picture.",
+    }
+}
+
+
+@router.post(
+    "", summary="Plan one job in three dimensions", response_model=ParallelPlanAnswer, openapi_extra=_DOCUMENTED
+)
+async def create_parallel_plans(service: Service, body: Body) -> Response:
+    """Find pipeline stages, data and tensor degrees and micro-batches for a job, by the performance model.
+
+    The answer holds the best plan on every number of GPUs of every type, its predicted time by part, memory per stage,
+    the Pareto frontiers that were searched, why other candidates are no plans, and for the best plan what a launcher
+    needs. It is not stored. A model that fits nowhere is an error that says how much memory it lacks.
+    """
+    return json_response(await service.parallel_plans(body))
+
+
+@router.post(
+    "/figure.{picture}",
+    summary="Draw 3D-parallel plans",
+    response_class=Response,
+    responses=_PICTURES,
+    openapi_extra=_DOCUMENTED,
+)
+async def draw_parallel_plans(
+    service: Service, picture: Annotated[PictureFormat, Path(description="svg or png")], body: Body
+) -> Response:
+    """Draw the answer to the same request: the best plan's pipeline as a Gantt chart of stages and micro-batches, and
+    throughput by number of GPUs with the plan at each point."""
+    return Response(await service.parallel_figure(body, picture), media_type=_MEDIA[picture])

@@ -1,0 +1,190 @@
+"""Plans: ask for one, wait for it, look at it, stop it."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Header, Query
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+
+from api.common.events import EventFeed
+from api.common.examples import example
+from api.http.body import json_body
+from api.http.routers.common import (
+    PLAN_BODY_NAME,
+    Arrival,
+    IdempotencyKey,
+    PlanId,
+    Service,
+    WaitS,
+    checked_key,
+    documented_body,
+    json_response,
+)
+from api.plans.present import plan_path
+from api.plans.service import PlanService
+from api.schemas.plan import PageQuery, PlanDoc, PlanList
+from api.schemas.request import PLAN_BODY, PlanBody, PlanBodyDoc
+
+router = APIRouter(prefix="/v1/plans", tags=["plans"])
+
+_REQUESTS = {known.title: known.request for known in map(example, ("sia-paper-table1", "arnold-fig12"))}
+DOCUMENTED_REQUEST = documented_body(PLAN_BODY_NAME, _REQUESTS)
+_RETRY_AFTER_S = 1
+_ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {
+        "model": PlanDoc,
+        "description": "Accepted and stored; follow `Location`.",
+        "headers": {
+            "Location": {"schema": {"type": "string"}, "description": "Path of the plan."},
+            "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds until a look is worth it."},
+        },
+    }
+}
+
+
+@router.post(
+    "",
+    summary="Ask for a plan",
+    response_model=PlanDoc,
+    responses=_ACCEPTED,
+    openapi_extra=DOCUMENTED_REQUEST,
+)
+async def create_plan(
+    service: Service,
+    received_s: Arrival,
+    body: Annotated[PlanBodyDoc, Depends(json_body(PLAN_BODY))],
+    wait_s: WaitS,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Plan a snapshot with a policy.
+
+    The plan is stored before the answer leaves. With `Prefer: wait=N` the answer is the finished plan (200) if it is
+    final within N seconds; otherwise it is 202 and `Location` says where the plan will be. A client that goes away
+    does not stop its plan.
+    """
+    plan_id = await run_in_threadpool(service.submit, body, checked_key(idempotency_key), received_s)
+    return await _answer(service, plan_id, wait_s)
+
+
+@router.get("", summary="List plans")
+async def list_plans(
+    service: Service,
+    page: Annotated[PageQuery, Query()],
+) -> PlanList:
+    """Plans from the newest to the oldest, without their allocations."""
+    query = urlencode([("limit", page.limit), *(("status", wanted.value) for wanted in page.status)])
+    return await run_in_threadpool(service.plans, page.limit, page.before, list(page.status), query)
+
+
+@router.get("/{plan_id}", summary="Look at a plan", response_model=PlanDoc)
+async def get_plan(service: Service, plan_id: PlanId, wait_s: WaitS) -> Response:
+    """The plan as it stands. `Prefer: wait=N` waits until it is final, at most N seconds."""
+    if wait_s is not None:
+        await service.wait(plan_id, wait_s)
+    return json_response(await run_in_threadpool(service.plan, plan_id), headers=_applied(wait_s))
+
+
+@router.get("/{plan_id}/input", summary="Get the input of a plan", response_model=PlanBody)
+async def get_input(service: Service, plan_id: PlanId) -> Response:
+    """Get the request behind a plan, defaults filled in; it can be posted again."""
+    text = await run_in_threadpool(service.plan_input, plan_id)
+    return Response(text, media_type="application/json")
+
+
+@router.get(
+    "/{plan_id}/figure.svg",
+    summary="Draw a plan",
+    response_class=Response,
+    responses={200: {"content": {"image/svg+xml": {"schema": {"type": "string"}}}, "description": "The picture."}},
+)
+async def get_figure(service: Service, plan_id: PlanId) -> Response:
+    """Draw the plan: the cluster by tier and node, coloured by job; for Arnold the communication matrix, too."""
+    return Response(await service.figure(plan_id), media_type="image/svg+xml")
+
+
+@router.get(
+    "/{plan_id}/model.mps",
+    summary="Get the model of a plan",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The model."}},
+)
+async def get_model(service: Service, plan_id: PlanId) -> Response:
+    """Get the optimisation model behind a plan in MPS format."""
+    return Response(await service.model(plan_id), media_type="text/plain")
+
+
+@router.get(
+    "/{plan_id}/events",
+    summary="Follow a plan",
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events."},
+        204: {"description": "The plan is final and nothing came after `Last-Event-ID`: do not connect again."},
+    },
+)
+async def get_events(
+    service: Service,
+    plan_id: PlanId,
+    last_event_id: Annotated[
+        int, Header(alias="Last-Event-ID", ge=0, description="Only what came after this event.")
+    ] = 0,
+) -> Response:
+    """Follow a plan by server-sent events: `state`, `incumbent` and `bound`.
+
+    What has happened before is sent first; the stream ends with the plan.
+    """
+    feed = await run_in_threadpool(service.feed, plan_id)
+    if feed.closed and not feed.after(last_event_id):
+        return Response(status_code=204)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    stream = _event_stream(feed, last_event_id, service.settings.heartbeat_s)
+    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+
+@router.post("/{plan_id}:cancel", summary="Cancel a plan", response_model=PlanDoc, responses=_ACCEPTED)
+async def cancel_plan(service: Service, plan_id: PlanId, wait_s: WaitS) -> Response:
+    """Stop a plan; the best solution found so far is kept.
+
+    Answers like the creation of a plan: 200 when the plan is final, else 202. A final plan stays as it is.
+    """
+    await run_in_threadpool(service.cancel, plan_id)
+    return await _answer(service, plan_id, wait_s)
+
+
+@router.delete("/{plan_id}", summary="Delete a plan", status_code=204)
+async def delete_plan(service: Service, plan_id: PlanId) -> None:
+    """Delete a final plan; one that is not has to be canceled first."""
+    await run_in_threadpool(service.delete, plan_id)
+
+
+async def _answer(service: PlanService, plan_id: str, wait_s: float | None) -> Response:
+    if wait_s is not None:
+        await service.wait(plan_id, wait_s)
+    plan = await run_in_threadpool(service.plan, plan_id)
+    headers = {"Location": plan_path(plan_id), **_applied(wait_s)}
+    if plan.status.final:
+        return json_response(plan, headers=headers)
+    return json_response(plan, 202, {**headers, "Retry-After": str(_RETRY_AFTER_S)})
+
+
+def _applied(wait_s: float | None) -> dict[str, str]:
+    return {} if wait_s is None else {"Preference-Applied": f"wait={wait_s:.0f}"}
+
+
+async def _event_stream(feed: EventFeed, last_id: int, heartbeat_s: float) -> AsyncIterator[bytes]:
+    yield b"retry: 2000\n\n"
+    while True:
+        # Closed is read first: what is published before the feed closes is then never missed.
+        closed = feed.closed
+        events = feed.after(last_id)
+        for event in events:
+            last_id = event.id
+            yield f"id: {event.id}\nevent: {event.name}\ndata: {json.dumps(dict(event.data))}\n\n".encode()
+        if closed:
+            return
+        if not events:
+            yield b": still here\n\n"
+        await feed.wait(last_id, heartbeat_s)

@@ -1,0 +1,1 @@
+"""Measurements of running jobs, and what plans learn from them."""

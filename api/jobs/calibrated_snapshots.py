@@ -1,0 +1,139 @@
+"""Plans use what was measured of their jobs, where the request does not say it itself.
+
+What is filled in becomes part of the snapshot, so that the stored input and its hash cover it, and the plan can be made
+again whatever is measured later.
+
+calibration      jobs with a model, under policies that plan in three dimensions, and under Sia where it does so, too:
+                 where the job has no performance; of the same model, whatever the batch
+performance      Sia, jobs without a model: observations of data-parallel launches on GPU types of the cluster
+restart_cost_s   where the request has 0: the newest measured cost of a change of plan
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from api.common.times import time_of
+from api.convert.hashing import snapshot_id
+from api.convert.job_model import calibration_to_document, model_from_document
+from api.convert.performance import performance_to_document
+from api.convert.snapshot import snapshot_from_document
+from api.jobs.service import JobPerformance, Jobs, job_path
+from api.schemas.snapshot import JobDoc, SnapshotDoc, SnapshotReference
+from api.store.snapshots import ResolvedSnapshot, Snapshots
+from models.performance.goodput.spec import GoodputObservations
+from models.performance.iteration.calibration import same_costs
+from stowplan.errors import Issue, Severity, pointer_of
+
+_THREE_DIMENSIONS = ("arena", "arena-ilp", "suika", "suika-ilp")
+_OBSERVATIONS = ("sia",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSnapshot:
+    """The snapshot as it was posted, the one to plan, and notes on what was filled in; pointers into the request."""
+
+    posted: ResolvedSnapshot
+    used: ResolvedSnapshot
+    notes: tuple[Issue, ...] = ()
+
+
+class MeasuredSnapshots:
+    """Snapshots with what was measured of their jobs; `restart_cost_s` gives the measured cost of a change by job."""
+
+    def __init__(self, snapshots: Snapshots, jobs: Jobs, restart_cost_s: Callable[[str], float | None]) -> None:
+        self._snapshots = snapshots
+        self._jobs = jobs
+        self._restart_cost_s = restart_cost_s
+
+    def resolve(self, source: SnapshotDoc | SnapshotReference, policy: str) -> MeasuredSnapshot:
+        """Give the snapshot that a request for a policy brings or refers to; InputError when it is wrong or unknown."""
+        posted = self._snapshots.resolve(source)
+        if not any(self._jobs.knows(job.id) for job in posted.snapshot.jobs):
+            return MeasuredSnapshot(posted=posted, used=posted)
+        used, notes = _filled(posted, self._snapshots.document(source), policy, self._jobs, self._restart_cost_s)
+        return MeasuredSnapshot(posted=posted, used=used, notes=notes)
+
+
+def _filled(
+    posted: ResolvedSnapshot,
+    document: SnapshotDoc,
+    policy: str,
+    jobs: Jobs,
+    restart_cost_s: Callable[[str], float | None],
+) -> tuple[ResolvedSnapshot, tuple[Issue, ...]]:
+    changed: dict[int, JobDoc] = {}
+    notes: list[Issue] = []
+    types = frozenset(kind.name for kind in document.cluster.gpu_types)
+    for k, job in enumerate(document.jobs):
+        if not jobs.knows(job.id):
+            continue
+        measured = jobs.measured(job.id)
+        found = {
+            **_calibration(job, measured, policy),
+            **_observations(job, measured.observations, policy, types),
+            **_restart_cost(job, restart_cost_s(job.id), policy),
+        }
+        notes += [_note(k, job.id, name, measured) for name in found]
+        if _takes_calibration(job, policy) and "calibration" not in found:
+            notes += _why_not(k, job, measured)
+        if found:
+            changed[k] = job.model_copy(update=found)
+    if not changed:
+        return posted, tuple(notes)
+    filled = document.model_copy(update={"jobs": tuple(changed.get(k, job) for k, job in enumerate(document.jobs))})
+    text = filled.model_dump_json()
+    return ResolvedSnapshot(snapshot=snapshot_from_document(filled), id=snapshot_id(text), text=text), tuple(notes)
+
+
+def _calibration(job: JobDoc, measured: JobPerformance, policy: str) -> dict[str, Any]:
+    calibration = measured.calibrated.calibration
+    if calibration is None or not _takes_calibration(job, policy) or not _trains_the_same(job, measured):
+        return {}
+    return {"calibration": calibration_to_document(calibration)}
+
+
+def _takes_calibration(job: JobDoc, policy: str) -> bool:
+    """Whether the policy plans the job in three dimensions, and the request has no coefficients for that."""
+    by_model = policy in _OBSERVATIONS and job.performance is None and _has_model(job)
+    return job.calibration is None and (policy in _THREE_DIMENSIONS or by_model)
+
+
+def _has_model(job: JobDoc) -> bool:
+    return job.transformer is not None or job.operators is not None
+
+
+def _observations(
+    job: JobDoc, observations: GoodputObservations | None, policy: str, types: frozenset[str]
+) -> dict[str, Any]:
+    if policy not in _OBSERVATIONS or job.performance is not None or _has_model(job) or observations is None:
+        return {}
+    known = tuple(point for point in observations.observations if point.gpu_type in types)
+    return {"performance": performance_to_document(replace(observations, observations=known))} if known else {}
+
+
+def _restart_cost(job: JobDoc, cost_s: float | None, policy: str) -> dict[str, Any]:
+    takes_it = policy in (*_THREE_DIMENSIONS, *_OBSERVATIONS)
+    return {"restart_cost_s": cost_s} if takes_it and cost_s and job.restart_cost_s == 0 else {}
+
+
+def _trains_the_same(job: JobDoc, measured: JobPerformance) -> bool:
+    model = job.transformer or job.operators
+    return model is not None and same_costs(model_from_document(model), measured.job)
+
+
+def _note(k: int, job_id: str, name: str, measured: JobPerformance) -> Issue:
+    until = time_of(max(run.until_s or 0.0 for run in measured.runs)).isoformat(timespec="seconds")
+    detail = f"is measured, last at {until}; give your own to plan without it, see {job_path(job_id)}/performance"
+    return Issue(
+        code="measured", pointer=pointer_of("snapshot", "jobs", k, name), detail=detail, severity=Severity.WARNING
+    )
+
+
+def _why_not(k: int, job: JobDoc, measured: JobPerformance) -> list[Issue]:
+    """Say why measurements that there are do not count."""
+    if measured.calibrated.calibration is None or _trains_the_same(job, measured):
+        return []
+    detail = f"measurements of job {job.id!r} are of another model; it is planned without them"
+    pointer = pointer_of("snapshot", "jobs", k, "calibration")
+    return [Issue(code="measured_other_model", pointer=pointer, detail=detail, severity=Severity.WARNING)]

@@ -1,0 +1,1 @@
+"""The life of a plan, from the request to its final state."""

@@ -1,0 +1,155 @@
+"""The life of one plan from the queue to its final state."""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from api.common.events import STATE, EventFeed, Value
+from api.plans.termination import Ending, ending_of_error, ending_of_outcome
+from api.schemas.plan import PlanStatus
+from api.store.database import PlanRecord
+from models.plan import PlanRequest, PlanTask, Resume
+from solver.monitor import Progress
+from solver.pool import Ticket, WorkerPool
+from stowplan.errors import Issue, StowplanError, WorkerError
+
+PLAN_TASK = "models.planning:plan_task"
+_NEWS = 1e-9
+_logger = logging.getLogger("stowplan.api.plans.run")
+
+
+class RunningPlan:
+    """One plan that is not final yet. The pool calls in from its threads.
+
+    `slack_s` is how long the worker may take beyond the time limit of the solve. `on_end` is called once, from a
+    thread of the pool, and must return soon. `notes` are warnings from before planning.
+    """
+
+    def __init__(
+        self,
+        record: PlanRecord,
+        request: PlanRequest,
+        pool: WorkerPool,
+        slack_s: float,
+        on_end: Callable[["RunningPlan", Ending], None],
+        notes: tuple[Issue, ...] = (),
+    ) -> None:
+        self.feed = EventFeed()
+        self.record = record
+        self.request = request
+        self.notes = notes
+        self.queued_s: float | None = None
+        self._lock = threading.Lock()
+        self._pool = pool
+        self._slack_s = slack_s
+        self._on_end = on_end
+        self._ticket: Ticket | None = None
+        self._stopped: PlanStatus | None = None
+        self._started_s = math.inf
+        self._objective: float | None = None
+        self._bound: float | None = None
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds from its start at which the worker is killed."""
+        return self.request.options.time_limit_s + self._slack_s
+
+    def start(self) -> None:
+        """Queue the plan.
+
+        Raises
+        ------
+        QueueFullError, WorkerError
+            When the pool does not take it.
+        """
+        self.feed.publish(STATE, {"status": PlanStatus.QUEUED.value})
+        ticket = self._pool.submit(
+            PLAN_TASK,
+            PlanTask(request=self.request),
+            self.deadline_s,
+            on_progress=self._advance,
+            on_start=self._begin,
+        )
+        with self._lock:
+            self._ticket = ticket
+            stopped = self._stopped is not None
+        if stopped:
+            ticket.cancel()
+        ticket.done_callback(self._end)
+
+    def stop(self, status: PlanStatus) -> None:
+        """Ask the plan to stop and to end as `status`, keeping its best solution."""
+        with self._lock:
+            self._stopped = self._stopped or status
+            ticket = self._ticket
+        if ticket is not None:
+            ticket.cancel()
+
+    def _begin(self) -> None:
+        self._started_s = time.monotonic()
+        self._enter(PlanStatus.BUILDING)
+
+    def _advance(self, progress: Progress) -> None:
+        if self.record.status is PlanStatus.BUILDING:
+            self._enter(PlanStatus.SOLVING)
+        objective, bound = _finite(progress.objective), _finite(progress.bound)
+        improved, moved = _differs(objective, self._objective), _differs(bound, self._bound)
+        self._objective = self._objective if objective is None else objective
+        self._bound = self._bound if bound is None else bound
+        if improved or moved:
+            self.feed.publish("incumbent" if improved else "bound", self._quality(progress.elapsed_s))
+
+    def _enter(self, status: PlanStatus) -> None:
+        now: dict[str, Any] = {f"{status.value}_at_s": time.time()}
+        self.record = replace(self.record, status=status, **now)
+        self.feed.publish(STATE, {"status": status.value})
+
+    def _quality(self, elapsed_s: float) -> dict[str, Value]:
+        gap = None
+        if self._objective is not None and self._bound is not None:
+            gap = abs(self._objective - self._bound) / max(abs(self._objective), 1e-10)
+        return {"objective": self._objective, "bound": self._bound, "relative_gap": gap, "elapsed_s": elapsed_s}
+
+    def _end(self, ticket: Ticket) -> None:
+        self.queued_s = ticket.queued_s
+        died = isinstance(ticket.future.exception(), WorkerError)
+        if not (died and self._resume(ticket)):
+            at_deadline = died and time.monotonic() - self._started_s >= self.deadline_s
+            self._on_end(self, self._ending(ticket, at_deadline))
+
+    def _end_resumed(self, ticket: Ticket) -> None:
+        self._on_end(self, self._ending(ticket, at_deadline=False))
+
+    def _ending(self, ticket: Ticket, at_deadline: bool) -> Ending:
+        error = ticket.future.exception()
+        if error is None:
+            return ending_of_outcome(ticket.result(), self._stopped)
+        return ending_of_error(error, self._stopped, at_deadline)
+
+    def _resume(self, ticket: Ticket) -> bool:
+        """Finish from the last incumbent of a dead worker, by another worker. Returns whether that is under way."""
+        if ticket.last_incumbent is None or self._stopped is PlanStatus.INTERRUPTED:
+            return False
+        resume = Resume(
+            incumbent=ticket.last_incumbent, bound=self._bound, elapsed_s=time.monotonic() - self._started_s
+        )
+        try:
+            second = self._pool.submit(PLAN_TASK, PlanTask(request=self.request, resume=resume), self._slack_s)
+        except StowplanError:
+            _logger.exception("plan %s cannot be resumed", self.record.id)
+            return False
+        second.done_callback(self._end_resumed)
+        return True
+
+
+def _differs(new: float | None, old: float | None) -> bool:
+    """Whether there is news: solvers report rounding errors of a bound many times a second."""
+    return new is not None and (old is None or not math.isclose(new, old, rel_tol=_NEWS, abs_tol=_NEWS))
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

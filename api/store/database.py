@@ -1,0 +1,348 @@
+"""Plans, comparisons and snapshots in SQLite. What is final survives a restart; one process owns the database."""
+
+import fcntl
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import IO, Any
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.exc import DatabaseError
+from sqlalchemy.pool import StaticPool
+
+from api.common.errors import StoreError
+from api.schemas.plan import PlanStatus
+
+SCHEMA_VERSION = 1
+_APPLICATION_ID = 0x53544F57  # "STOW" in the header of the file
+_ACTIVE = [status.value for status in PlanStatus if not status.final]
+
+_metadata = MetaData()
+_plans = Table(
+    "plans",
+    _metadata,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("policy", String, nullable=False),
+    Column("status", String, nullable=False, index=True),
+    Column("queued_at_s", Float, nullable=False),
+    Column("building_at_s", Float),
+    Column("solving_at_s", Float),
+    Column("finished_at_s", Float),
+    Column("version", String, nullable=False),
+    Column("input", Text, nullable=False),
+    Column("input_hash", String, nullable=False),
+    Column("options", Text, nullable=False),
+    Column("idempotency_key", String, unique=True),
+    Column("objective", Float),
+    Column("bound", Float),
+    Column("relative_gap", Float),
+    Column("outcome", Text),
+    Column("timings", Text, nullable=False),
+    Column("failure", Text),
+    Column("events", Text),
+    sqlite_autoincrement=True,
+)
+# What was asked for where measurements were filled in: the same key with the same request gives the same plan.
+_posted = Table(
+    "posted_plans",
+    _metadata,
+    Column("plan_id", String, primary_key=True),
+    Column("input_hash", String, nullable=False),
+)
+_snapshots = Table(
+    "snapshots",
+    _metadata,
+    Column("id", String, primary_key=True),
+    Column("created_at_s", Float, nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+_comparisons = Table(
+    "comparisons",
+    _metadata,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("final", Boolean, nullable=False, index=True),
+    Column("document", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRecord:
+    """One row of the plans, without its input and events. Times are Unix seconds; documents are JSON text.
+
+    `sequence` orders plans by arrival; the store gives it out.
+    """
+
+    id: str
+    policy: str
+    status: PlanStatus
+    queued_at_s: float
+    version: str
+    input_hash: str
+    options: str
+    timings: str
+    sequence: int = 0
+    idempotency_key: str | None = None
+    building_at_s: float | None = None
+    solving_at_s: float | None = None
+    finished_at_s: float | None = None
+    objective: float | None = None
+    bound: float | None = None
+    relative_gap: float | None = None
+    outcome: str | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRecord:
+    """One stored snapshot; `document` is JSON text."""
+
+    id: str
+    created_at_s: float
+    document: str
+
+
+_RECORD_COLUMNS = [_plans.c[field.name] for field in fields(PlanRecord)]
+_LIST_COLUMNS = [column for column in _RECORD_COLUMNS if column.name != "outcome"]
+
+
+class Store:
+    """The database. Safe from threads: readers work side by side, writers one after another.
+
+    Raises
+    ------
+    StoreError
+        When the file cannot be opened or written, is no database of ours, was written by a newer version, or is in
+        use by another process.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._write_lock = threading.Lock()
+        # A database in memory has one connection, which readers and writers share.
+        self._read_lock: AbstractContextManager[object] = self._write_lock if path is None else nullcontext()
+        self._name = "the database in memory" if path is None else f"the database {path}"
+        self._owner = None if path is None else _own(path)
+        self._engine = _engine(path)
+        try:
+            with self.writing() as connection:
+                self._check_version(connection)
+                _metadata.create_all(connection)
+                connection.execute(text(f"PRAGMA application_id = {_APPLICATION_ID}"))
+                connection.execute(text(f"PRAGMA user_version = {SCHEMA_VERSION}"))
+        except StoreError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Release the database."""
+        self._engine.dispose()
+        if self._owner is not None:
+            self._owner.close()
+
+    def ping(self) -> None:
+        """Raise StoreError when the database does not answer."""
+        with self.reading() as connection:
+            connection.execute(select(1))
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that is written when the body ends, and forgotten when it raises; one at a time."""
+        with self._write_lock, self._failing("written"), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection to read from."""
+        with self._read_lock, self._failing("read"), self._engine.connect() as connection:
+            yield connection
+
+    def add_plan(self, record: PlanRecord, document: str, posted_hash: str | None = None) -> None:
+        """Insert a plan; `document` is its input as JSON text, `posted_hash` that of the request if it differs."""
+        values = {name: value for name, value in asdict(record).items() if name != "sequence"}
+        with self.writing() as connection:
+            connection.execute(insert(_plans).values(**values, input=document))
+            if posted_hash is not None:
+                connection.execute(insert(_posted).values(plan_id=record.id, input_hash=posted_hash))
+
+    def finish_plan(self, record: PlanRecord, events: str) -> bool:
+        """Write the final state of a plan; False when it has been deleted meanwhile."""
+        values = {name: value for name, value in asdict(record).items() if name != "sequence"}
+        with self.writing() as connection:
+            done = connection.execute(update(_plans).where(_plans.c.id == record.id).values(**values, events=events))
+        return done.rowcount > 0
+
+    def delete_plan(self, plan_id: str) -> bool:
+        """Delete a plan; False when there is none."""
+        with self.writing() as connection:
+            connection.execute(delete(_posted).where(_posted.c.plan_id == plan_id))
+            return connection.execute(delete(_plans).where(_plans.c.id == plan_id)).rowcount > 0
+
+    def plan(self, plan_id: str) -> PlanRecord | None:
+        """One plan."""
+        return self._one_plan(_plans.c.id == plan_id)
+
+    def plan_by_key(self, idempotency_key: str) -> PlanRecord | None:
+        """The plan that was asked for under this key."""
+        return self._one_plan(_plans.c.idempotency_key == idempotency_key)
+
+    def posted_hash(self, plan_id: str) -> str | None:
+        """Hash of the request behind a plan, where measurements were filled in."""
+        with self.reading() as connection:
+            return connection.scalar(select(_posted.c.input_hash).where(_posted.c.plan_id == plan_id))
+
+    def plan_input(self, plan_id: str) -> str | None:
+        """Input of a plan as JSON text."""
+        with self.reading() as connection:
+            return connection.scalar(select(_plans.c.input).where(_plans.c.id == plan_id))
+
+    def plan_events(self, plan_id: str) -> str | None:
+        """Events of a finished plan as JSON text."""
+        with self.reading() as connection:
+            return connection.scalar(select(_plans.c.events).where(_plans.c.id == plan_id))
+
+    def plans(self, limit: int, before: int | None, statuses: list[PlanStatus]) -> list[PlanRecord]:
+        """Plans from the newest to the oldest, without outcomes; only those with a sequence below `before`."""
+        query = select(*_LIST_COLUMNS).order_by(_plans.c.sequence.desc()).limit(limit)
+        if before is not None:
+            query = query.where(_plans.c.sequence < before)
+        if statuses:
+            query = query.where(_plans.c.status.in_([status.value for status in statuses]))
+        with self.reading() as connection:
+            return [_record(row._mapping) for row in connection.execute(query)]
+
+    def interrupt_unfinished(self, now_s: float, failure: str) -> int:
+        """Mark what an earlier process left unfinished; `failure` is the JSON text that says so."""
+        values = {"status": PlanStatus.INTERRUPTED.value, "finished_at_s": now_s, "failure": failure}
+        with self.writing() as connection:
+            return connection.execute(update(_plans).where(_plans.c.status.in_(_ACTIVE)).values(**values)).rowcount
+
+    def add_snapshot(self, record: SnapshotRecord) -> bool:
+        """Insert a snapshot; False when it is there already."""
+        with self.writing() as connection:
+            known = connection.scalar(select(func.count()).where(_snapshots.c.id == record.id))
+            if not known:
+                connection.execute(insert(_snapshots).values(**asdict(record)))
+        return not known
+
+    def snapshot(self, snapshot_id: str) -> SnapshotRecord | None:
+        """One snapshot."""
+        with self.reading() as connection:
+            row = connection.execute(select(_snapshots).where(_snapshots.c.id == snapshot_id)).one_or_none()
+        return None if row is None else SnapshotRecord(**row._mapping)
+
+    def add_comparison(self, comparison_id: str, document: str) -> None:
+        """Insert a comparison that is not final; `document` is JSON text."""
+        with self.writing() as connection:
+            connection.execute(insert(_comparisons).values(id=comparison_id, final=False, document=document))
+
+    def finish_comparison(self, comparison_id: str, document: str) -> None:
+        """Write the final state of a comparison."""
+        known = _comparisons.c.id == comparison_id
+        with self.writing() as connection:
+            connection.execute(update(_comparisons).where(known).values(final=True, document=document))
+
+    def delete_comparison(self, comparison_id: str) -> bool:
+        """Delete a comparison; False when there is none."""
+        with self.writing() as connection:
+            return connection.execute(delete(_comparisons).where(_comparisons.c.id == comparison_id)).rowcount > 0
+
+    def comparison(self, comparison_id: str) -> str | None:
+        """One comparison as JSON text."""
+        with self.reading() as connection:
+            return connection.scalar(select(_comparisons.c.document).where(_comparisons.c.id == comparison_id))
+
+    def comparisons(self, limit: int, before: int | None) -> list[tuple[int, str]]:
+        """Sequence and JSON text of comparisons, from the newest to the oldest; only sequences below `before`."""
+        query = select(_comparisons.c.sequence, _comparisons.c.document)
+        query = query.order_by(_comparisons.c.sequence.desc()).limit(limit)
+        if before is not None:
+            query = query.where(_comparisons.c.sequence < before)
+        with self.reading() as connection:
+            return [(row.sequence, row.document) for row in connection.execute(query)]
+
+    def unfinished_comparisons(self) -> list[str]:
+        """Comparisons that are not final, as JSON text."""
+        with self.reading() as connection:
+            return list(connection.scalars(select(_comparisons.c.document).where(~_comparisons.c.final)))
+
+    def _one_plan(self, condition: Any) -> PlanRecord | None:
+        with self.reading() as connection:
+            row = connection.execute(select(*_RECORD_COLUMNS).where(condition)).one_or_none()
+        return None if row is None else _record(row._mapping)
+
+    def _check_version(self, connection: Connection) -> None:
+        application = connection.scalar(text("PRAGMA application_id"))
+        version = connection.scalar(text("PRAGMA user_version")) or 0
+        if application != _APPLICATION_ID and connection.scalar(text("SELECT count(*) FROM sqlite_master")):
+            raise StoreError(f"{self._name} belongs to another program; name another file")
+        if version > SCHEMA_VERSION:
+            raise StoreError(
+                f"{self._name} has schema version {version}, written by a newer Stowplan; this one knows "
+                f"{SCHEMA_VERSION}. Update Stowplan or name another file"
+            )
+
+    @contextmanager
+    def _failing(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except DatabaseError as error:
+            raise StoreError(f"{self._name} cannot be {done}: {error.orig}") from error
+
+
+def _record(row: Any) -> PlanRecord:
+    return PlanRecord(**{**row, "status": PlanStatus(row["status"])})
+
+
+def _own(path: Path) -> IO[bytes]:
+    """Hold a lock beside the database for as long as this process lives."""
+    try:
+        handle = path.with_name(path.name + ".lock").open("wb")
+    except OSError as error:
+        raise StoreError(f"the database {path} cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        handle.close()
+        raise StoreError(f"the database {path} is in use by another process; stop it or name another file") from error
+    return handle
+
+
+def _engine(path: Path | None) -> Engine:
+    if path is None:
+        engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    else:
+        engine = create_engine(f"sqlite:///{path}")
+    event.listen(engine, "connect", _configure)
+    return engine
+
+
+def _configure(connection: Any, _: object) -> None:
+    cursor = connection.cursor()
+    # FULL: a plan that was promised to a client survives a power failure, too.
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "busy_timeout = 5000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()

@@ -1,0 +1,42 @@
+"""Are the 3D plans of an allocation legal, on exactly the GPUs that were given? Knows no solver and no planner."""
+
+from collections.abc import Iterator
+
+from models.parallelism.legality import plan_violations
+from models.performance.iteration.modelling import performance_model
+from models.plan import JobAllocation, Plan
+from models.workload import Job, Snapshot
+from stowplan.errors import Issue
+
+
+def parallel_plan_violations(snapshot: Snapshot, plan: Plan) -> list[Issue]:
+    """Every rule that a 3D plan breaks; a plan that runs already, on the same GPUs, needs no proof that it can."""
+    jobs = {job.id: job for job in snapshot.jobs}
+    known = [(k, jobs.get(allocation.job_id), allocation) for k, allocation in enumerate(plan.allocations)]
+    return [
+        issue
+        for k, job, allocation in known
+        if job is not None and allocation.parallel_plan not in (None, job.parallel_plan)
+        for issue in _violations(snapshot, f"/allocations/{k}", job, allocation)
+    ]
+
+
+def _violations(snapshot: Snapshot, pointer: str, job: Job, allocation: JobAllocation) -> Iterator[Issue]:
+    chosen = allocation.parallel_plan
+    if chosen is None or job.model is None:
+        yield Issue(
+            code="plan_without_model",
+            pointer=f"{pointer}/parallel_plan",
+            detail=f"job {job.id!r} gets a plan, but says nothing of what it trains",
+        )
+        return
+    given = {part.node: (allocation.gpu_type, frozenset(part.gpus)) for part in allocation.gpus}
+    if set(chosen.gpus) != {(node, gpu) for node, (_, gpus) in given.items() for gpu in gpus}:
+        yield Issue(
+            code="plan_not_on_gpus",
+            pointer=f"{pointer}/parallel_plan",
+            detail=f"the plan of job {job.id!r} does not use exactly its GPUs",
+        )
+    model = performance_model(job.model, snapshot.cluster, job.calibration)
+    for issue in plan_violations(chosen, model, given):
+        yield Issue(code=issue.code, pointer=f"{pointer}/parallel_plan{issue.pointer}", detail=issue.detail)

@@ -1,0 +1,160 @@
+"""Everything about the grids of one job on one GPU type that does not depend on the number of GPUs.
+
+Tables of stages are made when first asked for; those of one number of micro-batches serve all grids.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from models.parallelism.grid.choices import Choices, Criterion, choose
+from models.parallelism.grid.degrees import BoolArray, DegreeTable
+from models.parallelism.grid.operators import cluster
+from models.parallelism.grid.partition import FloatArray, IntArray, partitions
+from models.parallelism.grid.stage_table import StageCosts, StageTable
+from models.performance.iteration.model import PerformanceModel
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Operators:
+    """Operators of a model, and the tables of all stages that can be made of them.
+
+    `bounds`: layers (O + 1,); `loads`: Eq. 2, (O,); `max_stages`: most stages of a pipeline.
+    """
+
+    bounds: IntArray
+    loads: FloatArray
+    table: StageTable
+    index: IntArray
+    max_stages: int
+    _choices: dict[tuple[tuple[int, ...], Criterion], Choices] = field(default_factory=dict)
+    _costs: dict[int, StageCosts] = field(default_factory=dict)
+    _memory: dict[int, tuple[BoolArray, FloatArray]] = field(default_factory=dict)
+
+    def choices(self, num_micro_batches: tuple[int, ...], criterion: Criterion) -> Choices:
+        """Intra-stage parallelism of every stage (B, K, I, G)."""
+        key = num_micro_batches, criterion
+        if key not in self._choices:
+            parts = [
+                choose(self.costs(count), self._fits_and_least(count)[0], count, criterion)
+                for count in num_micro_batches
+            ]
+            self._choices[key] = Choices.stacked(parts)
+        return self._choices[key]
+
+    def costs(self, num_micro_batches: int) -> StageCosts:
+        """Costs of every stage."""
+        if num_micro_batches not in self._costs:
+            self._costs[num_micro_batches] = self.table.costs(num_micro_batches)
+        return self._costs[num_micro_batches]
+
+    def least_bytes(self, num_micro_batches: int) -> FloatArray:
+        """Memory of the option that needs least, (K, I, G); infinite where the batch does not divide for any."""
+        return self._fits_and_least(num_micro_batches)[1]
+
+    def _fits_and_least(self, num_micro_batches: int) -> tuple[BoolArray, FloatArray]:
+        """Options that fit (K, I, G, T), and the least memory (K, I, G)."""
+        if num_micro_batches not in self._memory:
+            needed = self.table.memory_bytes(num_micro_batches, range(1, self.max_stages + 1))
+            self._memory[num_micro_batches] = self.table.fits(needed), np.asarray(needed.min(axis=-1))
+        return self._memory[num_micro_batches]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pipelines:
+    """All stage partitions of one pipeline degree: bounds in operators (P, s + 1).
+
+    Arrays of (P, s) are stored stage by stage: sums over the few stages of many partitions are quicker so.
+    """
+
+    operators: Operators
+    bounds: IntArray
+
+    @property
+    def num_stages(self) -> int:
+        """Pipeline degree s."""
+        return int(self.bounds.shape[1]) - 1
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Share of the load of every stage (P, s)."""
+        running = np.concatenate([[0.0], np.cumsum(self.operators.loads)])
+        return np.asarray(np.diff(running[self.bounds.T] / running[-1], axis=0).T)
+
+    @cached_property
+    def order(self) -> IntArray:
+        """Stages by falling share, equal ones in pipeline order (s, P)."""
+        return np.asarray(np.argsort(-np.round(self.shares.T, 12), axis=0, kind="stable"))
+
+    @cached_property
+    def descending(self) -> FloatArray:
+        """Shares in falling order (P, s)."""
+        return np.asarray(np.take_along_axis(self.shares.T, self.order, axis=0).T)
+
+    @cached_property
+    def rank(self) -> IntArray:
+        """Place of every stage in that order (s, P)."""
+        rank = np.empty_like(self.order)
+        np.put_along_axis(rank, self.order, np.arange(self.num_stages)[:, None], axis=0)
+        return rank
+
+    @cached_property
+    def stages(self) -> IntArray:
+        """Index of every stage into the flat (K, I) axes of tables (s, P)."""
+        behind = np.arange(self.num_stages - 1, -1, -1)
+        intervals = self.operators.index[self.bounds[:, :-1].T, self.bounds[:, 1:].T]
+        return np.asarray(behind[:, None] * len(self.operators.table.intervals) + intervals)
+
+    def layers(self, partition: int) -> tuple[int, ...]:
+        """Layers of every stage of a partition."""
+        return tuple(np.diff(self.operators.bounds[self.bounds[partition]]).tolist())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlanSpace:
+    """Grids of one job on one GPU type; `loads`: Eq. 2 of the layers (L,)."""
+
+    model: PerformanceModel
+    gpu_type: str
+    gpus_per_node: int
+    degrees: DegreeTable
+    loads: FloatArray
+    num_operators: int
+    _pipelines: dict[int, Pipelines] = field(default_factory=dict)
+
+    def pipelines(self, num_stages: int) -> Pipelines:
+        """Partitions into `num_stages` stages; above O of them, of as many operators."""
+        if num_stages not in self._pipelines:
+            operators = self._operators if num_stages <= self.num_operators else self._one_per_stage(num_stages)
+            bounds = partitions(len(operators.loads), num_stages)
+            self._pipelines[num_stages] = Pipelines(operators=operators, bounds=bounds)
+        return self._pipelines[num_stages]
+
+    @cached_property
+    def _operators(self) -> Operators:
+        bounds = cluster(self.loads, self.num_operators)
+        count = len(bounds) - 1
+        first, last = np.triu_indices(count + 1, 1)
+        return self._made(bounds, first, last)
+
+    def _one_per_stage(self, num_stages: int) -> Operators:
+        bounds = cluster(self.loads, num_stages)
+        return self._made(bounds, np.arange(num_stages), np.arange(1, num_stages + 1))
+
+    def _made(self, bounds: tuple[int, ...], first: IntArray, last: IntArray) -> Operators:
+        index = np.zeros((len(bounds), len(bounds)), dtype=np.int64)
+        index[first, last] = np.arange(len(first))
+        layers = np.array(bounds, dtype=np.int64)
+        return Operators(
+            bounds=layers,
+            loads=np.add.reduceat(self.loads, layers[:-1]),
+            table=StageTable(
+                model=self.model,
+                gpu_type=self.gpu_type,
+                intervals=tuple(zip(layers[first].tolist(), layers[last].tolist(), strict=True)),
+                degrees=self.degrees,
+            ),
+            index=index,
+            max_stages=len(bounds) - 1,
+        )

@@ -1,0 +1,78 @@
+"""A symmetric plan whose degrees the user gives: what is wrong with them, and the plan."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from models.parallel_plan import ParallelPlan, symmetric_plan
+from models.parallelism.legality import next_tensor_degree
+from models.parallelism.micro_batches import divisors, least_from
+from models.parallelism.request import Degrees
+from models.performance.iteration.profile import ModelProfile
+from models.wording import counted
+from models.workload import NodeGpus
+from stowplan.errors import Issue
+
+
+def degree_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -> Iterator[Issue]:
+    """Every reason why the model cannot be trained with these degrees, memory apart; pointers relative to them."""
+    layers = degrees.layers
+    if degrees.pp > profile.num_layers:
+        detail = (
+            f"is {degrees.pp}, and {profile.name} has {counted(profile.num_layers, 'layer')}; at least one layer "
+            "a stage"
+        )
+        yield Issue(code="layers", pointer="/pp", detail=detail)
+    if layers is not None and (len(layers) != degrees.pp or sum(layers) != profile.num_layers):
+        detail = (
+            f"are {counted(len(layers), 'stage')} with {counted(sum(layers), 'layer')}; pp is {degrees.pp}, and "
+            f"{profile.name} has {counted(profile.num_layers, 'layer')}"
+        )
+        yield Issue(code="layers", pointer="/layers", detail=detail)
+    if profile.zero_stage >= 2 and degrees.pp > 1:
+        detail = f"is {degrees.pp} with ZeRO stage {profile.zero_stage}; use ZeRO stage 1 at most, or pp 1"
+        yield Issue(code="zero_with_pipeline", pointer="/pp", detail=detail)
+    shares = degrees.num_micro_batches * degrees.dp
+    if profile.global_batch % shares:
+        fitting = [count for count in divisors(profile.global_batch) if count % degrees.dp == 0]
+        hint = f"{least_from(fitting, shares) // degrees.dp} would do" if fitting else "choose another dp"
+        detail = (
+            f"is {degrees.num_micro_batches}: the global batch of {profile.global_batch} does not divide into as many "
+            f"micro-batches for {counted(degrees.dp, 'replica')}; {hint}"
+        )
+        yield Issue(code="batch_not_divisible", pointer="/num_micro_batches", detail=detail)
+    yield from _tensor_issues(degrees, profile, gpus_per_node)
+
+
+def given_plan(
+    degrees: Degrees, profile: ModelProfile, gpu_type: str | Mapping[str, str], gpus: Sequence[NodeGpus]
+) -> ParallelPlan:
+    """Build the plan of degrees without issues; `gpu_type`: of all GPUs, or by node.
+
+    Raises
+    ------
+    InputError
+        When there are not as many GPUs as the degrees need, or a tensor group would leave its node.
+    """
+    return symmetric_plan(
+        num_layers=profile.num_layers if degrees.layers is None else degrees.layers,
+        pp=degrees.pp,
+        dp=degrees.dp,
+        tp=degrees.tp,
+        global_batch=profile.global_batch,
+        num_micro_batches=degrees.num_micro_batches,
+        gpu_type=gpu_type,
+        gpus=tuple((part.node, gpu) for part in gpus for gpu in part.gpus),
+    )
+
+
+def _tensor_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -> Iterator[Issue]:
+    tp = degrees.tp
+    wrong = next(((name, count) for name, count in profile.tensor_units if count % tp), None)
+    if wrong is not None:
+        detail = (
+            f"is {tp}, which does not divide the {wrong[1]} {wrong[0]} of {profile.name}; the next degree that does is "
+            f"{next_tensor_degree(profile, tp)}"
+        )
+        yield Issue(code="tensor_degree", pointer="/tp", detail=detail)
+    elif min(gpus_per_node, degrees.num_gpus) % tp:
+        detail = f"is {tp}; tensor groups stay inside nodes, and nodes have {counted(gpus_per_node, 'GPU')}"
+        yield Issue(code="tensor_degree", pointer="/tp", detail=detail)

@@ -1,0 +1,141 @@
+"""Goodput of every job on every configuration (the matrix G of Sia section 3.4, before normalisation).
+
+J jobs, C configurations. Where a job names parameters or observations, every (job, configuration) pair is searched for
+its best batch size (`batch`): elastic jobs over B0..Bmax, strong-scaling and rigid jobs at B0, where
+goodput is throughput. A hybrid-parallel job with P GPUs per replica has R = GPUs / P replicas, and cannot use
+configurations that P does not divide; its replicas synchronise inside a node exactly when the configuration is one
+node, and a replica may span nodes (section 5.3). Tables are looked up.
+
+Bounds of the job on GPU counts and types are left to the allocation model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from models.configurations import ConfigurationSet
+from models.performance.goodput.batch import NUM_CANDIDATES, choose_batches
+from models.performance.goodput.fit import fit_models
+from models.performance.goodput.profiles import ProfileTable
+from models.performance.goodput.spec import GoodputModel, GoodputObservations, GoodputTable, ThroughputTable
+from models.performance.goodput.tables import TableLookup
+from models.performance.goodput.throughput import FloatArray, IntArray
+from models.workload import Adaptivity, Job
+from stowplan.errors import InputError, Issue
+
+BoolMatrix = npt.NDArray[np.bool_]
+
+# Elements of one temporary array of the batch search: it stays in the cache, and below the 128 KiB from which the C
+# library maps fresh pages for every allocation.
+_BLOCK_ELEMENTS = 15_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GoodputMatrix:
+    """What each of J jobs reaches on each of C configurations; every array is (J, C), in the order of the inputs.
+
+    goodput: float64, 0 where the job cannot run; samples/s, or the unit of the job's goodput table.
+    throughput: float64, samples/s. batch_size, local_batch_size, accumulation_steps: int64. 0 where not known.
+    `batch_size` is replicas x local batch x (accumulation steps + 1), or less: never above the job's maximum.
+    """
+
+    goodput: FloatArray
+    throughput: FloatArray
+    batch_size: IntArray
+    local_batch_size: IntArray
+    accumulation_steps: IntArray
+
+
+def evaluate(jobs: Sequence[Job], configurations: ConfigurationSet, wanted: BoolMatrix | None = None) -> GoodputMatrix:
+    """Evaluate all jobs on all configurations; the row of a job without performance is 0.
+
+    Performances must have passed `performance_issues`. Observations are fitted first, equal ones once. The batch
+    search, which is most of the work, is left out where `wanted` (J, C) is False: there too goodput is 0.
+
+    Raises
+    ------
+    InputError
+        When a goodput is not finite: parameters of absurd magnitude that no single check refuses.
+    """
+    shape = (len(jobs), len(configurations))
+    matrix = GoodputMatrix(
+        goodput=np.zeros(shape),
+        throughput=np.zeros(shape),
+        batch_size=np.zeros(shape, dtype=np.int64),
+        local_batch_size=np.zeros(shape, dtype=np.int64),
+        accumulation_steps=np.zeros(shape, dtype=np.int64),
+    )
+    _fill_tables(matrix, jobs, configurations)
+    models = _goodput_models(jobs)
+    wanted = np.ones(shape, dtype=np.bool_) if wanted is None else wanted
+    for elastic in (True, False):
+        chosen = [j for j in models if (jobs[j].adaptivity is Adaptivity.ELASTIC) is elastic]
+        _fill_models(matrix, {j: models[j] for j in chosen}, configurations, wanted, elastic=elastic)
+    _raise_unless_finite(matrix, jobs)
+    return matrix
+
+
+def _fill_tables(matrix: GoodputMatrix, jobs: Sequence[Job], configurations: ConfigurationSet) -> None:
+    lookup = TableLookup(configurations)
+    throughputs = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, ThroughputTable)}
+    goodputs = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, GoodputTable)}
+    for tables in (throughputs, goodputs):
+        rows = np.array(list(tables), dtype=np.int64)
+        lookup.fill(matrix.goodput, rows, (table.entries for table in tables.values()))
+    rows = np.array(list(throughputs), dtype=np.int64)
+    batch_sizes = np.array([table.batch_size or 0 for table in throughputs.values()], dtype=np.int64)
+    matrix.throughput[rows] = matrix.goodput[rows]
+    matrix.batch_size[rows] = np.where(matrix.goodput[rows] > 0, batch_sizes[:, None], 0)
+
+
+def _goodput_models(jobs: Sequence[Job]) -> dict[int, GoodputModel]:
+    """Job index -> goodput model, for the jobs that have one or observations for one."""
+    observed = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, GoodputObservations)}
+    given = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, GoodputModel)}
+    return given | dict(zip(observed, fit_models(list(observed.values())), strict=True))
+
+
+def _fill_models(
+    matrix: GoodputMatrix,
+    models: dict[int, GoodputModel],
+    configurations: ConfigurationSet,
+    wanted: BoolMatrix,
+    *,
+    elastic: bool,
+) -> None:
+    """Search the batch size of every feasible pair that is wanted, block by block."""
+    if not models:
+        return
+    num_candidates = NUM_CANDIDATES if elastic else 1
+    profiles = ProfileTable.of(models, configurations.gpu_types, elastic=elastic)
+    rows, columns = profiles.feasible_pairs(configurations, wanted)
+    block = _BLOCK_ELEMENTS // num_candidates
+    for first in range(0, rows.size, block):
+        row, column = rows[first : first + block], columns[first : first + block]
+        # Magnitudes that overflow are refused at the end, with the name of the job.
+        with np.errstate(all="ignore"):
+            best = choose_batches(profiles.pairs(row, column, configurations), num_candidates)
+            where = profiles.jobs[row], column
+            matrix.goodput[where] = best.goodput
+            matrix.throughput[where] = best.throughput
+            matrix.batch_size[where] = best.batch_size
+            matrix.local_batch_size[where] = best.local_batch
+            matrix.accumulation_steps[where] = best.accumulation_steps
+
+
+def _raise_unless_finite(matrix: GoodputMatrix, jobs: Sequence[Job]) -> None:
+    wrong = np.flatnonzero(~np.isfinite(matrix.goodput).all(axis=1))
+    if wrong.size:
+        raise InputError(
+            "the goodput of some jobs is not a finite number",
+            [
+                Issue(
+                    code="not_finite",
+                    pointer=f"/jobs/{j}/performance",
+                    detail=f"the goodput of job {jobs[j].id!r} is not finite; check the magnitudes of its performance",
+                )
+                for j in wrong.tolist()
+            ],
+        )

@@ -1,0 +1,49 @@
+"""Look-up of table entries: the value for exactly these GPUs, on exactly these nodes before on any."""
+
+from collections.abc import Iterable
+from itertools import chain, repeat
+from operator import attrgetter
+
+import numpy as np
+
+from models.configurations import ConfigurationSet, IntVector
+from models.performance.goodput.spec import TableEntry
+from models.performance.goodput.throughput import FloatArray
+
+_Key = tuple[str, int, int | None]
+_key = attrgetter("gpu_type", "num_gpus", "num_nodes")
+_value = attrgetter("value")
+
+
+class TableLookup:
+    """Finds the configurations that an entry of a table speaks about."""
+
+    def __init__(self, configurations: ConfigurationSet) -> None:
+        self._named: dict[_Key, list[int]] = {}
+        names = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
+        shapes = zip(names, configurations.num_gpus.tolist(), configurations.num_nodes.tolist(), strict=True)
+        for c, (name, num_gpus, num_nodes) in enumerate(shapes):
+            self._named.setdefault((name, num_gpus, None), []).append(c)
+            self._named.setdefault((name, num_gpus, num_nodes), []).append(c)
+        # Columns of every key, one key after the other; the last key stands for entries that name nothing.
+        self._number = {key: k for k, key in enumerate(self._named)}
+        self._columns = np.fromiter(chain.from_iterable(self._named.values()), dtype=np.int64)
+        self._size = np.array([*map(len, self._named.values()), 0], dtype=np.int64)
+        self._first = np.cumsum(self._size) - self._size
+        self._any_nodes = np.array([*(num_nodes is None for _, _, num_nodes in self._named), True], dtype=np.bool_)
+
+    def fill(self, goodput: FloatArray, rows: IntVector, tables: Iterable[tuple[TableEntry, ...]]) -> None:
+        """Write the values of each table into its row of `goodput` (J, C)."""
+        tables = list(tables)
+        unknown = len(self._number)
+        entries = list(chain.from_iterable(tables))
+        numbers = np.array(list(map(self._number.get, map(_key, entries), repeat(unknown))), dtype=np.int64)
+        values = np.array(list(map(_value, entries)), dtype=np.float64)
+        row = np.repeat(rows, [len(table) for table in tables])
+        # Entries for any number of nodes first: those for exact ones overrule them.
+        for general in (True, False):
+            chosen = np.flatnonzero(self._any_nodes[numbers] == general)
+            size = self._size[numbers[chosen]]
+            offset = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+            columns = self._columns[np.repeat(self._first[numbers[chosen]], size) + offset]
+            goodput[np.repeat(row[chosen], size), columns] = np.repeat(values[chosen], size)

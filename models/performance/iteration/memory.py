@@ -1,0 +1,126 @@
+r"""Peak memory of a stage (Suika appendix A.3), with ZeRO and activation checkpointing.
+
+    M = M_param-optim + M_activ + M_grad,   held against (1 - headroom) of the GPU's memory
+
+    M_param-optim  (parameters / Z3 + optimiser states / Z1) p / TP
+    M_activ        b min(PP - i, N_b) (k_activ-p q / TP + k_activ-np r)
+    M_grad         k_param p / TP / Z2 where gradients and all activations coexist, N_b > PP - i
+
+p, q, r: shares of the stage in parameters and activations. ZeRO stage z shards over the replicas: Z1 = DP from z = 1,
+Z2 from z = 2, Z3 from z = 3, else 1. At z = 3 the weights of the layer at work are there in full: one mean layer more.
+Checkpointing is in k_activ-p and k_activ-np of the profile.
+
+Reading: where N_b <= PP - i, all forward passes end before the first backward pass, and the paper counts no gradients.
+They grow while the activations go, and stay when these are gone: the peak is the larger of the two, not the
+activations alone, which differs where activations are small.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.performance.iteration.coefficients import SizeCoefficients
+from models.performance.iteration.formulas import Floats
+from models.performance.iteration.profile import ModelProfile
+from models.performance.iteration.shares import StageShares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageMemory:
+    """Peak memory of a GPU of one stage in bytes, and its parts; `gradient_bytes` is what gradients add to the peak."""
+
+    parameter_bytes: float
+    optimizer_bytes: float
+    gradient_bytes: float
+    activation_bytes: float
+
+    @property
+    def total_bytes(self) -> float:
+        """The sum of the parts."""
+        return self.parameter_bytes + self.optimizer_bytes + self.gradient_bytes + self.activation_bytes
+
+
+def shard(share: Floats, tp: Floats, dp: Floats, sharded: bool) -> Floats:
+    """What one GPU holds of a stage's state in mean layers; `sharded`: ZeRO spreads it over the replicas."""
+    return share / tp / dp if sharded else share / tp
+
+
+def parameter_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int) -> Floats:
+    """Weights on one GPU at the peak in mean layers: at ZeRO stage 3 with those of the layer at work."""
+    resident = shard(share, tp, dp, zero_stage >= 3)
+    return resident + (1.0 - 1.0 / dp) / tp if zero_stage >= 3 else resident
+
+
+def gradient_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int) -> Floats:
+    """Gradients on one GPU in mean layers."""
+    return shard(share, tp, dp, zero_stage >= 2)
+
+
+def optimizer_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int) -> Floats:
+    """Optimiser states on one GPU in mean layers, and what it updates."""
+    return shard(share, tp, dp, zero_stage >= 1)
+
+
+def peak_parts(
+    *,
+    zero_stage: int,
+    sizes: SizeCoefficients,
+    parameters: Floats,
+    partitioned: Floats,
+    replicated: Floats,
+    tp: Floats,
+    dp: Floats,
+    local_batch: Floats,
+    stages_behind: Floats,
+    num_micro_batches: Floats,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Parameters, optimiser states, what gradients add to the peak, and activations of a GPU in bytes.
+
+    Parameters
+    ----------
+    parameters, partitioned, replicated
+        Shares of the stage (p, q, r).
+    stages_behind
+        PP - i: this stage and all behind it.
+    """
+    per_sample = sizes.partitioned_activation_bytes * partitioned / tp
+    per_sample = per_sample + sizes.replicated_activation_bytes * replicated
+    activation = local_batch * np.minimum(num_micro_batches, stages_behind) * per_sample
+    gradient = sizes.gradient_bytes * gradient_shard(parameters, tp, dp, zero_stage)
+    coexist = np.greater(num_micro_batches, stages_behind)
+    return (
+        sizes.parameter_bytes * parameter_shard(parameters, tp, dp, zero_stage),
+        sizes.optimizer_bytes * optimizer_shard(parameters, tp, dp, zero_stage),
+        np.where(coexist, gradient, np.maximum(np.subtract(gradient, activation), 0.0)),
+        activation,
+    )
+
+
+def stage_memory(
+    *,
+    profile: ModelProfile,
+    sizes: SizeCoefficients,
+    shares: StageShares,
+    tp: int,
+    dp: int,
+    local_batch: int,
+    stages_behind: int,
+    num_micro_batches: int,
+) -> StageMemory:
+    """Peak memory of a GPU of one stage; arguments as in `peak_parts`."""
+    parts = peak_parts(
+        zero_stage=profile.zero_stage,
+        sizes=sizes,
+        parameters=shares.parameters,
+        partitioned=shares.partitioned,
+        replicated=shares.replicated,
+        tp=tp,
+        dp=dp,
+        local_batch=local_batch,
+        stages_behind=stages_behind,
+        num_micro_batches=num_micro_batches,
+    )
+    parameter, optimizer, gradient, activation = (float(part) for part in parts)
+    return StageMemory(
+        parameter_bytes=parameter, optimizer_bytes=optimizer, gradient_bytes=gradient, activation_bytes=activation
+    )

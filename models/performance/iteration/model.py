@@ -1,0 +1,283 @@
+"""Iteration time and memory of one 3D-parallel plan on concrete nodes; the mathematics is in `formulas`, `memory`."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from models.parallel_plan import ParallelPlan, Stage
+from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients
+from models.performance.iteration.fabric import Fabric
+from models.performance.iteration.formulas import (
+    FloatArray,
+    exposed_reduction_s,
+    pipeline_s,
+    reduction_volume_bytes,
+    tensor_communication_s,
+)
+from models.performance.iteration.memory import StageMemory, optimizer_shard, peak_parts
+from models.performance.iteration.profile import ModelProfile
+from models.performance.iteration.sends import send_s
+from models.performance.iteration.shares import ShareTable, StageShares
+from models.wording import counted
+from stowplan.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTime:
+    """Times of one stage in seconds: per micro-batch, the slowest replica; the last three once per iteration.
+
+    `forward_s` and `backward_s` include the tensor-parallel communication. `send_s`: the activation to the next stage,
+    there and its gradient back; 0 where the model neglects it, as the paper does.
+    """
+
+    forward_s: float
+    backward_s: float
+    tensor_communication_s: float
+    send_s: float
+    reduction_s: float
+    exposed_reduction_s: float
+    optimizer_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationTime:
+    """Iteration time in seconds and what it is made of: `total_s` = warm_up_s + steady_s + extra_s."""
+
+    total_s: float
+    warm_up_s: float
+    steady_s: float
+    extra_s: float
+    stages: tuple[StageTime, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTimes:
+    """Times of tensor-parallel groups in seconds, (R,) each; `communication_s` is part of `forward_s`."""
+
+    forward_s: FloatArray
+    backward_s: FloatArray
+    communication_s: FloatArray
+    optimizer_s: FloatArray
+
+
+# No slots: the shares are cached in the instance.
+@dataclass(frozen=True, kw_only=True)
+class PerformanceModel:
+    """One job on one fabric.
+
+    `memory_bytes`: GPU type -> memory of a GPU. `headroom`: share of it kept free for what the formulas do not know
+    (A.3: 10 %). `send_receive`: count the transfers between stages, which the paper neglects: the first micro-batch
+    waits for them, later ones overlap with computation until they take longer than it.
+    """
+
+    profile: ModelProfile
+    coefficients: JobCoefficients
+    fabric: Fabric
+    memory_bytes: Mapping[str, float]
+    headroom: float = 0.1
+    send_receive: bool = False
+
+    def iteration(self, plan: ParallelPlan) -> IterationTime:
+        """Time of one iteration (A.2).
+
+        Raises
+        ------
+        InputError
+            When the plan does not have the layers of the profile, or has a node or GPU type that is not known here.
+        """
+        forward, backward, communication, optimizer = self._stage_maxima(plan)
+        reduction = self.reductions_s(plan)
+        overlap = np.array([self._overlap(stage) for stage in plan.stages])
+        exposed = exposed_reduction_s(backward, reduction, overlap)
+        sends = (
+            send_s(self.fabric, self.profile, self.coefficients.sizes, plan) if self.send_receive else (0.0,) * plan.pp
+        )
+        warm_up, steady, extra = (
+            float(part) for part in pipeline_s(forward, backward, exposed + optimizer, plan.num_micro_batches)
+        )
+        warm_up += sum(sends)
+        # Links carry both directions at once.
+        steady = max(steady, (plan.num_micro_batches - 1) * max(sends) / 2.0)
+        columns = (forward, backward, communication, np.array(sends), reduction, exposed, optimizer)
+        stages = tuple(
+            StageTime(
+                forward_s=row[0],
+                backward_s=row[1],
+                tensor_communication_s=row[2],
+                send_s=row[3],
+                reduction_s=row[4],
+                exposed_reduction_s=row[5],
+                optimizer_s=row[6],
+            )
+            for row in np.transpose(columns).tolist()
+        )
+        return IterationTime(
+            total_s=warm_up + steady + extra, warm_up_s=warm_up, steady_s=steady, extra_s=extra, stages=stages
+        )
+
+    def throughput(self, plan: ParallelPlan) -> float:
+        """Samples per second."""
+        return plan.global_batch / self.iteration(plan).total_s
+
+    def memory(self, plan: ParallelPlan) -> tuple[StageMemory, ...]:
+        """Peak memory per stage, on the GPUs of its replica with the largest local batch (A.3)."""
+        return self.memory_of(
+            plan, [(i, max(replica.local_batch for replica in stage.replicas)) for i, stage in enumerate(plan.stages)]
+        )
+
+    def memory_of(self, plan: ParallelPlan, replicas: Sequence[tuple[int, int]]) -> tuple[StageMemory, ...]:
+        """Peak memory of a GPU of replicas, each given as (stage, local batch)."""
+        return tuple(
+            StageMemory(parameter_bytes=row[0], optimizer_bytes=row[1], gradient_bytes=row[2], activation_bytes=row[3])
+            for row in np.transpose(self._peak_parts(plan, replicas)).tolist()
+        )
+
+    def usable_bytes(self, gpu_type: str) -> float:
+        """Memory of a GPU less the headroom."""
+        return self.memory_bytes[gpu_type] * (1.0 - self.headroom)
+
+    def fits(self, plan: ParallelPlan) -> bool:
+        """Whether every replica fits into the memory of its GPUs."""
+        replicas = sorted(
+            {(i, r.local_batch, r.gpu_type) for i, stage in enumerate(plan.stages) for r in stage.replicas}
+        )
+        parts = self._peak_parts(plan, [(i, local_batch) for i, local_batch, _ in replicas])
+        usable = np.array([self.usable_bytes(gpu_type) for *_, gpu_type in replicas])
+        return bool((np.sum(parts, axis=0) <= usable).all())
+
+    def shares(self, plan: ParallelPlan) -> tuple[StageShares, ...]:
+        """Shares of every stage.
+
+        Raises
+        ------
+        InputError
+            When the plan does not have the layers of the profile.
+        """
+        if plan.num_layers != self.profile.num_layers:
+            raise InputError(
+                f"the plan has {counted(plan.num_layers, 'layer')}; the model {self.profile.name!r} has "
+                f"{self.profile.num_layers}"
+            )
+        bounds = accumulate((stage.num_layers for stage in plan.stages), initial=0)
+        return tuple(self.share_table.stage(first, last) for first, last in pairwise(bounds))
+
+    @cached_property
+    def share_table(self) -> ShareTable:
+        """Shares of the layers in running sums."""
+        return ShareTable.of(self.profile)
+
+    def coefficients_of(self, gpu_type: str) -> GpuCoefficients:
+        """Coefficients of a GPU type.
+
+        Raises
+        ------
+        InputError
+            When there are none.
+        """
+        try:
+            return self.coefficients.gpus[gpu_type]
+        except KeyError:
+            known = sorted(self.coefficients.gpus)
+            raise InputError(f"no coefficients for GPU type {gpu_type!r}; there are some for {known}") from None
+
+    def group_times(self, plan: ParallelPlan, replicas: Sequence[tuple[int, str, float, int]]) -> GroupTimes:
+        """Times of tensor-parallel groups of a plan.
+
+        Parameters
+        ----------
+        replicas
+            (stage, GPU type, bandwidth of a GPU inside the node, local batch) per group.
+        """
+        shares = self.shares(plan)
+        stages = [
+            (plan.stages[i].tp, plan.stages[i].dp, s.compute, s.tensor, s.parameters) for i, s in enumerate(shares)
+        ]
+        rows = [
+            (c.compute_s, c.backward_ratio, c.optimizer_s, bandwidth, local_batch, *stages[i])
+            for i, gpu_type, bandwidth, local_batch in replicas
+            for c in (self.coefficients_of(gpu_type),)
+        ]
+        compute_s, ratio, optimizer_s, bandwidth, batch, tp, dp, compute, tensor, parameters = np.array(rows).T
+        computation = compute_s * batch * compute / tp
+        communication = tensor_communication_s(
+            self.coefficients.sizes.activation_bytes, batch, tensor, tp, bandwidth, self.fabric.saturation_bytes
+        )
+        return GroupTimes(
+            forward_s=computation + communication,
+            backward_s=ratio * computation + self.profile.backward_all_reduces * communication,
+            communication_s=np.asarray(communication),
+            optimizer_s=np.asarray(optimizer_s * optimizer_shard(parameters, tp, dp, self.profile.zero_stage)),
+        )
+
+    def reductions_s(self, plan: ParallelPlan) -> FloatArray:
+        """Time of the gradient reduction over the replicas of every stage, (S,)."""
+        gradient_bytes = self.coefficients.sizes.gradient_bytes
+        return np.array(
+            [
+                self._reduction_s(stage, gradient_bytes * share.parameters, plan.num_micro_batches)
+                for stage, share in zip(plan.stages, self.shares(plan), strict=True)
+            ]
+        )
+
+    def _peak_parts(self, plan: ParallelPlan, replicas: Sequence[tuple[int, int]]) -> FloatArray:
+        """Parameters, optimiser states, gradients, activations at the peak of replicas, (4, R) bytes."""
+        shares = self.shares(plan)
+        stages = [
+            (s.parameters, s.partitioned, s.replicated, plan.stages[i].tp, plan.stages[i].dp, plan.pp - i)
+            for i, s in enumerate(shares)
+        ]
+        rows = [(local_batch, *stages[i]) for i, local_batch in replicas]
+        local_batch, parameters, partitioned, replicated, tp, dp, behind = np.array(rows, dtype=np.float64).T
+        return np.array(
+            peak_parts(
+                zero_stage=self.profile.zero_stage,
+                sizes=self.coefficients.sizes,
+                parameters=parameters,
+                partitioned=partitioned,
+                replicated=replicated,
+                tp=tp,
+                dp=dp,
+                local_batch=local_batch,
+                stages_behind=behind,
+                num_micro_batches=float(plan.num_micro_batches),
+            )
+        )
+
+    def _stage_maxima(self, plan: ParallelPlan) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Forward, backward, communication of both, and optimiser time of the slowest groups, (S,) each."""
+        replicas, starts = _distinct_groups(plan, self.fabric)
+        times = self.group_times(plan, replicas)
+        both_ways = times.communication_s * (1.0 + self.profile.backward_all_reduces)
+        columns = np.array((times.forward_s, times.backward_s, both_ways, times.optimizer_s))
+        forward, backward, communication, optimizer = np.maximum.reduceat(columns, starts, axis=1)
+        return forward, backward, communication, optimizer
+
+    def _reduction_s(self, stage: Stage, gradient_bytes: float, num_micro_batches: int) -> float:
+        """Time of the gradient reduction over the replicas of a stage: the slowest part of the ring."""
+        if stage.dp == 1:
+            return 0.0
+        volume = float(reduction_volume_bytes(gradient_bytes, stage.dp, self.profile.zero_stage, num_micro_batches))
+        nodes = Counter(replica.node for replica in stage.replicas)
+        inside = [self.fabric.intra_bytes_per_s(node) for node, replicas in nodes.items() if replicas > 1]
+        times = [volume / stage.tp / min(inside)] if inside else []
+        if len(nodes) > 1:
+            times.append(volume / self.fabric.group_bytes_per_s(nodes))
+        return max(times)
+
+    def _overlap(self, stage: Stage) -> float:
+        """The least overlap of the GPU types of a stage."""
+        return min(self.coefficients_of(gpu_type).overlap for gpu_type in {r.gpu_type for r in stage.replicas})
+
+
+def _distinct_groups(plan: ParallelPlan, fabric: Fabric) -> tuple[list[tuple[int, str, float, int]], list[int]]:
+    """Groups whose times may differ, stage by stage, and where each stage starts among them."""
+    groups: list[tuple[int, str, float, int]] = []
+    starts: list[int] = []
+    for i, stage in enumerate(plan.stages):
+        starts.append(len(groups))
+        groups += sorted({(i, r.gpu_type, fabric.intra_bytes_per_s(r.node), r.local_batch) for r in stage.replicas})
+    return groups, starts

@@ -1,0 +1,62 @@
+"""Transfers between pipeline stages: what the paper neglects, and Arnold's placement is about.
+
+Replica j of a stage works on an interval of every micro-batch, in the order of the replicas; it sends to the replicas
+of the next stage whose intervals meet its own. All transfers of a micro-batch between two stages go at the same time:
+those between two nodes share the nodes' network bandwidth, those inside a node have links of their own. An activation
+is counted once per tensor group, whose ranks send a shard each.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from models.parallel_plan import ParallelPlan, Replica, Stage
+from models.performance.iteration.coefficients import SizeCoefficients
+from models.performance.iteration.fabric import Fabric
+from models.performance.iteration.profile import ModelProfile
+from models.performance.iteration.sizes import boundary_bytes
+
+
+def send_s(fabric: Fabric, profile: ModelProfile, sizes: SizeCoefficients, plan: ParallelPlan) -> tuple[float, ...]:
+    """Seconds per stage to hand a micro-batch to the next stage and get its gradient back; 0 for the last one."""
+    boundaries = boundary_bytes(profile, sizes)
+    times: list[float] = []
+    last = 0
+    for here, there in pairwise(plan.stages):
+        last += here.num_layers
+        times.append(2.0 * _transfer_s(fabric, here, there, float(boundaries[last - 1])))
+    return (*times, 0.0)
+
+
+def _transfer_s(fabric: Fabric, here: Stage, there: Stage, sample_bytes: float) -> float:
+    """Seconds until the slowest node has sent, and the slowest has received."""
+    # Of a node's network, and of the GPUs of a replica inside its node.
+    sent: dict[tuple[str, tuple[int, ...]], float] = defaultdict(float)
+    received: dict[tuple[str, tuple[int, ...]], float] = defaultdict(float)
+    for sender, receiver, samples in _transfers(here, there):
+        payload = samples * sample_bytes
+        if sender.node == receiver.node:
+            seconds = payload / fabric.intra_bytes_per_s(sender.node)
+            sent[sender.node, sender.gpus] += seconds
+            received[receiver.node, receiver.gpus] += seconds
+        else:
+            seconds = payload / fabric.send_receive_bytes_per_s(sender.node, receiver.node)
+            sent[sender.node, ()] += seconds
+            received[receiver.node, ()] += seconds
+    return max(*sent.values(), *received.values())
+
+
+def _transfers(here: Stage, there: Stage) -> Iterator[tuple[Replica, Replica, int]]:
+    """Pairs of replicas that work on the same sequences of a micro-batch, and how many."""
+    receivers = iter(there.replicas)
+    receiver = next(receivers)
+    room = receiver.local_batch
+    for sender in here.replicas:
+        left = sender.local_batch
+        while left:
+            samples = min(left, room)
+            yield sender, receiver, samples
+            left -= samples
+            room -= samples
+            if not room and (following := next(receivers, None)) is not None:
+                receiver, room = following, following.local_batch

@@ -1,0 +1,1 @@
+"""The optimum of Eqs. 4-10 by reasoning on the largest spread."""

@@ -1,0 +1,1 @@
+"""Eqs. 4-10 as printed, in Pyomo."""

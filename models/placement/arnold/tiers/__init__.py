@@ -1,0 +1,1 @@
+"""Several weighted tiers."""

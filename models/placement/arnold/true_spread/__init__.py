@@ -1,0 +1,1 @@
+"""Eq. 2 itself: rows and columns of the communication matrix alike."""

@@ -1,0 +1,222 @@
+"""`stowplan deploy` and `stowplan redeploy`, on local processes that only pretend to train."""
+
+import errno
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from api.cli.main import app
+from api.cli.options import ExitCode
+from api.deployments.choice import PlannedJob, choose, deployment_of, given_model
+from api.schemas.deployment import DeploymentBody
+from executor.deployment import LaunchOptions
+from executor.feedback.run import given_cluster
+from executor.launch.local import LocalBackend
+from executor.lifecycle import Cause, Phase
+from executor.supervision import Supervisor
+from tests.api.deployments.test_checks import LONG, nodes, on
+from tests.api.deployments.test_deployments import body, plan
+
+_ROOT = Path(__file__).parents[3]
+_LIMIT_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _pretending(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = _ROOT / "tests" / "executor" / "pretend_trainer.py"
+    monkeypatch.setattr(
+        "api.deployments.choice.LaunchOptions", partial(LaunchOptions, command=(sys.executable, str(script)))
+    )
+    # Handlers belong to the main thread; the command runs in another one here.
+    monkeypatch.setattr("api.cli.deploy.signal.signal", lambda *_: None)
+    monkeypatch.setenv("PYTHONPATH", str(_ROOT))
+
+
+def written(folder: Path, document: dict[str, Any], name: str = "request.json") -> str:
+    path = folder / name
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(arguments))
+    return result.exit_code, result.output + (result.stderr if result.stderr not in result.output else "")
+
+
+def test_a_dry_run_writes_and_starts_nothing(tmp_path: Path) -> None:
+    code, said = run("deploy", written(tmp_path, body()), "--dry-run", "-o", str(tmp_path / "out"))
+    assert code == ExitCode.PLANNED, said
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"hostfile", "ds_config.json", "ranks.csv", "launch-ssh.sh", "job.sbatch", "jobset.yaml"} <= names
+    assert not (tmp_path / "out" / "logs").exists()
+
+
+def test_deploy_follows_the_training_to_its_end(tmp_path: Path) -> None:
+    code, said = run("deploy", written(tmp_path, body()), "-o", str(tmp_path / "job"))
+    assert code == ExitCode.PLANNED, said
+    assert "finished: step 12" in said
+
+
+def test_redeploy_changes_a_deployment_that_another_process_looks_after(tmp_path: Path) -> None:
+    training = {"device": "cpu", "num_steps": 80, "checkpoint_interval": 5}
+    ended: list[tuple[int, str]] = []
+    request = written(tmp_path, body(training=training))
+    first = threading.Thread(target=lambda: ended.append(run("deploy", request, "-o", str(tmp_path / "job"))))
+    first.start()
+    supervisor = Supervisor(tmp_path / "job", LocalBackend())
+    deadline = time.monotonic() + _LIMIT_S
+    while time.monotonic() < deadline:
+        if (tmp_path / "job" / "state.json").exists() and supervisor.state().phase is Phase.RUNNING:
+            break
+        time.sleep(0.05)
+    change = written(tmp_path, {"plan": plan([(4, 2)], local=2)}, "change.json")
+    code, said = run("redeploy", str(tmp_path / "job"), change)
+    assert code == ExitCode.PLANNED, said
+    assert "PP2 DP1 TP1 (2+2 layers, 2 x 4) -> PP1 DP2 TP1" in said
+    first.join(_LIMIT_S)
+    assert [code for code, _ in ended] == [ExitCode.PLANNED]
+    assert [run.plan[:7] for run in supervisor.state().runs] == ["PP2 DP1", "PP1 DP2"]
+
+
+def orphan(folder: Path, num_steps: int = 40) -> Supervisor:
+    """A deployment that runs and that nobody looks after, as when a terminal has been closed."""
+    training = {"device": "cpu", "num_steps": num_steps, "checkpoint_interval": 5}
+    request = DeploymentBody.model_validate_json(json.dumps(body(training=training)))
+    supervisor = Supervisor(folder, LocalBackend())
+    supervisor.deploy(deployment_of(request, choose(request, "tiny", given_model(request), _nothing_planned)))
+    deadline = time.monotonic() + _LIMIT_S
+    while supervisor.status().step < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return supervisor
+
+
+def _nothing_planned(plan_id: str, job_id: str) -> PlannedJob:
+    raise AssertionError(f"{plan_id} is asked for {job_id}")
+
+
+def test_redeploy_takes_over_what_nobody_looks_after(tmp_path: Path) -> None:
+    supervisor = orphan(tmp_path / "job")
+    code, said = run("deploy", written(tmp_path, body()), "-o", str(tmp_path / "job"))
+    assert code == ExitCode.BAD_INPUT
+    assert f"`stowplan redeploy {tmp_path / 'job'}` goes on with it" in said.replace("\n", " ")
+    claim = supervisor.claim()
+    assert claim is not None
+    with claim:
+        code, said = run("redeploy", str(tmp_path / "job"))
+        assert (code, said) == (ExitCode.PLANNED, "another process looks after the deployment\n")
+    code, said = run("redeploy", str(tmp_path / "job"))
+    assert code == ExitCode.PLANNED, said
+    assert "finished: step 40" in said
+    assert len(supervisor.state().runs) == 1
+    code, said = run("redeploy", str(tmp_path / "job"))
+    assert (code, "is finished" in said) == (ExitCode.BAD_INPUT, True)
+
+
+def test_redeploy_checks_a_plan_as_the_service_does(tmp_path: Path) -> None:
+    root, taken = tmp_path / "job", nodes("a", gpus_in_use=[1])
+    request = body(plan=on(("a", 0)), cluster=taken)
+    code, said = run("deploy", written(tmp_path, request | {"training": LONG | {"num_steps": 3}}), "-o", str(root))
+    assert code == ExitCode.PLANNED, said
+    assert given_cluster(root) is not None
+    before = {path.name: path.read_text() for path in root.glob("cluster*.json")}
+    assert len(before) == 2
+    for place in (("a", 1), ("b", 0)):
+        code, said = run("redeploy", str(root), written(tmp_path, {"plan": on(place)}, "change.json"))
+        assert (code, "give cluster where that has changed" in said.replace("\n", " ")) == (ExitCode.BAD_INPUT, True)
+    # Its own GPU is free for it, whatever the cluster says; but what is finished is not changed.
+    change = {"plan": on(("a", 0)), "cluster": nodes("a", gpus_in_use=[0])}
+    code, said = run("redeploy", str(root), written(tmp_path, change, "change.json"))
+    assert (code, "is finished" in said) == (ExitCode.BAD_INPUT, True), said
+    assert {path.name: path.read_text() for path in root.glob("cluster*.json")} == before
+
+
+def test_ctrl_c_is_kept_until_the_stop_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor, stop = orphan(tmp_path / "job"), Supervisor.stop
+    asked: list[Supervisor] = []
+
+    def interrupt(number: int, handler: Callable[[int, None], None] | None) -> None:
+        if handler is not None:
+            handler(number, None)
+
+    def full_once(self: Supervisor) -> None:
+        asked.append(self)
+        if len(asked) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        stop(self)
+
+    monkeypatch.setattr("api.cli.deploy.signal.signal", interrupt)
+    monkeypatch.setattr("api.cli.deploy.Supervisor.stop", full_once)
+    code, said = run("redeploy", str(supervisor.root))
+    assert (code, len(asked), "cannot be looked after: " in said) == (ExitCode.QUIT, 2, True), said
+
+
+def test_redeploy_carries_a_change_out_where_nobody_else_does(tmp_path: Path) -> None:
+    supervisor = orphan(tmp_path / "job", 80)
+    change = written(tmp_path, {"plan": plan([(4, 2)], local=2)}, "change.json")
+    code, said = run("redeploy", str(tmp_path / "job"), change)
+    assert code == ExitCode.PLANNED, said
+    assert said.splitlines()[-1].startswith("finished: step 80, loss 0.0125, PP1 DP2 TP1")
+    assert [run.cause for run in supervisor.state().runs] == [Cause.DEPLOYED, Cause.RECONFIGURED]
+
+
+def test_redeploy_goes_on_with_what_was_stopped(tmp_path: Path) -> None:
+    supervisor = orphan(tmp_path / "job")
+    supervisor.stop()
+    deadline = time.monotonic() + _LIMIT_S
+    while not supervisor.advance().phase.final and time.monotonic() < deadline:
+        time.sleep(0.05)
+    code, said = run("redeploy", str(tmp_path / "job"))
+    assert code == ExitCode.PLANNED, said
+    assert "goes on from the last good checkpoint" in said
+    assert "finished: step 40" in said
+
+
+def test_the_last_lines_of_a_rank_that_breaks_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("/bin/sh", "-c", "[ $RANK = 0 ] && exec sleep 60; echo 'the device [cpu:1] is gone'; exit 4")
+    monkeypatch.setattr("api.deployments.choice.LaunchOptions", partial(LaunchOptions, command=command))
+    code, said = run("deploy", written(tmp_path, body()), "-o", str(tmp_path / "job"))
+    assert code == ExitCode.NO_SOLUTION, said
+    assert "rank 1 on host a ended with exit code 4, in run 1:\n    the device [cpu:1] is gone\n" in said
+    assert said.count("is gone") == 4
+
+
+def test_what_cannot_train_is_said_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'training needs torch and deepspeed; install the extra'\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("api.deployments.choice.LaunchOptions", LaunchOptions)
+    request = body(launch={"python": str(python)})
+    code, said = run("deploy", written(tmp_path, request), "-o", str(tmp_path / "job"))
+    assert code != ExitCode.PLANNED
+    assert "python: training needs torch and deepspeed; install the extra" in said.replace("\n", " ")
+    assert not list((tmp_path / "job" / "runs").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"plan": plan([(2, 1), (2, 2)])}, "project it to a symmetric one"),
+        ({"plan": plan([(2, 1), (2, 2)]), "project": True}, "needs to know the GPUs"),
+        ({"plan": None, "plan_id": "plan-7"}, "needs a service"),
+        ({"training": {"device": "cpu", "num_steps": 0}}, "/training/num_steps"),
+    ],
+)
+def test_what_cannot_be_deployed(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
+    request = {key: value for key, value in body(**changes).items() if value is not None}
+    code, said = run("deploy", written(tmp_path, request), "-o", str(tmp_path / "job"))
+    assert (code, says in said) == (ExitCode.BAD_INPUT, True), said
+    assert not (tmp_path / "job" / "state.json").exists()
+
+
+def test_redeploying_what_is_not_there(tmp_path: Path) -> None:
+    code, said = run("redeploy", str(tmp_path / "none"), written(tmp_path, {"plan": plan([(4, 1)], local=8)}))
+    assert code == ExitCode.BAD_INPUT
+    assert "cannot be read as a deployment" in said

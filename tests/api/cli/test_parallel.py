@@ -1,0 +1,84 @@
+"""`stowplan parallel`: tables, JSON, pictures, and messages that say what is wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from api.cli import local_worker as local
+from api.cli.main import app
+from api.cli.options import ExitCode
+from api.schemas.parallel_answer import ParallelPlanAnswer
+
+SMALL = ("--model", "gpt2-350m", "--global-batch", "64")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["parallel", *(str(argument) for argument in arguments)])
+
+
+def test_tables_json_and_picture(tmp_path: Path) -> None:
+    figure, output = tmp_path / "plan.svg", tmp_path / "plan.json"
+    result = run(*SMALL, "--gpus", "4-8", "--gpu-type", "h100", "--figure", figure, "--output", output)
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["type", "GPUs", "samples/s", "iteration", "per", "GPU", "plan"] in lines
+    assert [line[1] for line in lines if line[:1] == ["h100"]] == ["4", "8"]
+    assert any(line[:1] == ["compute"] and line[-1] == "%" for line in lines)
+    assert figure.read_text().startswith("<?xml")
+    assert ParallelPlanAnswer.model_validate_json(output.read_text()).best.num_gpus == 8
+
+
+def test_several_types_and_what_does_not_fit() -> None:
+    result = run("--model", "llama2-13b", "--gpus", "4,16", "--gpu-type", "h100,a10", "--json")
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    answer = ParallelPlanAnswer.model_validate_json(result.stdout)
+    assert [(point.gpu_type, point.num_gpus) for point in answer.points] == [("h100", 16)]
+    assert {(missing.gpu_type, missing.num_gpus) for missing in answer.missing} == {
+        ("h100", 4),
+        ("a10", 4),
+        ("a10", 16),
+    }
+
+
+def test_given_degrees_and_a_request_in_a_file(tmp_path: Path) -> None:
+    request = {"job": {"model": "gpt2-350m", "global_batch": 8}, "gpus": [{"gpu_type": "h100"}]}
+    degrees = {"pp": 2, "dp": 1, "tp": 2, "num_micro_batches": 4}
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps({**request, "degrees": degrees}))
+    result = run(file, "--json")
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    whole = ParallelPlanAnswer.model_validate_json(result.stdout)
+    result = run(
+        *("--model", "gpt2-350m", "--global-batch", "8", "--gpu-type", "h100", "--degrees", "pp2,dp1,tp2,mb4", "--json")
+    )
+    assert ParallelPlanAnswer.model_validate_json(result.stdout).best == whole.best
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--gpus", "8", "--gpu-type", "h100"), "--model is missing"),
+        ((*SMALL, "--gpus", "8"), "--gpu-type is missing"),
+        ((*SMALL, "--gpus", "many", "--gpu-type", "h100"), "give whole numbers"),
+        ((*SMALL, "--gpus", "0", "--gpu-type", "h100"), "must be at least 1"),
+        ((*SMALL, "--gpus", "8", "--gpu-type", "h10"), "did you mean 'h100'"),
+        ((*SMALL, "--gpus", "8", "--gpu-type", "h100", "--degrees", "2x2"), "write pp2,dp2,tp4,mb32"),
+        ((*SMALL, "--gpus", "8", "--gpu-type", "h100", "--planner", "best"), "must be 'grid'"),
+        ((*SMALL, "--gpus", "8", "--gpu-type", "h100", "--figure", "plan.gif"), "must end in .svg or .png"),
+        (("request.json", *SMALL), "beside FILE"),
+        (("--model", "gpt2-175b", "--gpus", "1", "--gpu-type", "a10"), "fits nowhere"),
+    ],
+)
+def test_bad_input(arguments: tuple[str, ...], words: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert words in result.stderr.replace("\n", "")
+
+
+def test_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_PARALLEL_TASK", "tests.api.tasks:deaf_task")
+    result = run(*SMALL, "--gpus", "8", "--gpu-type", "h100", "--time-limit", "0.1")
+    assert result.exit_code == ExitCode.OUR_FAULT
+    assert "not done within 0.1 s" in result.stderr

@@ -1,0 +1,294 @@
+"""The life of plans: queue, events, cancel, deadline, crash, restart. Workers run stand-ins that take their time."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import api.plans.run
+from api.app import create_app
+from api.common.events import MAX_EVENTS, EventFeed
+from api.common.settings import IN_MEMORY, Settings
+from solver.pool import WorkerPool
+from tests.api import tasks
+from tests.api.asking import planned, post
+from tests.api.requests import Json, arnold_request, changed, sia_request
+from tests.api.serving import serving
+
+WAIT_S = 20.0
+WorksAs = Callable[[Callable[..., Any]], None]
+
+
+@pytest.fixture
+def works_as(monkeypatch: pytest.MonkeyPatch) -> WorksAs:
+    """Have workers run a stand-in instead of planning."""
+
+    def patch(task: Callable[..., Any]) -> None:
+        monkeypatch.setattr(api.plans.run, "PLAN_TASK", f"{tasks.__name__}:{task.__name__}")
+
+    return patch
+
+
+def started(client: httpx.Client, request: Json, status: str = "solving") -> Json:
+    """A plan that has come as far as `status`."""
+    path = post(client, "/v1/plans", request).headers["location"]
+    return until(client, path, lambda plan: plan["status"] == status)
+
+
+def until(client: httpx.Client, path: str, holds: Callable[[Json], bool]) -> Json:
+    end_s = time.monotonic() + WAIT_S
+    while time.monotonic() < end_s:
+        plan: Json = client.get(path).json()
+        if holds(plan):
+            return plan
+        time.sleep(0.01)
+    raise AssertionError(f"{path} did not get there: {plan['status']}")
+
+
+def canceled(client: httpx.Client, plan: Json) -> Json:
+    answer = client.post(plan["links"]["cancel"], headers={"Prefer": "wait=20"})
+    assert answer.status_code == 200
+    final: Json = answer.json()
+    return final
+
+
+def events_of(client: httpx.Client, plan: Json, **headers: str) -> list[tuple[int, str, Json]]:
+    """Id, name and data of all events until the stream ends."""
+    found: list[tuple[int, str, Json]] = []
+    with client.stream("GET", plan["links"]["events"], headers=headers) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        fields: dict[str, str] = {}
+        for line in answer.iter_lines():
+            if line and not line.startswith(":"):
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif "data" in fields:
+                found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+                fields = {}
+    return found
+
+
+def test_the_same_key_gives_the_same_plan(client: httpx.Client) -> None:
+    request = sia_request()
+    first = post(client, "/v1/plans", request, Idempotency_Key="k-1", Prefer="wait=20").json()
+    again = post(client, "/v1/plans", request, Idempotency_Key="k-1")
+    assert again.status_code == 200
+    assert again.json() == first
+    other = post(client, "/v1/plans", changed(request, "/options", {"seed": 5}), Idempotency_Key="k-1")
+    assert other.status_code == 409
+    assert other.json()["code"] == "idempotency_conflict"
+    assert post(client, "/v1/plans", request).json()["id"] != first["id"]
+
+
+def test_the_same_key_at_the_same_time(client: httpx.Client) -> None:
+    request = sia_request()
+
+    def ask(_: int) -> str:
+        return str(post(client, "/v1/plans", request, Idempotency_Key="k-2").json()["id"])
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(ask, range(16)))) == 1
+
+
+def test_events_tell_the_whole_life(client: httpx.Client) -> None:
+    plan = planned(client, sia_request())
+    events = events_of(client, plan)
+    states = [data["status"] for _, name, data in events if name == "state"]
+    assert states[0] == "queued"
+    assert states[-1] == "succeeded"
+    assert [id_ for id_, _, _ in events] == sorted({id_ for id_, _, _ in events})
+    incumbents = [data["objective"] for _, name, data in events if name == "incumbent"]
+    assert incumbents[-1] == pytest.approx(plan["objective"])
+    last = events[-1][0]
+    assert events_of(client, plan, **{"Last-Event-ID": str(last - 1)}) == events[-1:]
+    # Browsers connect again after the end of a stream, until they are answered 204.
+    assert client.get(plan["links"]["events"], headers={"Last-Event-ID": str(last)}).status_code == 204
+
+
+def test_events_are_followed_while_it_solves(client: httpx.Client, works_as: WorksAs) -> None:
+    works_as(tasks.improving_task)
+    plan = started(client, sia_request())
+    with ThreadPoolExecutor(1) as threads:
+        following = threads.submit(events_of, client, plan)
+        # Longer than the heartbeat, so that silence is bridged at least once.
+        time.sleep(0.5)
+        assert not following.done()
+        canceled(client, plan)
+        events = following.result(WAIT_S)
+    assert events[-1][1:] == ("state", {"status": "canceled"})
+
+
+def test_cancel_keeps_the_best_plan(client: httpx.Client, works_as: WorksAs) -> None:
+    works_as(tasks.improving_task)
+    plan = started(client, sia_request())
+    assert client.delete(plan["links"]["self"]).json()["code"] == "plan_not_finished"
+    final = canceled(client, plan)
+    assert final["status"] == "canceled"
+    assert final["termination"] == {"reason": "feasible", "limit": "interrupted"}
+    assert final["verified"]
+    assert len(final["allocations"]) == 2
+    assert client.get(final["links"]["figure"]).status_code == 200
+
+
+def hard_request() -> Json:
+    """Forty groups of six nodes in twenty minipods that are nearly full: minutes of branch and bound."""
+    free = [8, 17, 12, 9, 15, 11, 20, 6, 13, 10, 14, 16, 9, 12, 18, 7, 13, 11, 10, 19]
+    nodes = [
+        {"id": f"n{pod}-{k}", "gpu_type": "a", "num_gpus": 2, "path": [f"pod{pod}"]}
+        for pod, count in enumerate(free)
+        for k in range(count)
+    ]
+    request = changed(arnold_request(), "/snapshot/cluster/nodes", nodes)
+    job = {"id": "llm", "parallelism": {"tp": 2, "pp": 6, "dp": 40}}
+    return changed(changed(request, "/snapshot/jobs/0", job), "/options", {"relative_gap": 0.0, "solver": "highs"})
+
+
+def test_cancel_of_a_real_solve_keeps_its_best_plan(client: httpx.Client) -> None:
+    plan = started(client, hard_request())
+    final = canceled(client, plan)
+    assert final["status"] == "canceled"
+    assert final["termination"] == {"reason": "feasible", "limit": "interrupted"}
+    assert final["verified"]
+    assert final["bound"] is None or final["bound"] <= final["objective"]
+    assert len(final["communication"]["hosts"]) == 240
+
+
+def test_cancel_before_anything_is_found(client: httpx.Client, works_as: WorksAs) -> None:
+    works_as(tasks.hanging_task)
+    final = canceled(client, started(client, sia_request()))
+    assert final["status"] == "canceled"
+    assert final["allocations"] == []
+    assert final["links"]["figure"] is None
+    assert client.get(f"{final['links']['self']}/figure.svg").json()["code"] == "no_outcome"
+
+
+def test_a_full_queue_answers_429(pool: WorkerPool, works_as: WorksAs) -> None:
+    works_as(tasks.hanging_task)
+    with serving(create_app(Settings(database=IN_MEMORY, queue_size=1, shutdown_s=2.0), pool=pool)) as client:
+        running = [started(client, sia_request()) for _ in range(2)]
+        waiting = started(client, sia_request(), status="queued")
+        refused = post(client, "/v1/plans", sia_request(), Idempotency_Key="later")
+        assert refused.status_code == 429
+        assert refused.json()["code"] == "queue_full"
+        assert int(refused.headers["retry-after"]) > 0
+        # What was refused leaves nothing behind: its key is free.
+        assert len(client.get("/v1/plans").json()["plans"]) == 3
+        assert [plan["id"] for plan in client.get("/v1/plans?status=queued").json()["plans"]] == [waiting["id"]]
+        assert client.post(waiting["links"]["cancel"], headers={"Prefer": "wait=5"}).json()["status"] == "canceled"
+        assert post(client, "/v1/plans", sia_request(), Idempotency_Key="later").status_code == 202
+        for plan in running:
+            canceled(client, plan)
+
+
+def test_a_killed_worker_costs_its_plan_and_nothing_else(
+    client: httpx.Client,
+    pool: WorkerPool,
+    works_as: WorksAs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    works_as(tasks.hanging_task)
+    plan = started(client, sia_request())
+    for worker in list(pool._workers):
+        assert worker._process is not None
+        os.kill(worker._process.pid, signal.SIGKILL)
+    final = until(client, plan["links"]["self"], lambda plan: plan["status"] == "failed")
+    assert final["failure"]["code"] == "worker_died"
+    monkeypatch.undo()
+    assert planned(client, sia_request())["status"] == "succeeded"
+
+
+def test_the_deadline_keeps_the_last_incumbent_if_there_is_one(pool: WorkerPool, works_as: WorksAs) -> None:
+    settings = Settings(database=IN_MEMORY, deadline_slack_s=1.0)
+    request = sia_request(options={"time_limit_s": 0.2})
+    with serving(create_app(settings, pool=pool)) as client:
+        works_as(tasks.stuck_task)
+        with_incumbent = started(client, request)
+        works_as(tasks.deaf_task)
+        without = started(client, request, status="building")
+        # The second worker that finishes from the incumbent must know what to do.
+        works_as(tasks.stuck_task)
+        final = client.get(with_incumbent["links"]["self"], headers={"Prefer": "wait=20"}).json()
+        assert final["status"] == "succeeded"
+        assert final["termination"] == {"reason": "feasible", "limit": "deadline"}
+        assert final["verified"]
+        assert len(final["allocations"]) == 2
+        final = client.get(without["links"]["self"], headers={"Prefer": "wait=20"}).json()
+        assert final["status"] == "timed_out"
+        assert final["failure"]["code"] == "deadline"
+        assert final["allocations"] == []
+
+
+def test_an_answer_that_takes_longer_than_the_wait_is_a_promise(client: httpx.Client, works_as: WorksAs) -> None:
+    works_as(tasks.hanging_task)
+    answer = post(client, "/v1/plans", sia_request(), Prefer="wait=1")
+    assert answer.status_code == 202
+    assert answer.headers["preference-applied"] == "wait=1"
+    assert answer.json()["status"] == "solving"
+    canceled(client, answer.json())
+
+
+def test_a_bug_in_a_worker_is_a_failed_plan(client: httpx.Client, works_as: WorksAs) -> None:
+    works_as(tasks.broken_task)
+    final = planned(client, sia_request())
+    assert final["status"] == "failed"
+    assert final["failure"]["code"] == "internal_error"
+    assert final["termination"] is None
+
+
+def test_a_client_that_leaves_does_not_stop_its_plan(client: httpx.Client) -> None:
+    with suppress(httpx.ReadTimeout):
+        client.post(
+            "/v1/plans",
+            json=arnold_request(),
+            headers={"Prefer": "wait=20", "Idempotency-Key": "left"},
+            timeout=httpx.Timeout(5.0, read=0.005),
+        )
+    final = post(client, "/v1/plans", arnold_request(), Idempotency_Key="left", Prefer="wait=20")
+    assert final.json()["status"] == "succeeded"
+
+
+def test_a_restart_keeps_what_is_final_and_marks_the_rest(tmp_path: Path, pool: WorkerPool, works_as: WorksAs) -> None:
+    settings = Settings(database=str(tmp_path / "plans.sqlite"), shutdown_s=2.0)
+    with serving(create_app(settings, pool=pool)) as client:
+        kept = planned(client, sia_request())
+        works_as(tasks.improving_task)
+        stopped = started(client, sia_request())
+    with serving(create_app(settings, pool=pool)) as client:
+        assert client.get(kept["links"]["self"]).json() == kept
+        assert events_of(client, kept)[-1][1:] == ("state", {"status": "succeeded"})
+        final = client.get(stopped["links"]["self"]).json()
+        assert final["status"] == "interrupted"
+        assert final["failure"]["code"] == "interrupted"
+        # It came back with what it had.
+        assert final["verified"]
+
+
+def test_concurrent_clients_get_right_answers(client: httpx.Client) -> None:
+    requests = [sia_request(options={"seed": seed}) for seed in range(4)]
+    expected = [planned(client, request)["allocations"] for request in requests]
+
+    def ask(k: int) -> tuple[int, bool]:
+        answer = post(client, "/v1/plans", requests[k % 4], Prefer="wait=20")
+        return answer.status_code, answer.json()["allocations"] == expected[k % 4]
+
+    with ThreadPoolExecutor(16) as threads:
+        assert set(threads.map(ask, range(64))) == {(200, True)}
+
+
+def test_a_feed_is_bounded_and_keeps_states() -> None:
+    feed = EventFeed()
+    feed.publish("state", {"status": "queued"})
+    for k in range(2 * MAX_EVENTS):
+        feed.publish("bound", {"bound": k})
+    events = feed.after(0)
+    assert len(events) == MAX_EVENTS
+    assert events[0].name == "state"
+    assert events[-1].data == {"bound": 2 * MAX_EVENTS - 1}

@@ -1,0 +1,141 @@
+"""The database: what it keeps, and what it refuses."""
+
+import sqlite3
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from api.common.errors import StoreError
+from api.schemas.plan import PlanStatus
+from api.store.database import SCHEMA_VERSION, PlanRecord, SnapshotRecord, Store
+
+RECORD = PlanRecord(
+    id="plan-1",
+    policy="sia",
+    status=PlanStatus.QUEUED,
+    queued_at_s=1.5,
+    version="1",
+    input_hash="sha256:0",
+    options="{}",
+    timings="{}",
+    idempotency_key="key",
+)
+
+
+@pytest.fixture(params=["file", "memory"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    return tmp_path / "plans.sqlite" if request.param == "file" else None
+
+
+def test_a_plan_is_kept_changed_and_deleted(path: Path | None) -> None:
+    store = Store(path)
+    store.add_plan(RECORD, '{"policy": "sia"}')
+    assert store.plan("plan-1") == replace(RECORD, sequence=1)
+    assert store.plan_by_key("key") == store.plan("plan-1")
+    assert store.plan_input("plan-1") == '{"policy": "sia"}'
+    final = replace(RECORD, status=PlanStatus.SUCCEEDED, objective=2.5, outcome="{}", finished_at_s=3.0)
+    assert store.finish_plan(final, "[]")
+    assert store.plan("plan-1") == replace(final, sequence=1)
+    assert store.plan_events("plan-1") == "[]"
+    assert store.interrupt_unfinished(9.0, "{}") == 0
+    assert store.delete_plan("plan-1")
+    assert not store.delete_plan("plan-1")
+    assert not store.finish_plan(final, "[]")
+    assert store.plan("plan-1") is None
+    assert store.plan_input("plan-1") is None
+    store.close()
+
+
+def test_unfinished_plans_are_marked_after_a_restart(tmp_path: Path) -> None:
+    store = Store(tmp_path / "plans.sqlite")
+    for k, status in enumerate(PlanStatus):
+        store.add_plan(replace(RECORD, id=f"plan-{status}", status=status, idempotency_key=f"{k}"), "{}")
+    store.close()
+    store = Store(tmp_path / "plans.sqlite")
+    assert store.interrupt_unfinished(9.0, '{"code": "interrupted"}') == 3
+    for status in PlanStatus:
+        record = store.plan(f"plan-{status}")
+        assert record is not None
+        assert record.status == (status if status.final else PlanStatus.INTERRUPTED)
+    store.close()
+
+
+def test_pages_go_from_new_to_old(path: Path | None) -> None:
+    store = Store(path)
+    for k in range(5):
+        status = PlanStatus.FAILED if k % 2 else PlanStatus.SUCCEEDED
+        store.add_plan(replace(RECORD, id=f"plan-{k}", status=status, idempotency_key=None), "{}")
+    assert [plan.id for plan in store.plans(2, None, [])] == ["plan-4", "plan-3"]
+    assert [plan.id for plan in store.plans(9, 4, [])] == ["plan-2", "plan-1", "plan-0"]
+    assert [plan.id for plan in store.plans(9, None, [PlanStatus.FAILED])] == ["plan-3", "plan-1"]
+    store.close()
+
+
+def test_a_snapshot_is_stored_once(path: Path | None) -> None:
+    store = Store(path)
+    record = SnapshotRecord(id="snapshot-1", created_at_s=1.0, document="{}")
+    assert store.add_snapshot(record)
+    assert not store.add_snapshot(replace(record, created_at_s=2.0))
+    assert store.snapshot("snapshot-1") == record
+    assert store.snapshot("snapshot-2") is None
+    store.close()
+
+
+def test_many_threads_write_and_read(path: Path | None) -> None:
+    store = Store(path)
+
+    def work(k: int) -> None:
+        for j in range(10):
+            record = replace(RECORD, id=f"plan-{k}-{j}", idempotency_key=None)
+            store.add_plan(record, "{}")
+            assert store.plan(record.id) is not None
+            store.finish_plan(replace(record, status=PlanStatus.SUCCEEDED), "[]")
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.plans(500, None, [PlanStatus.SUCCEEDED])) == 80
+    store.close()
+
+
+def test_one_process_owns_a_database(tmp_path: Path) -> None:
+    store = Store(tmp_path / "plans.sqlite")
+    with pytest.raises(StoreError, match="in use by another process"):
+        Store(tmp_path / "plans.sqlite")
+    store.close()
+    Store(tmp_path / "plans.sqlite").close()
+
+
+def test_a_newer_database_is_refused(tmp_path: Path) -> None:
+    Store(tmp_path / "plans.sqlite").close()
+    connection = sqlite3.connect(tmp_path / "plans.sqlite")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.close()
+    with pytest.raises(StoreError, match=f"schema version {SCHEMA_VERSION + 1}, written by a newer Stowplan"):
+        Store(tmp_path / "plans.sqlite")
+
+
+def test_a_foreign_database_is_refused(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "other.sqlite")
+    connection.execute("CREATE TABLE recipes (name TEXT)")
+    connection.close()
+    with pytest.raises(StoreError, match="belongs to another program"):
+        Store(tmp_path / "other.sqlite")
+
+
+@pytest.mark.parametrize("content", [b"no database " * 100])
+def test_what_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "text").write_bytes(content)
+    with pytest.raises(StoreError, match="file is not a database"):
+        Store(tmp_path / "text")
+
+
+def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be written: No such file or directory"):
+        Store(tmp_path / "missing" / "plans.sqlite")
+    with pytest.raises(StoreError, match="cannot be written"):
+        Store(tmp_path)

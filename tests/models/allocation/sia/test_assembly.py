@@ -1,0 +1,46 @@
+"""The direct way to the matrix form against the declared model compiled by CVXPY."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from benchmarks.published.sia_instances import instance_names, load_instance
+from models.allocation.sia.assembly import constraint_groups
+from models.allocation.sia.formulation import SiaFormulation, formulate_sia
+from models.clock import PhaseClock
+from tests.models.allocation.sia.instances import random_parameters, random_snapshot
+from tests.models.placement.scenes import SEEDS, dice
+
+NAMES = instance_names()
+
+
+def assert_same(formulation: SiaFormulation) -> None:
+    """Same columns in the same order; same rows, which CVXPY sorts by kind."""
+    direct, declared = formulation.problem, formulation.named()
+    assert direct.sense is declared.sense
+    assert direct.offset == pytest.approx(declared.offset)
+    np.testing.assert_allclose(direct.objective, declared.objective)
+    if not direct.num_columns:
+        return
+    np.testing.assert_array_equal(direct.integrality, declared.integrality)
+    np.testing.assert_array_equal(direct.lower, declared.lower)
+    np.testing.assert_array_equal(direct.upper, declared.upper)
+    names = [name for group in constraint_groups(formulation.instance) for name in group.row_names]
+    order = [declared.row_names.index(name) for name in names]
+    assert sorted(order) == list(range(declared.num_rows))
+    assert abs(direct.matrix.tocsr() - declared.matrix.tocsr()[order]).sum() == 0
+    np.testing.assert_array_equal(direct.row_lower, declared.row_lower[order])
+    np.testing.assert_array_equal(direct.row_upper, declared.row_upper[order])
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_assembled_and_declared_are_the_same_program(seed: int) -> None:
+    rng = dice(seed)
+    assert_same(formulate_sia(random_snapshot(rng), random_parameters(rng), PhaseClock()))
+
+
+@pytest.mark.skipif(not NAMES, reason="the recorded inputs (shared/data/sia/instances) are not beside the checkout")
+def test_on_a_recorded_input() -> None:
+    recorded = load_instance("sia512_r180")
+    assert_same(formulate_sia(recorded.snapshot, recorded.parameters, PhaseClock()))

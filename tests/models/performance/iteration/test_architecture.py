@@ -1,0 +1,356 @@
+"""Costs derived from a description, against counting by hand and against published closed forms.
+
+`_TINY` is GPT in fp16 with s = 3 tokens, h = 4, 2 heads of 2, f = 8, V = 10, L = 2:
+
+              weights                         biases       norms
+attention     3 x 4 x 4 + 4 x 4 = 64          12 + 4       8
+feed-forward  4 x 8 + 8 x 4     = 64          8 + 4        8        a layer: 128 + 28 + 16 = 172
+embedding     10 x 4 + 3 x 4    = 52
+head          tied                                         8
+
+FLOPs of a layer: 2 x 3 x 128 = 768, and attention 4 x 3^2 x 4 = 144; of the head 2 x 3 x 4 x 10 = 240.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.catalogue import find_model
+from models.performance.iteration.architecture import model_issues, parameter_count, profile_of
+from models.performance.iteration.profile import LayerCost, ModelProfile
+from models.transformer import (
+    Biases,
+    Checkpointing,
+    Normalisation,
+    Operator,
+    OperatorModel,
+    Optimizer,
+    Positions,
+    Precision,
+    Transformer,
+)
+from stowplan.errors import InputError
+
+_TINY = Transformer(
+    num_layers=2,
+    hidden_size=4,
+    num_heads=2,
+    feed_forward_size=8,
+    vocabulary_size=10,
+    sequence_length=3,
+    global_batch=8,
+    precision=Precision.FP16,
+)
+_OPERATOR = Operator(
+    name="a",
+    parameters=7,
+    forward_flops=100.0,
+    memory_traffic_bytes=50.0,
+    activation_bytes=30.0,
+    output_bytes=10.0,
+    tensor_parallel_bytes=5.0,
+)
+_OPERATORS = OperatorModel(operators=(_OPERATOR, replace(_OPERATOR, name="b", activation_bytes=4.0)), global_batch=8)
+
+
+def _forward_flops(profile: ModelProfile) -> float:
+    return sum(part.forward_flops for part in (profile.embedding, *profile.layers, profile.head))
+
+
+def test_tiny_by_hand() -> None:
+    profile = profile_of(_TINY)
+    layer = profile.layers[0]
+    assert layer == profile.layers[1]
+    assert (layer.parameters, layer.forward_flops) == (172, 768 + 144)
+    assert (profile.embedding.parameters, profile.head.parameters) == (52, 8)
+    assert (profile.embedding.forward_flops, profile.head.forward_flops) == (0, 240)
+    assert parameter_count(profile) == 2 * 172 + 52 + 8
+    assert profile.tied_parameters == 10 * 4
+    # An activation between layers has 3 x 4 numbers of 2 bytes; two of them are all-reduced.
+    assert (layer.boundary_bytes, layer.tensor_parallel_bytes) == (24, 48)
+    # Per token: q, k, v and the input of the projection behind them (4 x 4), f before and behind the activation.
+    assert layer.partitioned_activation_bytes == 2 * 3 * (16 + 16)
+    # Per token: inputs of two norms, of attention, of feed-forward, and two masks of a byte a number.
+    assert layer.replicated_activation_bytes == 2 * 3 * 16 + 3 * 8
+    # Per token: norms 2 x 8, sums 2 x 12, into and out of q k v 4 + 12, attention 12 + 4, projection 8,
+    # feed-forward 4 + 8, 8 + 8, 8 + 4.
+    assert layer.memory_traffic_bytes == 2 * 3 * (16 + 24 + 16 + 16 + 8 + 12 + 16 + 12)
+    assert profile.embedding.memory_traffic_bytes == 2 * 3 * 12
+    assert profile.embedding.replicated_activation_bytes == 12
+    assert profile.head.memory_traffic_bytes == 2 * 3 * (12 + 10) + 8 * 3 * 10
+    assert profile.head.partitioned_activation_bytes == 4 * 3 * 10
+    assert profile.head.replicated_activation_bytes == 2 * 2 * 3 * 4
+    assert profile.tensor_units == (("attention heads", 2), ("KV heads", 2), ("feed-forward size", 8))
+
+
+def test_grouped_queries_and_gates_by_hand() -> None:
+    """4 heads of 3, so q = 12, 2 KV heads, so v = 12; 3 x 4 x 8 in the feed-forward part; norms of 4; no biases."""
+    model = replace(
+        _TINY,
+        num_heads=4,
+        num_kv_heads=2,
+        head_size=3,
+        gated=True,
+        normalisation=Normalisation.RMSNORM,
+        biases=Biases.NONE,
+        positions=Positions.ROTARY,
+        tied_embeddings=False,
+    )
+    profile = profile_of(model)
+    layer = profile.layers[0]
+    assert layer.parameters == (48 + 48 + 48) + 96 + 8
+    assert layer.forward_flops == 2 * 3 * (144 + 96) + 4 * 9 * 12
+    assert layer.partitioned_activation_bytes == 2 * 3 * (12 + 12 + 12 + 4 * 8)
+    assert layer.replicated_activation_bytes == profile_of(_TINY).layers[0].replicated_activation_bytes
+    assert layer.memory_traffic_bytes == 2 * 3 * (16 + 24 + 28 + 36 + 16 + 20 + 24 + 12)
+    assert (profile.embedding.parameters, profile.head.parameters) == (40, 4 + 40)
+    assert profile.tied_parameters == 0
+    assert profile.tensor_units == (("attention heads", 4), ("KV heads", 2), ("feed-forward size", 8))
+    assert profile_of(replace(model, biases=Biases.QKV)).layers[0].parameters == layer.parameters + 24
+
+
+def test_defaults_of_the_shape() -> None:
+    """Heads of 64, a feed-forward part four times as wide; a model narrower than a head has one."""
+    model = Transformer(num_layers=1, hidden_size=256, vocabulary_size=8, sequence_length=2, global_batch=1)
+    assert profile_of(model).tensor_units == (("attention heads", 4), ("KV heads", 4), ("feed-forward size", 1024))
+    assert profile_of(replace(model, hidden_size=8)).tensor_units[0] == ("attention heads", 1)
+
+
+@given(
+    layers=st.integers(1, 12),
+    heads=st.integers(1, 16),
+    head_size=st.integers(1, 128),
+    sequence=st.integers(1, 4096),
+    vocabulary=st.integers(1, 60_000),
+)
+@settings(max_examples=60, deadline=None)
+def test_gpt_against_megatrons_formulas(
+    layers: int, heads: int, head_size: int, sequence: int, vocabulary: int
+) -> None:
+    """Narayanan et al. 2021: P = 12 l h^2 (1 + 13 / 12h + (V + s) / 12lh) without the last norm, and with all
+    activations recomputed 96 s l h^2 (1 + s / 6h + V / 16lh) FLOPs a sequence.
+
+    Korthikanti et al. 2022: s h (24 / t + 10) bytes of activations a layer where the scores are not kept.
+    """
+    h, s, tp = heads * head_size, sequence, 4
+    model = Transformer(
+        num_layers=layers,
+        hidden_size=h,
+        num_heads=heads,
+        vocabulary_size=vocabulary,
+        sequence_length=s,
+        global_batch=8,
+        checkpointing=Checkpointing.FULL,
+    )
+    profile = profile_of(model)
+    formula = 12 * layers * h**2 * (1 + 13 / (12 * h) + (vocabulary + s) / (12 * layers * h))
+    assert parameter_count(profile) == pytest.approx(formula + 2 * h)
+    flops = 96 * s * layers * h**2 * (1 + s / (6 * h) + vocabulary / (16 * layers * h))
+    assert _forward_flops(profile) * (1 + profile.backward_ratio) == pytest.approx(flops)
+    kept = profile_of(replace(model, checkpointing=Checkpointing.NONE)).layers[0]
+    activations = kept.partitioned_activation_bytes / tp + kept.replicated_activation_bytes
+    assert activations == pytest.approx(s * h * (24 / tp + 10))
+
+
+@pytest.mark.parametrize("name", ["gpt2-6.7b", "qwen2-7b"])
+def test_suikas_constant(name: str) -> None:
+    """C_np = 5 for GPT2 and Qwen2 (appendix A.4.2)."""
+    layer = profile_of(find_model(name, global_batch=8)).layers[0]
+    assert layer.replicated_activation_bytes == 5 * layer.boundary_bytes
+
+
+def test_checkpointing() -> None:
+    none, selective, full = (profile_of(replace(_TINY, checkpointing=how)) for how in Checkpointing)
+    assert (none.backward_ratio, none.backward_all_reduces) == (2.0, 1.0)
+    # Attention is 2 x 144 of 2 x 912 + 240 FLOPs; the layers are all but the head.
+    assert selective.backward_ratio == pytest.approx(2 + 288 / 2064)
+    assert full.backward_ratio == pytest.approx(2 + 1824 / 2064)
+    assert (selective.backward_all_reduces, full.backward_all_reduces) == (1.0, 2.0)
+    scores = 4 * 2 * 3
+    assert selective.layers[0] == replace(
+        none.layers[0], memory_traffic_bytes=none.layers[0].memory_traffic_bytes + 2 * 3 * scores
+    )
+    assert full.layers[0] == replace(
+        none.layers[0], partitioned_activation_bytes=0.0, replicated_activation_bytes=none.layers[0].boundary_bytes
+    )
+    assert none.head == selective.head == full.head
+
+
+def test_mixture_of_experts_by_hand() -> None:
+    """4 experts of 64 weights and 12 biases, two at work; the router has 4 x 4 weights and no bias."""
+    model = replace(_TINY, num_layers=4, num_experts=4, experts_per_token=2, expert_interval=2)
+    dense, mixture, *again = profile_of(model).layers
+    assert again == [dense, mixture]
+    assert dense == profile_of(_TINY).layers[0]
+    assert mixture.parameters == dense.parameters + 3 * 76 + 16
+    assert mixture.forward_flops == dense.forward_flops + 2 * 3 * (64 + 16)
+    assert mixture.partitioned_activation_bytes == dense.partitioned_activation_bytes + 2 * 3 * 16
+    assert mixture.replicated_activation_bytes == dense.replicated_activation_bytes + 2 * 3 * (2 * 2 * 4 + 4)
+    assert mixture.tensor_parallel_bytes == dense.tensor_parallel_bytes
+    # The second expert moves 40 numbers a token; routing reads 4, writes 4, and sends and fetches 4 + 8 each.
+    assert mixture.memory_traffic_bytes == dense.memory_traffic_bytes + 2 * 3 * (40 + 8 + 24)
+
+
+def test_flops_of_a_mixture_follow_active_parameters() -> None:
+    """Without attention and router FLOPs are 2 per token and active weight: far below 2 per token and parameter."""
+    model = find_model("moe-27b", global_batch=8)
+    assert isinstance(model, Transformer)
+    profile = profile_of(model)
+    flops_per_token = _forward_flops(profile) / model.sequence_length
+    assert flops_per_token < 0.16 * parameter_count(profile)
+    more = profile_of(replace(model, num_experts=2 * model.num_experts))
+    assert parameter_count(more) > 1.9 * parameter_count(profile)
+    assert _forward_flops(more) == pytest.approx(_forward_flops(profile), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("precision", "optimizer", "state"),
+    [
+        (Precision.FP16, Optimizer.ADAM, (2, 2, 12)),
+        (Precision.BF16, Optimizer.ADAM, (2, 4, 12)),
+        (Precision.FP32, Optimizer.ADAM, (4, 4, 8)),
+        (Precision.BF16, Optimizer.SGD, (2, 4, 8)),
+        (Precision.FP32, Optimizer.SGD, (4, 4, 4)),
+    ],
+)
+def test_state_of_a_parameter(precision: Precision, optimizer: Optimizer, state: tuple[float, float, float]) -> None:
+    transformer = replace(_TINY, precision=precision, optimizer=optimizer)
+    operators = replace(_OPERATORS, precision=precision, optimizer=optimizer)
+    for profile in (profile_of(transformer), profile_of(operators)):
+        assert (profile.parameter_bytes, profile.gradient_bytes, profile.optimizer_bytes) == state
+        assert profile.flops_precision == precision.value
+
+
+def test_fp32_doubles_activations_but_for_masks_and_logits() -> None:
+    half, full = profile_of(_TINY), profile_of(replace(_TINY, precision=Precision.FP32))
+    assert full.layers[0].boundary_bytes == 2 * half.layers[0].boundary_bytes
+    assert full.layers[0].partitioned_activation_bytes == 2 * half.layers[0].partitioned_activation_bytes
+    masks = 2 * 3 * 4
+    kept = half.layers[0].replicated_activation_bytes
+    assert full.layers[0].replicated_activation_bytes - masks == 2 * (kept - masks)
+    assert full.head.partitioned_activation_bytes == half.head.partitioned_activation_bytes
+
+
+def test_operators() -> None:
+    profile = profile_of(replace(_OPERATORS, micro_batch=2, zero_stage=3))
+    assert profile.layers[0] == LayerCost(
+        parameters=7.0,
+        forward_flops=100.0,
+        memory_traffic_bytes=50.0,
+        tensor_parallel_bytes=5.0,
+        boundary_bytes=10.0,
+        partitioned_activation_bytes=20.0,
+        replicated_activation_bytes=10.0,
+    )
+    # An operator that keeps less than its output keeps nothing beside it.
+    assert profile.layers[1].partitioned_activation_bytes == 0
+    assert profile.layers[1].replicated_activation_bytes == 4
+    assert profile.embedding == profile.head == LayerCost()
+    assert (profile.name, profile.num_layers, profile.backward_ratio) == ("operators", 2, 2.0)
+    assert (profile.global_batch, profile.micro_batch, profile.zero_stage) == (8, 2, 3)
+    assert profile.tensor_units == ()
+    assert parameter_count(profile) == 14
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "field", "detail"),
+    [
+        ({"num_layers": 0}, "not_positive", "num_layers", "is 0; must be at least 1"),
+        ({"micro_batch": -1}, "not_positive", "micro_batch", "is -1; must be at least 1"),
+        ({"num_kv_heads": 0}, "not_positive", "num_kv_heads", "is 0; must be at least 1"),
+        ({"zero_stage": 4}, "out_of_range", "zero_stage", "is 4; one of 0, 1, 2, 3"),
+        ({"zero_stage": -1}, "out_of_range", "zero_stage", "is -1; one of 0, 1, 2, 3"),
+        (
+            {"micro_batch": 3},
+            "batch_not_divisible",
+            "micro_batch",
+            "is 3, which does not divide global_batch 8",
+        ),
+        (
+            {"num_heads": 3},
+            "heads_not_divisible",
+            "num_heads",
+            "are 3, which do not divide hidden_size 4; 2 would, or give head_size",
+        ),
+        (
+            {"num_heads": 4, "num_kv_heads": 3},
+            "heads_not_divisible",
+            "num_kv_heads",
+            "are 3, which do not divide the 4 attention heads; 2 would",
+        ),
+        (
+            {"num_heads": 2, "num_kv_heads": 4},
+            "heads_not_divisible",
+            "num_kv_heads",
+            "are 4, which do not divide the 2 attention heads; 2 would",
+        ),
+        (
+            {"experts_per_token": 2},
+            "out_of_range",
+            "experts_per_token",
+            "is 2; at most num_experts, 1",
+        ),
+        (
+            {"num_experts": 2, "expert_interval": 3},
+            "out_of_range",
+            "expert_interval",
+            "is 3; at most num_layers, 2, or there is no layer with experts",
+        ),
+    ],
+)
+def test_faults_of_a_transformer(changes: dict[str, Any], code: str, field: str, detail: str) -> None:
+    model = replace(_TINY, **changes)
+    (issue,) = model_issues(model, "/jobs/3/transformer")
+    assert (issue.code, issue.pointer, issue.detail) == (code, f"/jobs/3/transformer/{field}", detail)
+    with pytest.raises(InputError, match="the model has 1 error") as raised:
+        profile_of(model)
+    assert raised.value.issues[0].pointer == f"/{field}"
+
+
+def test_all_faults_at_once() -> None:
+    model = replace(_TINY, num_heads=3, experts_per_token=2, micro_batch=5)
+    assert [issue.pointer for issue in model_issues(model, "")] == ["/micro_batch", "/num_heads", "/experts_per_token"]
+
+
+@pytest.mark.parametrize(
+    ("operators", "code", "pointer", "detail"),
+    [
+        ((), "no_operators", "/operators", "the model has no operators; at least 1"),
+        (
+            (_OPERATOR, replace(_OPERATOR, forward_flops=math.nan)),
+            "negative",
+            "/operators/1/forward_flops",
+            "is nan; must be finite and at least 0",
+        ),
+        (
+            (replace(_OPERATOR, output_bytes=math.inf),),
+            "negative",
+            "/operators/0/output_bytes",
+            "is inf; must be finite and at least 0",
+        ),
+        (
+            (replace(_OPERATOR, parameters=-1),),
+            "negative",
+            "/operators/0/parameters",
+            "is -1; must be finite and at least 0",
+        ),
+        (
+            (replace(_OPERATOR, forward_flops=0.0),),
+            "no_computation",
+            "/operators",
+            "no operator has forward_flops above 0",
+        ),
+    ],
+)
+def test_faults_of_an_operator_list(operators: tuple[Operator, ...], code: str, pointer: str, detail: str) -> None:
+    (issue,) = model_issues(replace(_OPERATORS, operators=operators), "")
+    assert (issue.code, issue.pointer, issue.detail) == (code, pointer, detail)
+
+
+def test_legal_models_have_no_issues() -> None:
+    assert model_issues(_TINY, "") == []
+    assert model_issues(_OPERATORS, "") == []

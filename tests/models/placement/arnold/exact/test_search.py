@@ -1,0 +1,189 @@
+"""The exact algorithm of Eqs. 4-10 against brute force, against the paper's MIP, and by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.placement.arnold.exact.search import ExactAnswer, solve_exactly
+from models.placement.arnold.instance import ArnoldInstance, IntMatrix, max_spread, num_used
+from models.placement.arnold.paper.formulation import arnold_model
+from solver.compilers.pyomo import compile_pyomo
+from solver.options import SolveOptions
+from solver.result import TerminationReason
+from solver.solve import solve
+from tests.models.placement.arnold.exact.scenes import ALPHAS, assert_legal, best_eq4, budget, dirichlet, ignore, seeded
+from tests.models.placement.arnold.scenes import instance
+
+
+def exact(data: ArnoldInstance) -> ExactAnswer:
+    answer = solve_exactly(data, budget(), ignore)
+    if answer.counts is not None:
+        assert_legal(data, answer.counts)
+        assert answer.objective == pytest.approx(data.objective(answer.counts))
+    return answer
+
+
+def random_instance(rng: np.random.Generator) -> ArnoldInstance:
+    """Up to 4 groups of 8 on 6 minipods, often smaller than a group and nearly full."""
+    size, num_groups = int(rng.integers(1, 9)), int(rng.integers(1, 5))
+    most = int(rng.choice([(size + 1) // 2, size, size + 2, 2 * size]))
+    free = rng.integers(0, most + 1, rng.integers(1, 7)).tolist()
+    return instance(num_groups, size, free, float(rng.choice(ALPHAS)))
+
+
+def test_thousands_of_small_instances_reach_the_optimum() -> None:
+    solved = three = modelled = 0
+    for rng in seeded(2, 6_000):
+        data = random_instance(rng)
+        if not data.has_room or data.free_nodes.sum() > 2 * data.num_nodes + 6:
+            continue
+        answer = exact(data)
+        assert answer.proven, data
+        assert answer.objective == pytest.approx(best_eq4(data)), data
+        assert answer.bound == pytest.approx(answer.objective)
+        solved += 1
+        three += answer.counts is not None and max_spread(answer.counts) >= 3
+        modelled += "component model" in answer.certificate
+    assert solved > 2_000
+    assert three > 50
+    assert modelled > 0
+
+
+@given(
+    num_groups=st.integers(2, 6),
+    size=st.integers(2, 8),
+    free=st.lists(st.integers(0, 14), min_size=2, max_size=6),
+    alpha=st.sampled_from(ALPHAS),
+)
+@settings(max_examples=60, deadline=None)
+def test_it_equals_the_papers_mip(num_groups: int, size: int, free: list[int], alpha: float) -> None:
+    data = instance(num_groups, size, free, alpha)
+    problem = compile_pyomo(arnold_model(data, strengthen=True)).problem
+    result = solve(problem, SolveOptions(relative_gap=0.0, time_limit_s=2))
+    answer = exact(data)
+    assert answer.proven
+    if result.termination is TerminationReason.INFEASIBLE:
+        assert answer.counts is None
+        return
+    assert answer.objective is not None
+    assert result.bound is not None
+    assert answer.objective >= result.bound - 1e-6
+    if result.termination is TerminationReason.OPTIMAL:
+        assert answer.objective == pytest.approx(result.objective, abs=1e-6)
+
+
+def test_relabelling_minipods_changes_no_optimum() -> None:
+    free = dirichlet(9, 130, 3)
+    values = {
+        round(float(exact(instance(10, 12, rng.permutation(free).tolist(), 0.3)).objective or 0), 9)
+        for rng in seeded(5, 10)
+    }
+    assert len(values) == 1
+
+
+# The five hard settings on which the paper's MIP takes from seconds to minutes: groups, size, minipods, fill.
+HARD = ((100, 12, 16, 0.9), (100, 12, 60, 0.9), (100, 12, 32, 0.95), (100, 16, 16, 0.97), (30, 4, 8, 0.97))
+
+
+@pytest.mark.parametrize(("num_groups", "size", "num_minipods", "fill"), HARD)
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.3, 1.0])
+def test_the_hard_cases_close_without_any_model(
+    num_groups: int, size: int, num_minipods: int, fill: float, alpha: float
+) -> None:
+    free = dirichlet(num_minipods, round(num_groups * size / fill), 0)
+    data = instance(num_groups, size, free, alpha)
+    answer = solve_exactly(data, budget(may_solve=False), ignore)
+    assert answer.proven
+    assert answer.counts is not None
+    assert_legal(data, answer.counts)
+    whole = np.cumsum(sorted((nodes // size for nodes in free), reverse=True))
+    enough = np.cumsum(sorted(free, reverse=True))
+    one = int(np.searchsorted(whole, num_groups)) + 1 if whole[-1] >= num_groups else np.inf
+    two = int(np.searchsorted(enough, num_groups * size)) + 1
+    values = [alpha * two + (1 - alpha) * 2, *([alpha * one + (1 - alpha)] if one < np.inf else [])]
+    assert answer.objective == pytest.approx(min(values))
+
+
+def test_groups_that_need_three_minipods() -> None:
+    """One group of 5 on three minipods of 2: all three. Twice that on six: five, as the groups share one."""
+    answer = exact(instance(1, 5, (2, 2, 2), 0.3))
+    assert answer.objective == pytest.approx(0.3 * 3 + 0.7 * 3)
+    answer = exact(instance(2, 5, (2, 2, 2, 2, 2, 2), 0.3))
+    assert answer.objective == pytest.approx(0.3 * 5 + 0.7 * 3)
+
+
+def test_minipods_smaller_than_a_group() -> None:
+    """Groups of 8 on 5, 5, 3, 3: each pairs a 5 with a 3. On 5, 5, 3, 2, 1 one has to reach into three."""
+    paired = exact(instance(2, 8, (5, 3, 5, 3), 0.1))
+    assert paired.objective == pytest.approx(0.1 * 4 + 0.9 * 2)
+    reaching = exact(instance(2, 8, (5, 5, 3, 2, 1), 0.1))
+    assert reaching.objective == pytest.approx(0.1 * 5 + 0.9 * 3)
+    assert "T = 2: impossible" in reaching.certificate
+
+
+def test_with_alpha_0_minipods_are_still_saved() -> None:
+    answer = exact(instance(4, 2, (2, 2, 4, 4), 0.0))
+    assert answer.counts is not None
+    assert (max_spread(answer.counts), num_used(answer.counts)) == (1, 2)
+
+
+def test_with_alpha_1_groups_are_still_kept_together() -> None:
+    answer = exact(instance(3, 4, (8, 8, 8), 1.0))
+    assert answer.counts is not None
+    assert (max_spread(answer.counts), num_used(answer.counts)) == (1, 2)
+
+
+def test_too_few_nodes_are_a_proof() -> None:
+    answer = exact(instance(3, 2, (3, 2), 0.3))
+    assert (answer.counts, answer.objective, answer.bound, answer.proven) == (None, None, None, True)
+    assert answer.certificate == "5 of 6 nodes are free"
+
+
+# Fourteen groups of 9 on leaves of 4 to 8 nodes: the construction misses the fewest, the flow finds it.
+LEAVES = instance(14, 9, (8, 8, 7, 7, 7, 7, 6, 6, 6, 6, 6, 5, 5, 5, 5, 5, 5, 4, 4, 4, 4, 4, 4), 0.5)
+
+
+def open_instance() -> ArnoldInstance:
+    """An instance that arguments and constructions leave open."""
+    for rng in seeded(11, 4_000):
+        data = random_instance(rng)
+        if data.has_room and not solve_exactly(data, budget(may_solve=False), ignore).proven:
+            return data
+    raise AssertionError("no instance is left open")
+
+
+def test_without_the_model_the_bound_is_honest() -> None:
+    data = open_instance()
+    optimum = exact(data)
+    assert optimum.proven
+    assert optimum.objective is not None
+    for limited in (budget(may_solve=False), budget(canceled=True), budget(1e-9)):
+        answer = solve_exactly(data, limited, ignore)
+        assert not answer.proven
+        assert answer.objective is not None
+        assert answer.bound is not None
+        assert answer.bound <= optimum.objective <= answer.objective
+        assert answer.bound < answer.objective
+
+
+def test_every_solution_is_reported_with_a_bound() -> None:
+    told: list[tuple[float, float]] = []
+    data = open_instance()
+
+    def report(counts: IntMatrix, bound: float) -> None:
+        assert_legal(data, counts)
+        told.append((data.objective(counts), bound))
+
+    answer = solve_exactly(data, budget(), report)
+    assert answer.objective is not None
+    values = [value for value, _ in told]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] == pytest.approx(answer.objective)
+    assert all(bound <= answer.objective + 1e-9 for _, bound in told)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_leaves_of_different_sizes_close(alpha: float) -> None:
+    data = instance(LEAVES.num_groups, LEAVES.group_size, LEAVES.free_nodes.tolist(), alpha)
+    assert exact(data).proven

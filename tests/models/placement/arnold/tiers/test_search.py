@@ -1,0 +1,128 @@
+"""Several weighted tiers against brute force, and by hand."""
+
+import numpy as np
+import pytest
+
+from models.placement.arnold.tiers.instance import TierInstance, WeightedTier
+from models.placement.arnold.tiers.model import tier_model, tier_point
+from models.placement.arnold.tiers.search import TierAnswer, solve_tiers, tree_order, whole_counts
+from solver.compilers.pyomo import compile_pyomo
+from solver.feasibility import violations
+from solver.options import SolveOptions
+from solver.solve import solve
+from tests.models.placement.arnold.exact.scenes import ALPHAS, best_eq4, best_tiers, budget, ignore, seeded
+
+
+def tiers(
+    num_groups: int, size: int, pods: list[list[int]], alpha: float, weights: tuple[float, float] = (1.0, 0.5)
+) -> TierInstance:
+    """Free nodes of the leaves of each pod."""
+    free = np.array([nodes for pod in pods for nodes in pod], dtype=np.int64)
+    pod_of_leaf = np.array([p for p, pod in enumerate(pods) for _ in pod], dtype=np.int64)
+    return TierInstance(
+        num_groups=num_groups,
+        group_size=size,
+        free_nodes=free,
+        tiers=(
+            WeightedTier(name="pod", weight=weights[0], unit=pod_of_leaf),
+            WeightedTier(name="leaf", weight=weights[1], unit=np.arange(free.size)),
+        ),
+        minipod_weight=alpha,
+        spread_weight=1 - alpha,
+    )
+
+
+def random_tiers(rng: np.random.Generator) -> TierInstance:
+    pods = [rng.integers(0, 4, rng.integers(1, 3)).tolist() for _ in range(int(rng.integers(1, 3)))]
+    weights = float(rng.choice([0.5, 1, 2])), float(rng.choice([0.1, 0.5, 1]))
+    return tiers(int(rng.integers(1, 4)), int(rng.integers(1, 4)), pods, float(rng.choice(ALPHAS)), weights)
+
+
+CASES = [data for rng in seeded(31, 900) if (data := random_tiers(rng)).has_room]
+
+
+def searched(data: TierInstance, *, may_solve: bool = True) -> TierAnswer:
+    answer = solve_tiers(data, budget(may_solve=may_solve), ignore)
+    assert answer.counts is not None
+    assert (answer.counts.sum(axis=1) == data.group_size).all()
+    assert (answer.counts.sum(axis=0) <= data.free_nodes).all()
+    assert answer.objective == pytest.approx(data.objective(answer.counts))
+    return answer
+
+
+def test_small_trees_reach_the_optimum() -> None:
+    assert len(CASES) > 300
+    for data in CASES:
+        answer = searched(data)
+        assert answer.proven, data
+        assert answer.objective == pytest.approx(best_tiers(data)), data
+
+
+def test_without_the_model_bounds_hold() -> None:
+    for data in CASES[:100]:
+        answer = searched(data, may_solve=False)
+        assert answer.bound is not None
+        assert answer.objective is not None
+        assert answer.bound <= best_tiers(data) + 1e-9 <= answer.objective + 2e-9
+
+
+@pytest.mark.parametrize("solver", ["highs", "scip"])
+def test_the_declared_model_has_the_same_optimum(solver: str) -> None:
+    for data in CASES[:20]:
+        problem = compile_pyomo(tier_model(data)).problem
+        result = solve(problem, SolveOptions(solver=solver, relative_gap=0.0))
+        assert result.objective == pytest.approx(best_tiers(data), abs=1e-6)
+        assert result.incumbent is not None
+        assert result.objective is not None
+        counts = whole_counts(data, result.incumbent)
+        assert data.objective(counts) <= result.objective + 1e-6
+
+
+def test_a_solution_is_a_point_of_the_model() -> None:
+    data = tiers(3, 3, [[3, 2], [4, 1]], 0.3)
+    answer = searched(data)
+    assert answer.counts is not None
+    problem = compile_pyomo(tier_model(data)).problem
+    point = tier_point(data, answer.counts)
+    assert violations(problem, point) == ()
+    assert problem.value(point) == pytest.approx(answer.objective)
+    assert (whole_counts(data, point) == answer.counts).all()
+
+
+def test_the_leaf_tier_decides_where_minipods_do_not_care() -> None:
+    """Both pods hold the two groups of 4. Only pod 1 has leaves of 4, so that no group is cut: 1 + 1/2 (0.3 x 2 + 0.7).
+
+    pod 0: leaves 3 3 3        pod 1: leaves 4 4
+    """
+    data = tiers(2, 4, [[3, 3, 3], [4, 4]], 0.3)
+    answer = searched(data, may_solve=False)
+    assert answer.proven
+    assert answer.counts is not None
+    assert answer.counts[:, :3].sum() == 0
+    assert answer.objective == pytest.approx(0.3 + 0.7 + 0.5 * (0.3 * 2 + 0.7))
+    assert "pod alone" in answer.certificate
+    assert "leaf alone" in answer.certificate
+
+
+def test_one_weighted_tier_is_eq_4() -> None:
+    for data in CASES[:100]:
+        pods = TierInstance(
+            num_groups=data.num_groups,
+            group_size=data.group_size,
+            free_nodes=data.free_nodes,
+            tiers=(WeightedTier(name="leaf", weight=1.0, unit=np.arange(data.num_bins)),),
+            minipod_weight=data.minipod_weight,
+            spread_weight=data.spread_weight,
+        )
+        assert searched(pods).objective == pytest.approx(best_eq4(pods.alone(pods.tiers[0])))
+
+
+def test_the_tree_is_walked_unit_by_unit() -> None:
+    """Larger pods first, larger leaves first; leaves without free nodes are left out."""
+    data = tiers(1, 1, [[1, 0, 2], [5], [2, 2]], 0.3)
+    assert tree_order(data).tolist() == [3, 4, 5, 2, 0]
+
+
+def test_too_few_nodes_are_a_proof() -> None:
+    answer = solve_tiers(tiers(2, 3, [[3], [2]], 0.3), budget(), ignore)
+    assert (answer.counts, answer.objective, answer.proven) == (None, None, True)

@@ -1,0 +1,242 @@
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+
+from models.configurations import enumerate_configurations
+from models.placement.check import placement_violations
+from models.placement.nodes import assign_gpus
+from models.placement.occupancy import Slices, gpus_of, node_gpus, occupancy
+from models.placement.placeability import takes_whole_nodes
+from models.plan import Change, JobAllocation
+from models.workload import Job, Snapshot
+from tests.models.placement.scenes import (
+    SEEDS,
+    Scene,
+    cluster,
+    configuration,
+    dice,
+    node,
+    on,
+    packable,
+    random_scene,
+    whole_size,
+)
+from topology.cluster import Cluster, NodeState
+
+
+def place(
+    machines: Cluster, jobs: list[Job], wanted: dict[str, int], kind: str = "a"
+) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Place jobs that want so many GPUs; job id -> node -> GPUs."""
+    snapshot = Snapshot(cluster=machines, jobs=tuple(jobs))
+    configurations = enumerate_configurations(machines)
+    choice = {name: configuration(configurations, kind, count) for name, count in wanted.items()}
+    placed = assign_gpus(snapshot, configurations, choice, occupancy(snapshot))
+    return {name: readable(machines, slices) for name, slices in placed.items()}
+
+
+def readable(machines: Cluster, slices: Slices) -> dict[str, tuple[int, ...]]:
+    return {machines.nodes[i].id: gpus_of(mask) for i, mask in slices}
+
+
+def test_jobs_that_keep_their_configuration_keep_their_gpus() -> None:
+    jobs = [Job(id="p", current=on({"x": (2, 5)})), Job(id="w", current=on({"y": tuple(range(8))})), Job(id="n")]
+    placed = place(cluster(node("x"), node("y")), jobs, {"p": 2, "w": 8, "n": 4})
+    assert placed["p"] == {"x": (2, 5)}
+    assert placed["w"] == {"y": tuple(range(8))}
+    # GPUs 2 and 5 break both blocks of 4, so what is left is taken from below.
+    assert placed["n"] == {"x": (0, 1, 3, 4)}
+
+
+def test_best_fit_and_aligned_blocks() -> None:
+    """x [##......]  y [....]: a pair goes where it leaves least, 4 GPUs take the aligned upper block of x."""
+    machines = cluster(node("x", in_use=(0, 1)), node("y", 4), node("z"))
+    assert place(machines, [Job(id="p")], {"p": 2}) == {"p": {"y": (0, 1)}}
+    jobs = [Job(id="p"), Job(id="q"), Job(id="r")]
+    assert place(machines, jobs, {"p": 4, "q": 4, "r": 2}) == {
+        "p": {"y": (0, 1, 2, 3)},
+        "q": {"x": (4, 5, 6, 7)},
+        "r": {"x": (2, 3)},
+    }
+
+
+def test_a_shrinking_job_stays_on_a_subset_and_a_growing_one_on_its_node() -> None:
+    jobs = [
+        Job(id="shrinks", current=on({"x": tuple(range(8))})),
+        Job(id="grows", current=on({"y": (6,)})),
+        Job(id="narrows", current=on({"z": tuple(range(8)), "u": tuple(range(8))})),
+        Job(id="widens", current=on({"v": tuple(range(8))})),
+    ]
+    machines = cluster(*(node(name) for name in "rxyzuvw"))
+    placed = place(machines, jobs, {"shrinks": 2, "grows": 4, "narrows": 8, "widens": 16})
+    assert placed["shrinks"] == {"x": (0, 1)}
+    assert placed["grows"] == {"y": (4, 5, 6, 7)}
+    assert placed["narrows"].keys() <= {"z", "u"}
+    assert "v" in placed["widens"]
+
+
+def test_fragmentation_moves_the_one_job_that_is_in_the_way() -> None:
+    """Two nodes, four pairs, two of them spread out; a whole node is wanted: only `c` has to move.
+
+    x [aabb....]  y [cc......]   ->   x [aabbcc..]  y [wwwwwwww]
+    """
+    jobs = [
+        Job(id="a", current=on({"x": (0, 1)})),
+        Job(id="b", current=on({"x": (2, 3)})),
+        Job(id="c", current=on({"y": (0, 1)})),
+        Job(id="w"),
+    ]
+    placed = place(cluster(node("x"), node("y")), jobs, {"a": 2, "b": 2, "c": 2, "w": 8})
+    assert placed == {
+        "a": {"x": (0, 1)},
+        "b": {"x": (2, 3)},
+        "c": {"x": (4, 5)},
+        "w": {"y": tuple(range(8))},
+    }
+
+
+def test_of_equally_few_jobs_the_smaller_one_moves() -> None:
+    jobs = [
+        Job(id="big", current=on({"x": (0, 1, 2, 3)})),
+        Job(id="small", current=on({"y": (7,)})),
+        Job(id="w"),
+    ]
+    placed = place(cluster(node("x"), node("y")), jobs, {"big": 4, "small": 1, "w": 8})
+    assert placed["big"] == {"x": (0, 1, 2, 3)}
+    assert placed["w"] == {"y": tuple(range(8))}
+
+
+def test_multi_node_jobs_stay_inside_the_smallest_unit_with_room() -> None:
+    """Leaves p/x: 1 node, p/y: 2 nodes, q/x: 3 nodes. Two nodes go to p/y; a job on q1 grows inside q/x."""
+    paths = {"p0": ("p", "x"), "p1": ("p", "y"), "p2": ("p", "y")} | {f"q{i}": ("q", "x") for i in range(3)}
+    machines = cluster(*(node(name, path=path) for name, path in paths.items()), tiers=("pod", "leaf"))
+    assert place(machines, [Job(id="w")], {"w": 16})["w"].keys() == {"p1", "p2"}
+    jobs = [Job(id="g", current=on({"q1": tuple(range(8))})), Job(id="w")]
+    placed = place(machines, jobs, {"g": 16, "w": 24})
+    assert placed["g"].keys() == {"q0", "q1"}
+    assert placed["w"].keys() == {"p0", "p1", "p2"}
+
+
+def test_drained_nodes_are_left() -> None:
+    machines = cluster(node("x", state=NodeState.DRAINED), node("y"))
+    assert place(machines, [Job(id="p", current=on({"x": (0, 1)}))], {"p": 2}) == {"p": {"y": (0, 1)}}
+
+
+def test_a_choice_that_cannot_be_placed_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot be placed"):
+        place(cluster(node("x")), [Job(id="p"), Job(id="q")], {"p": 8, "q": 1})
+
+
+def test_without_time_for_the_fewest_moves_everything_is_still_placed() -> None:
+    """x [aabb....]  y [cc......], a whole node is wanted and no search allowed: jobs are repacked one by one."""
+    jobs = (
+        Job(id="a", current=on({"x": (0, 1)})),
+        Job(id="b", current=on({"x": (2, 3)})),
+        Job(id="c", current=on({"y": (0, 1)})),
+        Job(id="w"),
+    )
+    snapshot = Snapshot(cluster=cluster(node("x"), node("y")), jobs=jobs)
+    configurations = enumerate_configurations(snapshot.cluster)
+    choice = {name: configuration(configurations, "a", count) for name, count in zip("abcw", (2, 2, 2, 8), strict=True)}
+    taken = occupancy(snapshot)
+    placed = assign_gpus(snapshot, configurations, choice, taken, time_limit_s=1e-9)
+    scene = Scene(snapshot=snapshot, configurations=configurations, taken=taken, choice=choice)
+    assert placed.keys() == set("abcw")
+    assert placement_violations(snapshot, allocations_of(scene, placed)) == []
+
+
+def allocations_of(scene: Scene, placed: dict[str, Slices]) -> list[JobAllocation]:
+    running = {name: scene.taken.running[name] for name in sorted(scene.taken.pinned)}
+    return [
+        JobAllocation(
+            job_id=name,
+            gpu_type=scene.snapshot.cluster.nodes[slices[0][0]].gpu_type,
+            num_gpus=sum(mask.bit_count() for _, mask in slices),
+            gpus=node_gpus(slices, scene.snapshot),
+            change=Change.STARTED,
+        )
+        for name, slices in (placed | running).items()
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=SEEDS)
+def test_every_admitted_choice_is_placed_legally(seed: int) -> None:
+    rng = dice(seed)
+    scene = random_scene(rng)
+    placed = assign_gpus(scene.snapshot, scene.configurations, scene.choice, scene.taken)
+    assert placed.keys() == scene.choice.keys()
+    assert placement_violations(scene.snapshot, allocations_of(scene, placed)) == []
+    for name, slices in placed.items():
+        c = scene.choice[name]
+        shape = (len(slices), sum(mask.bit_count() for _, mask in slices))
+        assert shape == (scene.configurations.num_nodes[c], scene.configurations.num_gpus[c])
+
+
+def fewest_moves_by_trying(scene: Scene) -> int:
+    """Smallest number of jobs that lose their GPUs although they keep their configuration, by trying all subsets."""
+    stay = [name for name in scene.choice if may_stay(scene, name)]
+    for num_moved in range(len(stay) + 1):
+        if any(fits_around(scene, set(stay) - set(moved)) for moved in combinations(stay, num_moved)):
+            return num_moved
+    raise AssertionError("not even moving every job makes room")
+
+
+def may_stay(scene: Scene, name: str) -> bool:
+    c = scene.choice[name]
+    slices = scene.taken.running.get(name, ())
+    nodes = scene.snapshot.cluster.nodes
+    kind = scene.configurations.gpu_types[scene.configurations.type_index[c]]
+    shape = (scene.configurations.num_nodes[c], scene.configurations.num_gpus[c])
+    return (
+        (len(slices), sum(mask.bit_count() for _, mask in slices)) == shape
+        and all(nodes[i].gpu_type == kind and nodes[i].state is NodeState.UP for i, _ in slices)
+        and (
+            not takes_whole_nodes(scene.configurations)[c]
+            or all(mask.bit_count() == nodes[i].num_gpus == whole_size(scene, kind) for i, mask in slices)
+        )
+    )
+
+
+def fits_around(scene: Scene, kept: set[str]) -> bool:
+    """Whether all other jobs can be packed when the jobs `kept` keep their GPUs."""
+    free = scene.num_free.copy()
+    for name in kept:
+        for i, mask in scene.taken.running[name]:
+            free[i] -= mask.bit_count()
+    whole = takes_whole_nodes(scene.configurations)
+    for t, kind in enumerate(scene.configurations.gpu_types):
+        members = [i for i, item in enumerate(scene.snapshot.cluster.nodes) if item.gpu_type == kind]
+        new = [c for name, c in scene.choice.items() if name not in kept and scene.configurations.type_index[c] == t]
+        items = sorted((int(scene.configurations.num_gpus[c]) for c in new if not whole[c]), reverse=True)
+        num_whole = int(sum(scene.configurations.num_nodes[c] for c in new if whole[c]))
+        sizes = [scene.snapshot.cluster.nodes[i].num_gpus for i in members]
+        if not packable(sizes, free[members].tolist(), whole_size(scene, kind), items, num_whole):
+            return False
+    return True
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=SEEDS)
+def test_moves_are_as_few_as_possible(seed: int) -> None:
+    rng = dice(seed)
+    scene = random_scene(rng, num_nodes=3, num_jobs=8)
+    placed = assign_gpus(scene.snapshot, scene.configurations, scene.choice, scene.taken)
+    moved = sum(may_stay(scene, name) and placed[name] != scene.taken.running[name] for name in placed)
+    assert moved == fewest_moves_by_trying(scene)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS)
+def test_placement_is_deterministic_and_legal_in_any_order(seed: int) -> None:
+    rng = dice(seed)
+    scene = random_scene(rng)
+    names = rng.sample(sorted(scene.choice), k=len(scene.choice))
+    shuffled = {name: scene.choice[name] for name in names}
+    first, again, other = (
+        assign_gpus(scene.snapshot, scene.configurations, choice, scene.taken)
+        for choice in (scene.choice, scene.choice, shuffled)
+    )
+    assert first == again
+    assert placement_violations(scene.snapshot, allocations_of(scene, other)) == []
