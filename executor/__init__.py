@@ -1,1 +1,1 @@
-"""Plan -> processes; measured metrics; simulated execution. Needs the extra `stowplan[executor]`."""
+"""Plan -> processes; measured metrics; simulated execution. Training needs the extra `executor`."""

@@ -44,7 +44,7 @@ _README = """{title}
 {ranks} on {hosts}; rank 0 is on {first}, the others meet it there on port {port}.
 
 This folder must lie under the same path on every host: {folder}
-The hosts need Python with the executor installed: pip install 'stowplan[executor]'
+The hosts need Python with the executor installed: pip install -e '.[executor]' in a checkout
 
 This machine       sh launch-local.sh
 Hosts by SSH       sh launch-ssh.sh          (keys set up; no passwords are asked for)

@@ -11,4 +11,5 @@ def missing_extra(what: str = "training", packages: Sequence[str] = _PACKAGES) -
     missing = [name for name in packages if find_spec(name) is None]
     if not missing:
         return None
-    return f"{what} needs {' and '.join(missing)}; install the extra: pip install 'stowplan[executor]'"
+    needed = " and ".join(missing)
+    return f"{what} needs {needed}; install the extra: pip install -e '.[executor]' in a checkout"

@@ -47,7 +47,8 @@ class SshBackend(LaunchBackend):
         """See whether every host is there, sees the folder and has the executor, then start all agents; all or none."""
         launch = read_launch(folder)
         hosts, python = _addresses(launch), shlex.quote(launch["python"])
-        lacks = f"has no executor under {launch['python']}; install it there: pip install 'stowplan[executor]'"
+        install = "install it there: pip install -e '.[executor]' in a checkout"
+        lacks = f"has no executor under {launch['python']}; {install}"
         refusals = {
             f"test -f {shlex.quote(str(folder / 'launch.json'))}": f"does not see {folder}",
             "command -v pgrep pkill > /dev/null": "has no pgrep and pkill; install procps",

@@ -9,10 +9,10 @@ from executor.extra import missing_extra
     ("absent", "line"),
     [
         ((), None),
-        (("deepspeed",), "training needs deepspeed; install the extra: pip install 'stowplan[executor]'"),
+        (("deepspeed",), "training needs deepspeed; install the extra: pip install -e '.[executor]' in a checkout"),
         (
             ("torch", "deepspeed"),
-            "training needs torch and deepspeed; install the extra: pip install 'stowplan[executor]'",
+            "training needs torch and deepspeed; install the extra: pip install -e '.[executor]' in a checkout",
         ),
     ],
 )

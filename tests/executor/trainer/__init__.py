@@ -3,4 +3,4 @@
 import pytest
 
 for _package in ("torch", "deepspeed"):
-    pytest.importorskip(_package, reason=f"needs {_package}: pip install 'stowplan[executor]'")
+    pytest.importorskip(_package, reason=f"needs {_package}: pip install -e '.[executor]' in a checkout")
