@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= out
 
-.PHONY: demo demo-loop serve test lint types contract pytest openapi clean
+.PHONY: demo demo-loop serve executor test lint types contract pytest openapi clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/stowplan demo --output $(OUT)
@@ -15,6 +15,8 @@ demo-loop: $(VENV)/.executor
 
 serve: $(VENV)/.runtime
 	$(BIN)/stowplan serve
+
+executor: $(VENV)/.executor
 
 # pytest comes last, so that its closing line closes the run.
 test: lint types contract pytest
