@@ -1,7 +1,7 @@
 """The life of a deployment: runs that follow one another on the same checkpoints, whatever their layout.
 
     <root>/lock               held by whoever changes something
-    <root>/keeper             held by whoever looks after the deployment
+    <root>/lease              held by whoever looks after the deployment
     <root>/state.json         `executor.lifecycle`: phase, runs, and what every change of plan cost
     <root>/runs/0001/         a run as `executor.bundle` writes it, with deployment.json; a new plan or a restart makes
                               the next one
@@ -43,7 +43,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 _STATE = "state.json"
 _LOCK = "lock"
-_KEEPER = "keeper"
+_LEASE = "lease"
 # From being asked to stop until the last checkpoint is written; then the run is ended.
 STOP_LIMIT_S = 600.0
 # How long the next run of a change may wait for hosts before the old one makes room.
@@ -128,16 +128,16 @@ class Supervisor:
         trained = (run.number for run in reversed(runs) if self._runs.first_step(run.number) is not None)
         return next(trained, runs[-1].number)
 
-    def claim(self) -> IO[str] | None:
+    def lease(self) -> IO[str] | None:
         """Become the one who looks after the deployment, until the file is closed; None where another is."""
         self.root.mkdir(parents=True, exist_ok=True)
-        keeper = (self.root / _KEEPER).open("w")
+        lease = (self.root / _LEASE).open("w")
         try:
-            fcntl.flock(keeper, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            keeper.close()
+            lease.close()
             return None
-        return keeper
+        return lease
 
     @_alone
     def deploy(self, deployment: Deployment) -> None:

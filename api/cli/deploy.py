@@ -131,14 +131,14 @@ def _with_cluster(choice: Choice, folder: Path) -> Iterator[None]:
 
 def _look_after(supervisor: Supervisor, out: Console) -> ExitCode:
     """Advance the deployment until it is over, and say what happens; nothing where another process does so."""
-    claim = supervisor.claim()
-    if claim is None:
+    lease = supervisor.lease()
+    if lease is None:
         out.print("another process looks after the deployment")
         return ExitCode.PLANNED
     asked: list[int] = []
     previous = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
     try:
-        with claim:
+        with lease:
             return _followed(supervisor, out, asked)
     finally:
         signal.signal(signal.SIGINT, previous)

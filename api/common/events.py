@@ -20,7 +20,7 @@ class PlanEvent:
     data: Mapping[str, Value]
 
 
-class EventFeed:
+class EventLog:
     """The events of one plan, at most `MAX_EVENTS`: beyond that the oldest progress is dropped, never a state."""
 
     def __init__(self) -> None:
@@ -37,11 +37,11 @@ class EventFeed:
 
     @classmethod
     def of_past(cls, events: Iterable[PlanEvent]) -> Self:
-        """Feed of a final plan."""
-        feed = cls()
-        feed._events = list(events)
-        feed._closed = True
-        return feed
+        """Log of a final plan."""
+        log = cls()
+        log._events = list(events)
+        log._closed = True
+        return log
 
     def publish(self, name: str, data: Mapping[str, Value]) -> None:
         """Add an event."""
@@ -69,7 +69,7 @@ class EventFeed:
             return [event for event in self._events if event.id > event_id]
 
     async def wait(self, event_id: int, timeout_s: float) -> None:
-        """Return when there is an event above `event_id`, the feed is closed, or the time is over."""
+        """Return when there is an event above `event_id`, the log is closed, or the time is over."""
         waiter = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             if self._closed or self._last_id > event_id:
@@ -85,7 +85,7 @@ class EventFeed:
                 self._waiting.discard(waiter)
 
     async def wait_closed(self, timeout_s: float) -> None:
-        """Return when the feed is closed or the time is over."""
+        """Return when the log is closed or the time is over."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_s
         while not self._closed and loop.time() < end_s:

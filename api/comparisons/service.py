@@ -7,7 +7,7 @@ import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from api.common.errors import NoOutcomeError, NotFoundError, ShuttingDownError, StoreError
-from api.common.events import EventFeed
+from api.common.events import EventLog
 from api.common.settings import Settings
 from api.common.times import time_of
 from api.comparisons.race import SolverComparison
@@ -125,7 +125,7 @@ class Comparisons:
         """Return when the comparison is final, or the time is over."""
         active = self._active.get(comparison_id)
         if active is not None:
-            await active.feed.wait_closed(timeout_s)
+            await active.events.wait_closed(timeout_s)
 
     def remove(self, comparison_id: str) -> ComparisonDoc | None:
         """Delete a final comparison; ask one that is not to stop, and give it as it stands."""
@@ -211,7 +211,7 @@ class Comparisons:
         except StoreError:
             # It stays in memory, where clients still find it.
             _logger.exception("comparison %s cannot be stored", document.id)
-        active.feed.close()
+        active.events.close()
 
 
 class _Active:
@@ -220,7 +220,7 @@ class _Active:
     def __init__(self, document: ComparisonDoc, comparison: SolverComparison) -> None:
         self.document = document
         self.comparison = comparison
-        self.feed = EventFeed()
+        self.events = EventLog()
         self.future: Future[None] | None = None
         self.stopped: ComparisonStatus | None = None
 

@@ -89,7 +89,7 @@ class Deployments:
         self._feedback = feedback
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._claims: dict[str, IO[str]] = {}
+        self._leases: dict[str, IO[str]] = {}
         self._thread = threading.Thread(target=self._look_after, name="deployments", daemon=True)
         if folder is not None:
             self._thread.start()
@@ -212,25 +212,25 @@ class Deployments:
             except Exception:
                 # Nobody else looks after them: the next round may find what is wrong now in order.
                 _logger.exception("the deployments cannot be looked after")
-        for claim in self._claims.values():
-            claim.close()
+        for lease in self._leases.values():
+            lease.close()
 
     def _advance(self, id_: str) -> None:
         """Do what is due for one deployment, and take in what its ranks have measured."""
         try:
             supervisor = self._supervisor(id_)
-            self._claim(id_, supervisor, supervisor.advance().phase)
+            self._keep_lease(id_, supervisor, supervisor.advance().phase)
             self._feedback.read(self._request(id_).job_id, self._root() / id_)
         except Exception:
             # One broken folder must not keep the others from being looked after.
             _logger.exception("%s cannot be looked after", id_)
 
-    def _claim(self, id_: str, supervisor: Supervisor, phase: Phase) -> None:
-        """Hold the claim to a deployment until it is over, so that no command looks after it, too."""
-        if phase.final and id_ in self._claims:
-            self._claims.pop(id_).close()
-        elif not phase.final and id_ not in self._claims and (claim := supervisor.claim()) is not None:
-            self._claims[id_] = claim
+    def _keep_lease(self, id_: str, supervisor: Supervisor, phase: Phase) -> None:
+        """Hold the lease of a deployment until it is over, so that no command looks after it, too."""
+        if phase.final and id_ in self._leases:
+            self._leases.pop(id_).close()
+        elif not phase.final and id_ not in self._leases and (lease := supervisor.lease()) is not None:
+            self._leases[id_] = lease
 
     def _refuse_conflicts(self, asked: PlanChoice, job_id: str, deployment: Deployment, besides: str = "") -> None:
         """Raise DeploymentConflictError when another deployment that is not over has the job or a GPU of its plan."""

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from api.common.events import STATE, EventFeed, Value
-from api.plans.termination import Ending, ending_of_error, ending_of_outcome
+from api.common.events import STATE, EventLog, Value
+from api.plans.termination import Termination, termination_of_error, termination_of_outcome
 from api.schemas.plan import PlanStatus
 from api.store.database import PlanRecord
 from models.plan import PlanRequest, PlanTask, Resume
@@ -35,10 +35,10 @@ class RunningPlan:
         request: PlanRequest,
         pool: WorkerPool,
         slack_s: float,
-        on_end: Callable[["RunningPlan", Ending], None],
+        on_end: Callable[["RunningPlan", Termination], None],
         notes: tuple[Issue, ...] = (),
     ) -> None:
-        self.feed = EventFeed()
+        self.events = EventLog()
         self.record = record
         self.request = request
         self.notes = notes
@@ -66,7 +66,7 @@ class RunningPlan:
         QueueFullError, WorkerError
             When the pool does not take it.
         """
-        self.feed.publish(STATE, {"status": PlanStatus.QUEUED.value})
+        self.events.publish(STATE, {"status": PlanStatus.QUEUED.value})
         ticket = self._pool.submit(
             PLAN_TASK,
             PlanTask(request=self.request),
@@ -101,12 +101,12 @@ class RunningPlan:
         self._objective = self._objective if objective is None else objective
         self._bound = self._bound if bound is None else bound
         if improved or moved:
-            self.feed.publish("incumbent" if improved else "bound", self._quality(progress.elapsed_s))
+            self.events.publish("incumbent" if improved else "bound", self._quality(progress.elapsed_s))
 
     def _enter(self, status: PlanStatus) -> None:
         now: dict[str, Any] = {f"{status.value}_at_s": time.time()}
         self.record = replace(self.record, status=status, **now)
-        self.feed.publish(STATE, {"status": status.value})
+        self.events.publish(STATE, {"status": status.value})
 
     def _quality(self, elapsed_s: float) -> dict[str, Value]:
         gap = None
@@ -119,16 +119,16 @@ class RunningPlan:
         died = isinstance(ticket.future.exception(), WorkerError)
         if not (died and self._resume(ticket)):
             at_deadline = died and time.monotonic() - self._started_s >= self.deadline_s
-            self._on_end(self, self._ending(ticket, at_deadline))
+            self._on_end(self, self._termination(ticket, at_deadline))
 
     def _end_resumed(self, ticket: Ticket) -> None:
-        self._on_end(self, self._ending(ticket, at_deadline=False))
+        self._on_end(self, self._termination(ticket, at_deadline=False))
 
-    def _ending(self, ticket: Ticket, at_deadline: bool) -> Ending:
+    def _termination(self, ticket: Ticket, at_deadline: bool) -> Termination:
         error = ticket.future.exception()
         if error is None:
-            return ending_of_outcome(ticket.result(), self._stopped)
-        return ending_of_error(error, self._stopped, at_deadline)
+            return termination_of_outcome(ticket.result(), self._stopped)
+        return termination_of_error(error, self._stopped, at_deadline)
 
     def _resume(self, ticket: Ticket) -> bool:
         """Finish from the last incumbent of a dead worker, by another worker. Returns whether that is under way."""

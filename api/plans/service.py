@@ -21,7 +21,7 @@ from api.common.errors import (
     StoreError,
     WorkerTimeoutError,
 )
-from api.common.events import STATE, EventFeed, PlanEvent
+from api.common.events import STATE, EventLog, PlanEvent
 from api.common.metrics import Metrics
 from api.common.settings import Settings
 from api.comparisons.service import Comparisons
@@ -39,7 +39,7 @@ from api.jobs.feedback import JobFeedback
 from api.jobs.service import Jobs
 from api.plans.present import has_figure, plan_document, plan_list
 from api.plans.run import RunningPlan
-from api.plans.termination import Ending, final_record
+from api.plans.termination import Termination, final_record
 from api.schemas.parallel import ParallelPlanBody
 from api.schemas.parallel_answer import ParallelPlanAnswer
 from api.schemas.plan import FailureDoc, OutcomeDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc, UsedOptionsDoc
@@ -154,23 +154,23 @@ class PlanService:
             raise _no_plan(plan_id)
         return text
 
-    def feed(self, plan_id: str) -> EventFeed:
+    def events(self, plan_id: str) -> EventLog:
         """Events of a plan, running or final; NotFoundError when there is none."""
         running = self._running.get(plan_id)
         if running is not None:
-            return running.feed
+            return running.events
         status = self._record(plan_id).status
         past = self._store.plan_events(plan_id)
         if past is None:
             # Its events were lost with an earlier process; whoever has seen some of them learns how it ended.
-            return EventFeed.of_past([PlanEvent(id=_AFTER_LOST_EVENTS, name=STATE, data={"status": status.value})])
-        return EventFeed.of_past(PlanEvent(**event) for event in json.loads(past))
+            return EventLog.of_past([PlanEvent(id=_AFTER_LOST_EVENTS, name=STATE, data={"status": status.value})])
+        return EventLog.of_past(PlanEvent(**event) for event in json.loads(past))
 
     async def wait(self, plan_id: str, timeout_s: float) -> None:
         """Return when the plan is final, or the time is over."""
         running = self._running.get(plan_id)
         if running is not None:
-            await running.feed.wait_closed(timeout_s)
+            await running.events.wait_closed(timeout_s)
 
     def cancel(self, plan_id: str) -> None:
         """Ask a plan to stop; a final one stays as it is. NotFoundError when there is none."""
@@ -280,7 +280,7 @@ class PlanService:
         self._finisher.shutdown()
         self._store.interrupt_unfinished(time.time(), _LEFT_BEHIND.model_dump_json())
         for plan in list(self._running.values()):
-            plan.feed.close()
+            plan.events.close()
 
     def _admit(
         self,
@@ -312,23 +312,23 @@ class PlanService:
             self._store.delete_plan(record.id)
             raise
 
-    def _ended(self, plan: RunningPlan, ending: Ending) -> None:
+    def _ended(self, plan: RunningPlan, termination: Termination) -> None:
         if not self._closed:
-            self._finisher.submit(self._finish, plan, ending)
+            self._finisher.submit(self._finish, plan, termination)
 
-    def _finish(self, plan: RunningPlan, ending: Ending) -> None:
-        if ending.outcome is not None:
-            warnings = (*plan.notes, *ending.outcome.warnings)
-            ending = replace(ending, outcome=replace(ending.outcome, warnings=warnings))
+    def _finish(self, plan: RunningPlan, termination: Termination) -> None:
+        if termination.outcome is not None:
+            warnings = (*plan.notes, *termination.outcome.warnings)
+            termination = replace(termination, outcome=replace(termination.outcome, warnings=warnings))
         try:
-            record = final_record(plan.record, ending, plan.request.snapshot, plan.queued_s)
+            record = final_record(plan.record, termination, plan.request.snapshot, plan.queued_s)
         except Exception as error:
             _logger.exception("the outcome of plan %s cannot be told", plan.record.id)
             failure = FailureDoc(code="internal_error", detail=f"the outcome cannot be told: {error}")
-            ending = Ending(status=PlanStatus.FAILED, failure=failure)
-            record = final_record(plan.record, ending, plan.request.snapshot, plan.queued_s)
+            termination = Termination(status=PlanStatus.FAILED, failure=failure)
+            record = final_record(plan.record, termination, plan.request.snapshot, plan.queued_s)
         state = {"status": record.status.value}
-        events = json.dumps([asdict(event) for event in plan.feed.preview(STATE, state)])
+        events = json.dumps([asdict(event) for event in plan.events.preview(STATE, state)])
         plan.record = record
         try:
             self._store.finish_plan(record, events)
@@ -337,11 +337,11 @@ class PlanService:
             # It stays in memory, where clients still find it.
             _logger.exception("plan %s cannot be stored", record.id)
         self.metrics.plans.labels(record.policy, record.status.value).inc()
-        if ending.outcome is not None and "solve" in ending.outcome.times.wall_s:
-            seconds = ending.outcome.times.wall_s["solve"]
-            self.metrics.solve_seconds.labels(record.policy, ending.outcome.solver).observe(seconds)
-        plan.feed.publish(STATE, state)
-        plan.feed.close()
+        if termination.outcome is not None and "solve" in termination.outcome.times.wall_s:
+            seconds = termination.outcome.times.wall_s["solve"]
+            self.metrics.solve_seconds.labels(record.policy, termination.outcome.solver).observe(seconds)
+        plan.events.publish(STATE, state)
+        plan.events.close()
 
     def _record(self, plan_id: str) -> PlanRecord:
         running = self._running.get(plan_id)

@@ -15,7 +15,7 @@ from stowplan.errors import StowplanError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Termination:
     """Final state, and the outcome or the failure behind it."""
 
     status: PlanStatus
@@ -23,7 +23,7 @@ class Ending:
     failure: FailureDoc | None = None
 
 
-def ending_of_outcome(outcome: PlanOutcome, stopped: PlanStatus | None) -> Ending:
+def termination_of_outcome(outcome: PlanOutcome, stopped: PlanStatus | None) -> Termination:
     """Judge what planning returned; `stopped` says as what the plan was asked to stop (None: it was not)."""
     if outcome.limit is Limit.INTERRUPTED and stopped is None:
         # Nobody but the pool asked it to stop: at its deadline.
@@ -32,31 +32,33 @@ def ending_of_outcome(outcome: PlanOutcome, stopped: PlanStatus | None) -> Endin
     reason, interrupted = outcome.termination, outcome.limit is Limit.INTERRUPTED
     if stopped is not None and interrupted:
         failure = _interruption() if stopped is PlanStatus.INTERRUPTED else None
-        return Ending(status=stopped, outcome=outcome, failure=failure)
+        return Termination(status=stopped, outcome=outcome, failure=failure)
     if reason.has_incumbent:
-        return Ending(status=PlanStatus.SUCCEEDED, outcome=outcome)
+        return Termination(status=PlanStatus.SUCCEEDED, outcome=outcome)
     if reason is TerminationReason.INFEASIBLE:
-        return Ending(status=PlanStatus.INFEASIBLE, outcome=outcome)
+        return Termination(status=PlanStatus.INFEASIBLE, outcome=outcome)
     if reason is TerminationReason.NO_SOLUTION_FOUND:
-        return Ending(status=PlanStatus.TIMED_OUT, outcome=outcome)
+        return Termination(status=PlanStatus.TIMED_OUT, outcome=outcome)
     failure = FailureDoc(code=reason.value, detail=f"the solver ended with: {reason.value.replace('_', ' ')}")
-    return Ending(status=PlanStatus.FAILED, outcome=outcome, failure=failure)
+    return Termination(status=PlanStatus.FAILED, outcome=outcome, failure=failure)
 
 
-def ending_of_error(error: BaseException, stopped: PlanStatus | None, at_deadline: bool) -> Ending:
+def termination_of_error(error: BaseException, stopped: PlanStatus | None, at_deadline: bool) -> Termination:
     """Judge what planning raised; `at_deadline` says that its worker was killed at the deadline."""
     if stopped is not None:
-        return Ending(status=stopped, failure=_interruption() if stopped is PlanStatus.INTERRUPTED else None)
+        return Termination(status=stopped, failure=_interruption() if stopped is PlanStatus.INTERRUPTED else None)
     if not isinstance(error, StowplanError):
-        return Ending(status=PlanStatus.FAILED, failure=FailureDoc(code="internal_error", detail=str(error)))
+        return Termination(status=PlanStatus.FAILED, failure=FailureDoc(code="internal_error", detail=str(error)))
     issues = issue_documents([issue_in_request(issue) for issue in error.issues])
     failure = FailureDoc(code="deadline" if at_deadline else error.code, detail=error.detail, errors=issues)
-    return Ending(status=PlanStatus.TIMED_OUT if at_deadline else PlanStatus.FAILED, failure=failure)
+    return Termination(status=PlanStatus.TIMED_OUT if at_deadline else PlanStatus.FAILED, failure=failure)
 
 
-def final_record(record: PlanRecord, ending: Ending, snapshot: Snapshot, queued_s: float | None) -> PlanRecord:
+def final_record(
+    record: PlanRecord, termination: Termination, snapshot: Snapshot, queued_s: float | None
+) -> PlanRecord:
     """Give the row of the store for a plan that has ended after `queued_s` in the queue."""
-    outcome, now_s = ending.outcome, time.time()
+    outcome, now_s = termination.outcome, time.time()
     timings = TimingsDoc.model_validate_json(record.timings)
     total_ms = timings.accept_ms + (now_s - record.queued_at_s) * MS_PER_S
     final: dict[str, Any] = {
@@ -70,14 +72,14 @@ def final_record(record: PlanRecord, ending: Ending, snapshot: Snapshot, queued_
         final["first_incumbent_ms"] = None if first_s is None else first_s * MS_PER_S
     return replace(
         record,
-        status=ending.status,
+        status=termination.status,
         finished_at_s=now_s,
         objective=None if outcome is None else outcome.objective,
         bound=None if outcome is None else outcome.bound,
         relative_gap=None if outcome is None else outcome.relative_gap,
         outcome=None if outcome is None else outcome_to_document(outcome, snapshot).model_dump_json(),
         timings=timings.model_copy(update=final).model_dump_json(),
-        failure=None if ending.failure is None else ending.failure.model_dump_json(),
+        failure=None if termination.failure is None else termination.failure.model_dump_json(),
     )
 
 

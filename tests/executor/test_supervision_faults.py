@@ -282,11 +282,11 @@ def test_a_run_that_falls_silent_while_it_stops_is_over_some_day(tmp_path: Path)
 
 def test_one_process_looks_after_a_deployment(supervisor: Supervisor) -> None:
     supervisor.deploy(deployed(1, 1, num_steps=2))
-    claim = supervisor.claim()
-    assert claim is not None
-    with claim:
-        assert Supervisor(supervisor.root, LocalBackend()).claim() is None
-    again = supervisor.claim()
+    lease = supervisor.lease()
+    assert lease is not None
+    with lease:
+        assert Supervisor(supervisor.root, LocalBackend()).lease() is None
+    again = supervisor.lease()
     assert again is not None
     again.close()
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from api.common.events import EventFeed
+from api.common.events import EventLog
 from api.common.examples import example
 from api.http.body import json_body
 from api.http.routers.common import (
@@ -136,11 +136,11 @@ async def get_events(
 
     What has happened before is sent first; the stream ends with the plan.
     """
-    feed = await run_in_threadpool(service.feed, plan_id)
-    if feed.closed and not feed.after(last_event_id):
+    log = await run_in_threadpool(service.events, plan_id)
+    if log.closed and not log.after(last_event_id):
         return Response(status_code=204)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    stream = _event_stream(feed, last_event_id, service.settings.heartbeat_s)
+    stream = _event_stream(log, last_event_id, service.settings.heartbeat_s)
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
@@ -174,12 +174,12 @@ def _applied(wait_s: float | None) -> dict[str, str]:
     return {} if wait_s is None else {"Preference-Applied": f"wait={wait_s:.0f}"}
 
 
-async def _event_stream(feed: EventFeed, last_id: int, heartbeat_s: float) -> AsyncIterator[bytes]:
+async def _event_stream(log: EventLog, last_id: int, heartbeat_s: float) -> AsyncIterator[bytes]:
     yield b"retry: 2000\n\n"
     while True:
-        # Closed is read first: what is published before the feed closes is then never missed.
-        closed = feed.closed
-        events = feed.after(last_id)
+        # Closed is read first: what is published before the log closes is then never missed.
+        closed = log.closed
+        events = log.after(last_id)
         for event in events:
             last_id = event.id
             yield f"id: {event.id}\nevent: {event.name}\ndata: {json.dumps(dict(event.data))}\n\n".encode()
@@ -187,4 +187,4 @@ async def _event_stream(feed: EventFeed, last_id: int, heartbeat_s: float) -> As
             return
         if not events:
             yield b": still here\n\n"
-        await feed.wait(last_id, heartbeat_s)
+        await log.wait(last_id, heartbeat_s)

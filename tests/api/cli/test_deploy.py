@@ -107,9 +107,9 @@ def test_redeploy_takes_over_what_nobody_looks_after(tmp_path: Path) -> None:
     code, said = run("deploy", written(tmp_path, body()), "-o", str(tmp_path / "job"))
     assert code == ExitCode.BAD_INPUT
     assert f"`stowplan redeploy {tmp_path / 'job'}` goes on with it" in said.replace("\n", " ")
-    claim = supervisor.claim()
-    assert claim is not None
-    with claim:
+    lease = supervisor.lease()
+    assert lease is not None
+    with lease:
         code, said = run("redeploy", str(tmp_path / "job"))
         assert (code, said) == (ExitCode.PLANNED, "another process looks after the deployment\n")
     code, said = run("redeploy", str(tmp_path / "job"))

@@ -15,7 +15,7 @@ import pytest
 
 import api.plans.run
 from api.app import create_app
-from api.common.events import MAX_EVENTS, EventFeed
+from api.common.events import MAX_EVENTS, EventLog
 from api.common.settings import IN_MEMORY, Settings
 from solver.pool import WorkerPool
 from tests.api import tasks
@@ -283,12 +283,12 @@ def test_concurrent_clients_get_right_answers(client: httpx.Client) -> None:
         assert set(threads.map(ask, range(64))) == {(200, True)}
 
 
-def test_a_feed_is_bounded_and_keeps_states() -> None:
-    feed = EventFeed()
-    feed.publish("state", {"status": "queued"})
+def test_an_event_log_is_bounded_and_keeps_states() -> None:
+    log = EventLog()
+    log.publish("state", {"status": "queued"})
     for k in range(2 * MAX_EVENTS):
-        feed.publish("bound", {"bound": k})
-    events = feed.after(0)
+        log.publish("bound", {"bound": k})
+    events = log.after(0)
     assert len(events) == MAX_EVENTS
     assert events[0].name == "state"
     assert events[-1].data == {"bound": 2 * MAX_EVENTS - 1}
