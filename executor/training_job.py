@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from executor.dimensions import Dimensions
 from executor.records import read_record, write_record
+from models.dimensions import Dimensions
 from models.transformer import Optimizer, Positions, Precision, Transformer
 from stowplan.errors import Issue, raise_for_errors
 

@@ -239,7 +239,7 @@ def _wide_resnet(name: str, precision: Precision) -> OperatorModel:
             width_factor=width_factor,
             image_size=224,
             num_classes=1024,
-            number_bytes=4 if precision is Precision.FP32 else 2,
+            number_bytes=precision.number_bytes,
         ),
         global_batch=1,
         precision=precision,

@@ -13,6 +13,11 @@ class Precision(StrEnum):
     BF16 = "bf16"
     FP16 = "fp16"
 
+    @property
+    def number_bytes(self) -> int:
+        """Bytes of one weight or activation."""
+        return 4 if self is Precision.FP32 else 2
+
 
 class Optimizer(StrEnum):
     """What decides the optimiser states: Adam keeps two moments, SGD with momentum one."""
@@ -57,8 +62,9 @@ class Transformer:
 
     Shape. `sequence_length` in tokens. `num_heads` None: hidden_size / 64, at least 1. `num_kv_heads` None: as many as
     heads (fewer: grouped-query attention). `head_size` None: hidden_size / num_heads. `feed_forward_size` None:
-    4 x hidden_size. `gated`: three matrices in the feed-forward part instead of two. `num_experts` > 1 makes every
-    `expert_interval`-th feed-forward part a mixture of experts, `experts_per_token` of which work on a token.
+    4 x hidden_size. (`models.dimensions` fills these in.) `gated`: three matrices in the feed-forward part instead of
+    two. `num_experts` > 1 makes every `expert_interval`-th feed-forward part a mixture of experts, `experts_per_token`
+    of which work on a token.
 
     Training. `global_batch`: sequences of one optimiser step. `micro_batch`: sequences of one micro-batch per replica;
     None leaves it to the planner. `zero_stage`: what ZeRO shards over the replicas: 1 optimiser states, 2 gradients

@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from executor.dimensions import Dimensions
 from executor.trainer.context import LayerContext, constant_parameter
 from executor.trainer.tensor_parallel import ColumnParallelLinear, RowParallelLinear, enter
+from models.dimensions import Dimensions
 from models.transformer import Biases, Checkpointing, Normalisation, Positions, Transformer
 
 WEIGHT_STD = 0.02

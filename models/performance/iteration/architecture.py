@@ -49,6 +49,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from models.dimensions import Dimensions
 from models.performance.iteration.profile import LayerCost, ModelProfile
 from models.transformer import (
     Biases,
@@ -134,7 +135,7 @@ def model_issues(model: JobModel, pointer: str) -> list[Issue]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sizes:
-    """Sizes with their defaults filled in; `q`, `v` and `e` as in the module docstring."""
+    """Sizes of a model; `q`, `v` and `e` as in the module docstring."""
 
     heads: int
     kv_heads: int
@@ -147,27 +148,17 @@ class _Sizes:
 
     @classmethod
     def of(cls, model: Transformer) -> "_Sizes":
-        heads = _heads(model)
-        kv_heads = model.num_kv_heads or heads
-        head_size = model.head_size or model.hidden_size // heads
+        sizes = Dimensions.of(model)
         return cls(
-            heads=heads,
-            kv_heads=kv_heads,
-            q=heads * head_size,
-            v=2 * kv_heads * head_size,
-            f=model.feed_forward_size or 4 * model.hidden_size,
+            heads=sizes.heads,
+            kv_heads=sizes.kv_heads,
+            q=sizes.heads * sizes.head,
+            v=2 * sizes.kv_heads * sizes.head,
+            f=sizes.feed_forward,
             matrices=3 if model.gated else 2,
-            e=_number_bytes(model.precision),
+            e=model.precision.number_bytes,
             norm=model.hidden_size * (2 if model.normalisation is Normalisation.LAYERNORM else 1),
         )
-
-
-def _heads(model: Transformer) -> int:
-    return model.num_heads or max(1, model.hidden_size // 64)
-
-
-def _number_bytes(precision: Precision) -> int:
-    return 4 if precision is Precision.FP32 else 2
 
 
 def _transformer_profile(model: Transformer) -> ModelProfile:
@@ -302,7 +293,7 @@ def _operator_profile(model: OperatorModel) -> ModelProfile:
         micro_batch=model.micro_batch,
         zero_stage=model.zero_stage,
         flops_precision=model.precision.value,
-        parameter_bytes=float(_number_bytes(model.precision)),
+        parameter_bytes=float(model.precision.number_bytes),
         gradient_bytes=_GRADIENT_BYTES[model.precision],
         optimizer_bytes=_optimizer_bytes(model),
         backward_ratio=2.0,
@@ -329,7 +320,7 @@ def _optimizer_bytes(model: JobModel) -> float:
 
 def _shape_issues(model: Transformer, pointer: str) -> Iterator[Issue]:
     """Faults of a transformer whose counts are positive."""
-    heads = _heads(model)
+    heads = Dimensions.of(model).heads
     if model.head_size is None and model.hidden_size % heads:
         near = _nearest_divisor(model.hidden_size, heads)
         detail = f"are {heads}, which do not divide hidden_size {model.hidden_size}; {near} would, or give head_size"

@@ -1,4 +1,4 @@
-"""Sizes of a transformer's parts, with what the user left out filled in."""
+"""Sizes of a transformer's parts, with what the user left out filled in: the one place that knows these defaults."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,10 @@ from models.transformer import Transformer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimensions:
-    """Sizes that the layers are built with."""
+    """Sizes that layers are built with and costs derived from.
+
+    `head`: size of one head. `feed_forward`: inner size of the feed-forward part.
+    """
 
     hidden: int
     heads: int
