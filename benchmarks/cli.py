@@ -14,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
+from benchmarks.service.process import ROOT
+from benchmarks.service.startup import run_startup
 from benchmarks.suite.compare import WORSE, Comparison, compare
 from benchmarks.suite.external import EXTERNAL_SOLVERS
 from benchmarks.suite.figures import write_figures
@@ -27,6 +29,7 @@ from solver.options import SOLVER_NAMES
 from stowplan.errors import InputError, StowplanError
 
 _DEFAULT_SOLVERS = "decomposition,exact,highs,scip"
+STARTUP_RESULT = ROOT / "benchmarks/results/startup.json"
 _BAD_INPUT, _WORSE = 2, 1
 
 
@@ -45,6 +48,11 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands, help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
+
+
+def command_line() -> str:
+    """This call, for the record."""
+    return shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
 
 
 @app.command("list")
@@ -84,7 +92,7 @@ def run(
     )
     console = output()
     with _progress(sum(1 for _ in orders(chosen, protocol)), runs) as watch:
-        found = run_suite(chosen, protocol, shlex.join(["python -m benchmarks", *sys.argv[1:]]), result, watch)
+        found = run_suite(chosen, protocol, command_line(), result, watch)
     console.print(result_table(found))
     targets = target_table(found)
     if targets is not None:
@@ -127,6 +135,18 @@ def compare_(
     _print_comparison(found)
     if fail and any(difference.verdict in WORSE for difference in found.differences):
         raise typer.Exit(_WORSE)
+
+
+@app.command()
+def startup(
+    runs: Annotated[int, typer.Option(min=1, help="Runs of every start.")] = 5,
+    checkout: Annotated[
+        list[Path] | None, typer.Option(help="Measure this checkout instead; several take turns.")
+    ] = None,
+    result: Annotated[Path, typer.Option("--output", help="Where the result goes, as JSON.")] = STARTUP_RESULT,
+) -> None:
+    """Measure what starting costs: commands, imports, the service until it is ready."""
+    run_startup(checkout or [ROOT], runs, command_line(), result, output())
 
 
 def _print_comparison(found: Comparison) -> None:

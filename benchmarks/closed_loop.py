@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.service import Service, running_service
+from benchmarks.service.process import Service, running_service
 from executor.extra import missing_extra
 
 JOB: dict[str, Any] = {

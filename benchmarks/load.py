@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.service import Service, running_service
+from benchmarks.service.process import Service, running_service
 
 _VARIANTS = 20
 _WAIT_S = 60

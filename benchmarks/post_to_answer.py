@@ -17,7 +17,7 @@ from pathlib import Path
 
 from api.convert.snapshot import snapshot_to_document
 from benchmarks.published.sia_traces import fitted_snapshot
-from benchmarks.service import Answer, Service, running_service
+from benchmarks.service.process import Answer, Service, running_service
 
 _SCALES = (64, 512, 2048)
 _PHASES = ("validate", "performance", "build", "solve", "place", "verify")

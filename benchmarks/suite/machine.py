@@ -11,13 +11,13 @@ from benchmarks.suite.record import Environment
 from solver.solve import available_solvers
 
 _PACKAGES = ("cvxpy", "highspy", "numpy", "pyomo", "pyscipopt", "scipy", "stowplan")
-_ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 _ASK_LIMIT_S = 10.0
 
 
 def environment() -> Environment:
     """This machine and checkout, now."""
-    changes = _git("status", "--porcelain")
+    commit, dirty = revision(ROOT)
     return Environment(
         cpu=_fact(Path("/proc/cpuinfo"), "model name") or platform.processor() or platform.machine(),
         num_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -26,9 +26,15 @@ def environment() -> Environment:
         system=platform.system(),
         python=platform.python_version(),
         versions={name: version(name) for name in _PACKAGES} | dict(available_solvers()) | _externals(),
-        commit=_git("rev-parse", "HEAD") or "unknown",
-        dirty=None if changes is None else bool(changes),
+        commit=commit,
+        dirty=dirty,
     )
+
+
+def revision(checkout: Path) -> tuple[str, bool | None]:
+    """Commit of a checkout, and whether its files differ from it; None where git does not tell."""
+    changes = _git(checkout, "status", "--porcelain")
+    return _git(checkout, "rev-parse", "HEAD") or "unknown", None if changes is None else bool(changes)
 
 
 def load() -> float | None:
@@ -62,10 +68,10 @@ def _externals() -> dict[str, str]:
     return found
 
 
-def _git(*arguments: str) -> str | None:
+def _git(checkout: Path, *arguments: str) -> str | None:
     try:
         answer = subprocess.run(
-            ["git", *arguments], cwd=_ROOT, capture_output=True, text=True, timeout=_ASK_LIMIT_S, check=True
+            ["git", *arguments], cwd=checkout, capture_output=True, text=True, timeout=_ASK_LIMIT_S, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -2,18 +2,22 @@
 
 import http.client
 import json
+import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[2]
 _START_TIMEOUT_S = 60.0
+_ASK_AGAIN_S = 0.01
+_PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +31,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A running service; `start_s` is the time from starting the process to `/readyz` answering 200."""
+    """A running service.
+
+    start_s: wall clock from starting the process to `/readyz` answering 200. start_cpu_s: CPU of the process and its
+    children until then; None where the system does not tell.
+    """
 
     port: int
     start_s: float
+    start_cpu_s: float | None = None
 
     def call(self, method: str, path: str, body: bytes | None = None, wait_s: int | None = None) -> Answer:
         """One request on a connection of its own."""
@@ -49,19 +58,38 @@ class Service:
         return Answer(status=response.status, body=json.loads(raw) if raw else None, elapsed_s=elapsed_s)
 
 
+def console_command(checkout: Path = ROOT) -> list[str]:
+    """What the console script `stowplan` of a checkout runs, without its arguments."""
+    # `api.cli` was one module once.
+    module = "api.cli.main" if (checkout / "api/cli/main.py").exists() else "api.cli"
+    return [sys.executable, "-c", f"from {module} import main; main()"]
+
+
+def checkout_environment(checkout: Path = ROOT) -> dict[str, str]:
+    """Variables under which a child process imports the packages of this checkout."""
+    return {**os.environ, "PYTHONPATH": str(checkout)}
+
+
 @contextmanager
-def running_service(*options: str) -> Iterator[Service]:
+def running_service(*options: str, checkout: Path = ROOT) -> Iterator[Service]:
     """Start `stowplan serve` with a fresh database and the given options; stop it at the end."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "api.cli.main", "serve", "--port", str(port)]
+        command = [*console_command(checkout), "serve", "--port", str(port)]
         command += ["--database", str(Path(folder) / "plans.sqlite"), *options]
         start_s = time.perf_counter()
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            command,
+            cwd=checkout,
+            env=checkout_environment(checkout),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process:
             try:
-                yield Service(port=port, start_s=_wait_until_ready(port, start_s, process))
+                elapsed_s = _wait_until_ready(port, start_s, process)
+                yield Service(port=port, start_s=elapsed_s, start_cpu_s=_tree_cpu_s(process.pid))
             finally:
                 process.terminate()
                 process.wait(timeout=30)
@@ -72,9 +100,24 @@ def _wait_until_ready(port: int, start_s: float, process: "subprocess.Popen[byte
     while time.perf_counter() - start_s < _START_TIMEOUT_S:
         if process.poll() is not None:
             raise RuntimeError(f"the service ended with exit code {process.returncode} before it was ready")
-        try:
+        with suppress(OSError):
             if probe.call("GET", "/readyz").status == 200:
                 return time.perf_counter() - start_s
-        except OSError:
-            time.sleep(0.01)
+        time.sleep(_ASK_AGAIN_S)
     raise RuntimeError(f"the service was not ready within {_START_TIMEOUT_S} s")
+
+
+def _tree_cpu_s(pid: int) -> float | None:
+    """User and system seconds so far of a process, its ended children and its living descendants."""
+    try:
+        # utime, stime, cutime and cstime: fields 14 to 17 of proc(5), counted behind the name in brackets.
+        ticks = (_PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
+        children = [int(child) for task in (_PROC / f"{pid}/task").iterdir() for child in _children(task)]
+    except OSError:
+        return None
+    own_s = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+    return own_s + sum(_tree_cpu_s(child) or 0.0 for child in children)
+
+
+def _children(task: Path) -> list[str]:
+    return (task / "children").read_text().split()

@@ -1,0 +1,1 @@
+"""The service measured from outside: start-up, from POST to answer, under load."""
