@@ -16,11 +16,13 @@ from api.http.problems import install_problem_handlers
 from api.http.routers import checks, comparisons, deployments, jobs, parallel, plans, service, snapshots
 from api.plans.service import PlanService
 from api.store.database import Store
+from models.policies import FORMULATIONS
 from solver.pool import WorkerPool
+from solver.registry import BACKEND_MODULES
 from stowplan import __version__
 
 # What a worker loads before it is ready; the serving process loads none of it.
-PRELOAD = ("models.planning", "models.parallelism.planner")
+PRELOAD = ("models.planning", *FORMULATIONS, *BACKEND_MODULES, "models.parallelism.planner")
 _ROUTERS = (
     plans.router,
     comparisons.router,

@@ -25,7 +25,7 @@ from benchmarks.suite.report import put_into, report
 from benchmarks.suite.run import orders, run_suite
 from benchmarks.suite.table import output, result_table, run_line, target_table
 from benchmarks.suite.task import RunOrder
-from solver.options import SOLVER_NAMES
+from solver.registry import SOLVER_NAMES
 from stowplan.errors import InputError, StowplanError
 
 _DEFAULT_SOLVERS = "decomposition,exact,highs,scip"

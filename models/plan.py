@@ -4,23 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from models.allocation.arena.parameters import ArenaMethod, ArenaParameters
-from models.allocation.sia.parameters import SiaParameters
-from models.allocation.suika.parameters import SuikaMethod, SuikaParameters
 from models.parallel_plan import ParallelPlan
-from models.placement.arnold.parameters import ArnoldParameters
+from models.policies import policy_of
+from models.policy import Parameters
 from models.workload import Expansion, NodeGpus, Snapshot
 from solver.options import SolveOptions
 from solver.problem import Vector
 from solver.result import Limit, SolveStatistics, TerminationReason
 from stowplan.errors import Issue
 
-Parameters = SiaParameters | ArnoldParameters | ArenaParameters | SuikaParameters
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """One planning task; the type of `parameters` chooses the policy."""
+    """One planning task; `parameters` choose the policy."""
 
     snapshot: Snapshot
     parameters: Parameters
@@ -29,20 +25,7 @@ class PlanRequest:
     @property
     def policy(self) -> str:
         """Name of the policy."""
-        return policy_of(self.parameters)
-
-
-def policy_of(parameters: Parameters) -> str:
-    """Name of the policy that the parameters are for."""
-    match parameters:
-        case ArenaParameters():
-            return "arena-ilp" if parameters.method is ArenaMethod.ILP else "arena"
-        case SuikaParameters():
-            return "suika-ilp" if parameters.method is SuikaMethod.ILP else "suika"
-        case ArnoldParameters():
-            return "arnold"
-        case SiaParameters():
-            return "sia"
+        return policy_of(self.parameters).name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

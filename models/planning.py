@@ -1,36 +1,26 @@
 """From a request to a checked outcome: validate, formulate, solve, extract, verify. The same road for every policy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any
+from pkgutil import resolve_name
 
-from models.allocation.arena.parameters import ArenaParameters
-from models.allocation.arena.policy import formulate_arena
-from models.allocation.sia.formulation import formulate_sia
-from models.allocation.sia.parameters import SiaParameters
-from models.allocation.suika.formulation import formulate_suika
-from models.allocation.suika.parameters import SuikaParameters
 from models.certificate import certificate_of
 from models.clock import PhaseClock
-from models.placement.arnold.parameters import ArnoldParameters
-from models.placement.arnold.policy import formulate_arnold
-from models.plan import Parameters, Plan, PlanOutcome, PlanRequest, PlanTask, Resume
-from models.policy import Formulation
+from models.formulation import Formulation
+from models.plan import Plan, PlanOutcome, PlanRequest, PlanTask, Resume
+from models.policies import policy_of
+from models.policy import Parameters
 from models.validation import request_issues, solver_fault
 from models.wording import counted
 from models.workload import Snapshot
 from solver.export import write_mps
 from solver.feasibility import violations
 from solver.monitor import SolveMonitor
+from solver.registry import AUTO
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from solver.solve import load_backend
 from stowplan.errors import InputError, Issue, Severity, UnverifiedPlanError, raise_for_errors
 
-_FORMULATE: Mapping[type[Parameters], Callable[[Snapshot, Any, PhaseClock], Formulation]] = {
-    SiaParameters: formulate_sia,
-    ArnoldParameters: formulate_arnold,
-    ArenaParameters: formulate_arena,
-    SuikaParameters: formulate_suika,
-}
 # Explaining an infeasible model is a courtesy; it must not cost more than a short solve.
 _CONFLICT_TIME_LIMIT_S = 5.0
 
@@ -57,6 +47,7 @@ def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resu
     UnverifiedPlanError
         When the plan fails the independent check: a bug of ours, never passed on as an answer.
     """
+    _load(request)
     clock = PhaseClock()
     with clock.phase("validate"):
         issues = request_issues(request.snapshot, request.parameters)
@@ -100,7 +91,18 @@ def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resu
 
 def formulate(request: PlanRequest, clock: PhaseClock) -> Formulation:
     """Build the problem of a request without issues, by its policy."""
-    return _FORMULATE[type(request.parameters)](request.snapshot, request.parameters, clock)
+    formulate_: Callable[[Snapshot, Parameters, PhaseClock], Formulation]
+    formulate_ = resolve_name(policy_of(request.parameters).formulate)
+    return formulate_(request.snapshot, request.parameters, clock)
+
+
+def _load(request: PlanRequest) -> None:
+    """Load what the policy and the solver need and no other: it takes long, and no phase shall pay for it."""
+    policy, solver = policy_of(request.parameters), request.options.solver
+    for function in (policy.issues, policy.formulate):
+        resolve_name(function)
+    if solver not in (AUTO, *policy.algorithms) or not policy.algorithms:
+        load_backend(solver)
 
 
 def _verify(formulation: Formulation, plan_: Plan, objective: float) -> None:

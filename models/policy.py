@@ -1,54 +1,51 @@
-"""What every policy offers to `models.planning`, and nothing about any of them."""
+"""What a policy is: a name, parameters, where its code is, and what it says of itself.
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+Light: says where validation and formulation are and imports neither, so that the names and documentation of all
+policies are known to whoever plans nothing. `models.policies` holds all of them.
+"""
 
-from models.clock import PhaseClock
-from models.plan import Plan
-from solver.infeasibility import conflicting_rows
-from solver.monitor import SolveMonitor
-from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Vector
-from solver.result import SolveResult
-from solver.solve import solve
-from stowplan.errors import Issue
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
-class Formulation(ABC):
-    """A snapshot turned into an optimisation problem, able to read the answer back.
+class Parameters:
+    """Base of what users may tune in policies; the type, and the fields that make a variant, choose the policy."""
 
-    Built by a policy's `formulate`; it keeps what it needs to extract, and is used once.
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """One way to plan. What it says of itself is documentation: `title`, `source` (the paper), `needs`, `gives`.
+
+    parameters: type of what may be tuned. variant: fields of the parameters that make this policy, where several share
+    the type; no client chooses them otherwise.
+    issues: `module:function`, (Snapshot, parameters) -> list[Issue]: every error and warning of a snapshot, with
+    pointers as `models.workload.snapshot_issues` has them. Its module imports no solver and no modelling layer.
+    formulate: `module:function`, (Snapshot, parameters, PhaseClock) -> Formulation, for a snapshot without errors.
+    algorithms: solver names that stand for algorithms of its own; no other policy is planned by them.
+    is_heuristic: an algorithm answers, with a bound and a gap; optimal is what it cannot promise.
+    plans_parallelism: makes 3D plans for all its jobs, and takes what was measured of their runs.
+    takes_goodput: takes the observed goodput of jobs, and measured runs of those jobs that it makes 3D plans for.
     """
 
-    problem: MatrixProblem
-    warm_start: Vector | None = None
-    warnings: Sequence[Issue] = ()
+    name: str
+    parameters: type[Parameters]
+    issues: str
+    formulate: str
+    title: str
+    source: str
+    needs: tuple[str, ...]
+    gives: tuple[str, ...]
+    variant: Mapping[str, Any] = field(default_factory=dict)
+    algorithms: tuple[str, ...] = ()
+    is_heuristic: bool = False
+    plans_parallelism: bool = False
+    takes_goodput: bool = False
 
-    def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
-        """Solve the problem. The default hands the matrix form to the backend that the options name, with the warm
-        start of the formulation unless the options bring one."""
-        if options.warm_start is None and self.warm_start is not None:
-            options = replace(options, warm_start=self.warm_start)
-        return solve(self.problem, options, monitor)
-
-    def named(self) -> MatrixProblem:
-        """The problem with names of rows and columns, for export and explanations."""
-        return self.problem
-
-    def conflicts(self, time_limit_s: float) -> tuple[str, ...]:
-        """Names of rows and bounds that exclude each other, asked for when the problem is infeasible; empty when none
-        are found in time. The default searches the matrix form."""
-        return conflicting_rows(self.named(), time_limit_s)
-
-    def prices(self, result: SolveResult) -> Mapping[str, float]:  # noqa: ARG002 - most models price nothing
-        """What one more unit of each scarce resource is worth, by row name; empty where the solver did not price."""
-        return {}
-
-    @abstractmethod
-    def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
-        """Turn the point `incumbent` (n,) of the problem into a plan on concrete GPUs."""
-
-    @abstractmethod
-    def violations(self, plan: Plan, objective: float) -> list[Issue]:
-        """Everything that is wrong with the plan or its claimed objective, found without any solver."""
+    def chosen_by(self, parameters: Parameters) -> bool:
+        """Whether the parameters are this policy's."""
+        return type(parameters) is self.parameters and all(
+            getattr(parameters, name) == value for name, value in self.variant.items()
+        )

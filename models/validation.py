@@ -1,28 +1,14 @@
 """Everything that can be said about a request without solving. Light: imports no solver and no modelling layer."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
+from pkgutil import resolve_name
 
-from models.allocation.arena.parameters import ArenaParameters
-from models.allocation.arena.validation import policy_issues as arena_issues
-from models.allocation.sia.parameters import SiaParameters
-from models.allocation.sia.validation import policy_issues as sia_issues
-from models.allocation.suika.parameters import SuikaParameters
-from models.allocation.suika.validation import policy_issues as suika_issues
 from models.performance.iteration.plausibility import calibration_warnings, peak_warnings
-from models.placement.arnold.parameters import ArnoldParameters
-from models.placement.arnold.validation import policy_issues as arnold_issues
-from models.plan import Parameters, policy_of
+from models.policies import POLICIES, policy_of
+from models.policy import Parameters
 from models.workload import Snapshot, snapshot_issues
-from solver.options import SOLVER_NAMES
+from solver.registry import SOLVER_NAMES
 from stowplan.errors import Issue
-
-_POLICY_ISSUES: Mapping[type[Parameters], Callable[[Snapshot, Any], list[Issue]]] = {
-    SiaParameters: sia_issues,
-    ArnoldParameters: arnold_issues,
-    ArenaParameters: arena_issues,
-    SuikaParameters: suika_issues,
-}
 
 
 def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
@@ -30,7 +16,8 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
 
     Pointers are relative to the snapshot (`/jobs/2/performance`), or start with `/parameters`.
     """
-    own = _POLICY_ISSUES[type(parameters)](snapshot, parameters)
+    policy_issues: Callable[[Snapshot, Parameters], list[Issue]] = resolve_name(policy_of(parameters).issues)
+    own = policy_issues(snapshot, parameters)
     return [*snapshot_issues(snapshot.cluster, snapshot.jobs), *own, *_performance_warnings(snapshot)]
 
 
@@ -46,7 +33,9 @@ def _performance_warnings(snapshot: Snapshot) -> Iterator[Issue]:
 
 def solver_fault(parameters: Parameters, solver: str) -> str | None:
     """Why the policy cannot be planned with this solver, and which would do; None when it can."""
-    if solver == "exact" and not isinstance(parameters, ArnoldParameters):
-        others = ", ".join(repr(name) for name in SOLVER_NAMES if name != solver)
-        return f"is 'exact', which is an algorithm of arnold; for {policy_of(parameters)} it must be one of {others}"
-    return None
+    policy = policy_of(parameters)
+    owners = [other.name for other in POLICIES.values() if solver in other.algorithms]
+    if not owners or policy.name in owners:
+        return None
+    others = ", ".join(repr(name) for name in SOLVER_NAMES if name != solver)
+    return f"is {solver!r}, which is an algorithm of {', '.join(owners)}; for {policy.name} it must be one of {others}"

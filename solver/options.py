@@ -3,26 +3,19 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
 
 from solver.problem import Vector
 from stowplan.errors import InputError
-
-# Every name that options may ask for, here so that nobody has to load a solver to know them. `auto`: the exact
-# algorithm of the problem where there is one, else HiGHS; `exact`: that algorithm and nothing else; the others are
-# backends (`solver.solve`).
-SolverName = Literal["auto", "decomposition", "exact", "highs", "portfolio", "scip"]
-SOLVER_NAMES: tuple[SolverName, ...] = get_args(SolverName)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SolveOptions:
     """Limits and settings of one solve.
 
-    `time_limit_s` is wall-clock time. `relative_gap` is |objective - bound| / max(|objective|, 1e-10); a
-    solve that proves it ends as optimal. `warm_start` is a point (n,), NaN where unknown; a backend that cannot
-    use it ignores it. `prices` (m,) are what a unit of each row was worth in a similar problem (a result has them); a
-    backend that prices rows starts from there. `log` names a file for the solver's own log.
+    `solver` is a name of `solver.registry`. `time_limit_s` is wall-clock time. `relative_gap` is |objective - bound| /
+    max(|objective|, 1e-10); a solve that proves it ends as optimal. `warm_start` is a point (n,), NaN where unknown; a
+    backend that cannot use it ignores it. `prices` (m,) are what a unit of each row was worth in a similar problem (a
+    result has them); a backend that prices rows starts from there. `log` names a file for the solver's own log.
 
     Raises
     ------

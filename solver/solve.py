@@ -9,45 +9,48 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pkgutil import resolve_name
 
 import numpy as np
 
 from solver.backends.base import CROSSING_TOLERANCE, Backend, NativeOutcome, conclude, finite, rounded
-from solver.backends.decomposition import DecompositionBackend
-from solver.backends.highs import HighsBackend
-from solver.backends.portfolio import PortfolioBackend
-from solver.backends.scip import ScipBackend
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.preparation import Prepared, prepare
 from solver.problem import MatrixProblem, Vector
+from solver.registry import AUTO, BACKENDS
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
-from stowplan.errors import InputError
+from stowplan.errors import BackendError, InputError
 
-# `auto` is the decomposition: it takes what has the structure and leaves the rest to HiGHS.
-AUTO = "auto"
-_backends: dict[str, Backend] = {}
-_registry = threading.Lock()
-
-
-def register(backend: Backend) -> None:
-    """Make a backend available under its name; an earlier one of that name is replaced."""
-    with _registry:
-        _backends[backend.name] = backend
+# What `auto` asks.
+_DEFAULT = "decomposition"
+# Backends that have been asked for: loading a solver takes tenths of a second.
+_loaded: dict[str, Backend] = {}
+_loading = threading.Lock()
 
 
-register(HighsBackend())
-register(ScipBackend())
-register(DecompositionBackend())
-register(PortfolioBackend(DecompositionBackend(), ScipBackend()))
+def load_backend(name: str) -> Backend | None:
+    """Load the backend of this name, once; None where none is called so.
+
+    Raises
+    ------
+    BackendError
+        When its solver is not installed.
+    """
+    asked = _DEFAULT if name == AUTO else name
+    with _loading:
+        if asked in BACKENDS and asked not in _loaded:
+            try:
+                _loaded[asked] = resolve_name(BACKENDS[asked])()
+            except ImportError as error:
+                raise BackendError(f"the solver {name} is not installed: {error}") from error
+        return _loaded.get(asked)
 
 
 def available_solvers() -> Mapping[str, str]:
     """Names of the backends and the versions of their solvers."""
-    with _registry:
-        backends = list(_backends.values())
-    return {backend.name: backend.version for backend in backends}
+    return {name: _find(name).version for name in BACKENDS}
 
 
 def solve(problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor | None = None) -> SolveResult:
@@ -82,12 +85,10 @@ def solve(problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor |
 
 
 def _find(name: str) -> Backend:
-    with _registry:
-        if name == AUTO:
-            return _backends[DecompositionBackend.name]
-        if name not in _backends:
-            raise InputError(f"unknown solver {name!r}; available: {', '.join(sorted({AUTO, *_backends}))}")
-        return _backends[name]
+    backend = load_backend(name)
+    if backend is None:
+        raise InputError(f"unknown solver {name!r}; available: {', '.join(sorted({AUTO, *BACKENDS}))}")
+    return backend
 
 
 def _open_log(options: SolveOptions) -> None:

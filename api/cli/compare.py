@@ -9,8 +9,8 @@ from api.comparisons.race import SolverComparison
 from api.figures.request import ComparisonFigure
 from models.comparison import SolverRun
 from models.plan import PlanRequest
-from solver.options import SOLVER_NAMES
 from solver.pool import Ticket, WorkerPool
+from solver.registry import SOLVER_NAMES
 from stowplan.errors import InputError
 
 _FIGURE_TASK = "api.figures.comparison:figure_task"

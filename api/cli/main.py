@@ -45,8 +45,8 @@ from api.schemas.base import MAX_GPUS_PER_NODE
 from api.schemas.problem import VerificationDoc
 from models.comparison import agreement
 from models.plan import PlanOutcome, PlanRequest
-from solver.options import SOLVER_NAMES
 from solver.pool import TaskCanceledError
+from solver.registry import SOLVER_NAMES
 from solver.result import TerminationReason
 from stowplan import __version__
 from stowplan.errors import InputError, StowplanError

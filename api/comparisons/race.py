@@ -9,13 +9,15 @@ from typing import Any
 
 from models.comparison import History, RunFailure, SolverRun
 from models.plan import PlanRequest
+from models.policies import FORMULATIONS
 from solver.pool import TaskCanceledError, Ticket, WorkerPool
+from solver.registry import BACKEND_MODULES
 from solver.result import Limit
 from stowplan.errors import StowplanError, WorkerError
 
 RUN_TASK = "models.tracing:traced_task"
 # Loaded before the clock runs: what is compared are solvers, not imports.
-_PRELOAD = ("models.tracing",)
+_PRELOAD = ("models.tracing", *FORMULATIONS, *BACKEND_MODULES)
 _NOT_BEGUN = RunFailure(code=TaskCanceledError.code, detail="the comparison was stopped before this solver began")
 
 

@@ -4,14 +4,9 @@ from dataclasses import dataclass, replace
 
 from api.common.settings import Settings
 from api.convert.located import located
-from api.schemas.request import ArenaPlanBody, ArnoldPlanBody, OptionsDoc, PlanBodyDoc, SuikaPlanBody
-from models.allocation.arena.parameters import ArenaMethod, ArenaParameters
-from models.allocation.sia.parameters import SiaParameters
-from models.allocation.suika.parameters import SuikaMethod, SuikaParameters
-from models.parallelism.incremental.options import IncrementalOptions
-from models.placement.arnold.affinity import CharacterisationRecord
-from models.placement.arnold.parameters import ArnoldParameters
-from models.plan import Parameters, PlanRequest
+from api.schemas.request import OptionsDoc, PlanBodyDoc
+from models.plan import PlanRequest
+from models.policies import POLICIES
 from models.validation import request_issues, solver_fault
 from models.workload import Snapshot
 from solver.options import SolveOptions
@@ -43,7 +38,7 @@ def check_request(body: PlanBodyDoc, snapshot: Snapshot, settings: Settings) -> 
     issues = _limit_issues(body.options, settings)
     try:
         with located("/parameters"):
-            parameters = _parameters(body)
+            parameters = body.parameters.parameters_for(POLICIES[body.policy])
     except InputError as error:
         return CheckedRequest(request=None, issues=(*issues, *error.issues))
     fault = solver_fault(parameters, body.options.solver)
@@ -64,21 +59,6 @@ def issue_in_request(issue: Issue) -> Issue:
     """Point from the request instead of from its snapshot, which is where policies point from."""
     own = issue.pointer.startswith("/parameters")
     return issue if own else replace(issue, pointer="/snapshot" + issue.pointer)
-
-
-def _parameters(body: PlanBodyDoc) -> Parameters:
-    values = vars(body.parameters)
-    if isinstance(body, ArnoldPlanBody):
-        records = tuple(CharacterisationRecord(**vars(record)) for record in body.parameters.records)
-        return ArnoldParameters(**{**values, "records": records})
-    if isinstance(body, ArenaPlanBody):
-        is_exact = body.policy == "arena-ilp"
-        return ArenaParameters(method=ArenaMethod.ILP if is_exact else ArenaMethod.HEURISTIC, **values)
-    if isinstance(body, SuikaPlanBody):
-        chosen = SuikaMethod.ILP if body.policy == "suika-ilp" else SuikaMethod.HEURISTIC
-        planning = IncrementalOptions(**vars(body.parameters.planning))
-        return SuikaParameters(**{**values, "method": chosen, "planning": planning})
-    return SiaParameters(**values)
 
 
 def _limit_issues(options: OptionsDoc, settings: Settings) -> list[Issue]:

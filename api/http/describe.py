@@ -20,20 +20,17 @@ from api.schemas.request import PLAN_BODIES, VerifyBody
 from api.schemas.snapshot import SnapshotDoc
 
 # Read by `api.http.body` or written by `api.http.problems`, so that FastAPI does not see them.
-_UNSEEN: list[tuple[type[BaseModel], JsonSchemaMode]] = [
-    (model, "validation")
-    for model in (
-        *PLAN_BODIES.values(),
-        ComparisonBody,
-        ParallelPlanBody,
-        VerifyBody,
-        SnapshotDoc,
-        MetricsBody,
-        DeploymentBody,
-        ReconfigureBody,
-        ProblemDoc,
-    )
-]
+_UNSEEN: tuple[type[BaseModel], ...] = (
+    *PLAN_BODIES.values(),
+    ComparisonBody,
+    ParallelPlanBody,
+    VerifyBody,
+    SnapshotDoc,
+    MetricsBody,
+    DeploymentBody,
+    ReconfigureBody,
+    ProblemDoc,
+)
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     "default": {
@@ -74,7 +71,8 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
         tags=app.openapi_tags,
         separate_input_output_schemas=False,
     )
-    _, definitions = models_json_schema(_UNSEEN, ref_template=SCHEMA_PATH + "{model}")
+    modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "validation") for model in _UNSEEN]
+    _, definitions = models_json_schema(modes, ref_template=SCHEMA_PATH + "{model}")
     schemas = document["components"]["schemas"] | definitions["$defs"]
     schemas[PLAN_BODY_NAME] = {
         "title": PLAN_BODY_NAME,

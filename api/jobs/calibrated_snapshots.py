@@ -23,10 +23,9 @@ from api.schemas.snapshot import JobDoc, SnapshotDoc, SnapshotReference
 from api.store.snapshots import ResolvedSnapshot, Snapshots
 from models.performance.goodput.spec import GoodputObservations
 from models.performance.iteration.calibration import same_costs
+from models.policies import POLICIES
+from models.policy import Policy
 from stowplan.errors import Issue, Severity, pointer_of
-
-_THREE_DIMENSIONS = ("arena", "arena-ilp", "suika", "suika-ilp")
-_OBSERVATIONS = ("sia",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +50,16 @@ class MeasuredSnapshots:
         posted = self._snapshots.resolve(source)
         if not any(self._jobs.knows(job.id) for job in posted.snapshot.jobs):
             return MeasuredSnapshot(posted=posted, used=posted)
-        used, notes = _filled(posted, self._snapshots.document(source), policy, self._jobs, self._restart_cost_s)
+        used, notes = _filled(
+            posted, self._snapshots.document(source), POLICIES[policy], self._jobs, self._restart_cost_s
+        )
         return MeasuredSnapshot(posted=posted, used=used, notes=notes)
 
 
 def _filled(
     posted: ResolvedSnapshot,
     document: SnapshotDoc,
-    policy: str,
+    policy: Policy,
     jobs: Jobs,
     restart_cost_s: Callable[[str], float | None],
 ) -> tuple[ResolvedSnapshot, tuple[Issue, ...]]:
@@ -86,17 +87,17 @@ def _filled(
     return ResolvedSnapshot(snapshot=snapshot_from_document(filled), id=snapshot_id(text), text=text), tuple(notes)
 
 
-def _calibration(job: JobDoc, measured: JobPerformance, policy: str) -> dict[str, Any]:
+def _calibration(job: JobDoc, measured: JobPerformance, policy: Policy) -> dict[str, Any]:
     calibration = measured.calibrated.calibration
     if calibration is None or not _takes_calibration(job, policy) or not _trains_the_same(job, measured):
         return {}
     return {"calibration": calibration_to_document(calibration)}
 
 
-def _takes_calibration(job: JobDoc, policy: str) -> bool:
+def _takes_calibration(job: JobDoc, policy: Policy) -> bool:
     """Whether the policy plans the job in three dimensions, and the request has no coefficients for that."""
-    by_model = policy in _OBSERVATIONS and job.performance is None and _has_model(job)
-    return job.calibration is None and (policy in _THREE_DIMENSIONS or by_model)
+    by_model = policy.takes_goodput and job.performance is None and _has_model(job)
+    return job.calibration is None and (policy.plans_parallelism or by_model)
 
 
 def _has_model(job: JobDoc) -> bool:
@@ -104,16 +105,16 @@ def _has_model(job: JobDoc) -> bool:
 
 
 def _observations(
-    job: JobDoc, observations: GoodputObservations | None, policy: str, types: frozenset[str]
+    job: JobDoc, observations: GoodputObservations | None, policy: Policy, types: frozenset[str]
 ) -> dict[str, Any]:
-    if policy not in _OBSERVATIONS or job.performance is not None or _has_model(job) or observations is None:
+    if not policy.takes_goodput or job.performance is not None or _has_model(job) or observations is None:
         return {}
     known = tuple(point for point in observations.observations if point.gpu_type in types)
     return {"performance": performance_to_document(replace(observations, observations=known))} if known else {}
 
 
-def _restart_cost(job: JobDoc, cost_s: float | None, policy: str) -> dict[str, Any]:
-    takes_it = policy in (*_THREE_DIMENSIONS, *_OBSERVATIONS)
+def _restart_cost(job: JobDoc, cost_s: float | None, policy: Policy) -> dict[str, Any]:
+    takes_it = policy.plans_parallelism or policy.takes_goodput
     return {"restart_cost_s": cost_s} if takes_it and cost_s and job.restart_cost_s == 0 else {}
 
 

@@ -1,8 +1,11 @@
 """What every document shares: strict reading (no bool or text for a number, no NaN), nothing unknown."""
 
-from typing import Annotated
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import CoreSchema, core_schema
 
 # Far above any cluster that exists, far below what would exhaust memory or overflow 64 bits.
 MAX_GPUS_PER_NODE = 4096
@@ -27,6 +30,17 @@ GpuMap = Annotated[
     dict[Name, GpuIndices],
     Field(max_length=MAX_ITEMS, description="Node id -> GPU indices (0-based).", examples=[{"node-1": [0, 1, 2, 3]}]),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Marks text that is one of the names in a registry: a `Literal` that is known when the program runs."""
+
+    names: Iterable[str]
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
+        """Give the schema of the names."""
+        return core_schema.literal_schema(list(self.names))
 
 
 class Document(BaseModel):

@@ -10,9 +10,9 @@ from pydantic.config import JsonDict
 from api.schemas.base import Document
 from api.schemas.parameters import PARAMETERS
 from api.schemas.plan import FailureDoc, ModelSizeDoc, SolverDoc, TerminationDoc
-from api.schemas.request import LimitsDoc, PolicyName, SnapshotSource
-from solver.options import SOLVER_NAMES, SolverName
+from api.schemas.request import LimitsDoc, PolicyName, SnapshotSource, SolverName
 from solver.problem import Sense
+from solver.registry import SOLVER_NAMES
 
 _PARAMETERS: JsonDict = {
     "anyOf": [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in dict.fromkeys(PARAMETERS.values())]

@@ -6,9 +6,9 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.schemas.base import Count, Document, GpuMap, Name, NumGpus, Positive
+from api.schemas.incremental import IncrementalOptionsDoc
 from api.schemas.model import MAX_LAYERS, AnyModelDoc, CalibrationDoc
 from api.schemas.parallel_plan import ParallelPlanDoc, SymmetricPlanDoc
-from api.schemas.parameters import IncrementalOptionsDoc
 from api.schemas.request import MAX_TIME_LIMIT_S
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
 from models.parallelism.grid.options import MAX_OPERATORS, PlanRule

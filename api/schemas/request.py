@@ -1,17 +1,20 @@
 """What clients ask for: a plan, a validation, the check of a placement."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Union
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter
+from pydantic import Discriminator, Field, Tag, TypeAdapter, create_model
 
-from api.schemas.base import MAX_ITEMS, Document, GpuMap, Name
-from api.schemas.parameters import ArenaParametersDoc, ArnoldParametersDoc, SiaParametersDoc, SuikaParametersDoc
+from api.schemas.base import MAX_ITEMS, Document, GpuMap, Name, OneOf
+from api.schemas.parameters import PARAMETERS
+from api.schemas.policies.base import ParametersDoc
 from api.schemas.snapshot import SnapshotDoc, SnapshotReference
-from solver.options import SolverName
+from models.policies import POLICIES
+from solver.registry import AUTO, SOLVER_NAMES
 
 MAX_TIME_LIMIT_S = 86_400.0
 MAX_THREADS = 1024
+SolverName = Annotated[str, OneOf(SOLVER_NAMES)]
 
 
 def _which_snapshot(value: Any) -> str:
@@ -40,57 +43,45 @@ class LimitsDoc(Document):
 class OptionsDoc(LimitsDoc):
     """Solver, limits and settings of the solve; what is missing gets the default of the service."""
 
-    solver: SolverName = "auto"
+    solver: SolverName = AUTO
     """auto: the exact algorithm where there is one, else HiGHS; the plan says which was used. exact: Arnold's, and
     nothing else. decomposition: Sia's; a problem of another shape goes to HiGHS. portfolio: two race, the first proof
     wins; it needs two cores."""
 
 
-class SiaPlanBody(Document):
-    """Which job gets how many GPUs of which type, and where."""
+class PlanBodyDoc(Document):
+    """What every request for a plan has; its kinds, one for the policies that share their parameters, narrow it."""
 
-    policy: Literal["sia"]
+    policy: str
     snapshot: SnapshotSource
-    parameters: SiaParametersDoc = SiaParametersDoc()
+    parameters: ParametersDoc
     options: OptionsDoc = OptionsDoc()
 
 
-class ArnoldPlanBody(Document):
-    """Which nodes one large pre-training job sits on, in which rank order."""
-
-    policy: Literal["arnold"]
-    snapshot: SnapshotSource
-    parameters: ArnoldParametersDoc = ArnoldParametersDoc()
-    options: OptionsDoc = OptionsDoc()
-
-
-class ArenaPlanBody(Document):
-    """Which job gets how many GPUs of which type with which 3D plan; arena: Algorithm 1, arena-ilp: Eqs. 5-7."""
-
-    policy: Literal["arena", "arena-ilp"]
-    snapshot: SnapshotSource
-    parameters: ArenaParametersDoc = ArenaParametersDoc()
-    options: OptionsDoc = OptionsDoc()
+def _plan_body(parameters: type[ParametersDoc]) -> type[PlanBodyDoc]:
+    """The request of the policies that have these parameters."""
+    policies = [name for name, known in PARAMETERS.items() if known is parameters]
+    return create_model(
+        parameters.__name__.removesuffix("ParametersDoc") + "PlanBody",
+        __base__=PlanBodyDoc,
+        __module__=__name__,
+        __doc__=parameters.asks_for,
+        policy=Annotated[str, OneOf(policies)],
+        parameters=(parameters, parameters()),
+    )
 
 
-class SuikaPlanBody(Document):
-    """Which jobs start, and which running ones grow onto free GPUs with a new 3D plan; suika: Algorithm 2, suika-ilp:
-    Problem 1."""
-
-    policy: Literal["suika", "suika-ilp"]
-    snapshot: SnapshotSource
-    parameters: SuikaParametersDoc = SuikaParametersDoc()
-    options: OptionsDoc = OptionsDoc()
-
-
-PlanBodyDoc = SiaPlanBody | ArnoldPlanBody | ArenaPlanBody | SuikaPlanBody
-PlanBody = Annotated[PlanBodyDoc, Field(discriminator="policy")]
-PLAN_BODY: TypeAdapter[PlanBody] = TypeAdapter(PlanBody)
-PolicyName = Literal["sia", "arnold", "arena", "arena-ilp", "suika", "suika-ilp"]
+_BODY_OF: Mapping[type[ParametersDoc], type[PlanBodyDoc]] = {
+    parameters: _plan_body(parameters) for parameters in dict.fromkeys(PARAMETERS.values())
+}
 # Policy -> the document that asks for it; everything that differs between policies starts here.
 PLAN_BODIES: Mapping[str, type[PlanBodyDoc]] = {
-    name: body for body in get_args(PlanBodyDoc) for name in get_args(body.model_fields["policy"].annotation)
+    policy: _BODY_OF[parameters] for policy, parameters in PARAMETERS.items()
 }
+# A type only when the program runs: which policies there are is known then.
+PlanBody: Any = Annotated[Union[tuple(_BODY_OF.values())], Field(discriminator="policy")]  # noqa: UP007
+PLAN_BODY: TypeAdapter[PlanBodyDoc] = TypeAdapter(PlanBody)
+PolicyName = Annotated[str, OneOf(POLICIES)]
 
 
 class AllocationDoc(Document):

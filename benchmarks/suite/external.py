@@ -24,9 +24,9 @@ from scipy import sparse
 
 from models.clock import PhaseClock
 from models.comparison import HistoryPoint, RunFailure, SolverRun
+from models.formulation import Formulation
 from models.plan import PlanOutcome, PlanRequest
 from models.planning import formulate
-from models.policy import Formulation
 from solver.export import write_mps
 from solver.feasibility import violations
 from solver.monitor import SolveMonitor

@@ -9,6 +9,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from solver.backends.base import Backend, finite
+from solver.backends.decomposition import DecompositionBackend
+from solver.backends.scip import ScipBackend
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
@@ -20,12 +22,12 @@ _POLL_S = 0.05
 
 
 class PortfolioBackend:
-    """Races `backends`; the result names the winner."""
+    """Races `backends`, which are the decomposition and SCIP where none are given; the result names the winner."""
 
     name = "portfolio"
 
     def __init__(self, *backends: Backend) -> None:
-        self._backends = backends
+        self._backends = backends or (DecompositionBackend(), ScipBackend())
 
     @property
     def version(self) -> str:

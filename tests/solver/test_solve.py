@@ -11,6 +11,7 @@ from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.preparation import prepare
 from solver.problem import MatrixProblem, Sense
+from solver.registry import BACKENDS
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from stowplan.errors import InputError
 from tests.solver.instances import INF, problem
@@ -38,14 +39,11 @@ class Liar:
         return conclude(self, problem, self._outcome, SolveStatistics())
 
 
-@pytest.fixture(autouse=True)
-def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solving, "_backends", dict(solving._backends))
-
-
 def answer(outcome: NativeOutcome, *news: Progress, monitor: SolveMonitor | None = None) -> SolveResult:
-    solving.register(Liar(outcome, *news))
-    return solving.solve(KNAPSACK, SolveOptions(solver="liar", relative_gap=0.0), monitor)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solving, "BACKENDS", {**BACKENDS, Liar.name: "loaded below"})
+        patch.setitem(solving._loaded, Liar.name, Liar(outcome, *news))
+        return solving.solve(KNAPSACK, SolveOptions(solver="liar", relative_gap=0.0), monitor)
 
 
 def scaled(objective: float) -> float:

@@ -71,9 +71,9 @@ from models.allocation.arena.warnings import missed_deadlines, plan_warnings
 from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.clock import PhaseClock
 from models.configurations import IntVector
+from models.formulation import Formulation
 from models.placement.check import placement_violations
 from models.plan import Plan
-from models.policy import Formulation
 from solver.compilers.cvxpy import compile_cvxpy
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions

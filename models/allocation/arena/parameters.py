@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from models.policy import Parameters
 from stowplan.errors import InputError
 
 
@@ -24,7 +25,7 @@ class ArenaObjective(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArenaParameters:
+class ArenaParameters(Parameters):
     """Parameters of Arena section 3.5; P and D are the paper's, for the others it gives no value.
 
     normalise: throughputs count in shares of the job's best one, so that jobs of different models compare; without it

@@ -11,7 +11,7 @@ from models.allocation.arena.heuristic import Schedule, schedule
 from models.allocation.arena.instance import ArenaInstance, arena_instance
 from models.allocation.arena.parameters import ArenaMethod, ArenaParameters
 from models.clock import PhaseClock
-from models.policy import Formulation
+from models.formulation import Formulation
 from models.wording import counted
 from models.workload import Snapshot
 from solver.monitor import Progress, SolveMonitor

@@ -49,9 +49,9 @@ from models.allocation.sia.start import greedy_start
 from models.allocation.sia.ties import for_declared, objective_step, toward_present
 from models.clock import PhaseClock
 from models.configurations import IntVector
+from models.formulation import Formulation
 from models.placement.check import placement_violations
 from models.plan import Plan
-from models.policy import Formulation
 from models.workload import Snapshot
 from solver.compilers.cvxpy import compile_cvxpy
 from solver.monitor import SolveMonitor

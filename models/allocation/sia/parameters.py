@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from models.policy import Parameters
 from stowplan.errors import InputError
 
 
@@ -16,7 +17,7 @@ class SiaObjective(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiaParameters:
+class SiaParameters(Parameters):
     """Parameters of Sia section 3.4, with the paper's defaults.
 
     fairness_power: p, not 0; negative minimises. queue_penalty: lambda per job that gets nothing.

@@ -14,9 +14,9 @@ from models.allocation.suika.ilp import ScaleOutProgram, assemble, compiled, sca
 from models.allocation.suika.parameters import SuikaMethod, SuikaParameters
 from models.allocation.suika.scale_out import first_offers
 from models.clock import PhaseClock
+from models.formulation import Formulation
 from models.placement.check import placement_violations
 from models.plan import Plan
-from models.policy import Formulation
 from models.workload import Snapshot
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from models.parallelism.incremental.options import IncrementalOptions
+from models.policy import Parameters
 from stowplan.errors import InputError
 
 
@@ -23,7 +24,7 @@ class Queueing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuikaParameters:
+class SuikaParameters(Parameters):
     """Parameters of Suika section 3.2, with the paper's defaults.
 
     aggressiveness: lambda_tau, exponent of the threshold tau = U^lambda; 0 asks for scale-outs that are linear or

@@ -8,48 +8,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from models.placement.arnold.parameters import CharacterisationRecord
 from models.placement.arnold.volumes import communication_volumes
 from models.transformer import Transformer
 from models.workload import Parallelism
-from stowplan.errors import InputError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CharacterisationRecord:
-    """One characterised job: <GPU type, j_dp, j_pp> with the ratios r1, r2 that it is found by.
-
-    `source` says where the numbers come from.
-
-    Raises
-    ------
-    InputError
-        When a ratio is not positive, a gain is negative, or both gains are zero.
-    """
-
-    gpu_type: str
-    r1: float
-    r2: float
-    j_dp: float
-    j_pp: float
-    model: str
-    source: str
-
-    def __post_init__(self) -> None:
-        for name in ("r1", "r2"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise InputError(f"record {self.model!r}: {name} is {value}; must be finite and above 0")
-        for name in ("j_dp", "j_pp"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError(f"record {self.model!r}: {name} is {value}; must be finite and at least 0")
-        if self.j_dp + self.j_pp == 0:
-            raise InputError(f"record {self.model!r}: j_dp and j_pp are both 0; one must be above 0")
-
-    @property
-    def alpha(self) -> float:
-        """Affinity of DP groups."""
-        return self.j_dp / (self.j_dp + self.j_pp)
 
 
 def _published(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from models.placement.arnold.affinity import CharacterisationRecord
+from models.policy import Parameters
 from stowplan.errors import InputError
 
 
@@ -24,7 +24,45 @@ class SchedulingUnit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArnoldParameters:
+class CharacterisationRecord:
+    """One characterised job: <GPU type, j_dp, j_pp> with the ratios r1, r2 that it is found by.
+
+    `source` says where the numbers come from.
+
+    Raises
+    ------
+    InputError
+        When a ratio is not positive, a gain is negative, or both gains are zero.
+    """
+
+    gpu_type: str
+    r1: float
+    r2: float
+    j_dp: float
+    j_pp: float
+    model: str
+    source: str
+
+    def __post_init__(self) -> None:
+        for name in ("r1", "r2"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise InputError(f"record {self.model!r}: {name} is {value}; must be finite and above 0")
+        for name in ("j_dp", "j_pp"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError(f"record {self.model!r}: {name} is {value}; must be finite and at least 0")
+        if self.j_dp + self.j_pp == 0:
+            raise InputError(f"record {self.model!r}: j_dp and j_pp are both 0; one must be above 0")
+
+    @property
+    def alpha(self) -> float:
+        """Affinity of DP groups."""
+        return self.j_dp / (self.j_dp + self.j_pp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArnoldParameters(Parameters):
     """Parameters of Arnold.
 
     alpha: affinity of DP groups in [0, 1], beta = 1 - alpha that of PP groups; None looks it up from

@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import pyomo.environ as pyo
 
+from models.formulation import Formulation
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.check import plan_violations
 from models.placement.arnold.extraction import arnold_plan
@@ -13,16 +14,13 @@ from models.placement.arnold.instance import IntMatrix
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.selection import Affinity, Selection, minipod_tier
 from models.plan import Plan
-from models.policy import Formulation
 from models.workload import Snapshot
 from solver.compilers.pyomo import PyomoCompilation, compile_pyomo
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem, Sense, Vector
+from solver.registry import AUTO, EXACT
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
-from solver.solve import AUTO
 from stowplan.errors import Issue
-
-EXACT = "exact"
 
 
 class PlacementFormulation(Formulation):

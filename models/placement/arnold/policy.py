@@ -8,6 +8,7 @@ import pyomo.environ as pyo
 from scipy import sparse
 
 from models.clock import PhaseClock
+from models.formulation import Formulation
 from models.placement.arnold.assignment import arrange, improved, own_split, pick_nodes, whole_nodes
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import construct
@@ -21,13 +22,12 @@ from models.placement.arnold.tiers.policy import TierFormulation
 from models.placement.arnold.true_spread.policy import TrueSpreadFormulation
 from models.placement.arnold.validation import selection_issues
 from models.plan import Plan
-from models.policy import Formulation
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem, Sense, Vector
+from solver.registry import AUTO
 from solver.result import SolveResult
-from solver.solve import AUTO
 from stowplan.errors import Issue, raise_for_errors
 
 

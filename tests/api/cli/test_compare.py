@@ -18,7 +18,7 @@ from api.convert.comparison import result_document
 from api.schemas.comparison import ComparisonResultDoc
 from models.comparison import SolverRun
 from solver.monitor import Progress
-from solver.options import SOLVER_NAMES
+from solver.registry import SOLVER_NAMES
 from solver.result import Limit
 from tests.api import comparison_tasks
 from tests.api.requests import sia_request

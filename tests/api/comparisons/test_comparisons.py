@@ -24,8 +24,8 @@ from api.schemas.request import PLAN_BODY
 from api.schemas.snapshot import SnapshotDoc
 from api.store.database import Store
 from models.comparison import RunFailure, SolverRun
-from solver.options import SOLVER_NAMES
 from solver.pool import Ticket, WorkerPool
+from solver.registry import SOLVER_NAMES
 from solver.result import Limit
 from tests.api import comparison_tasks
 from tests.api.asking import planned, post, refused

@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from models.placement.arnold.affinity import PUBLISHED_RECORDS, CharacterisationRecord, look_up
+from models.placement.arnold.affinity import PUBLISHED_RECORDS, look_up
+from models.placement.arnold.parameters import CharacterisationRecord
 from models.placement.arnold.volumes import communication_volumes
 from models.workload import Parallelism
 from stowplan.errors import InputError

@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from models.placement.arnold.affinity import CharacterisationRecord
-from models.placement.arnold.parameters import ArnoldParameters, SchedulingUnit
+from models.placement.arnold.parameters import ArnoldParameters, CharacterisationRecord, SchedulingUnit
 from models.placement.arnold.selection import select
 from models.placement.arnold.validation import policy_issues
 from models.workload import Job, NodeGpus, Parallelism, Reservation, Snapshot

@@ -1,0 +1,29 @@
+"""What the parameters of every policy offer, whoever's they are."""
+
+from typing import Any, ClassVar
+
+from api.schemas.base import Document
+from models.policy import Parameters, Policy
+
+
+class ParametersDoc(Document):
+    """Base of the parameters that clients give; one document for all policies that share the planner's type."""
+
+    planner: ClassVar[type[Parameters]]
+    """The planner's type of these parameters; it tells which policies they are for."""
+    asks_for: ClassVar[str]
+    """What a plan answers, in a sentence: the description of its request."""
+
+    def values(self) -> dict[str, Any]:
+        """Fields of the planner's type."""
+        return dict(vars(self))
+
+    def parameters_for(self, policy: Policy) -> Parameters:
+        """Give the planner's parameters of one of the policies.
+
+        Raises
+        ------
+        InputError
+            When they contradict each other.
+        """
+        return policy.parameters(**self.values(), **policy.variant)

@@ -1,0 +1,25 @@
+"""Sia among the policies."""
+
+from models.allocation.documentation import REASONS
+from models.allocation.sia.parameters import SiaParameters
+from models.policy import Policy
+
+SIA = Policy(
+    name="sia",
+    parameters=SiaParameters,
+    issues="models.allocation.sia.validation:policy_issues",
+    formulate="models.allocation.sia.formulation:formulate_sia",
+    title="GPU type and count for every job, by goodput",
+    source="Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling (SOSP 2023), Eqs. 2-5",
+    needs=(
+        "jobs with a performance: goodput (parameters or observations), throughput_table or goodput_table; or "
+        "with a transformer or operators, for which 3D plans are made",
+        "where jobs run now (current), to price restarts and to move as little as possible",
+    ),
+    gives=(
+        "GPU type, GPU count, batch size and concrete GPUs per job; the 3D plan of jobs that have a model",
+        REASONS,
+        "bound and gap of the integer program",
+    ),
+    takes_goodput=True,
+)

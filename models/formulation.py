@@ -1,0 +1,54 @@
+"""What the formulation of every policy offers to `models.planning`, and nothing about any of them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from models.clock import PhaseClock
+from models.plan import Plan
+from solver.infeasibility import conflicting_rows
+from solver.monitor import SolveMonitor
+from solver.options import SolveOptions
+from solver.problem import MatrixProblem, Vector
+from solver.result import SolveResult
+from solver.solve import solve
+from stowplan.errors import Issue
+
+
+class Formulation(ABC):
+    """A snapshot turned into an optimisation problem, able to read the answer back.
+
+    Built by a policy's `formulate`; it keeps what it needs to extract, and is used once.
+    """
+
+    problem: MatrixProblem
+    warm_start: Vector | None = None
+    warnings: Sequence[Issue] = ()
+
+    def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
+        """Solve the problem. The default hands the matrix form to the backend that the options name, with the warm
+        start of the formulation unless the options bring one."""
+        if options.warm_start is None and self.warm_start is not None:
+            options = replace(options, warm_start=self.warm_start)
+        return solve(self.problem, options, monitor)
+
+    def named(self) -> MatrixProblem:
+        """The problem with names of rows and columns, for export and explanations."""
+        return self.problem
+
+    def conflicts(self, time_limit_s: float) -> tuple[str, ...]:
+        """Names of rows and bounds that exclude each other, asked for when the problem is infeasible; empty when none
+        are found in time. The default searches the matrix form."""
+        return conflicting_rows(self.named(), time_limit_s)
+
+    def prices(self, result: SolveResult) -> Mapping[str, float]:  # noqa: ARG002 - most models price nothing
+        """What one more unit of each scarce resource is worth, by row name; empty where the solver did not price."""
+        return {}
+
+    @abstractmethod
+    def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
+        """Turn the point `incumbent` (n,) of the problem into a plan on concrete GPUs."""
+
+    @abstractmethod
+    def violations(self, plan: Plan, objective: float) -> list[Issue]:
+        """Everything that is wrong with the plan or its claimed objective, found without any solver."""

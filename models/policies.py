@@ -1,0 +1,28 @@
+"""The policies. Whatever knows them all (planning, validation, schemas, documentation) reads this table."""
+
+from collections.abc import Mapping
+
+from models.allocation.arena.descriptor import ARENA, ARENA_ILP
+from models.allocation.sia.descriptor import SIA
+from models.allocation.suika.descriptor import SUIKA, SUIKA_ILP
+from models.placement.arnold.descriptor import ARNOLD
+from models.policy import Parameters, Policy
+
+POLICIES: Mapping[str, Policy] = {
+    policy.name: policy
+    for policy in (
+        SIA,
+        ARNOLD,
+        ARENA,
+        ARENA_ILP,
+        SUIKA,
+        SUIKA_ILP,
+    )
+}
+# What formulating takes: who plans soon loads it before.
+FORMULATIONS: tuple[str, ...] = tuple(dict.fromkeys(policy.formulate.partition(":")[0] for policy in POLICIES.values()))
+
+
+def policy_of(parameters: Parameters) -> Policy:
+    """The policy that the parameters are for."""
+    return next(policy for policy in POLICIES.values() if policy.chosen_by(parameters))
