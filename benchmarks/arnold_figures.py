@@ -30,7 +30,6 @@ from models.placement.arnold.arrangement import arrange_groups
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import construct
 from models.placement.arnold.exact.search import solve_exactly
-from models.placement.arnold.instance import IntMatrix
 from models.placement.arnold.paper.formulation import arnold_model
 from models.placement.arnold.parameters import SchedulingUnit
 from models.placement.arnold.true_spread.instance import TrueSpreadInstance
@@ -42,6 +41,7 @@ from solver.compilers.pyomo import compile_pyomo
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.solve import solve
+from stowplan.arrays import IntMatrix
 
 # Minipods, nodes; rows and columns of the job.
 _SETTINGS = {"i": (3, 18, 6, 2), "ii": (5, 438, 12, 8), "iii": (11, 1019, 46, 8)}

@@ -33,17 +33,18 @@ from matplotlib.figure import Figure
 from benchmarks.arnold_report import RESULTS, Row, median, show, write
 from benchmarks.plan_search import PlanSearch
 from models.catalogue import find_model
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.incremental.assembly import assemble
 from models.parallelism.incremental.candidates import Skeleton
 from models.parallelism.incremental.expand import expand
 from models.parallelism.incremental.folding import Part, relayouts, skeleton_of
-from models.parallelism.incremental.landscape import Integers, Landscape
+from models.parallelism.incremental.landscape import Landscape
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.selection import Balanced
 from models.parallelism.incremental.tables import CostTables
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import virtual_model
+from stowplan.arrays import IntArray
 from topology.gpu_catalogue import find_product, gpu_type_of
 
 _H100 = gpu_type_of(find_product("h100"), "bf16")
@@ -109,7 +110,7 @@ class _Growth:
         self.tables = CostTables.of(self.model, self.landscape.kinds, degrees)
         self.base = self.build(self.symmetric(first))
 
-    def available(self, num_gpus: int) -> Integers:
+    def available(self, num_gpus: int) -> IntArray:
         return np.clip(num_gpus - _PER_NODE * np.arange(len(self.landscape.nodes)), 0, _PER_NODE)
 
     def search(self, num_gpus: int) -> PlanSearch:
@@ -149,7 +150,7 @@ class _Growth:
         ]
         return skeleton_of(parts)
 
-    def released(self) -> list[tuple[str, int]]:
+    def released(self) -> list[Gpu]:
         return [(str(k // _PER_NODE), k % _PER_NODE) for k in range(self.first, self.last)]
 
 
@@ -241,9 +242,7 @@ def _cpu(runs: int) -> Iterator[Row]:
         }
 
 
-def _timed(
-    model: PerformanceModel, plan: ParallelPlan, released: Sequence[tuple[str, int]], options: IncrementalOptions
-) -> float:
+def _timed(model: PerformanceModel, plan: ParallelPlan, released: Sequence[Gpu], options: IncrementalOptions) -> float:
     begin = time.process_time()
     expand(model, plan, released, options)
     return time.process_time() - begin

@@ -15,12 +15,12 @@ from benchmarks.symmetric_plans import symmetric_plans
 from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients
-from models.performance.iteration.formulas import FloatArray
 from models.performance.iteration.inversion import invert, observe
 from models.performance.iteration.measurement import Measurement
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import virtual_model
 from models.transformer import Checkpointing
+from stowplan.arrays import FloatArray
 from topology.gpu_catalogue import find_product, gpu_type_of
 
 PROTOCOL = __doc__

@@ -17,9 +17,10 @@ import numpy as np
 
 from models.parallelism.incremental.candidates import Skeleton
 from models.parallelism.incremental.folding import Part, as_candidates, parts_of, relayouts, skeleton_of
-from models.parallelism.incremental.landscape import Integers, Landscape
+from models.parallelism.incremental.landscape import Landscape
 from models.parallelism.incremental.selection import Balanced, Best, improve
 from models.parallelism.incremental.tables import CostTables
+from stowplan.arrays import IntArray
 
 _MOVES = 400
 _FROM_BEST = 0.6
@@ -28,7 +29,7 @@ _FROM_BEST = 0.6
 class PlanSearch:
     """The search for one job on one landscape with `available` (V,) GPUs per node."""
 
-    def __init__(self, tables: CostTables, landscape: Landscape, available: Integers, seed: int) -> None:
+    def __init__(self, tables: CostTables, landscape: Landscape, available: IntArray, seed: int) -> None:
         self._tables, self._landscape, self._available = tables, landscape, available
         self._degrees = tables.degrees
         self._most_stages = tables.model.profile.num_layers
@@ -75,7 +76,7 @@ class PlanSearch:
             if 0 < len(some) <= self._most_stages:
                 yield skeleton_of(some)
 
-    def _changes(self, parts: list[Part], idle: Integers) -> Iterator[list[Part]]:
+    def _changes(self, parts: list[Part], idle: IntArray) -> Iterator[list[Part]]:
         degrees = range(len(self._degrees))
         for s, part in enumerate(parts):
             before, after = parts[:s], parts[s + 1 :]
@@ -102,7 +103,7 @@ class PlanSearch:
             for position in range(len(parts) + 1):
                 yield [*parts[:position], Part(gpus=idle, degree=degree, origin=None), *parts[position:]]
 
-    def _moved_gpus(self, parts: list[Part], s: int, idle: Integers) -> Iterator[list[Part]]:
+    def _moved_gpus(self, parts: list[Part], s: int, idle: IntArray) -> Iterator[list[Part]]:
         """GPUs of one node go from stage `s` to another one, or become a stage somewhere, idle ones with them."""
         for node in np.flatnonzero(parts[s].gpus).tolist():
             for count in sorted({1, 2, 4, 8, int(parts[s].gpus[node])}):
@@ -118,13 +119,13 @@ class PlanSearch:
                         yield [*left[:position], Part(gpus=some + idle, degree=degree, origin=None), *left[position:]]
 
 
-def _whole_groups(part: Part, degrees: Integers) -> Part:
+def _whole_groups(part: Part, degrees: IntArray) -> Part:
     tp = int(degrees[part.degree])
     return replace(part, gpus=part.gpus // tp * tp)
 
 
-def _first_half(gpus: Integers) -> Integers:
+def _first_half(gpus: IntArray) -> IntArray:
     """Half of the GPUs, node by node."""
     through = np.cumsum(gpus)
-    half: Integers = np.clip(through[-1] // 2 - (through - gpus), 0, gpus)
+    half: IntArray = np.clip(through[-1] // 2 - (through - gpus), 0, gpus)
     return half

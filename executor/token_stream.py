@@ -10,12 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from executor.training_job import TrainingJob
+from stowplan.arrays import IntArray
 from stowplan.errors import InputError
 
-Tokens = npt.NDArray[np.int64]
+Tokens = IntArray
 
 
 class TokenStream(ABC):

@@ -5,12 +5,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stowplan.arrays import IntVector, Mask
 from stowplan.errors import InputError
 from topology.cluster import Cluster, NodeState
-
-IntVector = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,7 +34,7 @@ class ConfigurationSet:
         """Without multi-node configurations of more than `num_gpus` GPUs. Single-node ones stay: they tell R."""
         return self.subset((self.num_nodes == 1) | (self.num_gpus <= num_gpus))
 
-    def subset(self, kept: npt.NDArray[np.bool_]) -> "ConfigurationSet":
+    def subset(self, kept: Mask) -> "ConfigurationSet":
         """The configurations with `kept` (C,)."""
         return ConfigurationSet(
             gpu_types=self.gpu_types,

@@ -9,9 +9,10 @@ from models.plan import Plan
 from solver.infeasibility import conflicting_rows
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Vector
+from solver.problem import MatrixProblem
 from solver.result import SolveResult
 from solver.solve import solve
+from stowplan.arrays import FloatVector
 from stowplan.errors import Issue
 
 
@@ -22,7 +23,7 @@ class Formulation(ABC):
     """
 
     problem: MatrixProblem
-    warm_start: Vector | None = None
+    warm_start: FloatVector | None = None
     warnings: Sequence[Issue] = ()
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
@@ -46,7 +47,7 @@ class Formulation(ABC):
         return {}
 
     @abstractmethod
-    def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
+    def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
         """Turn the point `incumbent` (n,) of the problem into a plan on concrete GPUs."""
 
     @abstractmethod

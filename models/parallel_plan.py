@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from models.wording import counted, listed
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 
+# (node, index on it)
+Gpu = tuple[str, int]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
@@ -102,7 +105,7 @@ class ParallelPlan:
         return self.micro_batch * self.num_micro_batches
 
     @property
-    def gpus(self) -> tuple[tuple[str, int], ...]:
+    def gpus(self) -> tuple[Gpu, ...]:
         """(node, GPU) of every rank: pipe slowest, then data, tensor fastest."""
         return tuple((replica.node, gpu) for stage in self.stages for replica in stage.replicas for gpu in replica.gpus)
 
@@ -135,7 +138,7 @@ def symmetric_plan(
     global_batch: int,
     num_micro_batches: int,
     gpu_type: str | Mapping[str, str],
-    gpus: tuple[tuple[str, int], ...],
+    gpus: tuple[Gpu, ...],
 ) -> ParallelPlan:
     """Build the plan of equal degrees in all stages.
 
@@ -192,7 +195,7 @@ def _faults(plan: ParallelPlan) -> Iterator[Issue]:
         yield _fault("not_positive", "/num_micro_batches", f"is {plan.num_micro_batches}; at least 1")
     if not plan.stages:
         yield _fault("no_stages", "/stages", "the plan has no stages; at least 1")
-    seen: set[tuple[str, int]] = set()
+    seen: set[Gpu] = set()
     for i, stage in enumerate(plan.stages):
         yield from _stage_faults(pointer_of("stages", i), stage, seen)
     sizes = {stage.micro_batch for stage in plan.stages}
@@ -204,7 +207,7 @@ def _faults(plan: ParallelPlan) -> Iterator[Issue]:
         )
 
 
-def _stage_faults(where: str, stage: Stage, seen: set[tuple[str, int]]) -> Iterator[Issue]:
+def _stage_faults(where: str, stage: Stage, seen: set[Gpu]) -> Iterator[Issue]:
     """Faults of one stage; `seen` are the GPUs of the stages before, and gets those of this one."""
     if stage.num_layers < 1:
         yield _fault("not_positive", f"{where}/num_layers", f"is {stage.num_layers}; at least 1")

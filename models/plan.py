@@ -9,8 +9,8 @@ from models.policies import policy_of
 from models.policy import Parameters
 from models.workload import Expansion, NodeGpus, Snapshot
 from solver.options import SolveOptions
-from solver.problem import Vector
 from solver.result import Limit, SolveStatistics, TerminationReason
+from stowplan.arrays import FloatVector
 from stowplan.errors import Issue
 
 
@@ -32,7 +32,7 @@ class PlanRequest:
 class Resume:
     """The last incumbent (n,) and bound that a killed worker reported: enough to finish without solving again."""
 
-    incumbent: Vector
+    incumbent: FloatVector
     bound: float | None
     elapsed_s: float
 

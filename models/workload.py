@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.performance.goodput.spec import Performance
 from models.performance.iteration.architecture import model_issues
 from models.performance.iteration.coefficients import Calibration
@@ -257,7 +257,7 @@ def _type_issues(pointer: str, job: Job, known: set[str]) -> Iterator[Issue]:
 def _current_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
     """Faults of the current placements: unknown nodes or GPUs, GPUs taken twice, mixed types, dead nodes."""
     nodes = {node.id: node for node in cluster.nodes}
-    owner: dict[tuple[str, int], str] = {
+    owner: dict[Gpu, str] = {
         (node.id, gpu): "work outside the snapshot" for node in cluster.nodes for gpu in node.gpus_in_use
     }
     issues: list[Issue] = []

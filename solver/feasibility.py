@@ -10,7 +10,8 @@ from enum import StrEnum
 import numpy as np
 
 from solver.names import column_name, row_name
-from solver.problem import MatrixProblem, Vector
+from solver.problem import MatrixProblem
+from stowplan.arrays import FloatVector
 
 # Ten times what the solvers allow themselves: exact integers move rows a little.
 FEASIBILITY_TOLERANCE = 1e-5
@@ -36,14 +37,16 @@ class Violation:
         return f"{self.kind} {self.name} is violated by {self.amount:g}"
 
 
-def row_scale(problem: MatrixProblem) -> Vector:
+def row_scale(problem: MatrixProblem) -> FloatVector:
     """Largest absolute coefficient of each row (m,), 1 for empty rows."""
     largest = np.zeros(problem.num_rows)
     np.maximum.at(largest, problem.matrix.indices, np.abs(problem.matrix.data))
     return np.where(largest == 0.0, 1.0, largest)
 
 
-def violations(problem: MatrixProblem, x: Vector, tolerance: float = FEASIBILITY_TOLERANCE) -> tuple[Violation, ...]:
+def violations(
+    problem: MatrixProblem, x: FloatVector, tolerance: float = FEASIBILITY_TOLERANCE
+) -> tuple[Violation, ...]:
     """Return every violation of the point `x` (n,), worst (relative to its scale) first; empty when feasible.
 
     A point that is not finite is never feasible.
@@ -71,7 +74,9 @@ def violations(problem: MatrixProblem, x: Vector, tolerance: float = FEASIBILITY
     return tuple(violation for _, violation in found)
 
 
-def _excess(value: Vector, lower: Vector, upper: Vector, unit: Vector) -> tuple[Vector, Vector]:
+def _excess(
+    value: FloatVector, lower: FloatVector, upper: FloatVector, unit: FloatVector
+) -> tuple[FloatVector, FloatVector]:
     """Excess over the nearer violated limit, and the scale that the tolerance is relative to."""
     below, above = lower - value, value - upper
     limit = np.abs(np.where(below > above, lower, upper))

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from solver.problem import Vector
+from stowplan.arrays import FloatVector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -17,7 +17,7 @@ class Progress:
     elapsed_s: float
     objective: float | None = None
     bound: float | None = None
-    incumbent: Vector | None = None
+    incumbent: FloatVector | None = None
     num_nodes: int | None = None
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from solver.problem import Vector
+from stowplan.arrays import FloatVector
 from stowplan.errors import InputError
 
 
@@ -28,8 +28,8 @@ class SolveOptions:
     relative_gap: float = 1e-4
     threads: int = 1
     seed: int = 0
-    warm_start: Vector | None = None
-    prices: Vector | None = None
+    warm_start: FloatVector | None = None
+    prices: FloatVector | None = None
     log: Path | None = None
 
     def __post_init__(self) -> None:

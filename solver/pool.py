@@ -20,9 +20,9 @@ from concurrent.futures import Future
 from typing import Any, ClassVar, Self
 
 from solver.monitor import Progress
-from solver.problem import Vector
 from solver.process import WorkerProcess
 from solver.worker import merged
+from stowplan.arrays import FloatVector
 from stowplan.errors import InputError, StowplanError, WorkerError
 
 _logger = logging.getLogger("stowplan.solver.pool")
@@ -66,7 +66,7 @@ class Ticket:
         # Waiting for it can be given up; that does not end the task, `cancel` does.
         self.future.set_running_or_notify_cancel()
         self.last_progress: Progress | None = None
-        self.last_incumbent: Vector | None = None
+        self.last_incumbent: FloatVector | None = None
         self._argument = argument
         self._on_progress = on_progress
         self._on_start = on_start

@@ -14,7 +14,8 @@ from scipy import sparse
 
 from solver.feasibility import row_scale
 from solver.names import column_name, row_name
-from solver.problem import Mask, MatrixProblem, Vector
+from solver.problem import MatrixProblem
+from stowplan.arrays import FloatVector, Mask
 from stowplan.errors import BackendError
 
 # Range wanted for the largest objective coefficient: tolerances of 1e-6 are then at most 1e-9 relative to it.
@@ -35,7 +36,7 @@ class Prepared:
 
     problem: MatrixProblem
     factor: float
-    row_factors: Vector
+    row_factors: FloatVector
     conflicts: tuple[str, ...]
 
 
@@ -81,20 +82,20 @@ def contradictions(problem: MatrixProblem) -> tuple[str, ...]:
     )
 
 
-def _crossed(lower: Vector, upper: Vector) -> Mask:
+def _crossed(lower: FloatVector, upper: FloatVector) -> Mask:
     slack = _ROUNDING * np.maximum(1.0, np.where(np.isfinite(upper), np.abs(upper), 1.0))
     crossed: Mask = (lower > upper + slack) | (lower == np.inf) | (upper == -np.inf)
     return crossed
 
 
-def integer_bounds(problem: MatrixProblem) -> tuple[Vector, Vector]:
+def integer_bounds(problem: MatrixProblem) -> tuple[FloatVector, FloatVector]:
     """Bounds with those of integer columns moved inwards to integers."""
     lower = np.where(problem.integrality, np.ceil(problem.lower - _INTEGRALITY), problem.lower)
     upper = np.where(problem.integrality, np.floor(problem.upper + _INTEGRALITY), problem.upper)
     return lower + 0.0, upper + 0.0
 
 
-def _objective_factor(objective: Vector) -> float:
+def _objective_factor(objective: FloatVector) -> float:
     """Power of two that brings the largest coefficient to the scale that backends are given.
 
     Scaling down stops where the smallest coefficient would fall below one, and so towards the tolerances.

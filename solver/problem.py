@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
-Vector = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+from stowplan.arrays import FloatVector, Mask
 
 
 class Sense(StrEnum):
@@ -43,12 +41,12 @@ class MatrixProblem:
 
     name: str
     sense: Sense
-    objective: Vector
+    objective: FloatVector
     matrix: "sparse.csc_array"
-    row_lower: Vector
-    row_upper: Vector
-    lower: Vector
-    upper: Vector
+    row_lower: FloatVector
+    row_upper: FloatVector
+    lower: FloatVector
+    upper: FloatVector
     integrality: Mask
     offset: float = 0.0
     column_names: tuple[str, ...] = ()
@@ -77,6 +75,6 @@ class MatrixProblem:
         """Number of constraints m."""
         return int(self.matrix.shape[0])
 
-    def value(self, x: Vector) -> float:
+    def value(self, x: FloatVector) -> float:
         """Objective of the point `x` (n,), offset included."""
         return float(self.objective @ x) + self.offset

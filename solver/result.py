@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from solver.problem import Sense, Vector
+from solver.problem import Sense
+from stowplan.arrays import FloatVector
 
 # Two sides of a proof may cross by rounding; beyond this (relative) the result is inconsistent.
 _CROSSING_TOLERANCE = 1e-6
@@ -77,14 +78,14 @@ class SolveResult:
     termination: TerminationReason
     limit: Limit | None
     sense: Sense
-    incumbent: Vector | None
+    incumbent: FloatVector | None
     objective: float | None
     bound: float | None
     statistics: SolveStatistics
     solver: str
     solver_version: str
     message: str = ""
-    prices: Vector | None = None
+    prices: FloatVector | None = None
 
     def __post_init__(self) -> None:
         reason = self.termination

@@ -18,9 +18,10 @@ from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.preparation import Prepared, prepare
-from solver.problem import MatrixProblem, Vector
+from solver.problem import MatrixProblem
 from solver.registry import AUTO, BACKENDS
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from stowplan.arrays import FloatVector
 from stowplan.errors import BackendError, InputError
 
 # What `auto` asks.
@@ -150,11 +151,11 @@ class _Watch:
         self._monitor = monitor
         self._factor = factor
         self._started = started
-        self.best: Vector | None = None
+        self.best: FloatVector | None = None
         self.objective: float | None = None
         self.first_incumbent_s: float | None = None
 
-    def consider(self, x: Vector) -> bool:
+    def consider(self, x: FloatVector) -> bool:
         """Keep `x` (n,) when it is feasible and better than what is known."""
         point = rounded(self._problem, x)
         if violations(self._problem, point):

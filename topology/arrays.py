@@ -10,12 +10,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from stowplan.arrays import FloatArray, IntArray, Mask
 from stowplan.errors import InputError
 from topology.cluster import Cluster, Node, NodeState
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
@@ -56,10 +54,10 @@ class ClusterArrays:
     gpu_type: IntArray
     num_gpus: IntArray
     num_free_gpus: IntArray
-    whole_free: BoolArray
-    up: BoolArray
-    drained: BoolArray
-    down: BoolArray
+    whole_free: Mask
+    up: Mask
+    drained: Mask
+    down: Mask
     units: IntArray
     unit_labels: tuple[tuple[str, ...], ...]
     intra_node_bandwidth_bytes_per_s: FloatArray
@@ -210,5 +208,5 @@ def _floats(values: list[float]) -> FloatArray:
     return _frozen(np.array(values, dtype=np.float64))
 
 
-def _mask(values: list[bool]) -> BoolArray:
+def _mask(values: list[bool]) -> Mask:
     return _frozen(np.array(values, dtype=np.bool_))

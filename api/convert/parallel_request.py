@@ -11,6 +11,7 @@ from api.convert.located import located
 from api.convert.parallel_plan import plan_from_document, slices_from_map
 from api.convert.snapshot import cluster_from_document
 from api.schemas.parallel import GpuOfferDoc, ParallelOptionsDoc, ParallelPlanBody
+from models.parallel_plan import Gpu
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.offers import exact_offers, free_gpus, offers_of, refuse_taken
@@ -218,7 +219,7 @@ def _counts(k: int, document: GpuOfferDoc, fixed: int | None, issues: list[Issue
     return tuple(sorted(counts))
 
 
-def _released(body: ParallelPlanBody, cluster: Cluster | None) -> tuple[tuple[str, int], ...]:
+def _released(body: ParallelPlanBody, cluster: Cluster | None) -> tuple[Gpu, ...]:
     """GPUs that a running job may have in addition.
 
     Raises

@@ -8,7 +8,7 @@ from api.common.errors import DeploymentConflictError
 from api.schemas.deployment import DeploymentBody, PlanChoice
 from executor.deployment import Deployment
 from executor.training_job import Device, model_faults
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.legality import FreeGpus, plan_violations
 from models.performance.iteration.architecture import model_issues
 from models.performance.iteration.model import PerformanceModel
@@ -16,7 +16,6 @@ from models.transformer import Transformer
 from stowplan.errors import InputError, Issue, pointer_of
 from topology.cluster import Cluster, NodeState
 
-Gpu = tuple[str, int]
 _MEMORY = "out_of_memory"
 # Field of a training job -> where the request says it; fields that are not here are in `training`.
 _OF_THE_PLAN = ("plan", "stage_layers", "micro_batch", "num_micro_batches", "dp", "tp")

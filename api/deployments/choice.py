@@ -11,7 +11,6 @@ from api.convert.located import located
 from api.convert.parallel_plan import plan_from_document
 from api.convert.snapshot import cluster_from_document
 from api.deployments.checks import (
-    Gpu,
     in_request,
     refuse_lack_of_memory,
     refuse_misfit,
@@ -25,7 +24,7 @@ from executor.projection import project
 from executor.rank_table import refuse_asymmetry
 from executor.records import write_text
 from executor.training_job import Schedule
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.performance.iteration.calibration import same_costs
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.model import PerformanceModel

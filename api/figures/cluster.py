@@ -32,6 +32,7 @@ from api.figures.style import (
     write,
     write_over,
 )
+from models.parallel_plan import Gpu
 from models.plan import JobAllocation, Plan
 from models.wording import counted
 from models.workload import NodeGpus, Snapshot
@@ -46,7 +47,7 @@ _GAP = 8.0
 _INSET = 0.05
 _SMALLEST_TEXT = 4.5
 
-Cells = Mapping[tuple[str, int], Point]
+Cells = Mapping[Gpu, Point]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,14 +215,14 @@ def _waiting(plan: Plan, width: float) -> str:
     return fitted(f"{len(names)} waiting", TEXT_SIZE, width)
 
 
-def _places(group: CellGroup) -> Iterator[tuple[str, int]]:
+def _places(group: CellGroup) -> Iterator[Gpu]:
     """Node and index of every GPU of the group."""
     for slice_ in group.slices:
         for gpu in slice_.gpus:
             yield slice_.node, gpu
 
 
-def _states(cluster: Cluster, taken: Collection[tuple[str, int]]) -> tuple[CellGroup, ...]:
+def _states(cluster: Cluster, taken: Collection[Gpu]) -> tuple[CellGroup, ...]:
     """GPUs that nobody in `taken` has, by why: free, used by other work, out of service."""
     slices: dict[str, list[NodeGpus]] = {"free": [], "other work": [], "drained or down": []}
     for node in cluster.nodes:
@@ -250,7 +251,7 @@ def _key_size(layout: Layout) -> float:
     return min(SMALL_SIZE, 0.55 * layout.metrics.cell)
 
 
-def _cells(layout: Layout) -> dict[tuple[str, int], Point]:
+def _cells(layout: Layout) -> dict[Gpu, Point]:
     """Upper left corner of the cell of every (node, GPU)."""
     metrics = layout.metrics
     return {

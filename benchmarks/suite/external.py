@@ -30,8 +30,9 @@ from models.planning import formulate
 from solver.export import write_mps
 from solver.feasibility import violations
 from solver.monitor import SolveMonitor
-from solver.problem import MatrixProblem, Sense, Vector
+from solver.problem import MatrixProblem, Sense
 from solver.result import Limit, SolveStatistics, TerminationReason
+from stowplan.arrays import FloatVector
 from stowplan.errors import UnverifiedPlanError
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -48,7 +49,7 @@ _PRINTED = 1e-6
 class ExternalAnswer:
     """What an executable says. x: point (n + 1,) with the fixed column last, None without one."""
 
-    x: Vector | None
+    x: FloatVector | None
     bound: float | None
     is_infeasible: bool = False
 

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.configurations import ConfigurationSet, IntVector
+from models.configurations import ConfigurationSet
 from models.parallel_plan import ParallelPlan
 from models.parallelism.adaptive import adaptive_plans
 from models.parallelism.binding import bind_plan
 from models.parallelism.legality import plan_violations
 from models.parallelism.results import PlanEstimate, Rejection, how_close
-from models.performance.goodput.throughput import FloatArray
 from models.performance.iteration.modelling import performance_model
 from models.plan import UnplacedJob
 from models.wording import size_of
 from models.workload import Job, NodeGpus, Snapshot
+from stowplan.arrays import FloatArray, IntVector
 from stowplan.errors import Issue, Severity
 
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from models.configurations import ConfigurationSet, IntVector
-from models.placement.placeability import Mask, takes_whole_nodes
+from models.configurations import ConfigurationSet
+from models.placement.placeability import takes_whole_nodes
 from models.wording import counted
+from stowplan.arrays import IntVector, Mask
 
 
 def shortage(configurations: ConfigurationSet, among: Mask, missing: IntVector) -> tuple[dict[str, int], str]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from models.parallel_plan import ParallelPlan, Replica
+from models.parallel_plan import Gpu, ParallelPlan, Replica
 from models.workload import NodeGpus
 from stowplan.errors import InputError
 
@@ -45,7 +45,7 @@ def bind_plan(plan: ParallelPlan, gpus: Sequence[NodeGpus]) -> ParallelPlan:
     return replace(plan, stages=stages)
 
 
-def _moved(replica: Replica, places: dict[tuple[str, int], tuple[str, int]]) -> Replica:
+def _moved(replica: Replica, places: dict[Gpu, Gpu]) -> Replica:
     moved = [places[replica.node, gpu] for gpu in replica.gpus]
     return replace(replica, node=moved[0][0], gpus=tuple(gpu for _, gpu in moved))
 

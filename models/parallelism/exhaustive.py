@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.grid.degrees import DegreeTable, tensor_degrees
-from models.parallelism.grid.partition import IntArray, partitions
+from models.parallelism.grid.partition import partitions
 from models.parallelism.grid.stage_table import StageTable
 from models.parallelism.layout import build_plan
 from models.parallelism.micro_batches import divisors
@@ -22,6 +22,7 @@ from models.parallelism.node_layouts import Meeting, assignment_of, best_layouts
 from models.parallelism.results import PlanEstimate
 from models.performance.iteration.formulas import pipeline_s
 from models.performance.iteration.model import PerformanceModel
+from stowplan.arrays import IntArray
 from stowplan.errors import InputError
 
 # Plans that are compared at a time.
@@ -233,7 +234,7 @@ class _Search:
         used: dict[int, int] = {}
         places, (degrees, layout) = [], shape
         for (_, tp), nodes in zip(degrees, assignment_of(degrees, self.free, layout), strict=True):
-            stage: list[tuple[str, int]] = []
+            stage: list[Gpu] = []
             for node in nodes:
                 first = used.get(node, 0)
                 used[node] = first + tp

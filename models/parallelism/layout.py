@@ -7,9 +7,9 @@ whole nodes, and its rest sits in one node: tensor groups and small stages do no
 from collections.abc import Sequence
 from functools import lru_cache
 
-from models.parallel_plan import ParallelPlan, Replica, Stage, even_split
+from models.parallel_plan import Gpu, ParallelPlan, Replica, Stage, even_split
 
-Places = tuple[tuple[str, int], ...]
+Places = tuple[Gpu, ...]
 
 
 @lru_cache(maxsize=256)
@@ -53,7 +53,7 @@ def _named(sizes: tuple[int, ...], gpus_per_node: int, holder: dict[int, tuple[i
     names: dict[tuple[int, int], str] = {}
     stages: list[Places] = []
     for j, size in enumerate(sizes):
-        places: list[tuple[str, int]] = []
+        places: list[Gpu] = []
         for k in range(size // gpus_per_node):
             name = names.setdefault((j, k), str(len(names)))
             places += [(name, gpu) for gpu in range(gpus_per_node)]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.results import Grid, PlanEstimate, Rejection
@@ -92,7 +92,7 @@ class ParallelRequest:
     cluster: Cluster | None = None
     degrees: Degrees | None = None
     running: ParallelPlan | None = None
-    released: tuple[tuple[str, int], ...] = ()
+    released: tuple[Gpu, ...] = ()
     measured: tuple[MeasuredPlan, ...] = ()
     calibration: Calibration | None = None
     grid: GridOptions = field(default_factory=GridOptions)

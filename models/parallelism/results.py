@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.performance.iteration.memory import StageMemory
 from models.performance.iteration.model import IterationTime
 
@@ -110,6 +110,6 @@ class Step:
 class IncrementalResult:
     """The affinity order of the released GPUs (node, GPU), the base throughput, and the steps by `num_added`."""
 
-    order: tuple[tuple[str, int], ...]
+    order: tuple[Gpu, ...]
     base_throughput: float
     steps: tuple[Step, ...]

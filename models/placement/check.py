@@ -7,6 +7,7 @@ allocations came about. Pointers are relative to a document with `allocations` (
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from models.parallel_plan import Gpu
 from models.plan import JobAllocation
 from models.wording import counted
 from models.workload import Adaptivity, Job, NodeGpus, Snapshot
@@ -55,12 +56,12 @@ def _is_pinned(job: Job, nodes: Mapping[str, Node]) -> bool:
     return not job.preemptible and bool(current) and alive
 
 
-def _canonical(gpus: Sequence[NodeGpus]) -> frozenset[tuple[str, int]]:
+def _canonical(gpus: Sequence[NodeGpus]) -> frozenset[Gpu]:
     return frozenset((part.node, gpu) for part in gpus for gpu in part.gpus)
 
 
 def _job_set_violations(
-    jobs: Sequence[Job], allocations: Sequence[JobAllocation], pinned: Mapping[str, frozenset[tuple[str, int]]]
+    jobs: Sequence[Job], allocations: Sequence[JobAllocation], pinned: Mapping[str, frozenset[Gpu]]
 ) -> Iterator[Issue]:
     """Jobs that are unknown, allocated more than once, or missing although they must run."""
     counts = Counter(allocation.job_id for allocation in allocations)
@@ -97,12 +98,12 @@ def _job_set_violations(
 def _gpu_use_violations(
     nodes: Mapping[str, Node],
     allocations: Sequence[JobAllocation],
-    pinned: Mapping[str, frozenset[tuple[str, int]]],
+    pinned: Mapping[str, frozenset[Gpu]],
 ) -> Iterator[Issue]:
     """GPUs that somebody else has: outside work, a pinned job, another allocation, the same one."""
     owner = {(node.id, gpu): "work outside the snapshot" for node in nodes.values() for gpu in node.gpus_in_use}
     owner |= {place: f"the non-preemptible job {job_id!r}" for job_id, places in pinned.items() for place in places}
-    given: dict[tuple[str, int], str] = {}
+    given: dict[Gpu, str] = {}
     for k, allocation in enumerate(allocations):
         own = pinned.get(allocation.job_id, frozenset())
         for part in allocation.gpus:
@@ -126,7 +127,7 @@ def _allocation_violations(
     allocation: JobAllocation,
     job: Job | None,
     nodes: Mapping[str, Node],
-    pinned: Mapping[str, frozenset[tuple[str, int]]],
+    pinned: Mapping[str, frozenset[Gpu]],
 ) -> Iterator[Issue]:
     """Faults of one allocation."""
     stays = allocation.job_id in pinned

@@ -20,17 +20,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
-from models.configurations import ConfigurationSet, IntVector
+from models.configurations import ConfigurationSet
 from models.placement.moves import fewest_moves
 from models.placement.occupancy import Occupancy, Slices, mask_of
 from models.placement.placeability import takes_whole_nodes, whole_node_sizes
 from models.placement.pool import Demand, Pool
 from models.workload import Snapshot
+from stowplan.arrays import IntMatrix, IntVector
 from topology.arrays import cluster_arrays
-
-IntMatrix = npt.NDArray[np.int64]
 
 _MOVES_TIME_LIMIT_S = 1.0
 

@@ -36,13 +36,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from models.configurations import ConfigurationSet, IntVector
+from models.configurations import ConfigurationSet
+from stowplan.arrays import IntMatrix, IntVector, Mask
 from topology.cluster import Node
-
-IntMatrix = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

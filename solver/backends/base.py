@@ -9,8 +9,9 @@ import numpy as np
 
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Vector
+from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from stowplan.arrays import FloatVector
 
 # Beyond this (relative) a bound on the wrong side of the objective is a contradiction, not rounding.
 CROSSING_TOLERANCE = 1e-6
@@ -47,17 +48,17 @@ class NativeOutcome:
     """
 
     ending: TerminationReason | Limit
-    point: Vector | None = None
+    point: FloatVector | None = None
     bound: float | None = None
     message: str = ""
 
 
-def rounded(problem: MatrixProblem, x: Vector) -> Vector:
+def rounded(problem: MatrixProblem, x: FloatVector) -> FloatVector:
     """Make integer columns of `x` (n,) integers and pull all columns onto bounds that they miss by rounding."""
     exact = np.where(problem.integrality, np.rint(x), x)
     clipped = np.clip(exact, problem.lower, problem.upper)
     near = np.abs(clipped - exact) <= CROSSING_TOLERANCE * np.maximum(1.0, np.abs(exact))
-    result: Vector = np.where(near, clipped, exact) + 0.0
+    result: FloatVector = np.where(near, clipped, exact) + 0.0
     return result
 
 
@@ -107,7 +108,7 @@ def conclude(
     )
 
 
-def _read(outcome: NativeOutcome) -> tuple[TerminationReason, Limit | None, Vector | None, str]:
+def _read(outcome: NativeOutcome) -> tuple[TerminationReason, Limit | None, FloatVector | None, str]:
     if isinstance(outcome.ending, Limit):
         found = TerminationReason.NO_SOLUTION_FOUND if outcome.point is None else TerminationReason.FEASIBLE
         return found, outcome.ending, outcome.point, outcome.message
@@ -132,7 +133,7 @@ class ProgressFeed:
         """Seconds since the backend was called."""
         return time.perf_counter() - self.started
 
-    def incumbent(self, x: Vector, objective: float, bound: float | None, num_nodes: int | None) -> None:
+    def incumbent(self, x: FloatVector, objective: float, bound: float | None, num_nodes: int | None) -> None:
         """Tell of a new incumbent `x` (n,)."""
         elapsed_s = self.elapsed_s()
         if self.first_incumbent_s is None:
@@ -146,7 +147,12 @@ class ProgressFeed:
             self._tell(elapsed_s, bound, num_nodes, None, None)
 
     def _tell(
-        self, elapsed_s: float, bound: float | None, num_nodes: int | None, x: Vector | None, objective: float | None
+        self,
+        elapsed_s: float,
+        bound: float | None,
+        num_nodes: int | None,
+        x: FloatVector | None,
+        objective: float | None,
     ) -> None:
         self._told = elapsed_s
         self._bound = finite(bound) if finite(bound) is not None else self._bound

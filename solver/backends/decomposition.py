@@ -24,8 +24,9 @@ from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.preparation import contradictions
-from solver.problem import MatrixProblem, Vector
+from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from stowplan.arrays import FloatVector
 
 # Below this many columns after merging, branch and bound on the whole is quicker than pricing first.
 _SMALL = 3000
@@ -82,8 +83,8 @@ class _Search:
         self._core_size = 0
         self._bound = -np.inf
         self._value = np.inf
-        self._point: Vector | None = None
-        self._multipliers: Vector | None = None
+        self._point: FloatVector | None = None
+        self._multipliers: FloatVector | None = None
 
     def run(self) -> NativeOutcome:
         """Widen cores until the gap is closed, nothing is left out, or a limit ends it."""
@@ -110,7 +111,7 @@ class _Search:
             num_nodes=self._num_nodes,
         )
 
-    def prices(self) -> Vector | None:
+    def prices(self) -> FloatVector | None:
         """Multipliers (m,) of the problem's rows; None when nothing was priced."""
         if self._multipliers is None:
             return None
@@ -179,10 +180,10 @@ class _Search:
         if progress.incumbent is not None:
             self._take(core, progress.incumbent)
 
-    def _take(self, core: Core, point: Vector) -> None:
+    def _take(self, core: Core, point: FloatVector) -> None:
         self._offer(self._structure.expand(core.lift(point), self._problem.num_columns))
 
-    def _offer(self, point: Vector) -> None:
+    def _offer(self, point: FloatVector) -> None:
         sign = self._problem.sense.sign
         value = sign * self._problem.value(point)
         if value < self._value:

@@ -16,8 +16,9 @@ import numpy as np
 from solver.backends.base import NativeOutcome, ProgressFeed, conclude
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense, Vector
+from solver.problem import MatrixProblem, Sense
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from stowplan.arrays import FloatVector
 from stowplan.errors import BackendError
 
 _Status = highspy.HighsModelStatus
@@ -131,7 +132,7 @@ def _set_options(highs: highspy.Highs, options: SolveOptions) -> None:
         _check(highs.setOptionValue(name, value), f"option {name} = {value!r}")
 
 
-def _set_start(highs: highspy.Highs, start: Vector | None) -> None:
+def _set_start(highs: highspy.Highs, start: FloatVector | None) -> None:
     """Give what is known of the start. HiGHS completes it, or drops it when it is of no use."""
     if start is None:
         return

@@ -23,8 +23,9 @@ from scipy import sparse
 from solver.backends.base import NativeOutcome, ProgressFeed, conclude
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense, Vector
+from solver.problem import MatrixProblem, Sense
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from stowplan.arrays import FloatVector
 
 # Every string that Model.getStatus can return.
 ENDINGS: dict[str, TerminationReason | Limit] = {
@@ -113,7 +114,7 @@ def load(problem: MatrixProblem) -> tuple[Model, list[Variable]]:
     return model, variables
 
 
-def _open(limits: Vector) -> list[float | None]:
+def _open(limits: FloatVector) -> list[float | None]:
     return [None if np.isinf(limit) else limit for limit in limits.tolist()]
 
 
@@ -125,7 +126,7 @@ def _set_options(model: Model, options: SolveOptions) -> None:
         model.setLogfile(str(options.log))
 
 
-def _set_start(model: Model, variables: Sequence[Variable], start: Vector | None) -> None:
+def _set_start(model: Model, variables: Sequence[Variable], start: FloatVector | None) -> None:
     """Give what is known of the start. SCIP completes it, or drops it when it is of no use."""
     if start is None:
         return
@@ -166,7 +167,7 @@ class _Reporter(Eventhdlr):  # type: ignore[misc]  # pyscipopt's types are not f
             self._feed.bound(bound, nodes)
 
 
-def _values(model: Model, solution: Any, variables: Sequence[Variable]) -> Vector:
+def _values(model: Model, solution: Any, variables: Sequence[Variable]) -> FloatVector:
     return np.array([model.getSolVal(solution, variable) for variable in variables])
 
 

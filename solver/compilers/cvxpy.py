@@ -22,7 +22,8 @@ from cvxpy.reductions.solvers.constant_solver import ConstantSolver
 from scipy import sparse
 
 from solver.names import unique
-from solver.problem import MatrixProblem, Sense, Vector
+from solver.problem import MatrixProblem, Sense
+from stowplan.arrays import FloatVector
 from stowplan.errors import BackendError
 
 
@@ -35,7 +36,7 @@ class CvxpyCompilation:
     _stuffed_id: int
     _way_back: tuple[tuple[Any, Any], ...]
 
-    def load(self, x: Vector) -> None:
+    def load(self, x: FloatVector) -> None:
         """Give the declared variables the values `x` (n,). Claims no status for the problem."""
         if x.shape != (self.problem.num_columns,):
             raise ValueError(f"a point of shape {x.shape} for {self.problem.num_columns} columns")

@@ -21,7 +21,8 @@ from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 from scipy import sparse
 
 from solver.names import unique
-from solver.problem import Mask, MatrixProblem, Sense, Vector
+from solver.problem import MatrixProblem, Sense
+from stowplan.arrays import FloatVector, Mask
 from stowplan.errors import BackendError
 
 
@@ -32,7 +33,7 @@ class PyomoCompilation:
     problem: MatrixProblem
     variables: tuple[Any, ...]
 
-    def load(self, x: Vector) -> None:
+    def load(self, x: FloatVector) -> None:
         """Give the declared variables the values `x` (n,); integer variables get integers."""
         if x.shape != (len(self.variables),):
             raise ValueError(f"a point of shape {x.shape} for {len(self.variables)} variables")
@@ -132,7 +133,7 @@ def _positions(form: Any, variables: list[Any]) -> npt.NDArray[np.intp]:
     return np.array([position[id(variable)] for variable in form.columns], dtype=np.intp)
 
 
-def _objective(form: Any, variables: list[Any]) -> tuple[Vector, float]:
+def _objective(form: Any, variables: list[Any]) -> tuple[FloatVector, float]:
     objective = np.zeros(len(variables))
     if not form.objectives:
         return objective, 0.0
@@ -140,7 +141,9 @@ def _objective(form: Any, variables: list[Any]) -> tuple[Vector, float]:
     return objective, float(form.c_offset[0])
 
 
-def _rows(form: Any, variables: list[Any], broken: list[Any]) -> tuple["sparse.csc_array", Vector, Vector, list[str]]:
+def _rows(
+    form: Any, variables: list[Any], broken: list[Any]
+) -> tuple["sparse.csc_array", FloatVector, FloatVector, list[str]]:
     """One row a constraint: the standard form splits ranged constraints into an upper and a lower row."""
     names: list[str] = []
     lower: list[float] = []
@@ -172,7 +175,7 @@ def _rows(form: Any, variables: list[Any], broken: list[Any]) -> tuple["sparse.c
     return matrix, np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64), names
 
 
-def _domains(variables: list[Any]) -> tuple[Vector, Vector, Mask]:
+def _domains(variables: list[Any]) -> tuple[FloatVector, FloatVector, Mask]:
     for variable in variables:
         if not (variable.is_integer() or variable.is_continuous()):
             raise BackendError(f"variable {variable.name}: domain {variable.domain} is neither an interval nor integer")

@@ -12,8 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from solver.decomposition.dual import ReducedCosts
-from solver.decomposition.structure import ChoiceProblem, IntVector
-from solver.problem import Mask, MatrixProblem, Sense, Vector
+from solver.decomposition.structure import ChoiceProblem
+from solver.problem import MatrixProblem, Sense
+from stowplan.arrays import FloatVector, IntVector, Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,7 +30,7 @@ class Core:
     fixed: IntVector
     floor: float
 
-    def lift(self, x: Vector) -> IntVector:
+    def lift(self, x: FloatVector) -> IntVector:
         """Counts (n,) of the choice problem for the core's point (c,)."""
         counts = self.fixed.copy()
         counts[self.columns] += x.round().astype(np.int64)

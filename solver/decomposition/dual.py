@@ -12,12 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from solver.decomposition.structure import ChoiceProblem
-from solver.problem import Mask, Vector
-
-Matrix = npt.NDArray[np.float64]
+from stowplan.arrays import FloatMatrix, FloatVector, Mask
 
 # In units of the mean absolute cost. From a good start the early, blunt stages would only lose it.
 _FIRST_TEMPERATURE = 0.3
@@ -36,7 +33,7 @@ _SMALL_GAIN = 1e-8
 class DualPoint:
     """Multipliers (m,) and the bound L(multipliers)."""
 
-    multipliers: Vector
+    multipliers: FloatVector
     bound: float
     num_evaluations: int
 
@@ -48,12 +45,12 @@ class ReducedCosts:
     columns (n,); nothing (K,): choosing no column, inf where required; bound: L at these prices.
     """
 
-    columns: Vector
-    nothing: Vector
+    columns: FloatVector
+    nothing: FloatVector
     bound: float
 
 
-def reduced_costs(problem: ChoiceProblem, multipliers: Vector) -> ReducedCosts:
+def reduced_costs(problem: ChoiceProblem, multipliers: FloatVector) -> ReducedCosts:
     """Price the columns at `multipliers` (m,); the bound is L there."""
     priced = problem.cost + problem.coupling @ multipliers
     best = np.minimum.reduceat(priced, problem.start[:-1])
@@ -66,7 +63,7 @@ def reduced_costs(problem: ChoiceProblem, multipliers: Vector) -> ReducedCosts:
 
 
 def maximise_dual(
-    problem: ChoiceProblem, start: Vector | None = None, stop: Callable[[], bool] = lambda: False
+    problem: ChoiceProblem, start: FloatVector | None = None, stop: Callable[[], bool] = lambda: False
 ) -> DualPoint:
     """Maximise L from `start` (m,), or from 0; `stop` is asked between steps and ends it early."""
     oracle = _SmoothOracle(problem)
@@ -95,7 +92,7 @@ class _SmoothOracle:
         self.best_point = np.zeros(problem.limit.size)
         self.num_evaluations = 0
 
-    def value(self, point: Vector, temperature: float) -> tuple[float, Vector]:
+    def value(self, point: FloatVector, temperature: float) -> tuple[float, FloatVector]:
         """Smoothed value and the choice probabilities (n,) at `point` (m,)."""
         problem = self._problem
         self.num_evaluations += 1
@@ -112,11 +109,11 @@ class _SmoothOracle:
         smooth = float(problem.copies @ (best - temperature * np.log(total))) - outside
         return smooth, weight / total[self._class_of]
 
-    def largest_move(self, step: Vector) -> float:
+    def largest_move(self, step: FloatVector) -> float:
         """The most that the price of any column changes by `step` (m,)."""
         return float(np.abs(self._problem.coupling @ step).max(initial=0.0))
 
-    def derivatives(self, probability: Vector, temperature: float) -> tuple[Vector, Vector]:
+    def derivatives(self, probability: FloatVector, temperature: float) -> tuple[FloatVector, FloatVector]:
         """Gradient (m,) and Hessian (m, m) of the smoothed dual."""
         problem = self._problem
         copies = problem.copies[self._class_of]
@@ -128,7 +125,7 @@ class _SmoothOracle:
         return gradient, hessian / temperature
 
 
-def _bounded_step(point: Vector, gradient: Vector, hessian: Matrix, damping: Vector) -> Vector:
+def _bounded_step(point: FloatVector, gradient: FloatVector, hessian: FloatMatrix, damping: FloatVector) -> FloatVector:
     """Damped Newton step (m,) that stays at or above 0: multipliers that would go below end there, the others are
     solved anew.
 
@@ -149,7 +146,7 @@ def _bounded_step(point: Vector, gradient: Vector, hessian: Matrix, damping: Vec
     return step
 
 
-def _newton(oracle: _SmoothOracle, point: Vector, temperature: float, stop: Callable[[], bool]) -> Vector:
+def _newton(oracle: _SmoothOracle, point: FloatVector, temperature: float, stop: Callable[[], bool]) -> FloatVector:
     """A few bounded Newton steps; enough for the next temperature to start from.
 
     Where choices are settled the smoothed dual is almost linear and Newton's step far too bold. Such a step is not

@@ -9,12 +9,10 @@ on which branch and bound wastes its time.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
-from solver.problem import Mask, MatrixProblem, Vector
-
-IntVector = npt.NDArray[np.int64]
+from solver.problem import MatrixProblem
+from stowplan.arrays import FloatVector, IntVector, Mask
 
 # Newton's matrix is dense in the coupling rows; beyond this many the structure is not what this is made for.
 MAX_COUPLING_ROWS = 64
@@ -30,12 +28,12 @@ class ChoiceProblem:
     negated when that maximises. members: per class the original columns of its blocks, (copies_k, size of class k).
     """
 
-    cost: Vector
+    cost: FloatVector
     start: IntVector
     copies: IntVector
     required: Mask
     coupling: "sparse.csr_array"
-    limit: Vector
+    limit: FloatVector
     rows: IntVector
     offset: float
     members: tuple[IntVector, ...]
@@ -45,7 +43,7 @@ class ChoiceProblem:
         """Class of every column, (n,)."""
         return np.repeat(np.arange(self.copies.size), np.diff(self.start))
 
-    def expand(self, counts: IntVector, num_columns: int) -> Vector:
+    def expand(self, counts: IntVector, num_columns: int) -> FloatVector:
         """Point (num_columns,) of the original problem for the counts (n,): copies are served in block order."""
         x = np.zeros(num_columns)
         for k in np.unique(self.class_of[counts > 0]):
@@ -53,7 +51,7 @@ class ChoiceProblem:
             x[self.members[k][np.arange(chosen.size), chosen]] = 1.0
         return x
 
-    def contract(self, x: Vector) -> IntVector:
+    def contract(self, x: FloatVector) -> IntVector:
         """Counts (n,) of a point of the original problem."""
         return np.concatenate([x[blocks].round().astype(np.int64).sum(axis=0) for blocks in self.members])
 
@@ -63,7 +61,7 @@ class _Coupling:
     """Coupling rows in the form `matrix' x <= limit`: CSR (n, m), limit (m,), rows (m,)."""
 
     matrix: "sparse.csr_array"
-    limit: Vector
+    limit: FloatVector
     rows: IntVector
 
 
@@ -167,7 +165,9 @@ def _merged(
     )
 
 
-def _classes(cost: Vector, matrix: "sparse.csr_array", first: IntVector, size: IntVector, required: Mask) -> IntVector:
+def _classes(
+    cost: FloatVector, matrix: "sparse.csr_array", first: IntVector, size: IntVector, required: Mask
+) -> IntVector:
     """Class of every block, numbered by first appearance. Equality is guessed by a signature and then verified."""
     random = np.random.default_rng(0)
     offset = np.arange(cost.size) - np.repeat(first, size)

@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense, Vector
+from solver.problem import MatrixProblem, Sense
 from solver.result import SolveResult, TerminationReason
 from solver.solve import solve
+from stowplan.arrays import FloatVector
 from tests.solver.instances import GOLDEN, INF, Golden, problem
 
 SOLVERS = ("highs", "scip")
 
 
-def exact(instance: MatrixProblem, solver: str, warm_start: Vector | None = None) -> SolveResult:
+def exact(instance: MatrixProblem, solver: str, warm_start: FloatVector | None = None) -> SolveResult:
     options = SolveOptions(solver=solver, time_limit_s=20, relative_gap=0.0, warm_start=warm_start)
     return solve(instance, options)
 

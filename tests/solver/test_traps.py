@@ -13,9 +13,10 @@ import pytest
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import Sense, Vector
+from solver.problem import Sense
 from solver.result import Limit, SolveResult, TerminationReason
 from solver.solve import solve
+from stowplan.arrays import FloatVector
 from stowplan.errors import BackendError, InputError
 from tests.solver.instances import INF, market_split, problem, slow_knapsack
 
@@ -129,7 +130,7 @@ WRONG_STARTS = {
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("start", WRONG_STARTS.values(), ids=WRONG_STARTS.keys())
-def test_a_wrong_start_does_no_harm(solver: str, start: Vector) -> None:
+def test_a_wrong_start_does_no_harm(solver: str, start: FloatVector) -> None:
     result = solve(KNAPSACK, SolveOptions(solver=solver, relative_gap=0.0, warm_start=start))
     assert result.termination is TerminationReason.OPTIMAL
     assert result.objective == 11

@@ -11,11 +11,9 @@ points, M sum a_i decides, whatever their throughputs; between plans with equal 
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from models.workload import Job
-
-FloatVector = npt.NDArray[np.float64]
+from stowplan.arrays import FloatVector
 
 # Weights of deadlines that are further apart than this cannot be told from throughput.
 MOST_RATIO = 1_000

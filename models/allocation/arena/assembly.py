@@ -10,10 +10,9 @@ import numpy as np
 from scipy import sparse
 
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.utility import MaskVector
 from models.allocation.sia.assembly import ConstraintGroup
-from models.configurations import IntVector
-from solver.problem import MatrixProblem, Vector
+from solver.problem import MatrixProblem
+from stowplan.arrays import FloatVector, IntVector, Mask
 
 Matrix = sparse.csr_array
 
@@ -49,12 +48,12 @@ def has_theta(instance: ArenaInstance) -> bool:
     return instance.is_min_max and instance.pair_jobs.size > 0
 
 
-def baseline(instance: ArenaInstance) -> Vector:
+def baseline(instance: ArenaInstance) -> FloatVector:
     """Worth (J,) of a job whose x are all 0: 0 where that cannot be, or the plan does not decide."""
     return np.where(instance.counted & ~instance.required, instance.worth.waiting, 0.0)
 
 
-def objective(instance: ArenaInstance) -> tuple[Vector, float]:
+def objective(instance: ArenaInstance) -> tuple[FloatVector, float]:
     """Coefficients (n,) of the columns, and the constant."""
     change = instance.pair_values - baseline(instance)[instance.pair_jobs]
     if not instance.is_min_max:
@@ -86,9 +85,7 @@ def assemble(instance: ArenaInstance) -> MatrixProblem:
     )
 
 
-def _one_per_job(
-    instance: ArenaInstance, label: str, chosen: MaskVector, *, is_equality: bool
-) -> Iterator[ConstraintGroup]:
+def _one_per_job(instance: ArenaInstance, label: str, chosen: Mask, *, is_equality: bool) -> Iterator[ConstraintGroup]:
     """One row of ones over the pairs of each chosen job; nothing when there are none."""
     jobs = np.flatnonzero(chosen)
     if not jobs.size:
@@ -144,6 +141,6 @@ def _finish_times(instance: ArenaInstance) -> ConstraintGroup:
     )
 
 
-def _rows(instance: ArenaInstance, values: Vector, rows: IntVector, columns: IntVector, num_rows: int) -> Matrix:
+def _rows(instance: ArenaInstance, values: FloatVector, rows: IntVector, columns: IntVector, num_rows: int) -> Matrix:
     shape = (num_rows, instance.pair_jobs.size + int(has_theta(instance)))
     return Matrix((values, (rows, columns)), shape=shape)

@@ -6,9 +6,7 @@ import numpy as np
 
 from models.allocation.arena.assembly import baseline
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.utility import FloatVector
-from models.configurations import IntVector
-from models.placement.placeability import IntMatrix
+from stowplan.arrays import FloatVector, IntMatrix, IntVector
 
 Moves = Mapping[int, int]
 """Job -> the configuration that it gets."""

@@ -9,20 +9,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.plan_check import TOLERANCE, coverage_violations, score_violations
 from models.configurations import ConfigurationSet
 from models.plan import JobAllocation, Plan
 from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot
+from stowplan.arrays import FloatMatrix, FloatVector
 from stowplan.errors import Issue
 from topology.cluster import Node, NodeState
 
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
 _Shape = tuple[str, int, int]
 # Job, and whether the term is the one for its deadline.
 _Term = tuple[str | None, bool]

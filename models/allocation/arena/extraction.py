@@ -8,17 +8,17 @@ from models.allocation.adaptive import plan_on
 from models.allocation.arena.assembly import has_theta
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.unplaced import unplaced_jobs
-from models.allocation.arena.utility import MaskVector, batch_size
+from models.allocation.arena.utility import batch_size
 from models.allocation.changes import change_of, gpu_type_of, num_gpus_of
-from models.configurations import IntVector
 from models.placement.nodes import assign_gpus
 from models.placement.occupancy import Slices, node_gpus
 from models.plan import Change, JobAllocation, Plan, ScoreTerm
+from stowplan.arrays import IntVector, Mask
 
 DEADLINE_TERM = "deadline_met"
 
 
-def extract_plan(instance: ArenaInstance, chosen: IntVector, untried: MaskVector | None) -> Plan:
+def extract_plan(instance: ArenaInstance, chosen: IntVector, untried: Mask | None) -> Plan:
     """Build the plan in which planned job i runs in configuration `chosen[i]` (J,), -1 for none.
 
     `untried` (J,): jobs that Algorithm 1 came to no more; None for an answer of the integer program.

@@ -66,20 +66,19 @@ from models.allocation.arena.bottleneck import with_theta_bound
 from models.allocation.arena.check import allocation_violations
 from models.allocation.arena.extraction import extract_plan, settled_configurations
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.utility import MaskVector
 from models.allocation.arena.warnings import missed_deadlines, plan_warnings
 from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.clock import PhaseClock
-from models.configurations import IntVector
 from models.formulation import Formulation
 from models.placement.check import placement_violations
 from models.plan import Plan
 from solver.compilers.cvxpy import compile_cvxpy
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense, Vector
+from solver.problem import MatrixProblem, Sense
 from solver.result import SolveResult
 from solver.solve import solve
+from stowplan.arrays import FloatVector, IntVector, Mask
 from stowplan.errors import Issue
 
 # A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
@@ -94,7 +93,7 @@ class ArenaIlpFormulation(Formulation):
     untried: bool (J,), for an answer of Algorithm 1 the jobs that it came to no more; None for one of the program.
     """
 
-    untried: MaskVector | None = None
+    untried: Mask | None = None
 
     def __init__(self, instance: ArenaInstance) -> None:
         self.instance = instance
@@ -149,7 +148,7 @@ class ArenaIlpFormulation(Formulation):
         names = row_names(self.instance)
         return {names[k]: float(result.prices[k]) for k in np.flatnonzero(result.prices > 0)}
 
-    def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
+    def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
         """Place the chosen blocks on GPUs, explain what is left out, and warn of deadlines that are missed."""
         instance, chosen = self.instance, chosen_configurations(self.instance, incumbent)
         missed = missed_deadlines(instance, settled_configurations(instance, chosen))
@@ -169,7 +168,7 @@ class ArenaIlpFormulation(Formulation):
         ]
 
 
-def chosen_configurations(instance: ArenaInstance, incumbent: Vector) -> IntVector:
+def chosen_configurations(instance: ArenaInstance, incumbent: FloatVector) -> IntVector:
     """Configuration (J,) that the point `incumbent` (n,) gives to each job, -1 for none."""
     chosen = np.full(len(instance.jobs), -1, dtype=np.int64)
     selected = incumbent[: instance.pair_jobs.size] > _CHOSEN
@@ -177,7 +176,7 @@ def chosen_configurations(instance: ArenaInstance, incumbent: Vector) -> IntVect
     return chosen
 
 
-def present_point(instance: ArenaInstance) -> Vector | None:
+def present_point(instance: ArenaInstance) -> FloatVector | None:
     """The point in which all launched jobs stay as they are and nobody else runs; None where that cannot be."""
     current = instance.worth.current
     stays = instance.launched & (current >= 0)
@@ -185,9 +184,9 @@ def present_point(instance: ArenaInstance) -> Vector | None:
     return None if (instance.required & ~stays).any() else point_of(instance, np.where(stays, current, -1))
 
 
-def point_of(instance: ArenaInstance, chosen: IntVector) -> Vector:
+def point_of(instance: ArenaInstance, chosen: IntVector) -> FloatVector:
     """The point (n,) in which job i gets configuration `chosen[i]` (J,), -1 for none; theta as small as it can be."""
-    x: Vector = (chosen[instance.pair_jobs] == instance.pair_configurations).astype(np.float64)
+    x: FloatVector = (chosen[instance.pair_jobs] == instance.pair_configurations).astype(np.float64)
     if not has_theta(instance):
         return x
     base = baseline(instance)

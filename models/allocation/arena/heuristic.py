@@ -35,9 +35,7 @@ import numpy as np
 
 from models.allocation.arena.assignment import Moves, Standing
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.utility import FloatVector, MaskVector
-from models.configurations import IntVector
-from models.placement.placeability import IntMatrix
+from stowplan.arrays import FloatVector, IntMatrix, IntVector, Mask
 
 # A change must gain more than rounding.
 _LEAST_GAIN = 1e-9
@@ -56,7 +54,7 @@ class Schedule:
     num_launched: int
     num_scaled_down: int
     num_scaled_up: int
-    untried: MaskVector
+    untried: Mask
     complete: bool
 
 
@@ -80,7 +78,7 @@ class _Scheduler:
         self._changes: _Changes | None = None
         self._num_scaled_down = 0
         self._num_scaled_up = 0
-        self._untried: MaskVector = np.zeros(len(instance.jobs), dtype=np.bool_)
+        self._untried: Mask = np.zeros(len(instance.jobs), dtype=np.bool_)
 
     def run(self) -> Schedule | None:
         it = self._instance
@@ -132,7 +130,7 @@ class _Scheduler:
     def _serve(self, i: int) -> bool:
         return self._relieve(i) if self._standing.chosen[i] >= 0 else self._launch(i, self._depth)
 
-    def _late(self) -> MaskVector:
+    def _late(self) -> Mask:
         """Launched jobs (J,) that miss a deadline that they could meet."""
         it, worth = self._instance, self._instance.worth
         late = (worth.reward > 0) & it.launched & (self._standing.chosen >= 0) & worth.hopeful

@@ -8,14 +8,15 @@ import numpy as np
 from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.arena.throughput import Throughputs, throughputs
-from models.allocation.arena.utility import FloatVector, MaskVector, Worths, worths
+from models.allocation.arena.utility import Worths, worths
 from models.allocation.sia.utility import current_configurations
 from models.clock import PhaseClock
-from models.configurations import ConfigurationSet, IntVector
+from models.configurations import ConfigurationSet
 from models.placement.occupancy import Occupancy, occupancy
 from models.placement.placeability import PlaceabilityRows, placeability_rows
 from models.workload import Job, Snapshot
 from solver.problem import Sense
+from stowplan.arrays import FloatVector, IntVector, Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,10 +38,10 @@ class ArenaInstance:
     worth: Worths
     pair_jobs: IntVector
     pair_configurations: IntVector
-    pinned: MaskVector
-    kept: MaskVector
-    launched: MaskVector
-    reserved: MaskVector
+    pinned: Mask
+    kept: Mask
+    launched: Mask
+    reserved: Mask
 
     @property
     def jobs(self) -> Sequence[Job]:
@@ -58,12 +59,12 @@ class ArenaInstance:
         return Sense.MINIMIZE if self.is_min_max else Sense.MAXIMIZE
 
     @property
-    def required(self) -> MaskVector:
+    def required(self) -> Mask:
         """Jobs (J,) that must get something."""
         return self.launched | self.reserved
 
     @property
-    def counted(self) -> MaskVector:
+    def counted(self) -> Mask:
         """Jobs (J,) that the plan decides about."""
         has_pair = np.zeros(len(self.jobs), dtype=np.bool_)
         has_pair[self.pair_jobs] = True
@@ -147,5 +148,5 @@ def _instance(
     )
 
 
-def _mask(values: Iterable[bool]) -> MaskVector:
+def _mask(values: Iterable[bool]) -> Mask:
     return np.fromiter(values, dtype=np.bool_)

@@ -16,8 +16,8 @@ from models.wording import counted
 from models.workload import Snapshot
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import Vector
 from solver.result import Limit, SolveResult, TerminationReason
+from stowplan.arrays import FloatVector
 
 ALGORITHM = "algorithm 1"
 _LEAST_TIME_S = 1e-3
@@ -82,7 +82,9 @@ def _tell(monitor: SolveMonitor, progress: Progress, elapsed_s: float) -> None:
     monitor.on_progress(Progress(elapsed_s=elapsed_s + progress.elapsed_s, bound=progress.bound))
 
 
-def _answer(objective: float, point: Vector, proof: SolveResult, options: SolveOptions, found: Schedule) -> SolveResult:
+def _answer(
+    objective: float, point: FloatVector, proof: SolveResult, options: SolveOptions, found: Schedule
+) -> SolveResult:
     """The heuristic's point with the bound of the proof."""
     sign = proof.sense.sign
     bound = proof.bound

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.allocation.adaptive import adaptive_rows
-from models.configurations import ConfigurationSet, IntVector
+from models.configurations import ConfigurationSet
 from models.parallelism.results import PlanEstimate, Rejection
 from models.performance.goodput.matrix import evaluate
 from models.performance.goodput.spec import ThroughputTable
-from models.performance.goodput.throughput import FloatArray
 from models.workload import Snapshot
+from stowplan.arrays import FloatArray, IntVector
 from stowplan.errors import Issue
 
 

@@ -21,17 +21,17 @@ import numpy as np
 
 from models.allocation.adaptive import unfit_job
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.utility import MaskVector, remaining_samples
+from models.allocation.arena.utility import remaining_samples
 from models.allocation.shortage import shortage
 from models.allocation.sia.utility import allowed_configurations
-from models.configurations import IntVector
 from models.plan import UnplacedJob
 from models.wording import counted
 from models.workload import Adaptivity, Job
+from stowplan.arrays import IntVector, Mask
 
 
 def unplaced_jobs(
-    instance: ArenaInstance, waiting: IntVector, counts: IntVector, untried: MaskVector | None
+    instance: ArenaInstance, waiting: IntVector, counts: IntVector, untried: Mask | None
 ) -> tuple[UnplacedJob, ...]:
     """Explain the jobs `waiting` (indices) beside a plan that takes each configuration `counts` (C,) times.
 
@@ -44,9 +44,7 @@ def unplaced_jobs(
 class _Explainer:
     """Explains one job at a time."""
 
-    def __init__(
-        self, instance: ArenaInstance, waiting: IntVector, counts: IntVector, untried: MaskVector | None
-    ) -> None:
+    def __init__(self, instance: ArenaInstance, waiting: IntVector, counts: IntVector, untried: Mask | None) -> None:
         self._instance = instance
         self._untried = untried
         self._num_placed = int(counts.sum())
@@ -102,7 +100,7 @@ class _Explainer:
             remedy=f"let it have one of the buddy blocks of {', '.join(map(str, valid))} GPUs",
         )
 
-    def _no_performance(self, i: int, job: Job, allowed: MaskVector) -> UnplacedJob:
+    def _no_performance(self, i: int, job: Job, allowed: Mask) -> UnplacedJob:
         known = np.flatnonzero(self._instance.throughputs.samples_per_s[i] > 0)
         labels = ", ".join(self._instance.configurations.label(int(c)) for c in known[:6])
         return self._unplaced(
@@ -115,7 +113,7 @@ class _Explainer:
             else "give throughputs for buddy blocks of this cluster, or a model that fits its memory",
         )
 
-    def _too_late(self, i: int, job: Job, runnable: MaskVector) -> UnplacedJob:
+    def _too_late(self, i: int, job: Job, runnable: Mask) -> UnplacedJob:
         fastest = float(self._instance.throughputs.samples_per_s[i, runnable].max())
         needed_s = float(remaining_samples([job])[0]) / fastest
         return self._unplaced(
@@ -172,7 +170,7 @@ class _Explainer:
             return "changing the only other job that runs"
         return f"changing {min(depth, others)} of the {counted(others, 'other job')} that run"
 
-    def _short(self, job: Job, reason: str, among: MaskVector, missing: IntVector, detail: str) -> UnplacedJob:
+    def _short(self, job: Job, reason: str, among: Mask, missing: IntVector, detail: str) -> UnplacedJob:
         """A job that lacks GPUs on each configuration `among`: name the smallest lack per type, and the least."""
         counts, remedy = shortage(self._instance.configurations, among, missing)
         return self._unplaced(job, reason=reason, detail=detail, counts=counts, remedy=remedy)

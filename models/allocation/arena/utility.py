@@ -32,22 +32,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from models.allocation.arena.admission import rewards
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.sia.utility import allowed_configurations, current_configurations, reserved_configuration
-from models.configurations import ConfigurationSet, IntVector
+from models.configurations import ConfigurationSet
 from models.performance.goodput.spec import ThroughputTable
 from models.placement.occupancy import Occupancy
 from models.workload import Job, Snapshot
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 from stowplan.errors import InputError
-
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
-MaskVector = npt.NDArray[np.bool_]
-MaskMatrix = npt.NDArray[np.bool_]
-
 
 # Beyond this a coefficient swamps the others in double precision, and HiGHS soon reads it as infinite.
 _LARGEST_VALUE = 1e12
@@ -64,9 +58,9 @@ class Worths:
     lambda from 1.
     """
 
-    runnable: MaskMatrix
-    in_time: MaskMatrix
-    offered: MaskMatrix
+    runnable: Mask
+    in_time: Mask
+    offered: Mask
     value: FloatMatrix
     waiting: FloatVector
     finish_s: FloatMatrix
@@ -76,7 +70,7 @@ class Worths:
     queue: IntVector
 
     @property
-    def hopeful(self) -> MaskVector:
+    def hopeful(self) -> Mask:
         """Jobs (J,) that meet their deadline in some configuration, be it free or not."""
         return np.asarray((self.runnable & self.in_time).any(axis=1))
 
@@ -87,7 +81,7 @@ def worths(
     configurations: ConfigurationSet,
     samples_per_s: FloatMatrix,
     taken: Occupancy,
-    fits_alone: MaskVector,
+    fits_alone: Mask,
 ) -> Worths:
     """Evaluate all jobs on all configurations.
 
@@ -141,7 +135,7 @@ def worths(
     )
 
 
-def queues(jobs: Sequence[Job], parameters: ArenaParameters, runs: MaskVector) -> IntVector:
+def queues(jobs: Sequence[Job], parameters: ArenaParameters, runs: Mask) -> IntVector:
     """Queue (J,) of every job: its priority, for a waiting job one less for every `promotion_after_s` of its age."""
     queue = np.array([job.priority for job in jobs], dtype=np.int64)
     if parameters.promotion_after_s is not None:
@@ -166,7 +160,7 @@ def _floats(values: Sequence[float]) -> FloatVector:
     return np.array(values, dtype=np.float64)
 
 
-def _speeds(parameters: ArenaParameters, runnable: MaskMatrix, samples_per_s: FloatMatrix) -> FloatMatrix:
+def _speeds(parameters: ArenaParameters, runnable: Mask, samples_per_s: FloatMatrix) -> FloatMatrix:
     """Thr_ij / Z_i (J, C), 0 where not runnable."""
     known = np.where(runnable, samples_per_s, 0.0)
     if parameters.normalise:
@@ -178,7 +172,7 @@ def _speeds(parameters: ArenaParameters, runnable: MaskMatrix, samples_per_s: Fl
 def _finish_times(
     parameters: ArenaParameters,
     configurations: ConfigurationSet,
-    runnable: MaskMatrix,
+    runnable: Mask,
     work_s: FloatMatrix,
     restart_s: FloatMatrix,
 ) -> tuple[FloatMatrix, FloatVector]:
@@ -194,7 +188,7 @@ def _finish_times(
     return running, waiting
 
 
-def _in_time(jobs: Sequence[Job], parameters: ArenaParameters, finish_s: FloatMatrix) -> MaskMatrix:
+def _in_time(jobs: Sequence[Job], parameters: ArenaParameters, finish_s: FloatMatrix) -> Mask:
     """Pairs (J, C) with which the job meets its deadline; all where it has none or deadlines do not count."""
     if parameters.objective is not ArenaObjective.DEADLINES:
         return np.ones(finish_s.shape, dtype=np.bool_)
@@ -202,7 +196,7 @@ def _in_time(jobs: Sequence[Job], parameters: ArenaParameters, finish_s: FloatMa
     return np.asarray(finish_s <= deadline_s[:, None])
 
 
-def _in_time_enough(in_time: MaskMatrix, runnable: MaskMatrix, runs: MaskVector, current: IntVector) -> MaskMatrix:
+def _in_time_enough(in_time: Mask, runnable: Mask, runs: Mask, current: IntVector) -> Mask:
     """Pairs (J, C) that Eq. 6 leaves: see the module on launched jobs that are late."""
     now = np.flatnonzero(current >= 0)
     is_late = runs.copy()
@@ -210,7 +204,7 @@ def _in_time_enough(in_time: MaskMatrix, runnable: MaskMatrix, runs: MaskVector,
     return np.asarray(in_time | is_late[:, None])
 
 
-def _counted(parameters: ArenaParameters, configurations: ConfigurationSet) -> MaskVector:
+def _counted(parameters: ArenaParameters, configurations: ConfigurationSet) -> Mask:
     """Configurations (C,) of the counts that are offered."""
     if parameters.counts is None:
         return np.ones(len(configurations), dtype=np.bool_)

@@ -6,7 +6,7 @@ import numpy as np
 
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.parameters import ArenaObjective
-from models.configurations import IntVector
+from stowplan.arrays import IntVector
 from stowplan.errors import Issue, Severity
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from scipy import sparse
 
 from models.allocation.sia.instance import SiaInstance
-from models.configurations import IntVector
-from solver.problem import MatrixProblem, Vector
+from solver.problem import MatrixProblem
+from stowplan.arrays import FloatVector, IntVector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,7 +21,7 @@ class ConstraintGroup:
 
     label: str
     matrix: "sparse.csr_array"
-    limits: Vector
+    limits: FloatVector
     is_equality: bool
     row_names: tuple[str, ...]
 

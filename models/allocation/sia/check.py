@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from models.allocation.plan_check import coverage_violations, score_violations
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
@@ -18,11 +17,9 @@ from models.performance.goodput.matrix import GoodputMatrix
 from models.plan import JobAllocation, Plan
 from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot
+from stowplan.arrays import FloatVector, Mask
 from stowplan.errors import Issue
 from topology.cluster import Node, NodeState
-
-FloatVector = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 _RESTART_FLOOR = 0.01
 

@@ -9,10 +9,10 @@ from models.allocation.changes import change_of, gpu_type_of, num_gpus_of
 from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.parameters import SiaObjective
 from models.allocation.sia.unplaced import unplaced_jobs
-from models.configurations import IntVector
 from models.placement.nodes import assign_gpus
 from models.placement.occupancy import Slices, node_gpus
 from models.plan import Change, JobAllocation, Plan, ScoreTerm
+from stowplan.arrays import IntVector
 
 
 def extract_plan(instance: SiaInstance, chosen: IntVector) -> Plan:

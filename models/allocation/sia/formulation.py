@@ -48,7 +48,6 @@ from models.allocation.sia.parameters import SiaParameters
 from models.allocation.sia.start import greedy_start
 from models.allocation.sia.ties import for_declared, objective_step, toward_present
 from models.clock import PhaseClock
-from models.configurations import IntVector
 from models.formulation import Formulation
 from models.placement.check import placement_violations
 from models.plan import Plan
@@ -56,9 +55,10 @@ from models.workload import Snapshot
 from solver.compilers.cvxpy import compile_cvxpy
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense, Vector
+from solver.problem import MatrixProblem, Sense
 from solver.result import SolveResult
 from solver.solve import solve
+from stowplan.arrays import FloatVector, IntVector
 from stowplan.errors import Issue
 
 # A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
@@ -71,7 +71,7 @@ class SiaFormulation(Formulation):
     def __init__(self, instance: SiaInstance) -> None:
         self.instance = instance
         self.problem: MatrixProblem = assemble(instance)
-        self.warm_start: Vector | None = greedy_start(instance)
+        self.warm_start: FloatVector | None = greedy_start(instance)
         self.warnings = instance.warnings
 
     def named(self) -> MatrixProblem:
@@ -97,13 +97,13 @@ class SiaFormulation(Formulation):
         names = row_names(self.instance)
         return {names[k]: float(result.prices[k]) for k in scarce}
 
-    def _known_prices(self) -> Vector | None:
+    def _known_prices(self) -> FloatVector | None:
         known = self.instance.parameters.prices
         if not known:
             return None
         return np.array([known.get(name, 0.0) for name in row_names(self.instance)], dtype=np.float64)
 
-    def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
+    def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
         """Place the chosen configurations on GPUs and explain what is left out."""
         with clock.phase("place"):
             return extract_plan(self.instance, chosen_configurations(self.instance, incumbent))
@@ -131,7 +131,7 @@ def formulate_sia(snapshot: Snapshot, parameters: SiaParameters, clock: PhaseClo
         return SiaFormulation(instance)
 
 
-def chosen_configurations(instance: SiaInstance, incumbent: Vector) -> IntVector:
+def chosen_configurations(instance: SiaInstance, incumbent: FloatVector) -> IntVector:
     """Configuration (J,) that the point `incumbent` (P,) gives to each job, -1 for none."""
     chosen = np.full(len(instance.jobs), -1, dtype=np.int64)
     selected = incumbent > _CHOSEN

@@ -8,15 +8,9 @@ import numpy as np
 
 from models.allocation.adaptive import AdaptiveRows, adaptive_rows
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
-from models.allocation.sia.utility import (
-    FloatVector,
-    Utilities,
-    allowed_configurations,
-    current_configurations,
-    utilities,
-)
+from models.allocation.sia.utility import Utilities, allowed_configurations, current_configurations, utilities
 from models.clock import PhaseClock
-from models.configurations import ConfigurationSet, IntVector, enumerate_configurations
+from models.configurations import ConfigurationSet, enumerate_configurations
 from models.parallelism.results import PlanEstimate, Rejection
 from models.performance.goodput.matrix import GoodputMatrix, evaluate
 from models.performance.goodput.spec import GoodputTable, ThroughputTable
@@ -24,6 +18,7 @@ from models.placement.occupancy import Occupancy, occupancy
 from models.placement.placeability import PlaceabilityRows, placeability_rows
 from models.workload import Job, Snapshot
 from solver.problem import Sense
+from stowplan.arrays import FloatVector, IntVector, Mask
 from stowplan.errors import Issue
 
 _num_gpus = attrgetter("num_gpus")
@@ -122,7 +117,7 @@ def _plan_models(snapshot: Snapshot, configurations: ConfigurationSet, matrix: G
     )
 
 
-def _wanted(snapshot: Snapshot, configurations: ConfigurationSet) -> "np.typing.NDArray[np.bool_]":
+def _wanted(snapshot: Snapshot, configurations: ConfigurationSet) -> Mask:
     """Pairs (J, C) that can matter: those within the job's bounds, and all of a job that may be pinned."""
     may_be_pinned = np.array([not job.preemptible for job in snapshot.jobs], dtype=np.bool_)
     return allowed_configurations(snapshot.jobs, configurations) | may_be_pinned[:, None]

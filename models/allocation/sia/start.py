@@ -3,11 +3,10 @@
 import numpy as np
 
 from models.allocation.sia.instance import SiaInstance
-from models.configurations import IntVector
-from solver.problem import Vector
+from stowplan.arrays import FloatVector, IntVector, Mask
 
 
-def greedy_start(instance: SiaInstance) -> Vector | None:
+def greedy_start(instance: SiaInstance) -> FloatVector | None:
     """A point (P,): jobs as reserved, then running jobs as they are, then waiting ones as small as they go.
 
     Each while it fits; the waiting jobs by what they bring per GPU, and only where that is more than leaving them out.
@@ -54,7 +53,7 @@ def _smallest_pairs(instance: SiaInstance) -> IntVector:
     return np.asarray(pairs[np.argsort(-gain[pairs] / num_gpus[pairs], kind="stable")])
 
 
-def _pinned(instance: SiaInstance) -> "np.typing.NDArray[np.bool_]":
+def _pinned(instance: SiaInstance) -> Mask:
     mask = np.zeros(len(instance.jobs), dtype=np.bool_)
     mask[instance.pinned] = True
     return mask

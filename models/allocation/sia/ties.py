@@ -12,14 +12,15 @@ from dataclasses import replace
 import numpy as np
 
 from models.allocation.sia.instance import SiaInstance
-from solver.problem import MatrixProblem, Sense, Vector
+from solver.problem import MatrixProblem, Sense
 from solver.result import SolveResult
+from stowplan.arrays import FloatVector
 
 _STEPS = (1.0, 0.1, 0.01, 0.001)
 _TOLERANCE = 1e-9
 
 
-def objective_step(gain: Vector) -> float | None:
+def objective_step(gain: FloatVector) -> float | None:
     """Largest of 1, 0.1, 0.01, 0.001 of which every gain (P,) is a multiple; None when there is none."""
     for step in _STEPS:
         multiple = gain / step

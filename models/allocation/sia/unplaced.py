@@ -14,19 +14,17 @@ Reasons, in the order in which they are tried:
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from models.allocation.adaptive import unfit_job
 from models.allocation.shortage import shortage
 from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.utility import allowed_configurations
-from models.configurations import ConfigurationSet, IntVector
+from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import evaluate
 from models.plan import UnplacedJob
 from models.workload import Adaptivity, Job
 from solver.problem import Sense
-
-Mask = npt.NDArray[np.bool_]
+from stowplan.arrays import IntVector, Mask
 
 
 def unplaced_jobs(instance: SiaInstance, waiting: IntVector, counts: IntVector) -> tuple[UnplacedJob, ...]:

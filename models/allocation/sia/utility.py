@@ -30,18 +30,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
-from models.configurations import ConfigurationSet, IntVector
+from models.configurations import ConfigurationSet
 from models.placement.occupancy import Occupancy
 from models.placement.placeability import whole_node_sizes
 from models.workload import Adaptivity, Job, Reservation, Snapshot
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 from stowplan.errors import InputError
-
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
-MaskMatrix = npt.NDArray[np.bool_]
 
 _RESTART_FLOOR = 0.01
 # Beyond this a coefficient swamps the others in double precision, and HiGHS soon reads it as infinite.
@@ -55,8 +51,8 @@ class Utilities:
     current: int64 (J,), the configuration in which a running job may stay, -1 where there is none.
     """
 
-    runnable: MaskMatrix
-    offered: MaskMatrix
+    runnable: Mask
+    offered: Mask
     value: FloatMatrix
     current: IntVector
 
@@ -67,7 +63,7 @@ def utilities(
     configurations: ConfigurationSet,
     goodput: FloatMatrix,
     taken: Occupancy,
-    fits_alone: npt.NDArray[np.bool_],
+    fits_alone: Mask,
 ) -> Utilities:
     """Evaluate all jobs on all configurations.
 
@@ -90,7 +86,7 @@ def utilities(
     )
 
 
-def allowed_configurations(jobs: Sequence[Job], configurations: ConfigurationSet) -> MaskMatrix:
+def allowed_configurations(jobs: Sequence[Job], configurations: ConfigurationSet) -> Mask:
     """Configurations (J, C) within each job's bounds, GPU types and adaptivity, whatever its performance."""
     lower = np.array([job.min_gpus for job in jobs], dtype=np.float64)[:, None]
     upper = np.array([_max_gpus(job) for job in jobs], dtype=np.float64)[:, None]
@@ -147,9 +143,9 @@ def _offered(
     jobs: Sequence[Job],
     parameters: SiaParameters,
     configurations: ConfigurationSet,
-    runnable: MaskMatrix,
+    runnable: Mask,
     taken: Occupancy,
-) -> MaskMatrix:
+) -> Mask:
     """Runnable configurations after doubling and reservations, none for pinned jobs."""
     offered = runnable.copy()
     if parameters.double_at_most:
@@ -162,7 +158,7 @@ def _offered(
     return offered
 
 
-def reserved_configuration(reservation: Reservation, configurations: ConfigurationSet) -> npt.NDArray[np.bool_]:
+def reserved_configuration(reservation: Reservation, configurations: ConfigurationSet) -> Mask:
     """Mask (C,) of the one configuration that a reservation names; all False when there is none."""
     named = np.array([name == reservation.gpu_type for name in configurations.gpu_types], dtype=np.bool_)
     of_type = named[configurations.type_index]
@@ -170,7 +166,7 @@ def reserved_configuration(reservation: Reservation, configurations: Configurati
 
 
 def _growth_limits(
-    jobs: Sequence[Job], configurations: ConfigurationSet, runnable: MaskMatrix, taken: Occupancy
+    jobs: Sequence[Job], configurations: ConfigurationSet, runnable: Mask, taken: Occupancy
 ) -> FloatMatrix:
     """Most GPUs (J, C) under the doubling rule: the smallest runnable count of the type, twice the current count."""
     smallest = np.full(runnable.shape, np.inf)
@@ -182,7 +178,7 @@ def _growth_limits(
     return np.asarray(np.maximum(smallest, 2.0 * np.array(running, dtype=np.float64)[:, None]))
 
 
-def _fits(jobs: Sequence[Job], fits_alone: npt.NDArray[np.bool_]) -> MaskMatrix:
+def _fits(jobs: Sequence[Job], fits_alone: Mask) -> Mask:
     """Configurations (J, C) that fit the free GPUs; a reservation is asked for even where it does not."""
     reserved = np.array([job.reservation is not None for job in jobs], dtype=np.bool_)
     return np.asarray(reserved[:, None] | fits_alone)
@@ -193,7 +189,7 @@ def _value(
     parameters: SiaParameters,
     configurations: ConfigurationSet,
     goodput: FloatMatrix,
-    runnable: MaskMatrix,
+    runnable: Mask,
     current: IntVector,
     taken: Occupancy,
 ) -> FloatMatrix:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
 from models.allocation.suika.placing import place, renamed
-from models.allocation.suika.planner import Candidate, Gpu, NoPlan, Offer, StartPlan
+from models.allocation.suika.planner import Candidate, NoPlan, Offer, StartPlan
 from models.allocation.suika.situation import Situation, situation_of
 from models.allocation.suika.start_plan import FoundPlan, StartQuestion, find_start_plan
 from models.allocation.suika.state import by_node
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.incremental.affinity import affinity_order, units
 from models.parallelism.incremental.expand import expand
 from models.parallelism.incremental.options import IncrementalOptions

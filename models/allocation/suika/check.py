@@ -17,7 +17,7 @@ from models.allocation.suika.benefit import gpu_sizes, threshold
 from models.allocation.suika.heuristic import Decision
 from models.allocation.suika.parameters import SuikaParameters
 from models.allocation.suika.state import RunningJob, by_node, current_gpus, gpus_in
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.legality import plan_violations
 from models.performance.iteration.model import PerformanceModel
 from models.plan import JobAllocation, Plan
@@ -139,7 +139,7 @@ class _Audit:
         return Issue(code=code, pointer=self._pointer + pointer, detail=f"job {self._job.id!r}: {detail}")
 
 
-def _places(gpus: Sequence[NodeGpus]) -> frozenset[tuple[str, int]]:
+def _places(gpus: Sequence[NodeGpus]) -> frozenset[Gpu]:
     return frozenset((part.node, gpu) for part in gpus for gpu in part.gpus)
 
 

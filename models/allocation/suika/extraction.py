@@ -6,9 +6,10 @@ from dataclasses import replace
 from models.allocation.suika.basic_demand import Refused
 from models.allocation.suika.ilp import ScaleOutProgram
 from models.allocation.suika.placing import renamed
-from models.allocation.suika.planner import Gpu, Planner
+from models.allocation.suika.planner import Planner
 from models.allocation.suika.scale_out import Column
 from models.allocation.suika.state import ClusterState, RunningJob, by_node, current_gpus, gpus_in, node_gpus
+from models.parallel_plan import Gpu
 from models.placement.occupancy import occupancy
 from models.plan import Change, JobAllocation, Plan, ScoreTerm, UnplacedJob
 from models.wording import counted

@@ -20,9 +20,10 @@ from models.plan import Plan
 from models.workload import Snapshot
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Vector
+from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, TerminationReason
 from solver.solve import solve
+from stowplan.arrays import FloatVector
 from stowplan.errors import Issue
 
 # A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
@@ -41,7 +42,7 @@ class SuikaFormulation(Formulation):
         offered = first_offers(decision.settled, agents, decision.tau)
         self.program: ScaleOutProgram = scale_out_program(decision.settled, offered, decision.scale_outs)
         self.problem: MatrixProblem = assemble(self.program)
-        self.warm_start: Vector | None = self.program.heuristic_point
+        self.warm_start: FloatVector | None = self.program.heuristic_point
         self.warnings = agents.warnings(decision.settled.fixed)
 
     def named(self) -> MatrixProblem:
@@ -96,7 +97,7 @@ class SuikaFormulation(Formulation):
             f"{self.decision.tau:.3g}; bound of Problem 1 by {proof.solver} ({proof.termination})",
         )
 
-    def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
+    def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
         """Name the GPUs of the chosen scale-outs and consolidate."""
         with clock.phase("place"):
             chosen = [self.program.columns[c] for c in np.flatnonzero(incumbent > _CHOSEN).tolist()]

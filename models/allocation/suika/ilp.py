@@ -45,7 +45,8 @@ from scipy import sparse
 from models.allocation.suika.scale_out import Column, ScaleOuts
 from models.allocation.suika.state import ClusterState, RunningJob
 from solver.compilers.cvxpy import compile_cvxpy
-from solver.problem import MatrixProblem, Sense, Vector
+from solver.problem import MatrixProblem, Sense
+from stowplan.arrays import FloatVector
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,7 +71,7 @@ class ScaleOutProgram:
         return settled.job.weight * self.state.machines.size(settled.gpu_type, settled.plan.num_gpus)
 
     @cached_property
-    def gain(self) -> Vector:
+    def gain(self) -> FloatVector:
         """W_j (T_c / T0_j - 1), (C,)."""
         return np.array(
             [
@@ -86,7 +87,7 @@ class ScaleOutProgram:
         return math.fsum(self.weight(job_id) for job_id in self.jobs)
 
     @cached_property
-    def heuristic_point(self) -> Vector:
+    def heuristic_point(self) -> FloatVector:
         """The choice of Algorithm 2, (C,)."""
         point = np.zeros(len(self.columns))
         point[list(self.applied.values())] = 1.0
@@ -111,7 +112,7 @@ class Rows:
     """Constraints `matrix x <= limits`: CSR (m, C), limits (m,), m names."""
 
     matrix: "sparse.csr_array"
-    limits: Vector
+    limits: FloatVector
     names: tuple[str, ...]
 
 

@@ -7,8 +7,7 @@ that holds it; there the nodes with most room, so that few are needed, and for t
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from models.allocation.suika.planner import Gpu
-from models.parallel_plan import ParallelPlan, Replica
+from models.parallel_plan import Gpu, ParallelPlan, Replica
 
 FreeGpus = Mapping[str, Collection[int]]
 Paths = Mapping[str, tuple[str, ...]]

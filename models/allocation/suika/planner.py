@@ -4,10 +4,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.workload import Job
-
-Gpu = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

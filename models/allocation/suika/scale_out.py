@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from models.allocation.suika.benefit import benefit
-from models.allocation.suika.planner import Candidate, Gpu, Planner
+from models.allocation.suika.planner import Candidate, Planner
 from models.allocation.suika.state import ClusterState, RunningJob, node_gpus
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.workload import Expansion
 
 

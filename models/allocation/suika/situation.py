@@ -4,8 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from models.allocation.suika.placing import renamed
-from models.allocation.suika.planner import Gpu
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.performance.iteration.fabric import Fabric, Host
 
 

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from models.allocation.suika.benefit import gpu_sizes
-from models.allocation.suika.planner import Gpu, Planner
-from models.parallel_plan import ParallelPlan
+from models.allocation.suika.planner import Planner
+from models.parallel_plan import Gpu, ParallelPlan
 from models.placement.occupancy import Occupancy, gpus_of, occupancy
 from models.workload import Adaptivity, Expansion, Job, NodeGpus, Snapshot
 from topology.cluster import Node, NodeState

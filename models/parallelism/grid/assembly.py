@@ -7,9 +7,9 @@ have. Of the stage partitions, Crius has one, with stages of similar load: here 
 
 import numpy as np
 
-from models.parallelism.grid.partition import FloatArray, IntArray
 from models.parallelism.grid.search import Candidate, GridSearch
 from models.performance.iteration.formulas import pipeline_s
+from stowplan.arrays import FloatArray, IntArray
 
 # 2^16 plans at most.
 MAX_STAGES = 16

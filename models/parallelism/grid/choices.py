@@ -10,9 +10,8 @@ from enum import Enum, auto
 
 import numpy as np
 
-from models.parallelism.grid.degrees import BoolArray
-from models.parallelism.grid.partition import FloatArray, IntArray
 from models.parallelism.grid.stage_table import StageCosts
+from stowplan.arrays import FloatArray, IntArray, Mask
 
 
 class Criterion(Enum):
@@ -31,7 +30,7 @@ class Choices:
     extra_s: reduction and optimiser, per iteration.
     """
 
-    fits: BoolArray
+    fits: Mask
     option: IntArray
     communication_s: FloatArray
     once_s: FloatArray
@@ -45,7 +44,7 @@ class Choices:
         return cls(**{name: np.stack([getattr(part, name) for part in parts]) for name in cls.__slots__})
 
 
-def choose(costs: StageCosts, fits: BoolArray, num_micro_batches: int, criterion: Criterion) -> Choices:
+def choose(costs: StageCosts, fits: Mask, num_micro_batches: int, criterion: Criterion) -> Choices:
     """Choose among the options that fit (K, I, G, T)."""
     option = np.where(fits, _cost(costs, criterion, num_micro_batches), np.inf).argmin(axis=-1)
     num_options = fits.shape[-1]

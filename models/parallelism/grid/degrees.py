@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from models.parallelism.grid.partition import IntArray
 from models.performance.iteration.profile import ModelProfile
-
-BoolArray = npt.NDArray[np.bool_]
+from stowplan.arrays import IntArray, Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -23,9 +20,9 @@ class DegreeTable:
     sizes: IntArray
     tp: IntArray
     dp: IntArray
-    possible: BoolArray
-    inside: BoolArray
-    across: BoolArray
+    possible: Mask
+    inside: Mask
+    across: Mask
 
     def index_of(self, sizes: IntArray) -> IntArray:
         """Index of every size, which the table must have."""

@@ -9,13 +9,13 @@ from models.parallel_plan import ParallelPlan
 from models.parallelism.grid.assembly import assembled
 from models.parallelism.grid.choices import Criterion
 from models.parallelism.grid.options import GridOptions, PlanRule
-from models.parallelism.grid.partition import IntArray
 from models.parallelism.grid.search import Candidate, GridSearch
 from models.parallelism.grid.space import PlanSpace
 from models.parallelism.legality import next_tensor_degree
 from models.parallelism.results import FrontierPlan, Grid, PlanEstimate, Rejection, RejectionReason
 from models.performance.iteration.model import PerformanceModel
 from models.wording import counted, listed, size_of
+from stowplan.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from models.parallelism.grid.partition import FloatArray, IntArray
+from stowplan.arrays import FloatArray, IntArray
 
 
 def pareto_frontier(bias: FloatArray, load: FloatArray) -> IntArray:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from models.parallelism.grid.partition import FloatArray
+from stowplan.arrays import FloatArray
 
 
 def cluster(loads: FloatArray, num_operators: int) -> tuple[int, ...]:

@@ -11,13 +11,11 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
+
+from stowplan.arrays import FloatArray, IntArray
 
 # More stages than operators may be chosen (`options`): they are cut from as many operators.
 MANY_STAGES = 20
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 @lru_cache(maxsize=64)

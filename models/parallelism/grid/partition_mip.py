@@ -29,11 +29,12 @@ from itertools import pairwise
 import numpy as np
 import pyomo.environ as pyo
 
-from models.parallelism.grid.partition import FloatArray, stage_sizes
+from models.parallelism.grid.partition import stage_sizes
 from solver.compilers.pyomo import compile_pyomo
 from solver.options import SolveOptions
 from solver.result import TerminationReason
 from solver.solve import solve
+from stowplan.arrays import FloatArray
 from stowplan.errors import InputError
 
 

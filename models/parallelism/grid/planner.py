@@ -12,7 +12,7 @@ from models.parallelism.grid.assembly import MAX_STAGES
 from models.parallelism.grid.degrees import compact_degrees
 from models.parallelism.grid.evaluation import SearchedGrid, estimate, search_grid
 from models.parallelism.grid.options import GridOptions, PlanRule
-from models.parallelism.grid.partition import FloatArray, odd_part, stage_sizes
+from models.parallelism.grid.partition import odd_part, stage_sizes
 from models.parallelism.grid.space import PlanSpace
 from models.parallelism.incremental.cold_start import lay_out
 from models.parallelism.node_layouts import capacities
@@ -22,6 +22,7 @@ from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import virtual_model
 from models.performance.iteration.whitebox import roofline_s
 from models.transformer import JobModel
+from stowplan.arrays import FloatArray
 from stowplan.errors import InputError
 from topology.cluster import GpuType
 

@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from models.parallel_plan import ParallelPlan
 from models.parallelism.grid.choices import Criterion
-from models.parallelism.grid.degrees import BoolArray
 from models.parallelism.grid.frontier import pareto_frontier, reduced
-from models.parallelism.grid.partition import FloatArray, IntArray, gpu_sets, normalised, odd_part
+from models.parallelism.grid.partition import gpu_sets, normalised, odd_part
 from models.parallelism.grid.space import Pipelines, PlanSpace
 from models.parallelism.layout import build_plan, packs, stage_places
 from models.parallelism.micro_batches import micro_batch_counts
 from models.performance.iteration.formulas import pipeline_s
+from stowplan.arrays import FloatArray, IntArray, Mask
 
 Rows = IntArray | slice
 Number = TypeVar("Number", np.float64, np.int64, np.bool_)
@@ -211,7 +211,7 @@ class GridSearch:
         )
         return np.where(self._fits(counts, rows, criterion), warm_up + steady + extra, np.inf)
 
-    def _fits(self, counts: tuple[int, ...], rows: Rows, criterion: Criterion) -> BoolArray:
+    def _fits(self, counts: tuple[int, ...], rows: Rows, criterion: Criterion) -> Mask:
         """Whether all stages fit (B, R), and, where the job fixes its micro-batch, the largest stage has it."""
         choices = self.pipelines.operators.choices(counts, criterion)
         fits = self._gather(choices.fits, rows).all(axis=-1)

@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from models.parallelism.grid.choices import Choices, Criterion, choose
-from models.parallelism.grid.degrees import BoolArray, DegreeTable
+from models.parallelism.grid.degrees import DegreeTable
 from models.parallelism.grid.operators import cluster
-from models.parallelism.grid.partition import FloatArray, IntArray, partitions
+from models.parallelism.grid.partition import partitions
 from models.parallelism.grid.stage_table import StageCosts, StageTable
 from models.performance.iteration.model import PerformanceModel
+from stowplan.arrays import FloatArray, IntArray, Mask
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,7 +31,7 @@ class Operators:
     max_stages: int
     _choices: dict[tuple[tuple[int, ...], Criterion], Choices] = field(default_factory=dict)
     _costs: dict[int, StageCosts] = field(default_factory=dict)
-    _memory: dict[int, tuple[BoolArray, FloatArray]] = field(default_factory=dict)
+    _memory: dict[int, tuple[Mask, FloatArray]] = field(default_factory=dict)
 
     def choices(self, num_micro_batches: tuple[int, ...], criterion: Criterion) -> Choices:
         """Intra-stage parallelism of every stage (B, K, I, G)."""
@@ -53,7 +54,7 @@ class Operators:
         """Memory of the option that needs least, (K, I, G); infinite where the batch does not divide for any."""
         return self._fits_and_least(num_micro_batches)[1]
 
-    def _fits_and_least(self, num_micro_batches: int) -> tuple[BoolArray, FloatArray]:
+    def _fits_and_least(self, num_micro_batches: int) -> tuple[Mask, FloatArray]:
         """Options that fit (K, I, G, T), and the least memory (K, I, G)."""
         if num_micro_batches not in self._memory:
             needed = self.table.memory_bytes(num_micro_batches, range(1, self.max_stages + 1))

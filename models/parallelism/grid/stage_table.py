@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.parallelism.grid.degrees import BoolArray, DegreeTable
-from models.parallelism.grid.partition import FloatArray
+from models.parallelism.grid.degrees import DegreeTable
 from models.performance.iteration.formulas import exposed_reduction_s, reduction_volume_bytes, tensor_communication_s
 from models.performance.iteration.memory import peak_parts, shard
 from models.performance.iteration.model import PerformanceModel
+from stowplan.arrays import FloatArray, Mask
 
 _SUMS = ("compute", "tensor", "partitioned", "replicated")
 
@@ -32,7 +32,7 @@ class StageCosts:
     communication_s: FloatArray
     once_s: FloatArray
     optimizer_s: FloatArray
-    valid: BoolArray
+    valid: Mask
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,11 +92,11 @@ class StageTable:
         )
         return sum(parts) + np.where(valid, 0.0, np.inf)
 
-    def fits(self, memory_bytes: FloatArray) -> BoolArray:
+    def fits(self, memory_bytes: FloatArray) -> Mask:
         """Where the memory is enough."""
         return memory_bytes <= self.model.usable_bytes(self.gpu_type)
 
-    def _local_batch(self, num_micro_batches: int) -> tuple[FloatArray, BoolArray]:
+    def _local_batch(self, num_micro_batches: int) -> tuple[FloatArray, Mask]:
         """Largest local batch (G, T), and whether the batch divides and is not below the one that the job fixes."""
         profile, dp = self.model.profile, self.degrees.dp
         micro_batch = profile.global_batch // num_micro_batches

@@ -9,9 +9,8 @@ the topology, node, GPU), so that GPUs which are close to each other come one af
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from models.parallel_plan import Gpu
 from models.performance.iteration.fabric import Fabric, num_shared
-
-Gpu = tuple[str, int]
 
 
 def affinity_order(fabric: Fabric, held: Iterable[str], released: Iterable[Gpu]) -> tuple[Gpu, ...]:

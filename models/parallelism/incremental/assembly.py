@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from models.parallel_plan import ParallelPlan, Replica, Stage
-from models.parallelism.incremental.affinity import Gpu
+from models.parallel_plan import Gpu, ParallelPlan, Replica, Stage
 from models.parallelism.incremental.candidates import Skeleton
 from models.parallelism.incremental.landscape import Kind, Landscape
 from models.parallelism.incremental.tables import CostTables

@@ -24,13 +24,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from models.parallelism.incremental.landscape import Floats, Integers, Mask
+from stowplan.arrays import FloatArray, IntArray, Mask
 
 # For rates of bins that are all full: no bin takes this long for an item.
 _NO_RATE = 1e-30
 
 
-def split_rows(total: int, cost: Floats, offset: Floats, upper: Integers) -> tuple[Integers, Mask]:
+def split_rows(total: int, cost: FloatArray, offset: FloatArray, upper: IntArray) -> tuple[IntArray, Mask]:
     """Distribute `total` items over the bins of every row, at least one to each.
 
     Parameters
@@ -64,7 +64,7 @@ def split_rows(total: int, cost: Floats, offset: Floats, upper: Integers) -> tup
     return np.where(solvable[:, None], items, 0), solvable
 
 
-def _below_level(total: int, cost: Floats, offset: Floats, upper: Integers) -> Integers:
+def _below_level(total: int, cost: FloatArray, offset: FloatArray, upper: IntArray) -> IntArray:
     """Whole items below the price that divisible items would reach (R, S)."""
     rate = 1.0 / cost
     lead = offset * rate
@@ -79,7 +79,7 @@ def _below_level(total: int, cost: Floats, offset: Floats, upper: Integers) -> I
     return np.floor(np.clip(items, 0.0, upper)).astype(np.int64)
 
 
-def split_chain(costs: Iterable[Floats], num_layers: int) -> tuple[Integers, Mask]:
+def split_chain(costs: Iterable[FloatArray], num_layers: int) -> tuple[IntArray, Mask]:
     """Cut a chain of L layers into the stages of every row.
 
     Parameters
@@ -93,7 +93,7 @@ def split_chain(costs: Iterable[Floats], num_layers: int) -> tuple[Integers, Mas
     (R, S) layers, and (R,) whether the row has a solution; the layers of others are 0.
     """
     best = np.where(np.arange(num_layers + 1) == 0, 0.0, np.inf)[None]
-    came_from: list[Integers] = []
+    came_from: list[IntArray] = []
     for cost in costs:
         dearest = np.maximum(best[..., None], cost)
         came_from.append(dearest.argmin(axis=1))

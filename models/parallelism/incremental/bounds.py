@@ -16,9 +16,9 @@ Where layers differ, the mean one stands for all of them, parts of layers count,
 import numpy as np
 
 from models.parallelism.incremental.configs import StageConfigs
-from models.parallelism.incremental.landscape import Floats, Integers, Mask
 from models.parallelism.incremental.tables import CostTables
 from models.parallelism.incremental.terms import Rows
+from stowplan.arrays import FloatArray, IntArray, Mask
 
 # For denominators that are 0 where the numerator does not count.
 _TINY = 1e-30
@@ -27,7 +27,7 @@ _EXACT, _ESTIMATED = 1.0 - 1e-9, 0.9
 _ROUNDING = 1e-6
 
 
-def divisible_bounds(tables: CostTables, configs: StageConfigs, stages: Integers, num_stages: Integers) -> Floats:
+def divisible_bounds(tables: CostTables, configs: StageConfigs, stages: IntArray, num_stages: IntArray) -> FloatArray:
     """Bounds (C, B) that leave memory aside, infinite where there are more replicas than samples.
 
     Parameters
@@ -45,7 +45,7 @@ def divisible_bounds(tables: CostTables, configs: StageConfigs, stages: Integers
     return np.where(np.minimum.reduceat(rate, starts) > 0, bounds, np.inf)
 
 
-def may_beat(tables: CostTables, configs: StageConfigs, rows: Rows, limits_s: Floats) -> Mask:
+def may_beat(tables: CostTables, configs: StageConfigs, rows: Rows, limits_s: FloatArray) -> Mask:
     """Whether plans may be below their limits (R,)."""
     if not len(rows.stages):
         return np.empty(0, dtype=bool)
@@ -68,7 +68,7 @@ def may_beat(tables: CostTables, configs: StageConfigs, rows: Rows, limits_s: Fl
     return np.add.reduceat(whole, starts) >= num_layers
 
 
-def _time_s(tables: CostTables, level: Floats, fastest: Floats, num_micro_batches: Integers) -> Floats:
+def _time_s(tables: CostTables, level: FloatArray, fastest: FloatArray, num_micro_batches: IntArray) -> FloatArray:
     first = np.maximum(level, tables.model.profile.num_layers / np.maximum(fastest, _TINY))
     return np.asarray(((num_micro_batches - 1) * level + first) * _margin(tables))
 
@@ -77,7 +77,7 @@ def _margin(tables: CostTables) -> float:
     return _EXACT if tables.units.equal else _ESTIMATED
 
 
-def _room(tables: CostTables, configs: StageConfigs, stage: Integers, batch: Integers, behind: Integers) -> Floats:
+def _room(tables: CostTables, configs: StageConfigs, stage: IntArray, batch: IntArray, behind: IntArray) -> FloatArray:
     """Layers that the memory of stages holds at most, embedding and head left aside; all arrays (n,)."""
     layer, num_micro_batches = tables.units.layer, tables.num_micro_batches[batch]
     state = (configs.state_bytes * layer.parameters)[stage]
@@ -87,5 +87,5 @@ def _room(tables: CostTables, configs: StageConfigs, stage: Integers, batch: Int
     need = state[:, None] + in_flight[:, None] * configs.local_batch[stage, batch]
     usable = tables.usable_bytes - configs.fixed_bytes[stage][:, None]
     room = np.where(configs.uses[stage], usable / np.maximum(need, _TINY), np.inf)
-    least: Floats = np.maximum(np.min(room, axis=-1), 0.0)
+    least: FloatArray = np.maximum(np.min(room, axis=-1), 0.0)
     return least

@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from models.parallelism.incremental.landscape import Integers, Mask
+from stowplan.arrays import IntArray, Mask
 
 
 # No slots: sums are cached in the instance.
@@ -37,8 +37,8 @@ class Skeleton:
         (S,) whether the stage is known to cost what the one before it costs.
     """
 
-    gpus: Integers
-    degree: Integers
+    gpus: IntArray
+    degree: IntArray
     origin: tuple[int | None, ...]
     repeats: Mask
 
@@ -48,9 +48,9 @@ class Skeleton:
         return len(self.origin)
 
     @cached_property
-    def held(self) -> Integers:
+    def held(self) -> IntArray:
         """(V,) GPUs of all stages."""
-        held: Integers = self.gpus.sum(axis=0)
+        held: IntArray = self.gpus.sum(axis=0)
         return held
 
     @cached_property
@@ -82,12 +82,12 @@ class Candidates:
         (C,) index of the plan that it comes from.
     """
 
-    replicas: Integers
-    degree: Integers
-    stages: Integers
-    num_stages: Integers
-    origins: Integers
-    predecessor: Integers
+    replicas: IntArray
+    degree: IntArray
+    stages: IntArray
+    num_stages: IntArray
+    origins: IntArray
+    predecessor: IntArray
 
 
 def merged(a: Candidates, b: Candidates, num_predecessors: int) -> Candidates:
@@ -103,7 +103,7 @@ def merged(a: Candidates, b: Candidates, num_predecessors: int) -> Candidates:
     )
 
 
-def _stacked(a: Integers, b: Integers) -> Integers:
+def _stacked(a: IntArray, b: IntArray) -> IntArray:
     """Rows of both, filled up with 0."""
     rows = np.zeros((len(a) + len(b), max(a.shape[1], b.shape[1])), dtype=np.int64)
     rows[: len(a), : a.shape[1]] = a
@@ -111,7 +111,7 @@ def _stacked(a: Integers, b: Integers) -> Integers:
     return rows
 
 
-def expansions(plans: Sequence[Skeleton], available: Integers, degrees: Integers, most_stages: int) -> Candidates:
+def expansions(plans: Sequence[Skeleton], available: IntArray, degrees: IntArray, most_stages: int) -> Candidates:
     """All candidates that come from `plans` when `available` (V,) GPUs per node are there for each of them."""
     held = _Held.of(plans)
     size, num_degrees = held.degree.shape[1], len(degrees)
@@ -146,10 +146,10 @@ def expansions(plans: Sequence[Skeleton], available: Integers, degrees: Integers
 class _Held:
     """Several skeletons: `gpus` (P, S + 1, V), `degree` (P, S), `repeats` (P, S + 1), `num_stages` (P,)."""
 
-    gpus: Integers
-    degree: Integers
+    gpus: IntArray
+    degree: IntArray
     repeats: Mask
-    num_stages: Integers
+    num_stages: IntArray
 
     @classmethod
     def of(cls, plans: Sequence[Skeleton]) -> "_Held":
@@ -165,7 +165,7 @@ class _Held:
         return cls(gpus=gpus, degree=degree, repeats=repeats, num_stages=num_stages)
 
 
-def _changes(held: _Held, own: Integers, joined: Integers, rest: Integers) -> Mask:
+def _changes(held: _Held, own: IntArray, joined: IntArray, rest: IntArray) -> Mask:
     """(P, S x T) stages that R joins, by degree: those that exist and change; inside a run, those on nodes of R."""
     size, num_degrees = held.degree.shape[1], joined.shape[2]
     there = np.arange(size) < held.num_stages[:, None]
@@ -176,7 +176,7 @@ def _changes(held: _Held, own: Integers, joined: Integers, rest: Integers) -> Ma
     return chosen.reshape(len(own), -1)
 
 
-def _insertions(held: _Held, joined: Integers, most_stages: int) -> Mask:
+def _insertions(held: _Held, joined: IntArray, most_stages: int) -> Mask:
     """(P, (S + 1) x T) positions of the new stage, by degree: up to the end, and not inside a run."""
     size, num_degrees = held.degree.shape[1], joined.shape[2]
     count = held.num_stages[:, None]
@@ -187,7 +187,7 @@ def _insertions(held: _Held, joined: Integers, most_stages: int) -> Mask:
 
 
 @lru_cache(maxsize=256)
-def _templates(size: int, num_degrees: int) -> tuple[Integers, Integers]:
+def _templates(size: int, num_degrees: int) -> tuple[IntArray, IntArray]:
     """Stages of a plan after every change, in the order (stage, degree), then (position of the new stage, degree):
     their rows among those of the plan, and the stages that they were (-1: new)."""
     rows, origins = [], []

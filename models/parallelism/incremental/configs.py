@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.parallelism.incremental.landscape import Floats, Integers, Landscape, Mask
+from models.parallelism.incremental.landscape import Landscape
 from models.parallelism.incremental.tables import CostTables
 from models.performance.iteration.memory import gradient_shard, optimizer_shard, parameter_shard
+from stowplan.arrays import FloatArray, IntArray, Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,22 +35,22 @@ class StageConfigs:
         (Q,) of a GPU: whatever the stage; weights and optimiser states, gradients per mean layer of parameters.
     """
 
-    degree: Integers
-    tp: Floats
-    dp: Floats
-    count: Integers
+    degree: IntArray
+    tp: FloatArray
+    dp: FloatArray
+    count: IntArray
     uses: Mask
-    local_batch: Integers
-    layer_s: Floats
-    reduction_s_per_byte: Floats
-    optimizer_s: Floats
-    overlap: Floats
-    fixed_bytes: Floats
-    state_bytes: Floats
-    gradient_bytes: Floats
+    local_batch: IntArray
+    layer_s: FloatArray
+    reduction_s_per_byte: FloatArray
+    optimizer_s: FloatArray
+    overlap: FloatArray
+    fixed_bytes: FloatArray
+    state_bytes: FloatArray
+    gradient_bytes: FloatArray
 
     @classmethod
-    def of(cls, tables: CostTables, landscape: Landscape, replicas: Integers, degree: Integers) -> "StageConfigs":
+    def of(cls, tables: CostTables, landscape: Landscape, replicas: IntArray, degree: IntArray) -> "StageConfigs":
         """Configurations from replicas per node (Q, V) and indices of tensor degrees (Q,)."""
         sizes, zero = tables.model.coefficients.sizes, tables.model.profile.zero_stage
         tp = tables.degrees[degree].astype(np.float64)
@@ -77,7 +78,7 @@ class StageConfigs:
             gradient_bytes=sizes.gradient_bytes * np.asarray(gradient_shard(1.0, tp, dp, zero)),
         )
 
-    def repeats(self, rows: Integers) -> Mask:
+    def repeats(self, rows: IntArray) -> Mask:
         """(S,) of a sequence of rows, whether each costs what the one before it costs."""
         same = (self.degree[rows[1:]] == self.degree[rows[:-1]]) & (self.count[rows[1:]] == self.count[rows[:-1]]).all(
             axis=-1
@@ -86,7 +87,7 @@ class StageConfigs:
         return np.concatenate([[False], same])
 
 
-def _local_batches(tables: CostTables, count: Integers, degree: Integers) -> Integers:
+def _local_batches(tables: CostTables, count: IntArray, degree: IntArray) -> IntArray:
     """Largest local batch per kind (Q, B, K) when samples go, one by one, where they are done first."""
     used = count[:, None, :] > 0
     if len(tables.kinds) == 1:

@@ -7,12 +7,12 @@ import numpy as np
 
 from models.parallelism.incremental.balance import split_chain, split_rows
 from models.parallelism.incremental.configs import StageConfigs
-from models.parallelism.incremental.landscape import Floats, Integers, Mask
 from models.parallelism.incremental.tables import CostTables
 from models.parallelism.incremental.terms import Rows, StageTerms
 from models.performance.iteration.formulas import exposed_reduction_s, pipeline_s, reduction_volume_bytes
 from models.performance.iteration.memory import optimizer_shard
 from models.performance.iteration.shares import StageShares
+from stowplan.arrays import FloatArray, IntArray, Mask
 
 # For denominators that may be 0, where memory does not depend on the layers.
 _TINY = 1e-30
@@ -22,8 +22,8 @@ _TINY = 1e-30
 class Estimates:
     """`total_s` (R,) iteration times, infinite where the layers do not fit; `layers` (R, S) of every stage."""
 
-    total_s: Floats
-    layers: Integers
+    total_s: FloatArray
+    layers: IntArray
 
 
 def estimate(tables: CostTables, configs: StageConfigs, rows: Rows) -> Estimates:
@@ -38,7 +38,7 @@ def estimate(tables: CostTables, configs: StageConfigs, rows: Rows) -> Estimates
     return Estimates(total_s=np.where(possible, total_s(terms, configs, rows, layers), np.inf), layers=layers)
 
 
-def total_s(terms: StageTerms, configs: StageConfigs, rows: Rows, layers: Integers) -> Floats:
+def total_s(terms: StageTerms, configs: StageConfigs, rows: Rows, layers: IntArray) -> FloatArray:
     """Iteration times (R,) of plans with these layers (R, S)."""
     tables, model, stages = terms.tables, terms.tables.model, rows.stages
     ends = np.cumsum(layers, axis=1)
@@ -59,7 +59,7 @@ def total_s(terms: StageTerms, configs: StageConfigs, rows: Rows, layers: Intege
     return warm_up + steady + last
 
 
-def _split_equal(terms: StageTerms, real: Mask, first: Mask, last: Mask) -> tuple[Integers, Mask]:
+def _split_equal(terms: StageTerms, real: Mask, first: Mask, last: Mask) -> tuple[IntArray, Mask]:
     """Equal layers: embedding and head are offsets of the first and the last stage, memory bounds the layers."""
     units, num_layers = terms.tables.units, terms.tables.model.profile.num_layers
     cost = np.where(real, terms.both_s(units.layer.compute, units.layer.tensor), np.inf)
@@ -76,11 +76,11 @@ def _split_equal(terms: StageTerms, real: Mask, first: Mask, last: Mask) -> tupl
     return split_rows(num_layers, cost, offset, np.clip(most, 0.0, num_layers).astype(np.int64))
 
 
-def _needs(terms: StageTerms, part: StageShares) -> tuple[Floats, Floats]:
+def _needs(terms: StageTerms, part: StageShares) -> tuple[FloatArray, FloatArray]:
     return terms.needs_bytes(part.parameters, part.partitioned, part.replicated)
 
 
-def _chain_costs(terms: StageTerms, real: Mask) -> Iterator[Floats]:
+def _chain_costs(terms: StageTerms, real: Mask) -> Iterator[FloatArray]:
     """Per stage, times of layers [a, b) in every row (R, L + 1, L + 1), infinite where the stage may not be."""
     table = terms.tables.model.share_table
     sums = (table.compute, table.tensor, table.partitioned, table.replicated)

@@ -6,17 +6,17 @@ from itertools import accumulate
 
 import numpy as np
 
-from models.parallel_plan import ParallelPlan
-from models.parallelism.incremental.affinity import Gpu, affinity_order, units
+from models.parallel_plan import Gpu, ParallelPlan
+from models.parallelism.incremental.affinity import affinity_order, units
 from models.parallelism.incremental.candidates import Skeleton
 from models.parallelism.incremental.configs import StageConfigs
-from models.parallelism.incremental.landscape import Integers
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.problem import Problem
 from models.parallelism.incremental.search import Search
 from models.parallelism.incremental.selection import Balanced
 from models.parallelism.results import IncrementalResult, Step
 from models.performance.iteration.model import PerformanceModel
+from stowplan.arrays import IntArray
 from stowplan.errors import InputError
 
 _DEFAULT = IncrementalOptions()
@@ -79,7 +79,7 @@ def _base(problem: Problem, time_s: float) -> Balanced:
     )
 
 
-def _prefixes(problem: Problem, pieces: Sequence[Sequence[Gpu]]) -> list[Integers]:
+def _prefixes(problem: Problem, pieces: Sequence[Sequence[Gpu]]) -> list[IntArray]:
     """GPUs per node that the plan may use after every piece."""
     available = problem.gpus.sum(axis=0)
     prefixes = []

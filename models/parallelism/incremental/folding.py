@@ -11,19 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.parallelism.incremental.candidates import Candidates, Skeleton
-from models.parallelism.incremental.landscape import Integers
+from stowplan.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Part:
     """One stage of a skeleton: GPUs per node (V,), index of the tensor degree, stage of the base plan."""
 
-    gpus: Integers
+    gpus: IntArray
     degree: int
     origin: int | None
 
 
-def foldings(plan: Skeleton, degrees: Integers) -> Iterator[Skeleton]:
+def foldings(plan: Skeleton, degrees: IntArray) -> Iterator[Skeleton]:
     """The plan with its widest stages cut in two, and with neighbours of one degree joined two by two, each with the
     degrees as they are and with half, or twice, the degree."""
     parts = parts_of(plan)
@@ -41,7 +41,7 @@ def foldings(plan: Skeleton, degrees: Integers) -> Iterator[Skeleton]:
             yield skeleton_of(joined)
 
 
-def relayouts(available: Integers, degrees: Integers, most_stages: int, *, uneven: bool) -> Iterator[Skeleton]:
+def relayouts(available: IntArray, degrees: IntArray, most_stages: int, *, uneven: bool) -> Iterator[Skeleton]:
     """Plans with one tensor degree that deal all whole groups (V,) to their stages as evenly as it goes, node by node;
     without `uneven`, only those with as many in every stage."""
     for degree, tp in enumerate(degrees.tolist()):
@@ -73,7 +73,7 @@ def skeleton_of(parts: Sequence[Part]) -> Skeleton:
     )
 
 
-def as_candidates(plans: Sequence[Skeleton], degrees: Integers) -> Candidates:
+def as_candidates(plans: Sequence[Skeleton], degrees: IntArray) -> Candidates:
     """The plans themselves as candidates; each is its own predecessor."""
     num_stages = np.array([plan.num_stages for plan in plans])
     position = np.arange(int(num_stages.max()))
@@ -91,7 +91,7 @@ def as_candidates(plans: Sequence[Skeleton], degrees: Integers) -> Candidates:
     )
 
 
-def _halves(part: Part, degree: int, degrees: Integers) -> list[Part]:
+def _halves(part: Part, degree: int, degrees: IntArray) -> list[Part]:
     """The stage in two halves, node by node, with this degree; the first keeps the origin. The stage itself where a
     half would be empty."""
     groups = part.gpus // degrees[degree] if degree >= 0 else np.zeros_like(part.gpus)
@@ -105,7 +105,7 @@ def _halves(part: Part, degree: int, degrees: Integers) -> list[Part]:
     ]
 
 
-def _two_by_two(parts: Sequence[Part], higher: int, degrees: Integers) -> list[Part]:
+def _two_by_two(parts: Sequence[Part], higher: int, degrees: IntArray) -> list[Part]:
     """Stages joined with their right neighbours where these have the same degree and whole groups come out, from the
     left; joined ones have a degree that is `higher` places up."""
     result: list[Part] = []

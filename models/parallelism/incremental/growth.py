@@ -11,10 +11,10 @@ import numpy as np
 
 from models.parallelism.incremental.candidates import Skeleton
 from models.parallelism.incremental.folding import Part, parts_of, skeleton_of
-from models.parallelism.incremental.landscape import Integers
+from stowplan.arrays import IntArray
 
 
-def growths(plan: Skeleton, available: Integers, degrees: Integers, most_stages: int) -> Iterator[Skeleton]:
+def growths(plan: Skeleton, available: IntArray, degrees: IntArray, most_stages: int) -> Iterator[Skeleton]:
     """Plans with several more stages, and with all stages wider, on no more than the available GPUs (V,)."""
     rest = available - plan.held
     total, (degree, size) = int(rest.sum()), plan.usual_stage
@@ -40,7 +40,7 @@ def growths(plan: Skeleton, available: Integers, degrees: Integers, most_stages:
             )
 
 
-def _dealt(gpus: Integers, size: int, quotas: Integers) -> Integers:
+def _dealt(gpus: IntArray, size: int, quotas: IntArray) -> IntArray:
     """GPUs (S, V) of S receivers who get `quotas` (S,) groups of `size` GPUs each, node by node."""
     through = np.cumsum(gpus // size)
     ends = np.cumsum(quotas)

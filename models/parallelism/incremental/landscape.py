@@ -4,13 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from models.performance.iteration.fabric import Fabric
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+from stowplan.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +37,10 @@ class Landscape:
 
     nodes: tuple[str, ...]
     kinds: tuple[Kind, ...]
-    of_kind: Floats
-    intra_bytes_per_s: Floats
-    inter_bytes_per_s: Floats
-    below: tuple[Floats, ...]
+    of_kind: FloatArray
+    intra_bytes_per_s: FloatArray
+    inter_bytes_per_s: FloatArray
+    below: tuple[FloatArray, ...]
     fractions: tuple[float, ...]
 
     @classmethod
@@ -74,7 +70,7 @@ class Landscape:
         """Kind of a node."""
         return self.kinds[int(self.of_kind[self.nodes.index(node)].argmax())]
 
-    def reduction_s_per_byte(self, replicas: Integers, tp: Floats) -> Floats:
+    def reduction_s_per_byte(self, replicas: IntArray, tp: FloatArray) -> FloatArray:
         """Time per byte that each replica sends in a ring over all replicas of a stage: its slowest part.
 
         Parameters
@@ -93,11 +89,11 @@ class Landscape:
             # Some pair has exactly `depth` units in common where a unit of that depth splits.
             fraction = np.where(spread[depth + 1] > spread[depth], np.minimum(fraction, share), fraction)
         across = fraction * np.min(np.where(on, self.inter_bytes_per_s, np.inf), axis=-1)
-        slowest: Floats = np.maximum(1.0 / (tp * inside), 1.0 / across)
+        slowest: FloatArray = np.maximum(1.0 / (tp * inside), 1.0 / across)
         return slowest
 
 
-def _one_hot(labels: Sequence[object]) -> Floats:
+def _one_hot(labels: Sequence[object]) -> FloatArray:
     index = {label: k for k, label in enumerate(dict.fromkeys(labels))}
     matrix = np.zeros((len(labels), len(index)))
     matrix[np.arange(len(labels)), [index[label] for label in labels]] = 1

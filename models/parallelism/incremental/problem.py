@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.parallel_plan import ParallelPlan
-from models.parallelism.incremental.affinity import Gpu
+from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.incremental.assembly import Held, assemble, held_by
-from models.parallelism.incremental.landscape import Integers, Landscape
+from models.parallelism.incremental.landscape import Landscape
 from models.parallelism.incremental.options import IncrementalOptions, MicroBatches
 from models.parallelism.incremental.selection import Balanced
 from models.parallelism.incremental.tables import CostTables
 from models.performance.iteration.model import PerformanceModel
+from stowplan.arrays import IntArray
 from stowplan.errors import InputError
 
 
@@ -34,8 +34,8 @@ class Problem:
     landscape: Landscape
     tables: CostTables
     held: Held
-    gpus: Integers
-    degree: Integers
+    gpus: IntArray
+    degree: IntArray
 
     @classmethod
     def of(

@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from models.parallelism.incremental.candidates import Skeleton, expansions, merged
 from models.parallelism.incremental.folding import as_candidates, foldings, relayouts
 from models.parallelism.incremental.growth import growths
-from models.parallelism.incremental.landscape import Integers, Landscape
+from models.parallelism.incremental.landscape import Landscape
 from models.parallelism.incremental.selection import Balanced, Best, improve
 from models.parallelism.incremental.tables import CostTables
+from stowplan.arrays import IntArray
 
 # New plans of one prefix that others may come from.
 _ALTERNATIVES = 3
@@ -38,7 +39,7 @@ class Search:
         # ZeRO 2 and 3 exclude pipelines.
         self._most_stages = 1 if profile.zero_stage >= 2 else profile.num_layers
 
-    def run(self, base: Balanced, prefixes: Sequence[Integers]) -> list[Balanced]:
+    def run(self, base: Balanced, prefixes: Sequence[IntArray]) -> list[Balanced]:
         """Best plan for every prefix.
 
         Parameters
@@ -61,7 +62,7 @@ class Search:
             plans.append(best.plans[0])
         return plans
 
-    def refine(self, starts: Sequence[Skeleton], available: Integers) -> Balanced | None:
+    def refine(self, starts: Sequence[Skeleton], available: IntArray) -> Balanced | None:
         """Best plan that is found from some skeletons; None when none of them has a legal plan."""
         best = self._best()
         new = self._take(best, starts)
@@ -69,7 +70,7 @@ class Search:
             new = self._expand(best, self._skeletons(new), available, self._folded(new))
         return best.plans[0] if best.plans else None
 
-    def relayout(self, available: Integers) -> Balanced | None:
+    def relayout(self, available: IntArray) -> Balanced | None:
         """Best plan that is found from all of the GPUs laid out anew."""
         starts = relayouts(available, self._tables.degrees, self._most_stages, uneven=True)
         return self.refine(list(starts), available)
@@ -92,7 +93,7 @@ class Search:
         return [folding for skeleton in skeletons for folding in foldings(skeleton, self._tables.degrees)]
 
     def _expand(
-        self, best: Best, skeletons: Sequence[Skeleton], available: Integers, others: Sequence[Skeleton] = ()
+        self, best: Best, skeletons: Sequence[Skeleton], available: IntArray, others: Sequence[Skeleton] = ()
     ) -> list[Balanced]:
         """Take expansions of some skeletons, and others as they are; those that are among the best."""
         degrees, most_stages = self._tables.degrees, self._most_stages

@@ -14,9 +14,10 @@ from models.parallelism.incremental.bounds import divisible_bounds, may_beat
 from models.parallelism.incremental.candidates import Candidates, Skeleton
 from models.parallelism.incremental.configs import StageConfigs
 from models.parallelism.incremental.estimate import estimate
-from models.parallelism.incremental.landscape import Floats, Landscape, Mask
+from models.parallelism.incremental.landscape import Landscape
 from models.parallelism.incremental.tables import CostTables
 from models.parallelism.incremental.terms import Rows
+from stowplan.arrays import FloatArray, Mask
 
 # Candidates that are looked at together: few first, since they tell which others are worth it (all, if layers differ).
 _FIRST, _LATER = 128, 256
@@ -97,7 +98,7 @@ def improve(
     return [plan for plan in best.plans if any(plan is new for new in taken)]
 
 
-def _by_bound(tables: CostTables, configs: StageConfigs, candidates: Candidates, limits_s: Floats) -> Rows:
+def _by_bound(tables: CostTables, configs: StageConfigs, candidates: Candidates, limits_s: FloatArray) -> Rows:
     """Candidates with numbers of micro-batches whose bound is below the limit, lowest bound first."""
     bounds = divisible_bounds(tables, configs, candidates.stages, candidates.num_stages)
     c, batch = np.nonzero((bounds < limits_s) & _admitted(tables, configs, candidates))

@@ -9,15 +9,14 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from models.parallel_plan import ParallelPlan
-from models.parallelism.incremental.affinity import Gpu
+from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.incremental.candidates import Skeleton
 from models.parallelism.incremental.folding import Part, skeleton_of
-from models.parallelism.incremental.landscape import Integers
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.problem import Problem
 from models.parallelism.incremental.search import Search
 from models.performance.iteration.model import PerformanceModel
+from stowplan.arrays import IntArray
 from stowplan.errors import InputError
 
 _DEFAULT = IncrementalOptions()
@@ -69,7 +68,7 @@ def _starts(problem: Problem) -> Iterator[Skeleton]:
             yield from _with_degrees(problem, changed)
 
 
-def _with_degrees(problem: Problem, degree: Integers, without: int | None = None) -> Iterator[Skeleton]:
+def _with_degrees(problem: Problem, degree: IntArray, without: int | None = None) -> Iterator[Skeleton]:
     """The stages that still have a whole group with these degrees."""
     tp = problem.tables.degrees[degree][:, None]
     gpus = problem.gpus // tp * tp

@@ -9,11 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
-from models.parallelism.incremental.landscape import Floats, Integers, Kind
+from models.parallelism.incremental.landscape import Kind
 from models.performance.iteration.formulas import tensor_communication_s
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import LayerCost, ModelProfile
 from models.performance.iteration.shares import StageShares
+from stowplan.arrays import FloatArray, IntArray
 
 _COSTS = (
     "forward_flops",
@@ -70,15 +71,15 @@ class CostTables:
 
     model: PerformanceModel
     kinds: tuple[Kind, ...]
-    degrees: Integers
-    num_micro_batches: Integers
-    micro_batch: Integers
-    compute_s: Floats
-    backward_ratio: Floats
-    optimizer_s: Floats
-    overlap: Floats
-    usable_bytes: Floats
-    communication_s: Floats
+    degrees: IntArray
+    num_micro_batches: IntArray
+    micro_batch: IntArray
+    compute_s: FloatArray
+    backward_ratio: FloatArray
+    optimizer_s: FloatArray
+    overlap: FloatArray
+    usable_bytes: FloatArray
+    communication_s: FloatArray
 
     @classmethod
     def of(
@@ -124,7 +125,7 @@ class CostTables:
         )
 
     @cached_property
-    def layer_s(self) -> Floats:
+    def layer_s(self) -> FloatArray:
         """(K, T, G + 1) forward and backward time of a plain layer, by local batch; never falls with it."""
         unit, again = self.units.layer, self.model.profile.backward_all_reduces
         batch = np.arange(self.communication_s.shape[-1])
@@ -133,7 +134,9 @@ class CostTables:
         # A message that is just large enough for a better bandwidth may be faster than a smaller one.
         return np.maximum.accumulate(both + self.communication_s * unit.tensor * (1.0 + again), axis=-1)
 
-    def activation_bytes(self, tp: Floats, partitioned: Floats | float, replicated: Floats | float) -> Floats:
+    def activation_bytes(
+        self, tp: FloatArray, partitioned: FloatArray | float, replicated: FloatArray | float
+    ) -> FloatArray:
         """What a sample in flight keeps on a GPU for shares of activations."""
         sizes = self.model.coefficients.sizes
         return np.asarray(
@@ -155,7 +158,7 @@ class CostTables:
         return Units(equal=False, layer=layer, first=nothing, last=nothing)
 
     @cached_property
-    def fill_order(self) -> tuple[Floats, Integers]:
+    def fill_order(self) -> tuple[FloatArray, IntArray]:
         """How samples fill replicas of several kinds, slowest replica first to be relieved: for every tensor degree
         the times of (kind, local batch) in ascending order, (T, K G), and how many samples a replica of each kind has
         when these are reached, (T, K G, K)."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from models.parallelism.incremental.configs import StageConfigs
-from models.parallelism.incremental.landscape import Floats, Integers, Mask
 from models.parallelism.incremental.tables import CostTables
+from stowplan.arrays import FloatArray, IntArray, Mask
 
 # Part of the memory left to rounding: a plan that fits here fits in the reference too.
 _ROUNDING = 1e-12
@@ -18,12 +18,12 @@ class Rows:
     micro-batches, `candidate` (R,) index of the candidate. Entries behind the last stage point to a configuration
     without replicas."""
 
-    stages: Integers
-    num_stages: Integers
-    batch: Integers
-    candidate: Integers
+    stages: IntArray
+    num_stages: IntArray
+    batch: IntArray
+    candidate: IntArray
 
-    def at(self, k: Integers | slice) -> "Rows":
+    def at(self, k: IntArray | slice) -> "Rows":
         """Some of the plans, in this order, as wide as they need."""
         num_stages = self.num_stages[k]
         return Rows(
@@ -58,15 +58,15 @@ class StageTerms:
 
     tables: CostTables
     uses: Mask
-    computation_s: Floats
-    backward_computation_s: Floats
-    communication_s: Floats
-    samples: Integers
-    usable_bytes: Floats
-    state_bytes: Floats
-    gradient_bytes: Floats
+    computation_s: FloatArray
+    backward_computation_s: FloatArray
+    communication_s: FloatArray
+    samples: IntArray
+    usable_bytes: FloatArray
+    state_bytes: FloatArray
+    gradient_bytes: FloatArray
     coexist: Mask
-    tp: Floats
+    tp: FloatArray
 
     @classmethod
     def of(cls, tables: CostTables, configs: StageConfigs, rows: Rows) -> "StageTerms":
@@ -101,24 +101,26 @@ class StageTerms:
         }
         return StageTerms(tables=self.tables, **cut)
 
-    def forward_s(self, compute: Floats | float, tensor: Floats | float) -> Floats:
+    def forward_s(self, compute: FloatArray | float, tensor: FloatArray | float) -> FloatArray:
         """Forward time of the slowest replica (...), for shares that broadcast to (..., 1)."""
-        times: Floats = np.max(self.computation_s * compute + self.communication_s * tensor, axis=-1)
+        times: FloatArray = np.max(self.computation_s * compute + self.communication_s * tensor, axis=-1)
         return times
 
-    def backward_s(self, compute: Floats | float, tensor: Floats | float) -> Floats:
+    def backward_s(self, compute: FloatArray | float, tensor: FloatArray | float) -> FloatArray:
         """The same for the backward pass."""
         again = self.tables.model.profile.backward_all_reduces
-        times: Floats = np.max(self.backward_computation_s * compute + self.communication_s * (again * tensor), axis=-1)
+        times: FloatArray = np.max(
+            self.backward_computation_s * compute + self.communication_s * (again * tensor), axis=-1
+        )
         return times
 
-    def both_s(self, compute: Floats | float, tensor: Floats | float) -> Floats:
+    def both_s(self, compute: FloatArray | float, tensor: FloatArray | float) -> FloatArray:
         """The sum of both."""
         return self.forward_s(compute, tensor) + self.backward_s(compute, tensor)
 
     def needs_bytes(
-        self, parameters: Floats | float, partitioned: Floats | float, replicated: Floats | float
-    ) -> tuple[Floats, Floats]:
+        self, parameters: FloatArray | float, partitioned: FloatArray | float, replicated: FloatArray | float
+    ) -> tuple[FloatArray, FloatArray]:
         """Memory (..., K) when the last activation is there, and when the last gradient is; the peak is the larger."""
         state, gradients = self.state_bytes * parameters, self.gradient_bytes * parameters
         activations = self.samples * self.tables.activation_bytes(self.tp, partitioned, replicated)

@@ -20,14 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.performance.goodput.efficiency import efficiency
-from models.performance.goodput.throughput import (
-    Coefficients,
-    FloatArray,
-    IntArray,
-    gradient_time_s,
-    overlapped_time_s,
-    sync_time_s,
-)
+from models.performance.goodput.throughput import Coefficients, gradient_time_s, overlapped_time_s, sync_time_s
+from stowplan.arrays import FloatArray, IntArray
 
 NUM_CANDIDATES = 50
 # Quotients this close above a whole number are that number.

@@ -10,7 +10,8 @@ It is 1 at B0 and falls with B: fast where the signal dominates (share near 1), 
 
 import numpy as np
 
-from models.performance.goodput.throughput import FloatArray, Number
+from models.performance.goodput.throughput import Number
+from stowplan.arrays import FloatArray
 
 
 def signal_share(squared_norm: Number, variance: Number) -> FloatArray:

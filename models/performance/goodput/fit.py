@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import Bounds, minimize, nnls
 
 from models.performance.goodput.spec import (
@@ -34,7 +33,7 @@ from models.performance.goodput.spec import (
     ThroughputParameters,
     TypeProfile,
 )
-from models.performance.goodput.throughput import FloatArray
+from stowplan.arrays import FloatArray, Mask
 from stowplan.errors import InputError
 
 _FLOOR_S = 1e-8
@@ -45,8 +44,6 @@ _MAX_EVALUATIONS = 500
 # Keeps the root of a mean square smooth where the fit is exact.
 _SMOOTHING = 1e-12
 
-BoolArray = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Measured:
@@ -54,8 +51,8 @@ class _Measured:
 
     local_batch: FloatArray
     beyond_two: FloatArray
-    inside: BoolArray
-    across: BoolArray
+    inside: Mask
+    across: Mask
     gradient_s: FloatArray
     log_step: FloatArray
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from models.configurations import ConfigurationSet
 from models.performance.goodput.batch import NUM_CANDIDATES, choose_batches
@@ -21,11 +20,9 @@ from models.performance.goodput.fit import fit_models
 from models.performance.goodput.profiles import ProfileTable
 from models.performance.goodput.spec import GoodputModel, GoodputObservations, GoodputTable, ThroughputTable
 from models.performance.goodput.tables import TableLookup
-from models.performance.goodput.throughput import FloatArray, IntArray
 from models.workload import Adaptivity, Job
+from stowplan.arrays import FloatArray, IntArray, Mask
 from stowplan.errors import InputError, Issue
-
-BoolMatrix = npt.NDArray[np.bool_]
 
 # Elements of one temporary array of the batch search: it stays in the cache, and below the 128 KiB from which the C
 # library maps fresh pages for every allocation.
@@ -48,7 +45,7 @@ class GoodputMatrix:
     accumulation_steps: IntArray
 
 
-def evaluate(jobs: Sequence[Job], configurations: ConfigurationSet, wanted: BoolMatrix | None = None) -> GoodputMatrix:
+def evaluate(jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask | None = None) -> GoodputMatrix:
     """Evaluate all jobs on all configurations; the row of a job without performance is 0.
 
     Performances must have passed `performance_issues`. Observations are fitted first, equal ones once. The batch
@@ -101,7 +98,7 @@ def _fill_models(
     matrix: GoodputMatrix,
     models: dict[int, GoodputModel],
     configurations: ConfigurationSet,
-    wanted: BoolMatrix,
+    wanted: Mask,
     *,
     elastic: bool,
 ) -> None:

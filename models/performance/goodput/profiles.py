@@ -7,14 +7,14 @@ from operator import attrgetter
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from models.configurations import ConfigurationSet
 from models.performance.goodput.batch import Pairs
 from models.performance.goodput.bootstrap import scaling_parameters
 from models.performance.goodput.efficiency import signal_share
 from models.performance.goodput.spec import GoodputModel
-from models.performance.goodput.throughput import Coefficients, FloatArray, IntArray
+from models.performance.goodput.throughput import Coefficients
+from stowplan.arrays import FloatArray, IntArray, Mask
 
 _COEFFICIENTS = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n", "gamma")
 _coefficients = attrgetter(*_COEFFICIENTS)
@@ -65,9 +65,7 @@ class ProfileTable:
             ),
         )
 
-    def feasible_pairs(
-        self, configurations: ConfigurationSet, wanted: npt.NDArray[np.bool_]
-    ) -> tuple[IntArray, IntArray]:
+    def feasible_pairs(self, configurations: ConfigurationSet, wanted: Mask) -> tuple[IntArray, IntArray]:
         """Row and configuration (N,) of every pair: whole replicas, and a batch that feeds all of them.
 
         `wanted` (J, C) leaves pairs out; its rows are the caller's jobs.

@@ -6,9 +6,9 @@ from operator import attrgetter
 
 import numpy as np
 
-from models.configurations import ConfigurationSet, IntVector
+from models.configurations import ConfigurationSet
 from models.performance.goodput.spec import TableEntry
-from models.performance.goodput.throughput import FloatArray
+from stowplan.arrays import FloatArray, IntVector
 
 _Key = tuple[str, int, int | None]
 _key = attrgetter("gpu_type", "num_gpus", "num_nodes")

@@ -15,12 +15,10 @@ Times in seconds, throughput in samples/s. Every function takes arrays of any sh
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from models.performance.goodput.spec import ThroughputParameters
+from stowplan.arrays import FloatArray, IntArray
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Number = float | FloatArray | IntArray
 
 

@@ -34,10 +34,10 @@ Readings where the print cannot hold:
 """
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64] | float
-FloatArray = npt.NDArray[np.float64]
+from stowplan.arrays import FloatArray
+
+Floats = FloatArray | float
 
 
 def all_reduce_bytes(payload_bytes: Floats, members: Floats) -> Floats:

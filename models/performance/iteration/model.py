@@ -12,7 +12,6 @@ from models.parallel_plan import ParallelPlan, Stage
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients
 from models.performance.iteration.fabric import Fabric
 from models.performance.iteration.formulas import (
-    FloatArray,
     exposed_reduction_s,
     pipeline_s,
     reduction_volume_bytes,
@@ -23,6 +22,7 @@ from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.sends import send_s
 from models.performance.iteration.shares import ShareTable, StageShares
 from models.wording import counted
+from stowplan.arrays import FloatArray
 from stowplan.errors import InputError
 
 

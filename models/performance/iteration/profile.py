@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-FloatVector = npt.NDArray[np.float64]
+from stowplan.arrays import FloatVector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

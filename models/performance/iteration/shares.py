@@ -8,11 +8,11 @@ gradient reduction, and not in the mean layer.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from models.performance.iteration.profile import FloatVector, ModelProfile
+from models.performance.iteration.profile import ModelProfile
+from stowplan.arrays import FloatVector, IntArray
 
-Layers = npt.NDArray[np.int64] | int
+Layers = IntArray | int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """White-box sizes of the mean layer (Suika A.4.1), embedding and head included; activations are per sample."""
 
 from models.performance.iteration.coefficients import SizeCoefficients
-from models.performance.iteration.profile import FloatVector, ModelProfile
+from models.performance.iteration.profile import ModelProfile
+from stowplan.arrays import FloatVector
 
 
 def size_coefficients(profile: ModelProfile) -> SizeCoefficients:

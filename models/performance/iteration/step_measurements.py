@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from models.parallel_plan import ParallelPlan
-from models.performance.iteration.formulas import FloatArray
 from models.performance.iteration.measurement import Measurement
 from models.performance.iteration.memory import optimizer_shard
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.step_table import MeasuredRun, StepTable
+from stowplan.arrays import FloatArray
 
 MOST_COMMUNICATION = 0.5
 

@@ -4,16 +4,13 @@ from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from models.parallel_plan import ParallelPlan
-from models.performance.iteration.formulas import FloatArray
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import performance_model
 from models.transformer import Transformer
+from stowplan.arrays import FloatArray, IntArray
 from topology.cluster import Cluster
-
-IntArray = npt.NDArray[np.int64]
 
 # Steps at the start of a launch that are left out: allocation, compilation, cold caches.
 WARM_UP_STEPS = 3

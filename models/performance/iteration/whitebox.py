@@ -15,8 +15,9 @@ from types import MappingProxyType
 import numpy as np
 
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients
-from models.performance.iteration.profile import FloatVector, ModelProfile
+from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.sizes import size_coefficients
+from stowplan.arrays import FloatVector
 from topology.cluster import GpuType
 from topology.gpu_catalogue import known_product
 

@@ -7,7 +7,7 @@ minipods break at the same cells where their shares agree, which keeps the sprea
 
 import numpy as np
 
-from models.placement.arnold.instance import IntMatrix, IntVector
+from stowplan.arrays import IntMatrix, IntVector
 
 
 def arrange_groups(counts: IntMatrix, order: IntVector | None = None) -> IntMatrix:

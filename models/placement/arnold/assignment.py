@@ -11,18 +11,16 @@
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse.csgraph import maximum_flow
 
 from models.placement.arnold.arrangement import arrange_groups
 from models.placement.arnold.constructive import preference
-from models.placement.arnold.instance import ArnoldInstance, IntMatrix, max_spread, num_used
+from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
 from models.placement.arnold.parameters import SchedulingUnit
 from models.placement.arnold.pool import NodePool
-from solver.problem import Mask
+from stowplan.arrays import FloatMatrix, IntMatrix, Mask
 
-FloatMatrix = npt.NDArray[np.float64]
 # A share that misses a whole node by less is rounding of the solver.
 _WHOLE = 1e-6
 

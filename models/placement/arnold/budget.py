@@ -8,9 +8,9 @@ import pyomo.environ as pyo
 from solver.compilers.pyomo import PyomoCompilation, compile_pyomo
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import Vector
 from solver.result import Limit, SolveResult
 from solver.solve import solve
+from stowplan.arrays import FloatVector
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -51,7 +51,7 @@ class Budget:
         return Limit.TIME if self.remaining_s <= 0 else None
 
     def solve(
-        self, model: pyo.ConcreteModel, *, share: float = 1.0, gap: float = 0.0, start: Vector | None = None
+        self, model: pyo.ConcreteModel, *, share: float = 1.0, gap: float = 0.0, start: FloatVector | None = None
     ) -> tuple[PyomoCompilation, SolveResult] | None:
         """Solve a model of ours with HiGHS in `share` of what is left; None when nothing is."""
         if not self.may_solve or self.ended_by is not None:
@@ -70,7 +70,7 @@ class Budget:
         self.num_nodes += result.statistics.num_nodes or 0
         return compiled, result
 
-    def tell(self, *, objective: float | None, bound: float | None, incumbent: Vector | None = None) -> None:
+    def tell(self, *, objective: float | None, bound: float | None, incumbent: FloatVector | None = None) -> None:
         """Report to whoever watches."""
         if incumbent is not None and self.first_incumbent_s is None:
             self.first_incumbent_s = self.elapsed_s

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from models.placement.arnold.arrangement import arrange_groups
-from models.placement.arnold.instance import ArnoldInstance, IntMatrix, IntVector, max_spread, num_used
+from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
 from models.placement.arnold.spread import minipods_per_row
+from stowplan.arrays import IntMatrix, IntVector
 
 
 def preference(instance: ArnoldInstance, counts: IntMatrix) -> tuple[float, int, int, int]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from models.placement.arnold.instance import IntMatrix, affinity_weights
+from models.placement.arnold.instance import affinity_weights
 from models.placement.arnold.matrix import stage_major
 from models.placement.arnold.parameters import ArnoldParameters, SchedulingUnit, SpreadObjective
 from models.placement.arnold.selection import Affinity, Selection
@@ -11,6 +11,7 @@ from models.placement.arnold.volumes import num_microbatches
 from models.placement.occupancy import occupancy
 from models.plan import Change, JobAllocation, Plan, PretrainingPlacement, ScoreTerm, UnplacedJob
 from models.workload import Job, NodeGpus, Snapshot
+from stowplan.arrays import IntMatrix
 
 
 def arnold_plan(

@@ -6,12 +6,9 @@ A solution is an int64 matrix `counts` (G, M): nodes of group i in minipod j; ro
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from models.placement.arnold.parameters import SchedulingUnit
-
-IntVector = npt.NDArray[np.int64]
-IntMatrix = npt.NDArray[np.int64]
+from stowplan.arrays import IntMatrix, IntVector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

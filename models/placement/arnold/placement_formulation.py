@@ -10,16 +10,16 @@ from models.formulation import Formulation
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.check import plan_violations
 from models.placement.arnold.extraction import arnold_plan
-from models.placement.arnold.instance import IntMatrix
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.selection import Affinity, Selection, minipod_tier
 from models.plan import Plan
 from models.workload import Snapshot
 from solver.compilers.pyomo import PyomoCompilation, compile_pyomo
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense, Vector
+from solver.problem import MatrixProblem, Sense
 from solver.registry import AUTO, EXACT
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from stowplan.arrays import FloatVector, IntMatrix
 from stowplan.errors import Issue
 
 
@@ -70,7 +70,13 @@ def asks_for_exact(options: SolveOptions) -> bool:
 
 
 def search_result(
-    budget: Budget, *, point: Vector | None, objective: float | None, bound: float | None, proven: bool, message: str
+    budget: Budget,
+    *,
+    point: FloatVector | None,
+    objective: float | None,
+    bound: float | None,
+    proven: bool,
+    message: str,
 ) -> SolveResult:
     """Result of a search of ours: proven infeasible without a point, else optimal when the gap asked for is proven."""
     limit: Limit | None = None

@@ -13,7 +13,7 @@ from models.placement.arnold.assignment import arrange, improved, own_split, pic
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import construct
 from models.placement.arnold.exact.search import solve_exactly
-from models.placement.arnold.instance import ArnoldInstance, IntMatrix, affinity_weights, max_spread
+from models.placement.arnold.instance import ArnoldInstance, affinity_weights, max_spread
 from models.placement.arnold.paper.formulation import arnold_model
 from models.placement.arnold.parameters import ArnoldParameters, SpreadObjective
 from models.placement.arnold.placement_formulation import PlacementFormulation, asks_for_exact, search_result
@@ -25,9 +25,10 @@ from models.plan import Plan
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense, Vector
+from solver.problem import MatrixProblem, Sense
 from solver.registry import AUTO
 from solver.result import SolveResult
+from stowplan.arrays import FloatVector, IntMatrix
 from stowplan.errors import Issue, raise_for_errors
 
 
@@ -50,7 +51,7 @@ class ArnoldFormulation(PlacementFormulation):
         return construct(self.instance)
 
     @cached_property
-    def warm_start(self) -> Vector | None:  # type: ignore[override]  # a general solver starts here, others need none
+    def warm_start(self) -> FloatVector | None:  # type: ignore[override]  # a general solver starts here, others need none
         """The constructive solution as a point (n,)."""
         return None if self.constructed is None else self.point(self.constructed)
 
@@ -88,13 +89,13 @@ class ArnoldFormulation(PlacementFormulation):
         groups = [self.model.allocation[i] for i in self.model.i if i <= num_that_fit]
         return () if self.instance.has_room else tuple(row.name for row in [*rows, *groups])
 
-    def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
+    def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
         """Nodes for every cell, from whole nodes per group and minipod."""
         with clock.phase("place"):
             minipods = arrange(self.counts(incumbent), self.unit)
             return self.plan(minipods, pick_nodes(minipods, self.selection.pool, self.unit))
 
-    def counts(self, incumbent: Vector) -> IntMatrix:
+    def counts(self, incumbent: FloatVector) -> IntMatrix:
         """Whole nodes (G, M) that are at least as good as the point `incumbent` (n,)."""
         instance = self.instance
         shape = (instance.num_groups, instance.num_minipods)
@@ -102,7 +103,7 @@ class ArnoldFormulation(PlacementFormulation):
         own = own_split(instance, p.reshape(shape), y > 0.5)
         return whole_nodes(instance, (s > 0.5).reshape(shape), y > 0.5) if own is None else own
 
-    def point(self, counts: IntMatrix) -> Vector:
+    def point(self, counts: IntMatrix) -> FloatVector:
         """The point (n,) of the problem that stands for `counts` (G, M), in the order of its declaration."""
         used, shares = counts.any(axis=0), counts / self.instance.group_size
         return np.concatenate([used, (counts > 0).ravel(), shares.ravel(), [max_spread(counts)]]).astype(np.float64)
@@ -129,7 +130,7 @@ class NothingToPlan(Formulation):
         """Answer at once; the exact algorithm of this policy has nothing to do here."""
         return super().solve(replace(options, solver=AUTO) if asks_for_exact(options) else options, monitor)
 
-    def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:  # noqa: ARG002 - every policy's signature
+    def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:  # noqa: ARG002 - every policy's signature
         """Hand out the empty plan."""
         return Plan(allocations=(), unplaced=(), score=())
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.placement.arnold.instance import IntVector
 from models.placement.occupancy import occupancy
 from models.workload import Snapshot
+from stowplan.arrays import IntVector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

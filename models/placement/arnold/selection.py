@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.placement.arnold.affinity import AffinityMatch, look_up
-from models.placement.arnold.instance import IntVector
 from models.placement.arnold.matrix import CommunicationMatrix, communication_matrix, matrix_faults
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.pool import NodePool, node_pool
 from models.placement.arnold.volumes import communication_volumes
 from models.placement.occupancy import occupancy
 from models.workload import Job, Parallelism, Snapshot
+from stowplan.arrays import IntVector
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.placement.arnold.instance import IntMatrix, IntVector, affinity_weights
+from models.placement.arnold.instance import affinity_weights
 from models.placement.arnold.parameters import SchedulingUnit
 from models.plan import SpreadPair
 from models.workload import Snapshot
+from stowplan.arrays import IntMatrix, IntVector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from itertools import islice, product
 
 import numpy as np
-import numpy.typing as npt
 
-from models.placement.arnold.instance import IntMatrix
 from models.placement.arnold.true_spread.instance import TrueSpreadInstance
+from stowplan.arrays import FloatVector, IntMatrix
 
 _CHUNK = 4_096
 
@@ -46,7 +45,7 @@ def _chunks(base: int, num_digits: int) -> Iterator[IntMatrix]:
         yield np.array(chunk, dtype=np.int64)
 
 
-def _values(instance: TrueSpreadInstance, placements: IntMatrix) -> npt.NDArray[np.float64]:
+def _values(instance: TrueSpreadInstance, placements: IntMatrix) -> FloatVector:
     """Eq. 2 of placements (n, R C), inf where a minipod is too full."""
     hits = placements.reshape(-1, instance.num_rows, instance.num_columns, 1) == np.arange(instance.num_minipods)
     legal = (hits.sum(axis=(1, 2)) <= instance.free_nodes).all(axis=1)

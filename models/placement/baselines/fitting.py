@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from models.placement.arnold.instance import IntMatrix, IntVector
 from models.placement.arnold.true_spread.instance import TrueSpreadInstance
+from stowplan.arrays import IntMatrix, IntVector
 
 
 def best_fit(instance: TrueSpreadInstance) -> IntMatrix:

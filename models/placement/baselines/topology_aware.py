@@ -13,9 +13,9 @@ tenth, so that the bisection of the job has room to move. It starts from whole r
 import networkx as nx
 import numpy as np
 
-from models.placement.arnold.instance import IntMatrix
 from models.placement.arnold.true_spread.instance import TrueSpreadInstance
 from models.placement.baselines.bisection import bisect, cut_weight
+from stowplan.arrays import IntMatrix
 
 Cell = tuple[int, int]
 _TOLERANCE = 0.1

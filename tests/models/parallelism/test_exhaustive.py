@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.exhaustive import ExhaustiveOptions, best_plan
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.grid.planner import plan_on
@@ -39,10 +39,10 @@ def _placed(
     capacities: tuple[int, ...],
 ) -> Iterator[ParallelPlan]:
     used = [0] * len(capacities)
-    places: list[tuple[tuple[str, int], ...]] = []
+    places: list[tuple[Gpu, ...]] = []
     left = iter(nodes)
     for dp, tp in way:
-        stage: list[tuple[str, int]] = []
+        stage: list[Gpu] = []
         for _ in range(dp):
             node = next(left)
             stage += [(str(node), gpu) for gpu in range(used[node], used[node] + tp)]

@@ -11,6 +11,7 @@ from models.configurations import ConfigurationSet, enumerate_configurations
 from models.placement.occupancy import Occupancy, gpus_of, mask_of, occupancy
 from models.placement.placeability import placeability_rows, whole_node_sizes
 from models.workload import Job, NodeGpus, Snapshot
+from stowplan.arrays import IntVector
 from topology.cluster import Cluster, GpuType, Node, NodeState, Tier
 
 # Hypothesis' own random objects favour extremes, which hardly ever make a crowded cluster; a seed does not.
@@ -73,7 +74,7 @@ class Scene:
     choice: dict[str, int]
 
     @property
-    def num_free(self) -> "np.typing.NDArray[np.int64]":
+    def num_free(self) -> IntVector:
         return np.array([mask.bit_count() for mask in self.taken.free_masks], dtype=np.int64)
 
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyomo.environ as pyo
 
-from models.placement.arnold.instance import IntVector
+from stowplan.arrays import IntVector
 
 State = tuple[int, int]
 

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from models.placement.arnold.instance import IntMatrix, IntVector
+from stowplan.arrays import IntMatrix, IntVector
 
 
 def num_in_component(free: IntVector, size: int, spread: int) -> int:

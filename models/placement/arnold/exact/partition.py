@@ -9,7 +9,7 @@ until the rest holds the remaining groups as one component.
 import numpy as np
 
 from models.placement.arnold.exact.packing import num_in_component
-from models.placement.arnold.instance import IntVector
+from stowplan.arrays import IntVector
 
 # Groups of a component that is split off: one wastes most, more find closer fits.
 _COMPONENT_GROUPS = (1, 2, 3)

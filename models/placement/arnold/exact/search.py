@@ -24,8 +24,9 @@ from models.placement.arnold.constructive import in_sequence, preference, whole_
 from models.placement.arnold.exact.component_model import component_arcs, component_model, read_components
 from models.placement.arnold.exact.packing import pack
 from models.placement.arnold.exact.partition import partition
-from models.placement.arnold.instance import ArnoldInstance, IntMatrix, IntVector, max_spread, num_used
+from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
 from solver.result import TerminationReason
+from stowplan.arrays import IntMatrix, IntVector
 
 # Larger models take longer to declare than anybody wants to wait for.
 _MAX_ARCS = 40_000

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.placement.arnold.instance import ArnoldInstance, IntMatrix, IntVector, max_spread, num_used
+from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
+from stowplan.arrays import IntMatrix, IntVector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

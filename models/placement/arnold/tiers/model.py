@@ -28,9 +28,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyomo.environ as pyo
 
-from models.placement.arnold.instance import IntMatrix, max_spread
+from models.placement.arnold.instance import max_spread
 from models.placement.arnold.tiers.instance import TierInstance, on_units
-from solver.problem import Mask, Vector
+from stowplan.arrays import FloatVector, IntMatrix, Mask
 
 
 def tier_model(instance: TierInstance, bounds: Sequence[float] | None = None) -> pyo.ConcreteModel:
@@ -77,7 +77,7 @@ def tier_model(instance: TierInstance, bounds: Sequence[float] | None = None) ->
     return model
 
 
-def tier_point(instance: TierInstance, counts: IntMatrix) -> Vector:
+def tier_point(instance: TierInstance, counts: IntMatrix) -> FloatVector:
     """The point (n,) of the model that stands for `counts` (G, B), in the order of its declaration."""
     units = [on_units(counts, tier) for tier in instance.tiers]
     every = np.concatenate(units, axis=1) > 0
@@ -86,7 +86,7 @@ def tier_point(instance: TierInstance, counts: IntMatrix) -> Vector:
     return np.concatenate([every.any(axis=0), every.ravel(), shares.ravel(), spreads]).astype(np.float64)
 
 
-def read_supports(instance: TierInstance, point: Vector) -> tuple[Mask, Mask]:
+def read_supports(instance: TierInstance, point: FloatVector) -> tuple[Mask, Mask]:
     """Which bins each group may use (G, B), and which bins are used at all (B,), by the units of all tiers."""
     num_units = sum(tier.num_units for tier in instance.tiers)
     offset = np.concatenate([[0], np.cumsum([tier.num_units for tier in instance.tiers])])

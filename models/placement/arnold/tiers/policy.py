@@ -9,7 +9,7 @@ from models.clock import PhaseClock
 from models.placement.arnold.arrangement import arrange_groups
 from models.placement.arnold.assignment import pick_nodes
 from models.placement.arnold.budget import Budget
-from models.placement.arnold.instance import IntMatrix, affinity_weights
+from models.placement.arnold.instance import affinity_weights
 from models.placement.arnold.parameters import ArnoldParameters, SchedulingUnit
 from models.placement.arnold.placement_formulation import PlacementFormulation, asks_for_exact, search_result
 from models.placement.arnold.pool import NodePool, node_pool
@@ -21,8 +21,8 @@ from models.plan import Plan
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import Vector
 from solver.result import SolveResult
+from stowplan.arrays import FloatVector, IntMatrix, IntVector
 
 
 class TierFormulation(PlacementFormulation):
@@ -58,7 +58,7 @@ class TierFormulation(PlacementFormulation):
         return tier_model(self.instance)
 
     @cached_property
-    def warm_start(self) -> Vector | None:  # type: ignore[override]  # a general solver starts here, others need none
+    def warm_start(self) -> FloatVector | None:  # type: ignore[override]  # a general solver starts here, others need none
         """What the search of ours knows without the model."""
         counts = solve_tiers(self.instance, _without_models(), lambda *_: None).counts
         return None if counts is None else tier_point(self.instance, counts)
@@ -90,7 +90,7 @@ class TierFormulation(PlacementFormulation):
         groups = [self.model.allocation[i] for i in self.model.i if i <= num_that_fit]
         return tuple(row.name for row in [*self.model.capacity.values(), *groups])
 
-    def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
+    def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
         """Nodes for every cell; minipods, and the bins inside them, follow one another in every group."""
         with clock.phase("place"):
             counts = whole_counts(self.instance, incumbent)
@@ -116,7 +116,7 @@ def _bins(snapshot: Snapshot, selection: Selection, tier: str) -> tuple[NodePool
     return pool, [paths[label] for label in pool.minipods]
 
 
-def _units(paths: list[tuple[str, ...]], tier: int) -> np.typing.NDArray[np.int64]:
+def _units(paths: list[tuple[str, ...]], tier: int) -> IntVector:
     """Number of the unit that each bin belongs to at the position `tier`."""
     prefixes = [path[: tier + 1] for path in paths]
     number = {prefix: k for k, prefix in enumerate(sorted(set(prefixes)))}

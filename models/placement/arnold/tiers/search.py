@@ -17,13 +17,13 @@ import numpy as np
 from models.placement.arnold.assignment import own_split, whole_nodes
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.exact.search import ExactAnswer, solve_exactly
-from models.placement.arnold.instance import ArnoldInstance, IntMatrix, IntVector
+from models.placement.arnold.instance import ArnoldInstance
 from models.placement.arnold.tiers.instance import TierInstance, WeightedTier
 from models.placement.arnold.tiers.model import num_tier_columns, read_supports, tier_model, tier_point
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import Vector
 from solver.result import TerminationReason
+from stowplan.arrays import FloatVector, IntMatrix, IntVector
 
 _TOLERANCE = 1e-9
 _MAX_COLUMNS = 15_000
@@ -80,7 +80,7 @@ def solve_tiers(instance: TierInstance, budget: Budget, report: Report) -> TierA
     )
 
 
-def whole_counts(instance: TierInstance, point: Vector) -> IntMatrix:
+def whole_counts(instance: TierInstance, point: FloatVector) -> IntMatrix:
     """Whole nodes (G, B) that are at least as good as the `point` (n,) of `tier_model`."""
     bins = _bins(instance)
     shape = (instance.num_groups, instance.num_bins)

@@ -16,10 +16,9 @@ helps.
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-from models.placement.arnold.instance import IntMatrix, IntVector
 from models.placement.arnold.true_spread.instance import spreads
+from stowplan.arrays import FloatVector, IntMatrix, IntVector
 
 _TRIES_PER_GROUP = 8
 
@@ -117,7 +116,7 @@ def _widths(pieces: IntMatrix, needs: IntVector) -> IntVector:
     return widths
 
 
-def _score(pieces: IntMatrix, needs: IntVector) -> npt.NDArray[np.float64]:
+def _score(pieces: IntMatrix, needs: IntVector) -> FloatVector:
     """Width, and how near (below 1) the next wider band is."""
     widths = _widths(pieces, needs)
     following = np.minimum(widths, pieces.shape[-1] - 1)

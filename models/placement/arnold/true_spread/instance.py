@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.placement.arnold.instance import ArnoldInstance, IntMatrix, IntVector, affinity_weights
+from models.placement.arnold.instance import ArnoldInstance, affinity_weights
 from models.placement.arnold.parameters import SchedulingUnit
 from models.placement.arnold.spread import distance, minipods_per_row
-from solver.problem import Mask
+from stowplan.arrays import IntMatrix, IntVector, Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

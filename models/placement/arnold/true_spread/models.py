@@ -64,9 +64,8 @@ from math import comb
 import numpy as np
 import pyomo.environ as pyo
 
-from models.placement.arnold.instance import IntMatrix
 from models.placement.arnold.true_spread.instance import TrueSpreadInstance, spreads, supports
-from solver.problem import Mask, Vector
+from stowplan.arrays import FloatVector, IntMatrix, Mask
 
 
 def cell_model(instance: TrueSpreadInstance) -> pyo.ConcreteModel:
@@ -99,7 +98,7 @@ def cell_model(instance: TrueSpreadInstance) -> pyo.ConcreteModel:
     return model
 
 
-def cell_point(instance: TrueSpreadInstance, labels: IntMatrix) -> Vector:
+def cell_point(instance: TrueSpreadInstance, labels: IntMatrix) -> FloatVector:
     """The point (n,) of `cell_model` that stands for `labels` (R, C), in the order of its declaration."""
     z, u = supports(labels, instance.num_minipods)
     x = labels[:, :, None] == np.arange(instance.num_minipods)

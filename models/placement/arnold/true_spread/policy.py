@@ -8,7 +8,6 @@ import pyomo.environ as pyo
 from models.clock import PhaseClock
 from models.placement.arnold.assignment import pick_nodes
 from models.placement.arnold.budget import Budget
-from models.placement.arnold.instance import IntMatrix
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.placement_formulation import PlacementFormulation, asks_for_exact, search_result
 from models.placement.arnold.selection import Affinity, Selection
@@ -19,8 +18,8 @@ from models.plan import Plan
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import Vector
 from solver.result import SolveResult
+from stowplan.arrays import FloatVector, IntMatrix
 
 
 class TrueSpreadFormulation(PlacementFormulation):
@@ -43,7 +42,7 @@ class TrueSpreadFormulation(PlacementFormulation):
         return cell_model(self.instance)
 
     @cached_property
-    def warm_start(self) -> Vector | None:  # type: ignore[override]  # a general solver starts here, others need none
+    def warm_start(self) -> FloatVector | None:  # type: ignore[override]  # a general solver starts here, others need none
         """What the search of ours knows without any solve."""
         labels = solve_true_spread(
             self.instance, Budget(options=SolveOptions(), monitor=SolveMonitor(), may_solve=False), lambda *_: None
@@ -76,13 +75,13 @@ class TrueSpreadFormulation(PlacementFormulation):
         cells = list(self.model.cell.values())[: int(self.instance.free_nodes.sum()) + 1]
         return tuple(row.name for row in [*self.model.capacity.values(), *cells])
 
-    def extract(self, incumbent: Vector, clock: PhaseClock) -> Plan:
+    def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
         """Nodes for every cell."""
         with clock.phase("place"):
             minipods = self.labels(incumbent)
             return self.plan(minipods, pick_nodes(minipods, self.selection.pool, self.unit))
 
-    def labels(self, incumbent: Vector) -> IntMatrix:
+    def labels(self, incumbent: FloatVector) -> IntMatrix:
         """Minipod of every cell (R, C) of the point `incumbent` (n,): whole cells within its supports."""
         instance = self.instance
         rows, columns, minipods = instance.num_rows, instance.num_columns, instance.num_minipods

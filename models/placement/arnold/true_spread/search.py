@@ -21,7 +21,6 @@ from models.placement.arnold.arrangement import arrange_groups
 from models.placement.arnold.assignment import whole_nodes
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.exact.search import ExactAnswer, solve_exactly
-from models.placement.arnold.instance import IntMatrix, IntVector
 from models.placement.arnold.parameters import SchedulingUnit
 from models.placement.arnold.true_spread.block_structure import banded
 from models.placement.arnold.true_spread.instance import TrueSpreadInstance, spreads
@@ -31,8 +30,8 @@ from models.placement.arnold.true_spread.models import (
     row_set_model,
     shape_model,
 )
-from solver.problem import Mask
 from solver.result import SolveResult, TerminationReason
+from stowplan.arrays import IntMatrix, IntVector, Mask
 
 _TOLERANCE = 1e-9
 # A bound on a count of minipods may miss an integer by rounding.

@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import strategies as st
 
 from models.allocation.suika.parameters import SuikaParameters
-from models.allocation.suika.planner import Candidate, Gpu, NoPlan, Offer, StartPlan
+from models.allocation.suika.planner import Candidate, NoPlan, Offer, StartPlan
 from models.allocation.suika.state import by_node, node_gpus
-from models.parallel_plan import ParallelPlan, Replica, Stage
+from models.parallel_plan import Gpu, ParallelPlan, Replica, Stage
 from models.workload import Expansion, Job, NodeGpus, Snapshot
 from tests.models.placement.scenes import cluster, node
 from topology.cluster import Cluster, Node

@@ -6,7 +6,7 @@ import pytest
 
 from models.allocation.suika.heuristic import Decision, decide
 from models.allocation.suika.parameters import Queueing, SuikaParameters
-from models.allocation.suika.planner import Gpu
+from models.parallel_plan import Gpu
 from models.workload import Job, Snapshot
 from tests.models.allocation.suika.scenes import (
     FakePlanner,

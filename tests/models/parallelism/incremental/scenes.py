@@ -10,7 +10,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from models.catalogue import find_model
-from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
+from models.parallel_plan import Gpu, ParallelPlan, Replica, Stage, symmetric_plan
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
 from models.performance.iteration.fabric import Fabric, Host
 from models.performance.iteration.model import PerformanceModel
@@ -19,7 +19,6 @@ from models.performance.iteration.profile import LayerCost, ModelProfile
 from topology.gpu_catalogue import find_product, gpu_type_of
 
 H100 = gpu_type_of(find_product("h100"), "bf16")
-Gpu = tuple[str, int]
 
 
 def job(

@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 
 from models.placement.arnold.assignment import arrange, improved, whole_nodes
 from models.placement.arnold.constructive import construct
-from models.placement.arnold.instance import ArnoldInstance, IntMatrix, max_spread, num_used
+from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
 from models.placement.arnold.parameters import SchedulingUnit
 from models.placement.arnold.spread import measure, minipods_per_row
+from stowplan.arrays import IntMatrix
 from tests.models.placement.arnold.scenes import best_by_search, instance, tiny_instances
 
 

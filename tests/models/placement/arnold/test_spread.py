@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from models.placement.arnold.instance import IntMatrix
 from models.placement.arnold.parameters import SchedulingUnit
 from models.placement.arnold.spread import distance, measure, minipods_per_row
+from stowplan.arrays import IntMatrix
 
 matrices = hnp.arrays(
     dtype=np.int64, shape=hnp.array_shapes(min_dims=2, max_dims=2, max_side=5), elements=st.integers(0, 3)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.placement.arnold.instance import IntMatrix
 from models.placement.arnold.true_spread.instance import TrueSpreadInstance, spreads
 from models.placement.arnold.true_spread.search import solve_true_spread
 from models.placement.baselines.bisection import bisect, cut_weight
 from models.placement.baselines.enumeration import enumerate_placements
 from models.placement.baselines.fitting import best_fit, gpu_packing, random_fit
 from models.placement.baselines.topology_aware import job_graph, topology_aware
+from stowplan.arrays import IntMatrix
 from tests.models.placement.arnold.exact.scenes import (
     assert_placed,
     best_eq2,

@@ -8,11 +8,12 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 
 from models.placement.arnold.budget import Budget
-from models.placement.arnold.instance import ArnoldInstance, IntMatrix
+from models.placement.arnold.instance import ArnoldInstance
 from models.placement.arnold.tiers.instance import TierInstance
 from models.placement.arnold.true_spread.instance import TrueSpreadInstance
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
+from stowplan.arrays import IntMatrix
 
 ALPHAS = (0.0, 0.1, 0.3, 0.5, 0.9, 1.0)
 

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from models.placement.arnold.exact.component_model import component_arcs, component_model, read_components
 from models.placement.arnold.exact.packing import num_in_component, pack, pack_component
 from models.placement.arnold.exact.partition import least_excess, partition
-from models.placement.arnold.instance import IntVector, max_spread
+from models.placement.arnold.instance import max_spread
 from solver.compilers.pyomo import compile_pyomo
 from solver.options import SolveOptions
 from solver.result import TerminationReason
 from solver.solve import solve
+from stowplan.arrays import IntVector
 from tests.models.placement.arnold.exact.scenes import fits, seeded
 
 Case = tuple[IntVector, int, int, int]

@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.placement.arnold.exact.search import ExactAnswer, solve_exactly
-from models.placement.arnold.instance import ArnoldInstance, IntMatrix, max_spread, num_used
+from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
 from models.placement.arnold.paper.formulation import arnold_model
 from solver.compilers.pyomo import compile_pyomo
 from solver.options import SolveOptions
 from solver.result import TerminationReason
 from solver.solve import solve
+from stowplan.arrays import IntMatrix
 from tests.models.placement.arnold.exact.scenes import ALPHAS, assert_legal, best_eq4, budget, dirichlet, ignore, seeded
 from tests.models.placement.arnold.scenes import instance
 

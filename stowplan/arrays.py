@@ -1,0 +1,14 @@
+"""Types of arrays by what they hold; shapes stand in the docstrings of those who use them."""
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+IntVector = IntArray
+IntMatrix = IntArray
+
+FloatArray = npt.NDArray[np.float64]
+FloatVector = FloatArray
+FloatMatrix = FloatArray
+
+Mask = npt.NDArray[np.bool_]
