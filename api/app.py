@@ -14,7 +14,7 @@ from api.http.body import BodyLimitMiddleware
 from api.http.describe import PROBLEM_RESPONSES, openapi_document
 from api.http.problems import install_problem_handlers
 from api.http.routers import checks, comparisons, deployments, jobs, parallel, plans, service, snapshots
-from api.plans.service import PlanService
+from api.services import Services
 from api.store.database import Store
 from models.policies import FORMULATIONS
 from solver.pool import WorkerPool
@@ -61,11 +61,11 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         own_store = store or Store(settings.database_path)
         own_pool = pool or worker_pool(settings).start()
-        app.state.service = PlanService(settings, own_store, own_pool)
+        app.state.services = Services(settings, own_store, own_pool)
         try:
             yield
         finally:
-            await run_in_threadpool(app.state.service.close, pool is None)
+            await run_in_threadpool(app.state.services.close, pool is None)
             if store is None:
                 own_store.close()
 

@@ -11,7 +11,7 @@ import uvicorn
 
 from api.app import create_app
 from api.common.settings import Settings
-from api.plans.service import PlanService
+from api.services import Services
 from api.store.database import Store
 from stowplan.errors import InputError, WorkerError
 
@@ -51,9 +51,9 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of handlers
         """Handle a signal; in a thread, because signal handlers must not wait for locks."""
-        service: PlanService | None = getattr(self._state, "service", None)
-        if service is not None:
-            threading.Thread(target=service.begin_shutdown, name="begin-shutdown").start()
+        services: Services | None = getattr(self._state, "services", None)
+        if services is not None:
+            threading.Thread(target=services.begin_shutdown, name="begin-shutdown").start()
         # Uvicorn's own handler notes the signal and raises it again in the end, which would kill this process before
         # the database is closed.
         if self.should_exit and sig == signal.SIGINT:

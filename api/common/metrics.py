@@ -53,7 +53,7 @@ class _PoolCollector(Collector):
 class MetricsMiddleware:
     """Counts requests by the template of their route, never by their path, which would grow without end.
 
-    The metrics belong to the service, `scope["app"].state.service`.
+    The metrics are those of `scope["app"].state.services`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -77,6 +77,6 @@ class MetricsMiddleware:
             await self._app(scope, receive, send_and_note)
         finally:
             route = getattr(scope.get("route"), "path", "unknown")
-            metrics: Metrics = scope["app"].state.service.metrics
+            metrics: Metrics = scope["app"].state.services.metrics
             metrics.requests.labels(scope["method"], route, status).inc()
             metrics.request_seconds.labels(route).observe(time.perf_counter() - start_s)

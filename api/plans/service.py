@@ -1,6 +1,5 @@
 """Plans from request to final state, without HTTP."""
 
-import asyncio
 import json
 import logging
 import threading
@@ -8,56 +7,31 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from typing import Any
-
-from starlette.concurrency import run_in_threadpool
 
 from api.common.errors import (
     IdempotencyConflictError,
-    NoOutcomeError,
     NotFoundError,
     PlanNotFinishedError,
     ShuttingDownError,
     StoreError,
-    WorkerTimeoutError,
 )
 from api.common.events import STATE, EventLog, PlanEvent
 from api.common.metrics import Metrics
 from api.common.settings import Settings
-from api.comparisons.service import Comparisons
 from api.convert.hashing import input_hash
-from api.convert.outcome import outcome_from_document
-from api.convert.parallel_answer import answer_document
-from api.convert.parallel_request import in_body, parallel_request, time_limit_s
 from api.convert.request import body_text, check_request
-from api.deployments.choice import PlannedJob
-from api.deployments.planned_jobs import planned_job
-from api.deployments.service import Deployments
-from api.figures.request import ComparisonFigure, FigureRequest, ParallelFigure, PictureFormat
 from api.jobs.calibrated_snapshots import MeasuredSnapshots
-from api.jobs.feedback import JobFeedback
-from api.jobs.service import Jobs
-from api.plans.present import has_figure, plan_document, plan_list
+from api.plans.present import plan_document, plan_list
 from api.plans.run import RunningPlan
 from api.plans.termination import Termination, final_record
-from api.schemas.parallel import ParallelPlanBody
-from api.schemas.parallel_answer import ParallelPlanAnswer
-from api.schemas.plan import FailureDoc, OutcomeDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc, UsedOptionsDoc
-from api.schemas.request import PLAN_BODY, PlanBodyDoc
+from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc, UsedOptionsDoc
+from api.schemas.request import PlanBodyDoc
 from api.store.database import PlanRecord, Store
-from api.store.snapshots import Snapshots
-from models.parallelism.request import ParallelAnswer
 from models.plan import PlanRequest
 from solver.pool import QueueFullError, WorkerPool
 from stowplan import __version__
 from stowplan.errors import Issue
 
-_FIGURE_TASK = "api.figures.render:figure_task"
-_COMPARISON_FIGURE_TASK = "api.figures.comparison:figure_task"
-_PARALLEL_TASK = "models.parallelism.planner:answer_task"
-_PARALLEL_FIGURE_TASK = "api.figures.parallel:figure_task"
-_MODEL_TASK = "models.planning:export_task"
-_AUXILIARY_LIMIT_S = 60.0
 _MS_PER_S = 1e3
 _POLL_S = 0.02
 _AFTER_LOST_EVENTS = 1_000_000_000
@@ -67,21 +41,18 @@ _LEFT_BEHIND = FailureDoc(
 )
 
 
-class PlanService:
+class Plans:
     """All plans of one service: those that run in memory, those that are final in the store.
 
     What an earlier process left unfinished is marked as interrupted at once.
     """
 
-    def __init__(self, settings: Settings, store: Store, pool: WorkerPool) -> None:
-        self.settings = settings
-        self.metrics = Metrics(pool)
-        self.snapshots = Snapshots(store)
-        self.comparisons = Comparisons(settings, store, self.snapshots)
-        self.jobs = Jobs(store)
-        feedback = JobFeedback(self.jobs, settings.database_path)
-        self.deployments = Deployments(settings.deployments_folder, self._planned_job, feedback)
-        self.measured = MeasuredSnapshots(self.snapshots, self.jobs, self.deployments.restart_cost_s)
+    def __init__(
+        self, settings: Settings, store: Store, pool: WorkerPool, snapshots: MeasuredSnapshots, metrics: Metrics
+    ) -> None:
+        self._settings = settings
+        self._snapshots = snapshots
+        self._metrics = metrics
         self._store = store
         self._pool = pool
         self._admission = threading.Lock()
@@ -108,8 +79,8 @@ class PlanService:
         ShuttingDownError
             When the service stops.
         """
-        source = self.measured.resolve(body.snapshot, body.policy)
-        request = check_request(body, source.used.snapshot, self.settings).required()
+        source = self._snapshots.resolve(body.snapshot, body.policy)
+        request = check_request(body, source.used.snapshot, self._settings).required()
         options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
         record = PlanRecord(
             id=f"plan-{uuid.uuid4().hex}",
@@ -138,16 +109,16 @@ class PlanService:
 
     def plan(self, plan_id: str) -> PlanDoc:
         """Look at a plan; NotFoundError when there is none."""
-        return plan_document(self._record(plan_id))
+        return plan_document(self.record(plan_id))
 
-    def plans(self, limit: int, before: int | None, statuses: list[PlanStatus], query: str) -> PlanList:
+    def page(self, limit: int, before: int | None, statuses: list[PlanStatus], query: str) -> PlanList:
         """List plans from the newest to the oldest; `query` goes into the link to the next page."""
         # One more than asked for tells whether there is a next page.
         active = [PlanStatus.QUEUED] if any(not status.final for status in statuses) else []
         records = [self._live(record) for record in self._store.plans(limit + 1, before, [*statuses, *active])]
         return plan_list(records, limit, statuses, query)
 
-    def plan_input(self, plan_id: str) -> str:
+    def input_text(self, plan_id: str) -> str:
         """JSON text of the request behind a plan; NotFoundError when there is none."""
         text = self._store.plan_input(plan_id)
         if text is None:
@@ -159,7 +130,7 @@ class PlanService:
         running = self._running.get(plan_id)
         if running is not None:
             return running.events
-        status = self._record(plan_id).status
+        status = self.record(plan_id).status
         past = self._store.plan_events(plan_id)
         if past is None:
             # Its events were lost with an earlier process; whoever has seen some of them learns how it ended.
@@ -178,7 +149,7 @@ class PlanService:
         if running is not None:
             running.stop(PlanStatus.CANCELED)
         else:
-            self._record(plan_id)
+            self.record(plan_id)
 
     def delete(self, plan_id: str) -> None:
         """Delete a final plan.
@@ -190,72 +161,23 @@ class PlanService:
         NotFoundError
             When there is none.
         """
-        if not self._record(plan_id).status.final:
+        if not self.record(plan_id).status.final:
             raise PlanNotFinishedError(f"{plan_id} is not final; cancel it first")
         if not self._store.delete_plan(plan_id):
             raise _no_plan(plan_id)
 
-    async def figure(self, plan_id: str) -> bytes:
-        """Draw a plan as SVG.
+    def record(self, plan_id: str) -> PlanRecord:
+        """The row of a plan as it stands now; NotFoundError when there is none."""
+        running = self._running.get(plan_id)
+        record = self._store.plan(plan_id) if running is None else running.record
+        if record is None:
+            raise _no_plan(plan_id)
+        return record
 
-        Raises
-        ------
-        NoOutcomeError
-            When there is nothing to draw.
-        """
-        request = await run_in_threadpool(self._figure_request, plan_id)
-        drawn: bytes = await self._run(_FIGURE_TASK, request)
-        return drawn
-
-    async def comparison_figure(self, comparison_id: str) -> bytes:
-        """Draw a comparison of solvers as SVG.
-
-        Raises
-        ------
-        NoOutcomeError
-            When there is nothing to draw.
-        """
-        document = await run_in_threadpool(self.comparisons.drawable, comparison_id)
-        drawn: bytes = await self._run(_COMPARISON_FIGURE_TASK, ComparisonFigure(result=document, format="svg"))
-        return drawn
-
-    async def parallel_plans(self, body: ParallelPlanBody) -> ParallelPlanAnswer:
-        """Plan one job in three dimensions.
-
-        Raises
-        ------
-        InputError
-            When the request is wrong, or no plan is legal on any of the GPUs.
-        WorkerTimeoutError
-            When the time limit is over.
-        """
-        request = await run_in_threadpool(parallel_request, body)
-        limit_s = time_limit_s(body.options, self.settings)
-        with in_body(body):
-            answer: ParallelAnswer = await self._run(_PARALLEL_TASK, request, limit_s)
-        return await run_in_threadpool(answer_document, request, answer)
-
-    async def parallel_figure(self, body: ParallelPlanBody, format_: PictureFormat) -> bytes:
-        """Draw the answer to a request for 3D-parallel plans; raises what `parallel_plans` does."""
-        answer = await self.parallel_plans(body)
-        drawn: bytes = await self._run(_PARALLEL_FIGURE_TASK, ParallelFigure(answer=answer, format=format_))
-        return drawn
-
-    async def model(self, plan_id: str) -> str:
-        """Give the model behind a plan as MPS."""
-        request = await run_in_threadpool(self._plan_request, plan_id)
-        text: str = await self._run(_MODEL_TASK, request)
-        return text
-
-    def not_ready(self) -> str | None:
-        """Say why no plan can be made now; None when it can."""
-        if self._stopping:
-            return "shutting down"
-        self._store.ping()
-        return None if self._pool.num_ready else "no worker is ready yet"
-
-    def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
-        return planned_job(self.plan(plan_id), self.plan_input(plan_id), job_id, self.snapshots)
+    @property
+    def stopping(self) -> bool:
+        """Whether no new plans are taken."""
+        return self._stopping
 
     def begin_shutdown(self) -> None:
         """Take no new plans and ask the running ones to come back with what they have."""
@@ -264,18 +186,14 @@ class PlanService:
             running = list(self._running.values())
         for plan in running:
             plan.stop(PlanStatus.INTERRUPTED)
-        self.comparisons.begin_shutdown()
 
-    def close(self, close_pool: bool) -> None:
-        """Stop, and the pool too if it is ours; whatever does not come back in time is marked as interrupted."""
-        self.begin_shutdown()
-        end_s = time.monotonic() + self.settings.shutdown_s
+    def drain(self, end_s: float) -> None:
+        """Return when no plan runs any more, or at `end_s` (monotonic clock)."""
         while self._running and time.monotonic() < end_s:
             time.sleep(_POLL_S)
-        self.comparisons.close(end_s)
-        self.deployments.close()
-        if close_pool:
-            self._pool.close()
+
+    def close(self) -> None:
+        """Write what has ended; whatever has not is marked as interrupted."""
         self._closed = True
         self._finisher.shutdown()
         self._store.interrupt_unfinished(time.time(), _LEFT_BEHIND.model_dump_json())
@@ -295,7 +213,7 @@ class PlanService:
         if self._stopping:
             raise ShuttingDownError("the service stops; ask again when it is back")
         active = sum(not plan.record.status.final for plan in list(self._running.values()))
-        if active >= self.settings.queue_size + self.settings.workers:
+        if active >= self._settings.queue_size + self._settings.workers:
             raise QueueFullError(f"{active} plans run or wait, which is as many as this service takes")
         accept_ms = (time.perf_counter() - received_s) * _MS_PER_S
         timings = TimingsDoc(
@@ -303,7 +221,7 @@ class PlanService:
         )
         record = replace(record, timings=timings.model_dump_json())
         self._store.add_plan(record, text, posted_hash if posted_hash != record.input_hash else None)
-        plan = RunningPlan(record, request, self._pool, self.settings.deadline_slack_s, self._ended, notes)
+        plan = RunningPlan(record, request, self._pool, self._settings.deadline_slack_s, self._ended, notes)
         self._running[record.id] = plan
         try:
             plan.start()
@@ -336,49 +254,17 @@ class PlanService:
         except StoreError:
             # It stays in memory, where clients still find it.
             _logger.exception("plan %s cannot be stored", record.id)
-        self.metrics.plans.labels(record.policy, record.status.value).inc()
+        self._metrics.plans.labels(record.policy, record.status.value).inc()
         if termination.outcome is not None and "solve" in termination.outcome.times.wall_s:
             seconds = termination.outcome.times.wall_s["solve"]
-            self.metrics.solve_seconds.labels(record.policy, termination.outcome.solver).observe(seconds)
+            self._metrics.solve_seconds.labels(record.policy, termination.outcome.solver).observe(seconds)
         plan.events.publish(STATE, state)
         plan.events.close()
-
-    def _record(self, plan_id: str) -> PlanRecord:
-        running = self._running.get(plan_id)
-        record = self._store.plan(plan_id) if running is None else running.record
-        if record is None:
-            raise _no_plan(plan_id)
-        return record
 
     def _live(self, record: PlanRecord) -> PlanRecord:
         """The plan as it stands now; the store knows only how it began and how it ended."""
         running = self._running.get(record.id)
         return record if running is None else replace(running.record, sequence=record.sequence)
-
-    def _plan_request(self, plan_id: str) -> PlanRequest:
-        body = PLAN_BODY.validate_json(self.plan_input(plan_id))
-        return check_request(body, self.snapshots.resolve(body.snapshot).snapshot, self.settings).required()
-
-    def _figure_request(self, plan_id: str) -> FigureRequest:
-        record = self._record(plan_id)
-        if record.outcome is None or not has_figure(record):
-            raise NoOutcomeError(f"{plan_id} is {record.status.value}: there is nothing to draw")
-        plan = plan_document(record)
-        outcome = outcome_from_document(OutcomeDoc.model_validate_json(record.outcome), plan.timings)
-        return FigureRequest(snapshot=self._plan_request(plan_id).snapshot, outcome=outcome, format="svg")
-
-    async def _run(self, task: str, argument: object, limit_s: float = _AUXILIARY_LIMIT_S) -> Any:
-        """Have a worker do something small."""
-        ticket = self._pool.submit(task, argument, limit_s)
-        try:
-            async with asyncio.timeout(limit_s):
-                return await asyncio.wrap_future(ticket.future)
-        except TimeoutError as error:
-            raise WorkerTimeoutError(
-                f"not done within {limit_s:g} s: all workers are busy, or this is too large for the time"
-            ) from error
-        finally:
-            ticket.cancel()
 
 
 def _no_plan(plan_id: str) -> NotFoundError:

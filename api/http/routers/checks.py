@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.common.examples import example
 from api.http.body import json_body, json_text
-from api.http.routers.common import Service, documented_body
+from api.http.routers.common import Services, documented_body
 from api.http.routers.plans import DOCUMENTED_REQUEST
 from api.plans.checks import validate_request, verify_placement
 from api.schemas.problem import ValidationDoc, VerificationDoc
@@ -26,12 +26,12 @@ _PLACEMENT = {
 
 
 @router.post("/plans:validate", summary="Validate a plan request", openapi_extra=DOCUMENTED_REQUEST)
-async def check_plan_request(service: Service, text: Annotated[bytes, Depends(json_text)]) -> ValidationDoc:
+async def check_plan_request(services: Services, text: Annotated[bytes, Depends(json_text)]) -> ValidationDoc:
     """Say everything that is wrong with a plan request, without solving it.
 
     Whatever is JSON is answered with 200: the issues are the answer.
     """
-    return await run_in_threadpool(validate_request, text, service.measured, service.settings)
+    return await run_in_threadpool(validate_request, text, services.measured, services.settings)
 
 
 @router.post(
@@ -40,7 +40,7 @@ async def check_plan_request(service: Service, text: Annotated[bytes, Depends(js
     openapi_extra=documented_body("VerifyBody", {"The paper's answer": _PLACEMENT}),
 )
 async def check_placement(
-    service: Service, body: Annotated[VerifyBody, Depends(json_body(_VERIFY_BODY))]
+    services: Services, body: Annotated[VerifyBody, Depends(json_body(_VERIFY_BODY))]
 ) -> VerificationDoc:
     """Check a placement by anybody against a snapshot and give every violation."""
-    return await run_in_threadpool(verify_placement, body, service.snapshots)
+    return await run_in_threadpool(verify_placement, body, services.snapshots)

@@ -1,4 +1,4 @@
-"""What routers share: the service, headers, documentation of bodies and errors."""
+"""What routers share: the services, headers, documentation of bodies and errors."""
 
 import re
 import time
@@ -8,8 +8,8 @@ from fastapi import Depends, Header, Path, Request
 from pydantic import BaseModel, WithJsonSchema
 from starlette.responses import Response
 
+from api import services as rooms
 from api.common.errors import HeaderError
-from api.plans.service import PlanService
 
 SCHEMA_PATH = "#/components/schemas/"
 PLAN_BODY_NAME = "PlanBody"
@@ -24,9 +24,9 @@ IdempotencyKey = Annotated[
 ]
 
 
-def plan_service(request: Request) -> PlanService:
-    """Give the service of the application."""
-    return cast("PlanService", request.app.state.service)
+def services_of(request: Request) -> rooms.Services:
+    """Give the services of the application."""
+    return cast("rooms.Services", request.app.state.services)
 
 
 async def arrival_s() -> float:
@@ -34,12 +34,12 @@ async def arrival_s() -> float:
     return time.perf_counter()
 
 
-Service = Annotated[PlanService, Depends(plan_service)]
+Services = Annotated[rooms.Services, Depends(services_of)]
 Arrival = Annotated[float, Depends(arrival_s)]
 
 
 def preferred_wait_s(
-    service: Service,
+    services: Services,
     prefer: Annotated[
         list[str] | None,
         # For the reader of the document it is one header, whose lines HTTP joins with commas.
@@ -61,7 +61,7 @@ def preferred_wait_s(
         if name.lower() == "wait":
             if not value.strip('"').isdecimal():
                 raise HeaderError(f"Prefer: wait is {value!r}; must be a whole number of seconds")
-            return min(float(value.strip('"')), service.settings.max_wait_s)
+            return min(float(value.strip('"')), services.settings.max_wait_s)
     return None
 
 

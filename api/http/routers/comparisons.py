@@ -10,8 +10,7 @@ from starlette.responses import Response
 from api.common.examples import example
 from api.comparisons.service import COMPARISONS_PATH
 from api.http.body import json_body
-from api.http.routers.common import Service, WaitS, documented_body, json_response
-from api.plans.service import PlanService
+from api.http.routers.common import Services, WaitS, documented_body, json_response
 from api.schemas.comparison import ComparisonBody, ComparisonDoc, ComparisonList, ComparisonPageQuery
 
 router = APIRouter(prefix=COMPARISONS_PATH, tags=["solver comparisons"])
@@ -46,7 +45,7 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
     openapi_extra=documented_body(ComparisonBody.__name__, _REQUESTS),
 )
 async def create_comparison(
-    service: Service, body: Annotated[ComparisonBody, Depends(json_body(_BODY))], wait_s: WaitS
+    services: Services, body: Annotated[ComparisonBody, Depends(json_body(_BODY))], wait_s: WaitS
 ) -> Response:
     """Run one instance through several solvers: one after another, under the same limits, each in a fresh process.
 
@@ -55,22 +54,22 @@ async def create_comparison(
     comparison (200) if it is final within N seconds, otherwise 202 with the rows that there are. One comparison runs
     at a time, beside the plans of the service, which share its processors.
     """
-    comparison_id = await run_in_threadpool(service.comparisons.submit, body)
-    return await _answer(service, comparison_id, wait_s)
+    comparison_id = await run_in_threadpool(services.comparisons.submit, body)
+    return await _answer(services, comparison_id, wait_s)
 
 
 @router.get("", summary="List comparisons of solvers")
-async def list_comparisons(service: Service, page: Annotated[ComparisonPageQuery, Query()]) -> ComparisonList:
+async def list_comparisons(services: Services, page: Annotated[ComparisonPageQuery, Query()]) -> ComparisonList:
     """Comparisons from the newest to the oldest, without their rows."""
-    return await run_in_threadpool(service.comparisons.page, page)
+    return await run_in_threadpool(services.comparisons.page, page)
 
 
 @router.get("/{comparison_id}", summary="Look at a comparison of solvers", response_model=ComparisonDoc)
-async def get_comparison(service: Service, comparison_id: ComparisonId, wait_s: WaitS) -> Response:
+async def get_comparison(services: Services, comparison_id: ComparisonId, wait_s: WaitS) -> Response:
     """The comparison with the rows that it has so far. `Prefer: wait=N` waits until it is final, at most N seconds."""
     if wait_s is not None:
-        await service.comparisons.wait(comparison_id, wait_s)
-    document = await run_in_threadpool(service.comparisons.comparison, comparison_id)
+        await services.comparisons.wait(comparison_id, wait_s)
+    document = await run_in_threadpool(services.comparisons.comparison, comparison_id)
     return json_response(document, headers=_applied(wait_s))
 
 
@@ -80,9 +79,9 @@ async def get_comparison(service: Service, comparison_id: ComparisonId, wait_s: 
     response_class=Response,
     responses={200: {"content": {"image/svg+xml": {"schema": {"type": "string"}}}, "description": "The picture."}},
 )
-async def get_comparison_figure(service: Service, comparison_id: ComparisonId) -> Response:
+async def get_comparison_figure(services: Services, comparison_id: ComparisonId) -> Response:
     """Draw the comparison: time by phase for each solver, and the gap over time."""
-    return Response(await service.comparison_figure(comparison_id), media_type="image/svg+xml")
+    return Response(await services.comparison_drawings.figure(comparison_id), media_type="image/svg+xml")
 
 
 @router.delete(
@@ -91,16 +90,16 @@ async def get_comparison_figure(service: Service, comparison_id: ComparisonId) -
     status_code=204,
     responses={202: {**_ACCEPTED[202], "description": "It was not final: it stops and keeps the rows that it has."}},
 )
-async def delete_comparison(service: Service, comparison_id: ComparisonId) -> Response:
+async def delete_comparison(services: Services, comparison_id: ComparisonId) -> Response:
     """Delete a final comparison (204). One that is not final is asked to stop instead (202); it keeps its rows."""
-    document = await run_in_threadpool(service.comparisons.remove, comparison_id)
+    document = await run_in_threadpool(services.comparisons.remove, comparison_id)
     return Response(status_code=204) if document is None else json_response(document, 202, _pending(comparison_id))
 
 
-async def _answer(service: PlanService, comparison_id: str, wait_s: float | None) -> Response:
+async def _answer(services: Services, comparison_id: str, wait_s: float | None) -> Response:
     if wait_s is not None:
-        await service.comparisons.wait(comparison_id, wait_s)
-    document = await run_in_threadpool(service.comparisons.comparison, comparison_id)
+        await services.comparisons.wait(comparison_id, wait_s)
+    document = await run_in_threadpool(services.comparisons.comparison, comparison_id)
     if document.status.final:
         return json_response(document, headers={"Location": document.links.self, **_applied(wait_s)})
     return json_response(document, 202, {**_pending(comparison_id), **_applied(wait_s)})

@@ -12,8 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from api.deployments.service import DEPLOYMENTS_PATH
 from api.http.body import json_body
-from api.http.routers.common import Service, documented_body, json_response
-from api.plans.service import PlanService
+from api.http.routers.common import Services, documented_body, json_response
 from api.schemas.deployment import DeploymentBody, DeploymentDoc, DeploymentList, ReconfigureBody
 
 router = APIRouter(prefix=DEPLOYMENTS_PATH, tags=["deployments"])
@@ -56,7 +55,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
     responses=_CREATED,
     openapi_extra=documented_body(DeploymentBody.__name__, {"Two pipeline stages on CPUs": _ON_TWO_CPUS}),
 )
-async def create_deployment(service: Service, body: Annotated[DeploymentBody, Depends(json_body(_BODY))]) -> Response:
+async def create_deployment(services: Services, body: Annotated[DeploymentBody, Depends(json_body(_BODY))]) -> Response:
     """Start a DeepSpeed training with exactly the groups of a plan on exactly its ranks.
 
     Refused are plans that do not fit the model, the cluster, or the memory of its GPUs as predicted, where these are
@@ -65,20 +64,20 @@ async def create_deployment(service: Service, body: Annotated[DeploymentBody, De
     The service looks after it: a run that breaks is started again from its last good checkpoint. It goes on when the
     service stops. A job has one deployment at a time.
     """
-    document = await run_in_threadpool(service.deployments.create, body)
+    document = await run_in_threadpool(services.deployments.create, body)
     return json_response(document, 201, {"Location": document.links.self})
 
 
 @router.get("", summary="List deployments")
-async def list_deployments(service: Service) -> DeploymentList:
+async def list_deployments(services: Services) -> DeploymentList:
     """All deployments from the newest to the oldest."""
-    return await run_in_threadpool(service.deployments.deployments)
+    return await run_in_threadpool(services.deployments.deployments)
 
 
 @router.get("/{deployment_id}", summary="Look at a deployment", response_model=DeploymentDoc)
-async def get_deployment(service: Service, deployment_id: DeploymentId) -> Response:
+async def get_deployment(services: Services, deployment_id: DeploymentId) -> Response:
     """Phase, runs, steps and loss; the ranks that broke a run last, with their last lines."""
-    return json_response(await run_in_threadpool(service.deployments.deployment, deployment_id))
+    return json_response(await run_in_threadpool(services.deployments.deployment, deployment_id))
 
 
 @router.post(
@@ -89,7 +88,7 @@ async def get_deployment(service: Service, deployment_id: DeploymentId) -> Respo
     openapi_extra=documented_body(ReconfigureBody.__name__, {"From a plan": {"plan_id": "plan-0190f3a2"}}),
 )
 async def reconfigure_deployment(
-    service: Service, deployment_id: DeploymentId, body: Annotated[ReconfigureBody, Depends(json_body(_RECONFIGURE))]
+    services: Services, deployment_id: DeploymentId, body: Annotated[ReconfigureBody, Depends(json_body(_RECONFIGURE))]
 ) -> Response:
     """Write a checkpoint, and go on from it with other degrees or on other GPUs; batch and data stay.
 
@@ -97,13 +96,13 @@ async def reconfigure_deployment(
     their first step or keep breaking before their first checkpoint, the deployment returns to the plan before. One that
     was stopped or has failed goes on from its last good checkpoint, also with the same plan.
     """
-    return json_response(await run_in_threadpool(service.deployments.reconfigure, deployment_id, body), 202)
+    return json_response(await run_in_threadpool(services.deployments.reconfigure, deployment_id, body), 202)
 
 
 @router.post("/{deployment_id}:stop", summary="Stop a deployment", status_code=202, response_model=DeploymentDoc)
-async def stop_deployment(service: Service, deployment_id: DeploymentId) -> Response:
+async def stop_deployment(services: Services, deployment_id: DeploymentId) -> Response:
     """Write a checkpoint and end; a deployment that is over stays as it is."""
-    return json_response(await run_in_threadpool(service.deployments.stop, deployment_id), 202)
+    return json_response(await run_in_threadpool(services.deployments.stop, deployment_id), 202)
 
 
 @router.get(
@@ -113,7 +112,7 @@ async def stop_deployment(service: Service, deployment_id: DeploymentId) -> Resp
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The output."}},
 )
 async def get_deployment_logs(
-    service: Service,
+    services: Services,
     deployment_id: DeploymentId,
     rank: Annotated[int, Query(ge=0)] = 0,
     run: Annotated[int | None, Query(ge=1, description="Number of a run; without it the one that trains.")] = None,
@@ -121,15 +120,15 @@ async def get_deployment_logs(
     follow: Annotated[bool, Query(description="Stay until the deployment is over.")] = False,
 ) -> StreamingResponse:
     """Output of one rank of the newest run that trains or has trained, or of any run; with `follow` as a stream."""
-    path = await run_in_threadpool(service.deployments.log, deployment_id, rank, run)
-    return StreamingResponse(_stream(service, deployment_id, path, follow=follow), media_type="text/plain")
+    path = await run_in_threadpool(services.deployments.log, deployment_id, rank, run)
+    return StreamingResponse(_stream(services, deployment_id, path, follow=follow), media_type="text/plain")
 
 
-async def _stream(service: PlanService, deployment_id: str, path: FilePath, *, follow: bool) -> AsyncIterator[bytes]:
+async def _stream(services: Services, deployment_id: str, path: FilePath, *, follow: bool) -> AsyncIterator[bytes]:
     """What stands in the file and, when followed, what comes until the deployment is over or a later run trains."""
     position = 0
     while True:
-        over = not follow or await run_in_threadpool(service.deployments.is_log_complete, deployment_id, path)
+        over = not follow or await run_in_threadpool(services.deployments.is_log_complete, deployment_id, path)
         chunk = await run_in_threadpool(_read, path, position)
         while chunk:
             yield chunk

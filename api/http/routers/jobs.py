@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.http.body import json_body
-from api.http.routers.common import Service, documented_body, json_response
+from api.http.routers.common import Services, documented_body, json_response
 from api.jobs.service import JOBS_PATH
 from api.schemas.base import Name
 from api.schemas.metrics import JobPerformanceDoc, MetricsBody, MetricsReceiptDoc, StepPageDoc, StepPageQuery
@@ -82,26 +82,26 @@ _EXAMPLE: dict[str, Any] = {
     openapi_extra=documented_body(MetricsBody.__name__, {"One process": _EXAMPLE}),
 )
 async def post_metrics(
-    service: Service, job_id: JobId, body: Annotated[MetricsBody, Depends(json_body(_BODY))]
+    services: Services, job_id: JobId, body: Annotated[MetricsBody, Depends(json_body(_BODY))]
 ) -> MetricsReceiptDoc:
     """Keep steps of a job's ranks, all of a batch or none. A step that is posted again is kept once.
 
     `run` says what a launch runs; it is needed before or with the launch's first records. The next plans for the job
     use what the measurements say (`/v1/jobs/{job_id}/performance`).
     """
-    return await run_in_threadpool(service.jobs.post, job_id, body)
+    return await run_in_threadpool(services.jobs.post, job_id, body)
 
 
 @router.get("/{job_id:path}/metrics", summary="List the steps of a job", response_model=StepPageDoc)
-async def list_metrics(service: Service, job_id: JobId, page: Annotated[StepPageQuery, Query()]) -> Response:
+async def list_metrics(services: Services, job_id: JobId, page: Annotated[StepPageQuery, Query()]) -> Response:
     """Steps from the newest to the oldest, with means over the ranks."""
-    return json_response(await run_in_threadpool(service.jobs.steps, job_id, page))
+    return json_response(await run_in_threadpool(services.jobs.steps, job_id, page))
 
 
 @router.get("/{job_id:path}/performance", summary="See how a job performs", response_model=JobPerformanceDoc)
-async def get_performance(service: Service, job_id: JobId) -> Response:
+async def get_performance(services: Services, job_id: JobId) -> Response:
     """Measured coefficients, predicted against measured step times before and after calibration, and since when.
 
     `calibration` and `performance` can stand in a job of a snapshot as they are.
     """
-    return json_response(await run_in_threadpool(service.jobs.performance, job_id))
+    return json_response(await run_in_threadpool(services.jobs.performance, job_id))

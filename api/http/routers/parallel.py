@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from api.figures.request import PictureFormat
 from api.http.body import json_body
-from api.http.routers.common import Service, documented_body, json_response
+from api.http.routers.common import Services, documented_body, json_response
 from api.schemas.parallel import ParallelPlanBody
 from api.schemas.parallel_answer import ParallelPlanAnswer
 
@@ -41,14 +41,14 @@ _PICTURES: dict[int | str, dict[str, Any]] = {
 @router.post(
     "", summary="Plan one job in three dimensions", response_model=ParallelPlanAnswer, openapi_extra=_DOCUMENTED
 )
-async def create_parallel_plans(service: Service, body: Body) -> Response:
+async def create_parallel_plans(services: Services, body: Body) -> Response:
     """Find pipeline stages, data and tensor degrees and micro-batches for a job, by the performance model.
 
     The answer holds the best plan on every number of GPUs of every type, its predicted time by part, memory per stage,
     the Pareto frontiers that were searched, why other candidates are no plans, and for the best plan what a launcher
     needs. It is not stored. A model that fits nowhere is an error that says how much memory it lacks.
     """
-    return json_response(await service.parallel_plans(body))
+    return json_response(await services.parallel.answer(body))
 
 
 @router.post(
@@ -59,8 +59,8 @@ async def create_parallel_plans(service: Service, body: Body) -> Response:
     openapi_extra=_DOCUMENTED,
 )
 async def draw_parallel_plans(
-    service: Service, picture: Annotated[PictureFormat, Path(description="svg or png")], body: Body
+    services: Services, picture: Annotated[PictureFormat, Path(description="svg or png")], body: Body
 ) -> Response:
     """Draw the answer to the same request: the best plan's pipeline as a Gantt chart of stages and micro-batches, and
     throughput by number of GPUs with the plan at each point."""
-    return Response(await service.parallel_figure(body, picture), media_type=_MEDIA[picture])
+    return Response(await services.parallel.figure(body, picture), media_type=_MEDIA[picture])

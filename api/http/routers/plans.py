@@ -17,14 +17,13 @@ from api.http.routers.common import (
     Arrival,
     IdempotencyKey,
     PlanId,
-    Service,
+    Services,
     WaitS,
     checked_key,
     documented_body,
     json_response,
 )
 from api.plans.present import plan_path
-from api.plans.service import PlanService
 from api.schemas.plan import PageQuery, PlanDoc, PlanList
 from api.schemas.request import PLAN_BODY, PlanBody, PlanBodyDoc
 
@@ -53,7 +52,7 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
     openapi_extra=DOCUMENTED_REQUEST,
 )
 async def create_plan(
-    service: Service,
+    services: Services,
     received_s: Arrival,
     body: Annotated[PlanBodyDoc, Depends(json_body(PLAN_BODY))],
     wait_s: WaitS,
@@ -65,32 +64,32 @@ async def create_plan(
     final within N seconds; otherwise it is 202 and `Location` says where the plan will be. A client that goes away
     does not stop its plan.
     """
-    plan_id = await run_in_threadpool(service.submit, body, checked_key(idempotency_key), received_s)
-    return await _answer(service, plan_id, wait_s)
+    plan_id = await run_in_threadpool(services.plans.submit, body, checked_key(idempotency_key), received_s)
+    return await _answer(services, plan_id, wait_s)
 
 
 @router.get("", summary="List plans")
 async def list_plans(
-    service: Service,
+    services: Services,
     page: Annotated[PageQuery, Query()],
 ) -> PlanList:
     """Plans from the newest to the oldest, without their allocations."""
     query = urlencode([("limit", page.limit), *(("status", wanted.value) for wanted in page.status)])
-    return await run_in_threadpool(service.plans, page.limit, page.before, list(page.status), query)
+    return await run_in_threadpool(services.plans.page, page.limit, page.before, list(page.status), query)
 
 
 @router.get("/{plan_id}", summary="Look at a plan", response_model=PlanDoc)
-async def get_plan(service: Service, plan_id: PlanId, wait_s: WaitS) -> Response:
+async def get_plan(services: Services, plan_id: PlanId, wait_s: WaitS) -> Response:
     """The plan as it stands. `Prefer: wait=N` waits until it is final, at most N seconds."""
     if wait_s is not None:
-        await service.wait(plan_id, wait_s)
-    return json_response(await run_in_threadpool(service.plan, plan_id), headers=_applied(wait_s))
+        await services.plans.wait(plan_id, wait_s)
+    return json_response(await run_in_threadpool(services.plans.plan, plan_id), headers=_applied(wait_s))
 
 
 @router.get("/{plan_id}/input", summary="Get the input of a plan", response_model=PlanBody)
-async def get_input(service: Service, plan_id: PlanId) -> Response:
+async def get_input(services: Services, plan_id: PlanId) -> Response:
     """Get the request behind a plan, defaults filled in; it can be posted again."""
-    text = await run_in_threadpool(service.plan_input, plan_id)
+    text = await run_in_threadpool(services.plans.input_text, plan_id)
     return Response(text, media_type="application/json")
 
 
@@ -100,9 +99,9 @@ async def get_input(service: Service, plan_id: PlanId) -> Response:
     response_class=Response,
     responses={200: {"content": {"image/svg+xml": {"schema": {"type": "string"}}}, "description": "The picture."}},
 )
-async def get_figure(service: Service, plan_id: PlanId) -> Response:
+async def get_figure(services: Services, plan_id: PlanId) -> Response:
     """Draw the plan: the cluster by tier and node, coloured by job; for Arnold the communication matrix, too."""
-    return Response(await service.figure(plan_id), media_type="image/svg+xml")
+    return Response(await services.plan_drawings.figure(plan_id), media_type="image/svg+xml")
 
 
 @router.get(
@@ -111,9 +110,9 @@ async def get_figure(service: Service, plan_id: PlanId) -> Response:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The model."}},
 )
-async def get_model(service: Service, plan_id: PlanId) -> Response:
+async def get_model(services: Services, plan_id: PlanId) -> Response:
     """Get the optimisation model behind a plan in MPS format."""
-    return Response(await service.model(plan_id), media_type="text/plain")
+    return Response(await services.plan_drawings.model(plan_id), media_type="text/plain")
 
 
 @router.get(
@@ -126,7 +125,7 @@ async def get_model(service: Service, plan_id: PlanId) -> Response:
     },
 )
 async def get_events(
-    service: Service,
+    services: Services,
     plan_id: PlanId,
     last_event_id: Annotated[
         int, Header(alias="Last-Event-ID", ge=0, description="Only what came after this event.")
@@ -136,34 +135,34 @@ async def get_events(
 
     What has happened before is sent first; the stream ends with the plan.
     """
-    log = await run_in_threadpool(service.events, plan_id)
+    log = await run_in_threadpool(services.plans.events, plan_id)
     if log.closed and not log.after(last_event_id):
         return Response(status_code=204)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    stream = _event_stream(log, last_event_id, service.settings.heartbeat_s)
+    stream = _event_stream(log, last_event_id, services.settings.heartbeat_s)
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
 @router.post("/{plan_id}:cancel", summary="Cancel a plan", response_model=PlanDoc, responses=_ACCEPTED)
-async def cancel_plan(service: Service, plan_id: PlanId, wait_s: WaitS) -> Response:
+async def cancel_plan(services: Services, plan_id: PlanId, wait_s: WaitS) -> Response:
     """Stop a plan; the best solution found so far is kept.
 
     Answers like the creation of a plan: 200 when the plan is final, else 202. A final plan stays as it is.
     """
-    await run_in_threadpool(service.cancel, plan_id)
-    return await _answer(service, plan_id, wait_s)
+    await run_in_threadpool(services.plans.cancel, plan_id)
+    return await _answer(services, plan_id, wait_s)
 
 
 @router.delete("/{plan_id}", summary="Delete a plan", status_code=204)
-async def delete_plan(service: Service, plan_id: PlanId) -> None:
+async def delete_plan(services: Services, plan_id: PlanId) -> None:
     """Delete a final plan; one that is not has to be canceled first."""
-    await run_in_threadpool(service.delete, plan_id)
+    await run_in_threadpool(services.plans.delete, plan_id)
 
 
-async def _answer(service: PlanService, plan_id: str, wait_s: float | None) -> Response:
+async def _answer(services: Services, plan_id: str, wait_s: float | None) -> Response:
     if wait_s is not None:
-        await service.wait(plan_id, wait_s)
-    plan = await run_in_threadpool(service.plan, plan_id)
+        await services.plans.wait(plan_id, wait_s)
+    plan = await run_in_threadpool(services.plans.plan, plan_id)
     headers = {"Location": plan_path(plan_id), **_applied(wait_s)}
     if plan.status.final:
         return json_response(plan, headers=headers)

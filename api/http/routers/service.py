@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.common.examples import Example, example, examples
-from api.http.routers.common import Service, json_response
+from api.http.routers.common import Services, json_response
 from api.plans.policies import POLICIES
 from api.schemas.service import ExampleDoc, ExampleListDoc, HealthDoc, IndexDoc, PolicyListDoc
 from stowplan import __version__
@@ -51,9 +51,9 @@ async def healthz() -> HealthDoc:
     responses={503: {"model": HealthDoc, "description": "Not ready."}},
     response_model=HealthDoc,
 )
-async def readyz(service: Service) -> Response:
+async def readyz(services: Services) -> Response:
     """Say whether plans can be made: a worker is ready and the database answers."""
-    reason = await run_in_threadpool(service.not_ready)
+    reason = await run_in_threadpool(services.not_ready)
     document = HealthDoc(status=reason or "ok", version=__version__)
     return json_response(document, 503 if reason else 200, {"Retry-After": "1"} if reason else None)
 
@@ -64,9 +64,9 @@ async def readyz(service: Service) -> Response:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus text."}},
 )
-async def metrics(service: Service) -> Response:
+async def metrics(services: Services) -> Response:
     """Metrics for Prometheus."""
-    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(services.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _summary(known: Example) -> ExampleDoc:

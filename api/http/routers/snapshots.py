@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from api.common.examples import example
 from api.http.body import json_body
-from api.http.routers.common import Service, documented_body, json_response
+from api.http.routers.common import Services, documented_body, json_response
 from api.schemas.service import SnapshotReceiptDoc
 from api.schemas.snapshot import SNAPSHOT, SnapshotDoc
 
@@ -24,14 +24,14 @@ _EXAMPLE = example("sia-paper-table1")
     responses={200: {"model": SnapshotReceiptDoc, "description": "It was stored before."}},
     openapi_extra=documented_body("SnapshotDoc", {_EXAMPLE.title: _EXAMPLE.request["snapshot"]}),
 )
-async def create_snapshot(service: Service, body: Annotated[SnapshotDoc, Depends(json_body(SNAPSHOT))]) -> Response:
+async def create_snapshot(services: Services, body: Annotated[SnapshotDoc, Depends(json_body(SNAPSHOT))]) -> Response:
     """Keep a snapshot. Its id is derived from its content, so that posting it again changes nothing."""
-    receipt, created = await run_in_threadpool(service.snapshots.add, body)
+    receipt, created = await run_in_threadpool(services.snapshots.add, body)
     return json_response(receipt, 201 if created else 200, {"Location": receipt.links.self})
 
 
 @router.get("/{snapshot_id}", summary="Get a snapshot", response_model=SnapshotDoc)
-async def get_snapshot(service: Service, snapshot_id: str) -> Response:
+async def get_snapshot(services: Services, snapshot_id: str) -> Response:
     """The snapshot as it was posted, defaults filled in."""
-    text = await run_in_threadpool(service.snapshots.text, snapshot_id)
+    text = await run_in_threadpool(services.snapshots.text, snapshot_id)
     return Response(text, media_type="application/json")

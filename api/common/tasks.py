@@ -1,0 +1,38 @@
+"""Small things that a worker does while a client waits: pictures, models, plans for one job."""
+
+import asyncio
+from typing import Any
+
+from api.common.errors import WorkerTimeoutError
+from solver.pool import WorkerPool
+
+_LIMIT_S = 60.0
+
+
+async def run_task(pool: WorkerPool, task: str, argument: object, limit_s: float = _LIMIT_S) -> Any:
+    """Have a worker do something, and give what it returns.
+
+    Parameters
+    ----------
+    task
+        Where the function is: `module:function`, so that this process need not load it.
+    limit_s
+        Seconds for waiting and working together.
+
+    Raises
+    ------
+    WorkerTimeoutError
+        When it is not done in time.
+    StowplanError
+        What the task raises, or the pool when it takes nothing more.
+    """
+    ticket = pool.submit(task, argument, limit_s)
+    try:
+        async with asyncio.timeout(limit_s):
+            return await asyncio.wrap_future(ticket.future)
+    except TimeoutError as error:
+        raise WorkerTimeoutError(
+            f"not done within {limit_s:g} s: all workers are busy, or this is too large for the time"
+        ) from error
+    finally:
+        ticket.cancel()

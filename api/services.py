@@ -1,0 +1,67 @@
+"""The services of one application, put together: each knows its own room, and only here do they meet."""
+
+import time
+
+from api.common.metrics import Metrics
+from api.common.settings import Settings
+from api.comparisons.drawings import ComparisonDrawings
+from api.comparisons.service import Comparisons
+from api.deployments.choice import PlannedJob
+from api.deployments.planned_jobs import planned_job
+from api.deployments.service import Deployments
+from api.jobs.calibrated_snapshots import MeasuredSnapshots
+from api.jobs.feedback import JobFeedback
+from api.jobs.service import Jobs
+from api.parallel.service import ParallelPlans
+from api.plans.drawings import PlanDrawings
+from api.plans.service import Plans
+from api.store.database import Store
+from api.store.snapshots import Snapshots
+from solver.pool import WorkerPool
+
+
+class Services:
+    """What routers ask: one attribute for each room, and what concerns all of them."""
+
+    def __init__(self, settings: Settings, store: Store, pool: WorkerPool) -> None:
+        self.settings = settings
+        self.metrics = Metrics(pool)
+        self.snapshots = Snapshots(store)
+        self.jobs = Jobs(store)
+        feedback = JobFeedback(self.jobs, settings.database_path)
+        self.deployments = Deployments(settings.deployments_folder, self._planned_job, feedback)
+        self.measured = MeasuredSnapshots(self.snapshots, self.jobs, self.deployments.restart_cost_s)
+        self.plans = Plans(settings, store, pool, self.measured, self.metrics)
+        self.plan_drawings = PlanDrawings(settings, pool, self.plans, self.snapshots)
+        self.parallel = ParallelPlans(settings, pool)
+        self.comparisons = Comparisons(settings, store, self.snapshots)
+        self.comparison_drawings = ComparisonDrawings(self.comparisons, pool)
+        self._store = store
+        self._pool = pool
+
+    def not_ready(self) -> str | None:
+        """Say why no plan can be made now; None when it can."""
+        if self.plans.stopping:
+            return "shutting down"
+        self._store.ping()
+        return None if self._pool.num_ready else "no worker is ready yet"
+
+    def begin_shutdown(self) -> None:
+        """Take nothing new and ask what runs to come back with what it has."""
+        self.plans.begin_shutdown()
+        self.comparisons.begin_shutdown()
+
+    def close(self, close_pool: bool) -> None:
+        """Stop, and the pool too if it is ours; whatever does not come back in time is marked as interrupted."""
+        self.begin_shutdown()
+        end_s = time.monotonic() + self.settings.shutdown_s
+        self.plans.drain(end_s)
+        self.comparisons.close(end_s)
+        self.deployments.close()
+        if close_pool:
+            self._pool.close()
+        # After the pool: the plans that its end stops are still written.
+        self.plans.close()
+
+    def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
+        return planned_job(self.plans.plan(plan_id), self.plans.input_text(plan_id), job_id, self.snapshots)
