@@ -11,7 +11,7 @@ demo: $(VENV)/.runtime
 	$(BIN)/stowplan demo --output $(OUT)
 
 demo-loop: $(VENV)/.executor
-	$(BIN)/python -m benchmarks.closed_loop --output $(OUT)/loop
+	$(BIN)/python -m benchmarks closed-loop --output $(OUT)/loop
 
 serve: $(VENV)/.runtime
 	$(BIN)/stowplan serve

@@ -1,194 +1,129 @@
-"""`python -m benchmarks`: run suites, show, draw and compare their results."""
+"""`python -m benchmarks`: every measurement is a command, whose module is loaded when it is chosen."""
 
-import shlex
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Any
+import importlib
+import inspect
+from collections.abc import Mapping
+from typing import Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
-from typer.core import TyperGroup
 
-from benchmarks.service.process import ROOT
-from benchmarks.service.startup import run_startup
-from benchmarks.suite.compare import WORSE, Comparison, compare
-from benchmarks.suite.external import EXTERNAL_SOLVERS
-from benchmarks.suite.figures import write_figures
-from benchmarks.suite.record import Protocol, RunRecord, read_result
-from benchmarks.suite.registry import SUITES, all_cases, chosen_cases, suite_cases
-from benchmarks.suite.report import put_into, report
-from benchmarks.suite.run import orders, run_suite
-from benchmarks.suite.table import output, result_table, run_line, target_table
-from benchmarks.suite.task import RunOrder
-from solver.registry import SOLVER_NAMES
-from stowplan.errors import InputError, StowplanError
+from api.cli.commands import LazyCommand, LazyGroup, command
+from stowplan.errors import StowplanError
 
-_DEFAULT_SOLVERS = "decomposition,exact,highs,scip"
-STARTUP_RESULT = ROOT / "benchmarks/results/startup.json"
-_BAD_INPUT, _WORSE = 2, 1
+_BAD_INPUT = 2
+
+# The first line of each function; a test compares them.
+COMMANDS: Mapping[str, LazyCommand] = {
+    "list": LazyCommand("benchmarks.suite.commands:list_", "List the suites and all cases that can be made here."),
+    "run": LazyCommand(
+        "benchmarks.suite.commands:run", "Run a suite: every run in a process of its own, one after another."
+    ),
+    "figures": LazyCommand(
+        "benchmarks.suite.commands:figures",
+        "Draw latency by scale, single cases, gap over time and the share of the phases.",
+    ),
+    "report": LazyCommand(
+        "benchmarks.suite.commands:report_",
+        "Print targets and tables as Markdown, or put them into `benchmarks/README.md`.",
+    ),
+    "compare": LazyCommand(
+        "benchmarks.suite.commands:compare_", "Say what changed between two results, beyond the noise."
+    ),
+    "arnold-figures": LazyCommand("benchmarks.policies.arnold_figures:main", "Draw Figures 7 and 8 of Arnold."),
+    "arnold-latency": LazyCommand(
+        "benchmarks.policies.arnold_latency:main", "Compare the exact algorithm of Arnold with general solvers."
+    ),
+    "arnold-settings": LazyCommand(
+        "benchmarks.policies.arnold_settings:main",
+        "Plan Table 1 of Arnold and the real fabric for alpha 0 to 0.5; fails when a placement is missing.",
+    ),
+    "arnold-true-spread": LazyCommand(
+        "benchmarks.policies.arnold_true_spread:main",
+        "Measure how often, and by how much, Eq. 2 itself beats the answer of Eq. 4.",
+    ),
+    "arena-events": LazyCommand(
+        "benchmarks.policies.arena_events:main",
+        "Compare Arena's heuristic with the integer program on the same events.",
+    ),
+    "suika-decisions": LazyCommand(
+        "benchmarks.policies.suika_decisions:main",
+        "Measure Suika's decisions on busy clusters and their gaps to the integer program.",
+    ),
+    "grid-plans": LazyCommand(
+        "benchmarks.planners.grid_plans:main", "Measure how near the grids' plans come to the best plan there is."
+    ),
+    "incremental-plans": LazyCommand(
+        "benchmarks.planners.incremental_plans:main",
+        "Plan a growing job step by step: quality by number of GPUs, time.",
+    ),
+    "performance-model": LazyCommand(
+        "benchmarks.performance.performance_model:main", "Measure how good the predictions of iteration times are."
+    ),
+    "gpu-steps": LazyCommand(
+        "benchmarks.performance.gpu_steps:main",
+        "Measure steps of whole models on one GPU against the performance model.",
+    ),
+    "placement-visible": LazyCommand(
+        "benchmarks.placement.placement_visible:main",
+        "Train on hosts in network namespaces under three placements and measure the steps (root).",
+    ),
+    "closed-loop": LazyCommand(
+        "benchmarks.service.closed_loop:main",
+        "Close the loop: plan, deploy on CPU ranks, measure, calibrate, plan again, reconfigure.",
+    ),
+    "startup": LazyCommand(
+        "benchmarks.service.startup:main",
+        "Measure what starting costs: commands, imports, the service until it is ready.",
+    ),
+    "post-to-answer": LazyCommand(
+        "benchmarks.service.post_to_answer:main", "Time the way from POST to answer, split by phase."
+    ),
+    "load": LazyCommand(
+        "benchmarks.service.load:main",
+        "Let many clients post small snapshots at once; fails on wrong answers, lost plans and 5xx.",
+    ),
+    "make-examples": LazyCommand(
+        "benchmarks.examples.make_examples:main", "Write the packaged examples, `api/examples/*.json`, anew."
+    ),
+}
 
 
-class _Commands(TyperGroup):
-    """Turns errors into messages and exit codes."""
+class _Commands(LazyGroup):
+    """Builds commands from functions, with the text of their module below, and turns errors into messages."""
+
+    lazy_commands = COMMANDS
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the signature of groups
+        """Load a command; None where there is none of that name."""
+        known = self.lazy_commands.get(cmd_name)
+        if known is None:
+            return None
+        module, _, function = known.target.partition(":")
+        loaded = importlib.import_module(module)
+        # Paragraphs behind \\b keep their lines.
+        paragraphs = inspect.cleandoc(loaded.__doc__ or "").split("\n\n")
+        epilog = "\n\n".join(f"\b\n{text}" for text in paragraphs)
+        return command(cmd_name, epilog=epilog)(getattr(loaded, function))
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)
         except StowplanError as error:
-            Console(stderr=True, highlight=False).print(Text(f"error: {error}", style="red"))
+            typer.secho(f"error: {error}", fg="red", err=True)
             raise typer.Exit(_BAD_INPUT) from error
 
 
 app = typer.Typer(
-    cls=_Commands, help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    cls=_Commands,
+    help="Measurements: suites, replays, figures.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 
-def command_line() -> str:
-    """This call, for the record."""
-    return shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
-
-
-@app.command("list")
-def list_() -> None:
-    """List the suites and all cases that can be made here."""
-    console = output()
-    for suite, patterns in SUITES.items():
-        console.print(f"suite {suite}: {', '.join(patterns)}")
-    table = Table("case", "size", "source")
-    for case in all_cases().values():
-        table.add_row(case.name, ", ".join(f"{value:g} {name}" for name, value in case.size.items()), case.source)
-    console.print(table)
-
-
-@app.command()
-def run(
-    suite: Annotated[str, typer.Option(help=f"One of: {', '.join(SUITES)}.")] = "smoke",
-    cases: Annotated[str, typer.Option(help="Patterns of case names instead of a suite, separated by commas.")] = "",
-    solvers: Annotated[
-        str, typer.Option(help="Separated by commas; each is used where it applies.")
-    ] = _DEFAULT_SOLVERS,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of every case, seed and solver.")] = 3,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds 0, 1, ... of generated cases.")] = 1,
-    limit: Annotated[float, typer.Option(help="Time limit of every solve, seconds of wall clock.")] = 60.0,
-    gap: Annotated[float, typer.Option(help="Relative gap at which a solve ends.")] = 1e-4,
-    result: Annotated[Path, typer.Option("--output", help="Where the result goes, as JSON.")] = Path("benchmark.json"),
-) -> None:
-    """Run a suite: every run in a process of its own, one after another."""
-    chosen = chosen_cases(cases.split(",")) if cases else suite_cases(suite)
-    protocol = Protocol(
-        suite=cases or suite,
-        solvers=_known_solvers(solvers),
-        num_runs=runs,
-        seeds=tuple(range(seeds)),
-        limit_s=limit,
-        relative_gap=gap,
-    )
-    console = output()
-    with _progress(sum(1 for _ in orders(chosen, protocol)), runs) as watch:
-        found = run_suite(chosen, protocol, command_line(), result, watch)
-    console.print(result_table(found))
-    targets = target_table(found)
-    if targets is not None:
-        console.print(targets)
-    console.print(f"written to {result}", soft_wrap=True)
-
-
-@app.command()
-def figures(
-    result: Annotated[Path, typer.Argument(help="A result of `run`.")],
-    folder: Annotated[Path, typer.Option("--output", help="Folder for the pictures.")] = Path("figures"),
-) -> None:
-    """Draw latency by scale, single cases, gap over time and the share of the phases."""
-    console = output()
-    for path in write_figures(read_result(result), folder):
-        console.print(f"{path} and .svg", soft_wrap=True)
-
-
-@app.command("report")
-def report_(
-    results: Annotated[list[Path] | None, typer.Argument(help="Results of `run`.")] = None,
-    into: Annotated[Path | None, typer.Option(help="Put them between the marks of this document instead.")] = None,
-) -> None:
-    """Print targets and tables as Markdown, or put them into `benchmarks/README.md`."""
-    text = report([read_result(path) for path in results or ()])
-    if into is None:
-        typer.echo(text, nl=False)
-    else:
-        put_into(into, text)
-
-
-@app.command("compare")
-def compare_(
-    before: Annotated[Path, typer.Argument(help="An earlier result.")],
-    after: Annotated[Path, typer.Argument(help="A later result.")],
-    fail: Annotated[bool, typer.Option("--fail", help="Exit with 1 when anything got worse.")] = False,
-) -> None:
-    """Say what changed between two results, beyond the noise."""
-    found = compare(read_result(before), read_result(after))
-    _print_comparison(found)
-    if fail and any(difference.verdict in WORSE for difference in found.differences):
-        raise typer.Exit(_WORSE)
-
-
-@app.command()
-def startup(
-    runs: Annotated[int, typer.Option(min=1, help="Runs of every start.")] = 5,
-    checkout: Annotated[
-        list[Path] | None, typer.Option(help="Measure this checkout instead; several take turns.")
-    ] = None,
-    result: Annotated[Path, typer.Option("--output", help="Where the result goes, as JSON.")] = STARTUP_RESULT,
-) -> None:
-    """Measure what starting costs: commands, imports, the service until it is ready."""
-    run_startup(checkout or [ROOT], runs, command_line(), result, output())
-
-
-def _print_comparison(found: Comparison) -> None:
-    console = output()
-    for remark in found.remarks:
-        console.print(Text(remark, style="yellow"), soft_wrap=True)
-    if not found.differences:
-        console.print(f"nothing changed beyond the noise in {found.num_pairs} pairs of case and solver")
-        return
-    table = Table("case", "solver", "what", "before", "after", "")
-    for item in found.differences:
-        style = "red" if item.verdict in WORSE else ""
-        table.add_row(item.case, item.solver, item.what, item.before, item.after, Text(item.verdict.value, style=style))
-    console.print(table)
-    console.print(f"{len(found.differences)} changes in {found.num_pairs} pairs of case and solver")
-
-
-def _known_solvers(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    known = (*SOLVER_NAMES, *EXTERNAL_SOLVERS)
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        raise InputError(f"unknown solvers {unknown}; there are {', '.join(known)}")
-    return names
-
-
-@contextmanager
-def _progress(total: int, runs: int) -> Iterator[Any]:
-    """A line per finished run, and on a terminal a bar with what runs now; unproven runs are not repeated."""
-    left = total
-    console = Console(stderr=True, highlight=False)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("starting", total=total)
-
-        def watch(order: RunOrder, record: RunRecord | None) -> None:
-            nonlocal left
-            if record is None:
-                bar.update(task, description=f"{order.case} {order.solver}")
-            else:
-                left -= 0 if record.is_proven else runs - order.run - 1
-                bar.update(task, advance=1, total=left)
-                bar.console.print(run_line(record), soft_wrap=True)
-
-        yield watch
+@app.callback()
+def _root() -> None:
+    pass

@@ -16,12 +16,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 
-from rich.console import Console
+import typer
 from rich.table import Table
 
+from benchmarks.paths import RESULTS, ROOT
+from benchmarks.rows import command_line
 from benchmarks.service.process import checkout_environment, console_command, running_service
 from benchmarks.suite.machine import environment, revision
+from benchmarks.suite.table import output as terminal
 from benchmarks.suite.words import NOTHING, seconds
 
 SCHEMA = "stowplan-startup/1"
@@ -61,6 +65,20 @@ class StartTimes:
     wall_s: tuple[float, ...]
 
 
+def main(
+    runs: Annotated[int, typer.Option(min=1, help="Of every start.")] = 5,
+    checkout: Annotated[
+        list[Path] | None, typer.Option(help="Measure this checkout instead; several take turns.")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="Where the result goes, as JSON.")] = RESULTS / "startup.json",
+) -> None:
+    """Measure what starting costs: commands, imports, the service until it is ready."""
+    measurements = measure_startup([path.resolve() for path in checkout or [ROOT]], runs)
+    terminal().print(startup_table(measurements))
+    write_startup(measurements, output)
+    print(f"written to {output}")
+
+
 def measure_startup(checkouts: Sequence[Path], num_runs: int) -> list[StartTimes]:
     """Start everything in every checkout, `num_runs` times."""
     return [times for start in STARTS for times in _measure(start, checkouts, num_runs)]
@@ -96,24 +114,16 @@ def startup_table(measurements: Sequence[StartTimes]) -> Table:
     return table
 
 
-def write_startup(measurements: Sequence[StartTimes], command: str, path: Path) -> None:
+def write_startup(measurements: Sequence[StartTimes], path: Path) -> None:
     """Write the raw numbers as JSON."""
     document = {
         "schema": SCHEMA,
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": command,
+        "command": command_line(),
         "environment": asdict(environment()),
         "measurements": [asdict(times) for times in measurements],
     }
     path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def run_startup(checkouts: Sequence[Path], num_runs: int, command: str, path: Path, console: Console) -> None:
-    """Measure, print, write."""
-    measurements = measure_startup([checkout.resolve() for checkout in checkouts], num_runs)
-    console.print(startup_table(measurements))
-    write_startup(measurements, command, path)
-    console.print(f"written to {path}", soft_wrap=True)
 
 
 def _started(start: Start, checkout: Path) -> tuple[float, float]:

@@ -7,11 +7,11 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.paths import ROOT
 from benchmarks.suite.record import Environment
 from solver.solve import available_solvers
 
 _PACKAGES = ("cvxpy", "highspy", "numpy", "pyomo", "pyscipopt", "scipy", "stowplan")
-ROOT = Path(__file__).parents[2]
 _ASK_LIMIT_S = 10.0
 
 

@@ -5,9 +5,9 @@ from fnmatch import fnmatchcase
 from functools import cache
 from types import MappingProxyType
 
-from benchmarks.suite.arnold_cases import arnold_cases
 from benchmarks.suite.case import Case, Problem
-from benchmarks.suite.sia_cases import sia_cases
+from benchmarks.suite.cases.arnold import arnold_cases
+from benchmarks.suite.cases.sia import sia_cases
 from stowplan.errors import InputError
 
 # Patterns of case names, as of the shell.

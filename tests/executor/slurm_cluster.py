@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.namespaces import HEAD, HEAD_ADDRESS, Network
+from benchmarks.placement.namespaces import HEAD, HEAD_ADDRESS, Network
 from executor.launch.local import free_port
 
 NODES = ("n1", "n2", "n3", "n4")

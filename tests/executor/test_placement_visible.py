@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.namespaces import LeafSpine, NamespaceError, leaf_spine, obstacle
-from benchmarks.placement_choices import Scene, adversarial, affinity, arnold
-from benchmarks.placement_runs import loss_difference, measured
-from benchmarks.placement_visible import LEAVES, LOSS_TOLERANCE, main
+from benchmarks.placement.namespaces import LeafSpine, NamespaceError, leaf_spine, obstacle
+from benchmarks.placement.placement_choices import Scene, adversarial, affinity, arnold
+from benchmarks.placement.placement_runs import loss_difference, measured
+from benchmarks.placement.placement_visible import LEAVES, LOSS_TOLERANCE, main
 from executor.extra import missing_extra
 
 # So narrow that what crosses the spine takes longer than all computation, however busy the machine is.
@@ -80,8 +80,7 @@ def test_a_network_that_cannot_be_built_is_taken_down() -> None:
 def test_the_script_says_why_it_measures_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["placement_visible", "--python", "/bin/false"])
-    assert main() == 0
+    main(python="/bin/false")
     assert capsys.readouterr().out.startswith("skipped: /bin/false has no torch and deepspeed")
     monkeypatch.setenv("PATH", "/nowhere")
     assert obstacle() == "there is no ip, tc, nsenter here (Debian: iproute2, util-linux)"

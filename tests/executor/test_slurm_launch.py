@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.namespaces import leaf_spine, obstacle
-from benchmarks.placement_choices import adversarial, arnold
-from benchmarks.placement_runs import loss_difference, measured
-from benchmarks.placement_visible import LOSS_TOLERANCE
+from benchmarks.placement.namespaces import leaf_spine, obstacle
+from benchmarks.placement.placement_choices import adversarial, arnold
+from benchmarks.placement.placement_runs import loss_difference, measured
+from benchmarks.placement.placement_visible import LOSS_TOLERANCE
 from executor import supervision
 from executor.bundle import write_bundle
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions

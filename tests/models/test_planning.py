@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.published.sia_instances import load_instance
-from benchmarks.published.sia_traces import DATA, busy_snapshot, read_workload, sia_cluster
+from benchmarks.workloads.published.sia_instances import load_instance
+from benchmarks.workloads.published.sia_traces import DATA, busy_snapshot, read_workload, sia_cluster
 from models.allocation.sia.formulation import SiaFormulation
 from models.allocation.sia.parameters import SiaParameters
 from models.performance.goodput.spec import GoodputTable, TableEntry

@@ -12,8 +12,8 @@ import pytest
 from api.cli.files import load_request
 from api.cli.pretty import pretty_json
 from api.common.examples import examples
-from benchmarks.make_examples import FOLDER
-from benchmarks.make_examples import examples as generated
+from benchmarks.examples.make_examples import FOLDER
+from benchmarks.examples.make_examples import examples as generated
 from models.allocation.arena.parameters import ArenaMethod, ArenaParameters
 from models.plan import JobAllocation, Plan, PlanOutcome, PlanRequest
 from models.planning import plan

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.published.arena import active_jobs, data_are_there, simulated_cluster
+from benchmarks.workloads.published.arena import active_jobs, data_are_there, simulated_cluster
 from models.clock import PhaseClock
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from benchmarks.published.sia_instances import instance_names, load_instance
+from benchmarks.workloads.published.sia_instances import instance_names, load_instance
 from models.allocation.sia.assembly import constraint_groups
 from models.allocation.sia.formulation import SiaFormulation, formulate_sia
 from models.clock import PhaseClock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.published.sia_instances import instance_names, load_instance
+from benchmarks.workloads.published.sia_instances import instance_names, load_instance
 from models.allocation.sia.formulation import formulate_sia
 from models.allocation.sia.validation import policy_issues
 from models.clock import PhaseClock

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks.suika_events import rack_cluster
+from benchmarks.workloads.suika_events import rack_cluster
 from models.allocation.suika.formulation import SuikaFormulation, formulate_suika
 from models.allocation.suika.parameters import SuikaParameters
 from models.catalogue import find_model

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from benchmarks.suika_events import EventStream, rack_cluster
+from benchmarks.workloads.suika_events import EventStream, rack_cluster
 from models.allocation.suika.formulation import formulate_suika
 from models.allocation.suika.parameters import SuikaMethod, SuikaParameters
 from models.allocation.suika.state import node_gpus

@@ -1,6 +1,6 @@
 """Situations that differ in names only are one; answers from memory fit the names that are asked about."""
 
-from benchmarks.suika_events import rack_cluster
+from benchmarks.workloads.suika_events import rack_cluster
 from models.allocation.suika.agent import Agents
 from models.allocation.suika.situation import situation_of
 from models.parallel_plan import ParallelPlan

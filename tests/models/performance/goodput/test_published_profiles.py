@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from benchmarks.published.sia_traces import (
+from benchmarks.workloads.published.sia_traces import (
     APPLICATIONS,
     DATA,
     busy_snapshot,

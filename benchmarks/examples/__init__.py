@@ -1,0 +1,1 @@
+"""The packaged examples, written anew."""

@@ -1,0 +1,8 @@
+"""Where things lie: the checkout, the results, the published data beside the checkout."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+# Not part of the project: what needs them is left out where they are not there.
+PUBLISHED = ROOT / "../shared/data"

@@ -1,0 +1,1 @@
+"""Predicted step times beside measured ones."""

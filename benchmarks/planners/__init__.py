@@ -1,0 +1,1 @@
+"""Planners of 3D plans beside the best plan there is."""

@@ -1,0 +1,1 @@
+"""Policies beside their papers and beside their own integer programs."""

@@ -1,0 +1,1 @@
+"""Cases by policy and planner."""

@@ -1,0 +1,1 @@
+"""Inputs: generators, events, readers of published traces and profiles."""

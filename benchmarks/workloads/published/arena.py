@@ -1,0 +1,136 @@
+"""The 1,280-GPU cluster of Arena's simulation, its throughput table, and moments of its traces as snapshots."""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from benchmarks.paths import PUBLISHED
+from models.performance.goodput.spec import TableEntry, ThroughputTable
+from models.workload import Job
+from topology.cluster import Cluster, Node
+from topology.gpu_catalogue import find_product, gpu_type_of
+
+DIRECTORY = PUBLISHED / "arena"
+ROUND_S = 300.0
+
+# Name in the data, product, nodes, GPUs of a node (Arena Table 1 and section 5.1).
+_MACHINES = (("a100", "a100-40gb", 80, 4), ("v100", "v100", 20, 16), ("a40", "a40", 160, 2), ("a10", "a10", 160, 2))
+
+ModelKey = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One line of a trace. Times in seconds from its start; the deadline counts from the submission."""
+
+    job_id: str
+    submitted_s: float
+    model: ModelKey
+    num_gpus: int
+    gpu_type: str
+    num_iterations: float
+    deadline_s: float
+
+
+def data_are_there() -> bool:
+    """Whether the published data lie beside the checkout."""
+    return (DIRECTORY / "sim_effective_throughput.csv").is_file()
+
+
+def simulated_cluster() -> Cluster:
+    """320 GPUs of each of four types."""
+    kinds = {name: gpu_type_of(find_product(product), "fp16") for name, product, _, _ in _MACHINES}
+    return Cluster(
+        gpu_types=tuple(replace(kind, name=name) for name, kind in kinds.items()),
+        nodes=tuple(
+            Node(id=f"{name}-{k:03}", gpu_type=name, num_gpus=size)
+            for name, _, num_nodes, size in _MACHINES
+            for k in range(num_nodes)
+        ),
+    )
+
+
+@cache
+def throughput_tables(directory: Path = DIRECTORY) -> Mapping[ModelKey, ThroughputTable]:
+    """What the released simulator uses at best locality, where adaptive parallelism is feasible."""
+    entries: dict[ModelKey, list[TableEntry]] = {}
+    with (directory / "sim_effective_throughput.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["ap_feasible"] == "1" and row["best_locality"] == "1":
+                entries.setdefault(_model(row), []).append(
+                    TableEntry(
+                        gpu_type=row["gpu_type"],
+                        num_gpus=int(row["n_gpus"]),
+                        num_nodes=int(row["n_nodes"]),
+                        value=float(row["throughput_sps"]),
+                    )
+                )
+    return {model: ThroughputTable(entries=tuple(table), batch_size=int(model[2])) for model, table in entries.items()}
+
+
+@cache
+def submissions(trace: str, directory: Path = DIRECTORY) -> tuple[Submission, ...]:
+    """The jobs of trace `philly`, `helios` or `pai`, by submission."""
+    with (directory / f"trace_{trace}.csv").open(newline="") as file:
+        jobs = [
+            Submission(
+                job_id=row["job_id"],
+                submitted_s=float(row["submit_s_rel"]),
+                model=_model(row),
+                num_gpus=int(row["req_gpus"]),
+                gpu_type=row["req_gpu_type"],
+                num_iterations=float(row["num_iteration_sim"]),
+                deadline_s=float(row["deadline_rel_sim"]),
+            )
+            for row in csv.DictReader(file)
+        ]
+    return tuple(sorted(jobs, key=lambda job: job.submitted_s))
+
+
+def active_jobs(trace: str, now_s: float, restart_cost_s: float = 300.0) -> tuple[Job, ...]:
+    """Jobs that would not be finished at `now_s` had each run as requested since its submission; all wait.
+
+    GPUs from half to twice the request, as in Crius; iterations that are left, and deadlines that are not over;
+    priorities, which the traces do not have, 1, 2, 3, 1, ... in the order of submission.
+    """
+    jobs = []
+    for k, submission in enumerate(submissions(trace)):
+        table = throughput_tables()[submission.model]
+        age_s = now_s - submission.submitted_s
+        left = submission.num_iterations - max(0.0, age_s) * _requested_speed(submission, table) / _batch(table)
+        if age_s < 0 or left <= 0:
+            continue
+        jobs.append(
+            Job(
+                id=submission.job_id,
+                min_gpus=max(1, submission.num_gpus // 2),
+                max_gpus=2 * submission.num_gpus,
+                performance=table,
+                age_s=age_s,
+                restart_cost_s=restart_cost_s,
+                remaining_iterations=left,
+                deadline_s=submission.deadline_s - age_s if submission.deadline_s > age_s else None,
+                priority=k % 3 + 1,
+            )
+        )
+    return tuple(jobs)
+
+
+def _requested_speed(submission: Submission, table: ThroughputTable) -> float:
+    """Samples/s on the requested block, or on the nearest count of the type, or of any type."""
+
+    def distance(entry: TableEntry) -> tuple[bool, float]:
+        return entry.gpu_type != submission.gpu_type, abs(entry.num_gpus - submission.num_gpus)
+
+    return min(table.entries, key=distance).value
+
+
+def _batch(table: ThroughputTable) -> int:
+    assert table.batch_size is not None  # noqa: S101 - set above
+    return table.batch_size
+
+
+def _model(row: Mapping[str, str]) -> ModelKey:
+    return row["model"], row["params"], row["global_batch"]
