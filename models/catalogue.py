@@ -1,188 +1,55 @@
-"""Models by name: `llama2-13b`, `gpt2-350m`, `qwen2-0.5b`, `bert-1.3b`, `moe-2.4b`, `wide-resnet-1b`.
+"""Models by name: `llama2-13b`, `gpt2-350m`, `qwen2-0.5b`, `bert-1.3b`, `moe-2.4b`, `wide-resnet-1b`. The shipped ones
+are in `models.toml`, a user's own in the file of `stowplan.catalogue`.
 
-Shapes, by family:
+    [model.NAME]
+    architecture  transformer (where it is left out), wide-resnet or operators; decides about the other keys:
 
-gpt2         350M to 76B: `gpt_specs` of Alpa's benchmark; from 39B on, and 175B, as in Narayanan et al. 2021 (Megatron)
-llama        Touvron et al. 2023, table 2
-llama2       Touvron et al. 2023 b, and the configuration files of the released weights
-qwen2        Yang et al. 2024, table 1, and the configuration files of the released weights
-bert         what Arena's artifact calls so: Alpa's GPT shapes, sequences of 1,024, fp16
-moe          `moe_specs` of Alpa's benchmark (GShard, two experts per token in every second layer), fp16
-wide-resnet  `wresnet_specs` of Alpa's benchmark, fp32, SGD; as operators (`models.wide_resnet`)
+    transformer   num_layers, hidden_size, vocabulary_size, sequence_length; and, where they differ from the defaults of
+                  `models.transformer.Transformer`, its other fields but those of training
+    wide-resnet   depth, channels, width_factor, image_size, num_classes: see `models.wide_resnet`
+    operators     operators: tables with the fields of `models.transformer.Operator`, such as [[model.NAME.operators]]
 
-The sequence length is the one of pre-training, for gpt2 the benchmark's; 175B has the 2,048 of GPT-3.
+    precision and optimizer (bf16 and adam where they are left out) hold where a job says nothing else.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from models.performance.iteration.architecture import model_issues
 from models.transformer import (
+    MAX_EXPERTS,
+    MAX_HEADS,
+    MAX_LAYERS,
+    MAX_TOKENS,
+    MAX_WIDTH,
     Biases,
     Checkpointing,
     JobModel,
     Normalisation,
+    Operator,
     OperatorModel,
     Optimizer,
     Positions,
     Precision,
     Transformer,
 )
-from models.wide_resnet import wide_resnet_operators
+from models.wide_resnet import STAGES, WideResNet
+from stowplan.catalogue import Catalogue, Section, own_file
 from stowplan.errors import InputError
+from stowplan.tables import Keys, list_of, not_negative, one_of, read_table, text, truth, whole
 
-# hidden_size, num_layers, num_heads
-_GPT = MappingProxyType(
-    {
-        "350m": (1024, 24, 16),
-        "760m": (1536, 24, 16),
-        "1.3b": (2048, 24, 32),
-        "2.6b": (2560, 32, 32),
-        "6.7b": (4096, 32, 32),
-        "15b": (5120, 48, 40),
-        "39b": (8192, 48, 64),
-        "76b": (10240, 60, 80),
-        "175b": (12288, 96, 96),
-    }
-)
-_BERT = ("760m", "1.3b", "2.6b", "6.7b", "15b", "39b")
-# hidden_size, num_layers, num_experts
-_MOE = MappingProxyType(
-    {
-        "690m": (768, 8, 16),
-        "1.3b": (768, 16, 16),
-        "2.4b": (1024, 16, 16),
-        "10b": (1536, 16, 32),
-        "27b": (2048, 16, 48),
-        "70b": (2048, 32, 64),
-    }
-)
-# hidden_size, num_layers, num_heads, num_kv_heads, feed_forward_size, sequence_length
-_LLAMA = MappingProxyType(
-    {
-        "llama-7b": (4096, 32, 32, 32, 11008, 2048),
-        "llama-13b": (5120, 40, 40, 40, 13824, 2048),
-        "llama-30b": (6656, 60, 52, 52, 17920, 2048),
-        "llama-65b": (8192, 80, 64, 64, 22016, 2048),
-        "llama2-7b": (4096, 32, 32, 32, 11008, 4096),
-        "llama2-13b": (5120, 40, 40, 40, 13824, 4096),
-        "llama2-70b": (8192, 80, 64, 8, 28672, 4096),
-    }
-)
-# hidden_size, num_layers, num_heads, num_kv_heads, feed_forward_size, vocabulary_size, tied_embeddings
-_QWEN2 = MappingProxyType(
-    {
-        "qwen2-0.5b": (896, 24, 14, 2, 4864, 151936, True),
-        "qwen2-1.5b": (1536, 28, 12, 2, 8960, 151936, True),
-        "qwen2-7b": (3584, 28, 28, 4, 18944, 152064, False),
-        "qwen2-72b": (8192, 80, 64, 8, 29568, 152064, False),
-    }
-)
-# depth, channels, width_factor
-_WIDE_RESNET = MappingProxyType(
-    {
-        "wide-resnet-500m": (50, 224, 2),
-        "wide-resnet-1b": (50, 320, 2),
-        "wide-resnet-2b": (50, 448, 2),
-        "wide-resnet-4b": (50, 640, 2),
-        "wide-resnet-6.8b": (50, 320, 16),
-        "wide-resnet-13b": (101, 320, 16),
-    }
-)
-
-
-def _gpt(size: str, sequence_length: int) -> Transformer:
-    hidden_size, num_layers, num_heads = _GPT[size]
-    return Transformer(
-        hidden_size=hidden_size,
-        num_layers=num_layers,
-        num_heads=num_heads,
-        vocabulary_size=51200,
-        sequence_length=sequence_length,
-        global_batch=1,
-    )
-
-
-def _moe(size: str) -> Transformer:
-    hidden_size, num_layers, num_experts = _MOE[size]
-    return Transformer(
-        hidden_size=hidden_size,
-        num_layers=num_layers,
-        num_heads=16,
-        feed_forward_size=8 * hidden_size,
-        num_experts=num_experts,
-        experts_per_token=2,
-        expert_interval=2,
-        vocabulary_size=32000,
-        sequence_length=1024,
-        global_batch=1,
-        precision=Precision.FP16,
-    )
-
-
-def _llama(name: str) -> Transformer:
-    hidden_size, num_layers, num_heads, num_kv_heads, feed_forward_size, sequence_length = _LLAMA[name]
-    return Transformer(
-        hidden_size=hidden_size,
-        num_layers=num_layers,
-        num_heads=num_heads,
-        num_kv_heads=num_kv_heads,
-        feed_forward_size=feed_forward_size,
-        gated=True,
-        normalisation=Normalisation.RMSNORM,
-        biases=Biases.NONE,
-        positions=Positions.ROTARY,
-        tied_embeddings=False,
-        vocabulary_size=32000,
-        sequence_length=sequence_length,
-        global_batch=1,
-    )
-
-
-def _qwen2(name: str) -> Transformer:
-    hidden_size, num_layers, num_heads, num_kv_heads, feed_forward_size, vocabulary_size, tied = _QWEN2[name]
-    return Transformer(
-        hidden_size=hidden_size,
-        num_layers=num_layers,
-        num_heads=num_heads,
-        num_kv_heads=num_kv_heads,
-        feed_forward_size=feed_forward_size,
-        gated=True,
-        normalisation=Normalisation.RMSNORM,
-        biases=Biases.QKV,
-        positions=Positions.ROTARY,
-        tied_embeddings=tied,
-        vocabulary_size=vocabulary_size,
-        sequence_length=4096,
-        global_batch=1,
-    )
-
-
-_TRANSFORMERS: Mapping[str, Transformer] = MappingProxyType(
-    {
-        **{f"gpt2-{size}": _gpt(size, 2048 if size == "175b" else 1024) for size in _GPT},
-        **{name: _llama(name) for name in _LLAMA},
-        **{name: _qwen2(name) for name in _QWEN2},
-        **{f"bert-{size}": replace(_gpt(size, 1024), precision=Precision.FP16) for size in _BERT},
-        **{f"moe-{size}": _moe(size) for size in _MOE},
-    }
-)
-_NAMES = (*_TRANSFORMERS, *_WIDE_RESNET)
-
-
-def _key(name: str) -> str:
-    """Name without case and separators; the point of `1.3b` stays."""
-    return "".join(character for character in name.lower() if character.isalnum() or character == ".")
-
-
-_BY_KEY = {_key(name): name for name in _NAMES}
+_Model = Transformer | OperatorModel | WideResNet
+_MAX_IMAGE_SIZE = 2**16
+_MAX_WIDTH_FACTOR = 1000
 
 
 def model_names() -> tuple[str, ...]:
-    """All names, family by family from small to large."""
-    return _NAMES
+    """All names, family by family from small to large, and the user's own."""
+    return tuple(entry.name for entry in _catalogue(own_file()).entries)
 
 
 def find_model(
@@ -202,13 +69,12 @@ def find_model(
     ------
     InputError
         For an unknown name (the detail gives near matches and all names), and for a sequence length or checkpointing
-        of a model that has no sequences.
+        of a model that has no sequences, or another precision of one whose operators are listed in bytes.
     """
-    known = _BY_KEY.get(_key(name))
-    if known is None:
-        near = difflib.get_close_matches(name.lower(), _NAMES, cutoff=0.5)
-        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        raise InputError(f"no model {name!r} in the catalogue; {hint}known: {', '.join(_NAMES)}")
+    catalogue = _catalogue(own_file())
+    entry = catalogue.find(name)
+    if entry is None:
+        raise catalogue.unknown("model", name)
     sequences = {"sequence_length": sequence_length, "checkpointing": checkpointing}
     fields: dict[str, Any] = {
         "global_batch": global_batch,
@@ -217,32 +83,133 @@ def find_model(
         "optimizer": optimizer,
         "zero_stage": zero_stage,
     }
-    if known in _TRANSFORMERS:
-        return replace(_TRANSFORMERS[known], name=known, **_given(fields | sequences))
+    if isinstance(entry.value, Transformer):
+        return replace(entry.value, name=entry.name, **_given(fields | sequences))
     useless = [field for field, value in sequences.items() if value not in (None, Checkpointing.NONE)]
     if useless:
-        raise InputError(f"{known} is a list of operators and has no {' and no '.join(useless)}; leave it out")
-    return replace(_wide_resnet(known, precision or Precision.FP32), **_given(fields))
+        raise InputError(f"{entry.name} is a list of operators and has no {' and no '.join(useless)}; leave it out")
+    model = entry.value
+    if isinstance(model, WideResNet):
+        model = model.at(precision or model.precision)
+    elif precision not in (None, model.precision):
+        raise InputError(f"{entry.name} lists the bytes of its operators in {model.precision}; leave precision out")
+    return replace(model, name=entry.name, **_given(fields))
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in fields.items() if value is not None}
 
 
-def _wide_resnet(name: str, precision: Precision) -> OperatorModel:
-    """Operators of 224 x 224 images and 1,024 classes."""
-    depth, channels, width_factor = _WIDE_RESNET[name]
-    return OperatorModel(
-        operators=wide_resnet_operators(
-            depth=depth,
-            channels=channels,
-            width_factor=width_factor,
-            image_size=224,
-            num_classes=1024,
-            number_bytes=precision.number_bytes,
-        ),
-        global_batch=1,
-        precision=precision,
-        optimizer=Optimizer.SGD,
-        name=name,
-    )
+@cache
+def _catalogue(own: str | None) -> Catalogue[_Model]:
+    return _SECTION.read(own)
+
+
+class _Architecture(StrEnum):
+    TRANSFORMER = "transformer"
+    WIDE_RESNET = "wide-resnet"
+    OPERATORS = "operators"
+
+
+_ARCHITECTURE = one_of(_Architecture)
+_TRAINING = {"precision": one_of(Precision), "optimizer": one_of(Optimizer)}
+_TRANSFORMER = Keys(
+    required={
+        "num_layers": whole(MAX_LAYERS),
+        "hidden_size": whole(MAX_WIDTH),
+        "vocabulary_size": whole(MAX_TOKENS),
+        "sequence_length": whole(MAX_TOKENS),
+    },
+    optional={
+        "architecture": _ARCHITECTURE,
+        "num_heads": whole(MAX_HEADS),
+        "num_kv_heads": whole(MAX_HEADS),
+        "head_size": whole(MAX_WIDTH),
+        "feed_forward_size": whole(MAX_WIDTH),
+        "gated": truth,
+        "normalisation": one_of(Normalisation),
+        "biases": one_of(Biases),
+        "positions": one_of(Positions),
+        "tied_embeddings": truth,
+        "num_experts": whole(MAX_EXPERTS),
+        "experts_per_token": whole(MAX_EXPERTS),
+        "expert_interval": whole(MAX_LAYERS),
+        **_TRAINING,
+    },
+)
+
+
+def _depth(value: object) -> int:
+    if value not in STAGES or not isinstance(value, int):
+        raise InputError(f"is {value!r}; must be one of {', '.join(map(str, STAGES))}")
+    return value
+
+
+def _image_size(value: object) -> int:
+    size: int = whole(_MAX_IMAGE_SIZE)(value)
+    if size % 32:
+        raise InputError(f"is {size}; must be a multiple of 32")
+    return size
+
+
+def _operator(value: object) -> Operator:
+    return Operator(**read_table(value, _OPERATOR))
+
+
+_WIDE_RESNET = Keys(
+    required={
+        "architecture": _ARCHITECTURE,
+        "depth": _depth,
+        "channels": whole(MAX_WIDTH),
+        "width_factor": whole(_MAX_WIDTH_FACTOR),
+        "image_size": _image_size,
+        "num_classes": whole(MAX_WIDTH),
+    },
+    optional=_TRAINING,
+)
+_OPERATOR = Keys(
+    required={
+        "name": text,
+        "parameters": whole(least=0),
+        "forward_flops": not_negative,
+        "memory_traffic_bytes": not_negative,
+        "activation_bytes": not_negative,
+        "output_bytes": not_negative,
+        "tensor_parallel_bytes": not_negative,
+    }
+)
+_OPERATORS = Keys(
+    required={"architecture": _ARCHITECTURE, "operators": list_of(_operator)},
+    optional=_TRAINING,
+)
+
+
+def _keys(table: Mapping[str, object]) -> Keys:
+    """Keys of the architecture that the table names; a wrong name is found with those of a transformer."""
+    return {"wide-resnet": _WIDE_RESNET, "operators": _OPERATORS}.get(str(table.get("architecture")), _TRANSFORMER)
+
+
+def _build(name: str, source: str, values: dict[str, Any]) -> _Model:  # noqa: ARG001 - as sections build values
+    """Model of an entry, with one sequence per step.
+
+    Raises
+    ------
+    InputError
+        When the values contradict each other; pointers are relative to the entry.
+    """
+    architecture = values.pop("architecture", _Architecture.TRANSFORMER)
+    if architecture is _Architecture.WIDE_RESNET:
+        return WideResNet(**values)
+    kind = Transformer if architecture is _Architecture.TRANSFORMER else OperatorModel
+    model = kind(global_batch=1, name=name, **values)
+    if issues := model_issues(model, ""):
+        raise InputError("the model has faults", issues)
+    return model
+
+
+def _key(name: str) -> str:
+    """Name without case and separators; the point of `1.3b` stays."""
+    return "".join(character for character in name.lower() if character.isalnum() or character == ".")
+
+
+_SECTION = Section(name="model", shipped=Path(__file__).with_name("models.toml"), keys=_keys, build=_build, key=_key)

@@ -5,6 +5,14 @@ by `models.performance.iteration.architecture`.
 from dataclasses import dataclass
 from enum import StrEnum
 
+# Far above every model, far below what would exhaust memory: of layers (or operators), of a matrix's side, of heads,
+# of experts, of a sequence or vocabulary.
+MAX_LAYERS = 100_000
+MAX_WIDTH = 10_000_000
+MAX_HEADS = 1_000_000
+MAX_EXPERTS = 1_000_000
+MAX_TOKENS = 1_000_000_000
+
 
 class Precision(StrEnum):
     """Number format of weights and activations in forward and backward passes."""

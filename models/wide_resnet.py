@@ -20,10 +20,35 @@ Per convolution of k x k from C to D channels with n output pixels, b bytes a nu
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from models.transformer import Operator
+from models.transformer import Operator, OperatorModel, Optimizer, Precision
 
 # Blocks of the four stages by depth.
 STAGES = MappingProxyType({50: (3, 4, 6, 3), 101: (3, 4, 23, 3)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WideResNet:
+    """Sizes of a Wide-ResNet (see `wide_resnet_operators`), and how it is trained."""
+
+    depth: int
+    channels: int
+    width_factor: int
+    image_size: int
+    num_classes: int
+    precision: Precision = Precision.BF16
+    optimizer: Optimizer = Optimizer.ADAM
+
+    def at(self, precision: Precision) -> OperatorModel:
+        """Its operators at a precision, one image per step."""
+        operators = wide_resnet_operators(
+            depth=self.depth,
+            channels=self.channels,
+            width_factor=self.width_factor,
+            image_size=self.image_size,
+            num_classes=self.num_classes,
+            number_bytes=precision.number_bytes,
+        )
+        return OperatorModel(operators=operators, global_batch=1, precision=precision, optimizer=self.optimizer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

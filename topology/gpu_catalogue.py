@@ -1,33 +1,44 @@
-"""GPU products: what vendors' data sheets say, and the node that each usually sits in.
+"""GPU products: what vendors' data sheets say, and the node that each usually sits in. The shipped ones are in
+`gpus.toml`, a user's own in the file of `stowplan.catalogue`.
 
-Peaks are dense (without sparsity), as printed. Bandwidths count one direction, as the formulas do: data sheets add up
-both (NVLink of an H100: 900 GB/s printed, 450 GB/s here), PCIe 4.0 x16 carries 31.5 GB/s. Memory is the printed number
-of GB, 10^9 bytes each: drivers report 0 to 7 % more, so that what fits here fits there.
+    [gpu.NAME]
+    memory_bytes                      printed number of GB, 10^9 bytes each: drivers report 0 to 7 % more, so that what
+                                      fits here fits there
+    peak_flops_per_s                  table of dense peaks (without sparsity), as printed: fp32, tf32, fp16, bf16; a
+                                      precision without hardware is left out
+    memory_bandwidth_bytes_per_s      of the device memory
+    intra_node_bandwidth_bytes_per_s  of one GPU to the others of its node (NVLink or PCIe), in one direction: data
+                                      sheets add up both (NVLink of an H100: 900 GB/s printed, 450 GB/s here); PCIe 4.0
+                                      x16 carries 31.5 GB/s
+    inter_node_bandwidth_bytes_per_s  of the whole node, in one direction
+    gpus_per_node, node               the usual node, and what it is
+
+Look-ups ignore the vendor's name, case and separators.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
+from stowplan.catalogue import Catalogue, Section, own_file
 from stowplan.errors import InputError
+from stowplan.tables import Keys, positive, read_table, text, whole
 from topology.cluster import GpuType
 
 # What stands in for a precision that a product lacks: tensor cores of the same width first, then plain FP32 units.
 _STAND_IN = MappingProxyType({"bf16": "fp16", "tf32": "fp32"})
-_GB = 10**9
-_PCIE_4 = 31.5e9
-_GBIT = 1e9 / 8
+_PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+_MAX_GPUS_PER_NODE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProduct:
     """One product.
 
-    `peak_flops_per_s`: precision (fp32, tf32, fp16, bf16) -> dense peak; precisions without hardware are missing.
-    `memory_bandwidth_bytes_per_s`: device memory. `intra_node_bandwidth_bytes_per_s`: of one GPU to the others of its
-    node (NVLink or PCIe). `inter_node_bandwidth_bytes_per_s`: of the whole node, for the one that `node` describes.
-    `source`: where the figures are from.
+    `peak_flops_per_s`: precision -> dense peak. The rest: see the keys of the file.
     """
 
     name: str
@@ -55,158 +66,14 @@ class GpuProduct:
         raise InputError(f"no peak of {self.name!r} at precision {precision!r}; known: {known}")
 
 
-def _peaks(*, fp32: float, fp16: float, tf32: float | None = None, bf16: float | None = None) -> Mapping[str, float]:
-    """Peaks from TFLOP/s, without the missing ones."""
-    given = {"fp32": fp32, "tf32": tf32, "fp16": fp16, "bf16": bf16}
-    return MappingProxyType({name: 1e12 * value for name, value in given.items() if value is not None})
-
-
-PRODUCTS: tuple[GpuProduct, ...] = (
-    GpuProduct(
-        name="a10",
-        memory_bytes=24 * _GB,
-        peak_flops_per_s=_peaks(fp32=31.2, tf32=62.5, fp16=125.0, bf16=125.0),
-        memory_bandwidth_bytes_per_s=600e9,
-        intra_node_bandwidth_bytes_per_s=_PCIE_4,
-        inter_node_bandwidth_bytes_per_s=200 * _GBIT,
-        gpus_per_node=2,
-        node="2 GPUs on PCIe 4.0, one ConnectX-6 of 200 Gb/s (Arena Table 1)",
-        source="NVIDIA A10 Tensor Core GPU data sheet",
-    ),
-    GpuProduct(
-        name="a40",
-        memory_bytes=48 * _GB,
-        peak_flops_per_s=_peaks(fp32=37.4, tf32=74.8, fp16=149.7, bf16=149.7),
-        memory_bandwidth_bytes_per_s=696e9,
-        intra_node_bandwidth_bytes_per_s=_PCIE_4,
-        inter_node_bandwidth_bytes_per_s=100 * _GBIT,
-        gpus_per_node=2,
-        node="2 GPUs on PCIe 4.0 without NVLink bridge, one ConnectX-5 of 100 Gb/s (Arena Table 1)",
-        source="NVIDIA A40 data sheet",
-    ),
-    GpuProduct(
-        name="l20",
-        memory_bytes=48 * _GB,
-        # There is no public data sheet: FP32 from shaders and boost clock, tensor cores as in open FLOP counters.
-        peak_flops_per_s=_peaks(fp32=59.35, tf32=59.75, fp16=119.5, bf16=119.5),
-        memory_bandwidth_bytes_per_s=864e9,
-        intra_node_bandwidth_bytes_per_s=_PCIE_4,
-        inter_node_bandwidth_bytes_per_s=200 * _GBIT,
-        gpus_per_node=16,
-        node="16 GPUs on PCIe 4.0, one ConnectX-6 of 200 Gb/s (Arena Table 1)",
-        source="TechPowerUp GPU database, NVIDIA L20; tensor peak as in VeOmni's FLOP counter",
-    ),
-    GpuProduct(
-        name="v100",
-        memory_bytes=32 * _GB,
-        peak_flops_per_s=_peaks(fp32=15.7, fp16=125.0),
-        memory_bandwidth_bytes_per_s=900e9,
-        intra_node_bandwidth_bytes_per_s=150e9,
-        inter_node_bandwidth_bytes_per_s=8 * 100 * _GBIT,
-        gpus_per_node=16,
-        node="DGX-2: 16 GPUs on NVSwitch, eight ConnectX-5 of 100 Gb/s",
-        source="NVIDIA Tesla V100 data sheet, V100 SXM2 32 GB",
-    ),
-    GpuProduct(
-        name="a100-40gb",
-        memory_bytes=40 * _GB,
-        peak_flops_per_s=_peaks(fp32=19.5, tf32=156.0, fp16=312.0, bf16=312.0),
-        memory_bandwidth_bytes_per_s=1555e9,
-        intra_node_bandwidth_bytes_per_s=300e9,
-        inter_node_bandwidth_bytes_per_s=100 * _GBIT,
-        gpus_per_node=4,
-        node="4 GPUs on NVLink, one ConnectX-5 of 100 Gb/s (Arena Table 1)",
-        source="NVIDIA A100 Tensor Core GPU data sheet, A100 40 GB SXM",
-    ),
-    GpuProduct(
-        name="a100-80gb",
-        memory_bytes=80 * _GB,
-        peak_flops_per_s=_peaks(fp32=19.5, tf32=156.0, fp16=312.0, bf16=312.0),
-        memory_bandwidth_bytes_per_s=2039e9,
-        intra_node_bandwidth_bytes_per_s=300e9,
-        inter_node_bandwidth_bytes_per_s=8 * 200 * _GBIT,
-        gpus_per_node=8,
-        node="DGX A100: 8 GPUs on NVSwitch, eight ConnectX-6 of 200 Gb/s",
-        source="NVIDIA A100 Tensor Core GPU data sheet, A100 80 GB SXM",
-    ),
-    GpuProduct(
-        name="h100",
-        memory_bytes=80 * _GB,
-        peak_flops_per_s=_peaks(fp32=67.0, tf32=494.5, fp16=989.5, bf16=989.5),
-        memory_bandwidth_bytes_per_s=3350e9,
-        intra_node_bandwidth_bytes_per_s=450e9,
-        inter_node_bandwidth_bytes_per_s=8 * 400 * _GBIT,
-        gpus_per_node=8,
-        node="DGX H100: 8 GPUs on NVSwitch, eight ConnectX-7 of 400 Gb/s (as in Suika section 5.1)",
-        source="NVIDIA H100 Tensor Core GPU data sheet, H100 SXM",
-    ),
-    GpuProduct(
-        name="h200",
-        memory_bytes=141 * _GB,
-        peak_flops_per_s=_peaks(fp32=67.0, tf32=494.5, fp16=989.5, bf16=989.5),
-        memory_bandwidth_bytes_per_s=4800e9,
-        intra_node_bandwidth_bytes_per_s=450e9,
-        inter_node_bandwidth_bytes_per_s=8 * 400 * _GBIT,
-        gpus_per_node=8,
-        node="DGX H200: 8 GPUs on NVSwitch, eight ConnectX-7 of 400 Gb/s",
-        source="NVIDIA H200 Tensor Core GPU data sheet, H200 SXM",
-    ),
-    GpuProduct(
-        name="l40s",
-        memory_bytes=48 * _GB,
-        peak_flops_per_s=_peaks(fp32=91.6, tf32=183.0, fp16=362.05, bf16=362.05),
-        memory_bandwidth_bytes_per_s=864e9,
-        intra_node_bandwidth_bytes_per_s=_PCIE_4,
-        inter_node_bandwidth_bytes_per_s=4 * 200 * _GBIT,
-        gpus_per_node=8,
-        node="8 GPUs on PCIe 4.0, four adapters of 200 Gb/s (NVIDIA's reference 2-8-5, its fifth adapter for storage)",
-        source="NVIDIA L40S data sheet",
-    ),
-    GpuProduct(
-        name="b200",
-        memory_bytes=180 * _GB,
-        peak_flops_per_s=_peaks(fp32=80.0, tf32=1100.0, fp16=2250.0, bf16=2250.0),
-        memory_bandwidth_bytes_per_s=8000e9,
-        intra_node_bandwidth_bytes_per_s=900e9,
-        inter_node_bandwidth_bytes_per_s=8 * 400 * _GBIT,
-        gpus_per_node=8,
-        node="DGX B200: 8 GPUs on NVSwitch, eight ConnectX-7 of 400 Gb/s",
-        source="NVIDIA Blackwell architecture technical brief, HGX B200 at 1,000 W; DGX B200 user guide (1,440 GB)",
-    ),
-)
-
-# Other names, among them those that the driver reports. A plain "a100" is the 40 GB product: that of Arena's cluster,
-# and a plan that fits it fits the larger one too.
-_ALIASES = MappingProxyType(
-    {
-        "a100": "a100-40gb",
-        "a100-sxm4-40gb": "a100-40gb",
-        "a100-sxm4-80gb": "a100-80gb",
-        "h100-80gb": "h100",
-        "h100-sxm": "h100",
-        "h100-80gb-hbm3": "h100",
-        "h200-sxm": "h200",
-        "v100-32gb": "v100",
-        "v100-sxm2-32gb": "v100",
-    }
-)
-
-
-def _key(name: str) -> str:
-    """Name without vendor, case and separators."""
-    squeezed = "".join(character for character in name.lower() if character.isalnum())
-    return squeezed.removeprefix("nvidia").removeprefix("tesla")
-
-
-_BY_NAME = {product.name: product for product in PRODUCTS}
-_BY_KEY = {_key(name): product for name, product in _BY_NAME.items()} | {
-    _key(alias): _BY_NAME[name] for alias, name in _ALIASES.items()
-}
+def products() -> tuple[GpuProduct, ...]:
+    """All products."""
+    return tuple(entry.value for entry in _catalogue(own_file()).entries)
 
 
 def known_product(name: str) -> GpuProduct | None:
     """Product of this name or alias, whatever the case and separators; None for another name."""
-    return _BY_KEY.get(_key(name))
+    return _known(own_file(), name)
 
 
 def find_product(name: str) -> GpuProduct:
@@ -218,11 +85,9 @@ def find_product(name: str) -> GpuProduct:
         For another name; the detail gives near matches and all names.
     """
     product = known_product(name)
-    if product is not None:
-        return product
-    near = difflib.get_close_matches(name.lower(), [*_BY_NAME, *_ALIASES], cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    raise InputError(f"no GPU product {name!r} in the catalogue; {hint}known: {', '.join(_BY_NAME)}")
+    if product is None:
+        raise _catalogue(own_file()).unknown("GPU product", name)
+    return product
 
 
 def gpu_type_of(product: GpuProduct, precision: str) -> GpuType:
@@ -234,3 +99,51 @@ def gpu_type_of(product: GpuProduct, precision: str) -> GpuType:
         intra_node_bandwidth_bytes_per_s=product.intra_node_bandwidth_bytes_per_s,
         inter_node_bandwidth_bytes_per_s=product.inter_node_bandwidth_bytes_per_s,
     )
+
+
+@cache
+def _catalogue(own: str | None) -> Catalogue[GpuProduct]:
+    return _SECTION.read(own)
+
+
+# Performance models ask for the same few names over and over.
+@lru_cache
+def _known(own: str | None, name: str) -> GpuProduct | None:
+    entry = _catalogue(own).find(name)
+    return None if entry is None else entry.value
+
+
+def _peaks(value: object) -> Mapping[str, float]:
+    """Peaks by precision, in the order of the precisions."""
+    peaks = read_table(value, Keys(optional=dict.fromkeys(_PRECISIONS, positive)))
+    if not peaks:
+        raise InputError(f"is empty; must have at least one of {', '.join(_PRECISIONS)}")
+    return MappingProxyType({precision: peaks[precision] for precision in _PRECISIONS if precision in peaks})
+
+
+_KEYS = Keys(
+    required={
+        "memory_bytes": whole(),
+        "peak_flops_per_s": _peaks,
+        "memory_bandwidth_bytes_per_s": positive,
+        "intra_node_bandwidth_bytes_per_s": positive,
+        "inter_node_bandwidth_bytes_per_s": positive,
+        "gpus_per_node": whole(_MAX_GPUS_PER_NODE),
+        "node": text,
+    }
+)
+
+
+def _product(name: str, source: str, values: dict[str, Any]) -> GpuProduct:
+    return GpuProduct(name=name, source=source, **values)
+
+
+def _key(name: str) -> str:
+    """Name without vendor, case and separators."""
+    squeezed = "".join(character for character in name.lower() if character.isalnum())
+    return squeezed.removeprefix("nvidia").removeprefix("tesla")
+
+
+_SECTION = Section(
+    name="gpu", shipped=Path(__file__).with_name("gpus.toml"), keys=lambda _: _KEYS, build=_product, key=_key
+)

@@ -8,6 +8,11 @@ from pydantic_core import PydanticCustomError
 from api.schemas.base import MAX_COUNT, Count, Document, Name, NonNegative, Positive
 from models.catalogue import find_model
 from models.transformer import (
+    MAX_EXPERTS,
+    MAX_HEADS,
+    MAX_LAYERS,
+    MAX_TOKENS,
+    MAX_WIDTH,
     Biases,
     Checkpointing,
     JobModel,
@@ -20,11 +25,11 @@ from models.transformer import (
 )
 from stowplan.errors import InputError
 
-MAX_LAYERS = 100_000
 _Layers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
-_Width = Annotated[int, Field(ge=1, le=10_000_000)]
-_Heads = Annotated[int, Field(ge=1, le=1_000_000)]
-_Experts = Annotated[int, Field(ge=1, le=1_000_000)]
+_Width = Annotated[int, Field(ge=1, le=MAX_WIDTH)]
+_Heads = Annotated[int, Field(ge=1, le=MAX_HEADS)]
+_Experts = Annotated[int, Field(ge=1, le=MAX_EXPERTS)]
+_Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 _SHAPE = ("num_layers", "hidden_size", "vocabulary_size", "sequence_length")
 
 
@@ -73,9 +78,9 @@ class TransformerDoc(TrainingDoc):
     """Required without `model`."""
     hidden_size: _Width | None = None
     """Required without `model`."""
-    vocabulary_size: Count | None = None
+    vocabulary_size: _Tokens | None = None
     """Required without `model`."""
-    sequence_length: Count | None = None
+    sequence_length: _Tokens | None = None
     """Tokens of a sequence. Required without `model`."""
     num_heads: _Heads | None = None
     """Default: hidden_size / 64."""

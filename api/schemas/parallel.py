@@ -7,12 +7,13 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.base import Count, Document, GpuMap, Name, NumGpus, Positive
 from api.schemas.incremental import IncrementalOptionsDoc
-from api.schemas.model import MAX_LAYERS, AnyModelDoc, CalibrationDoc
+from api.schemas.model import AnyModelDoc, CalibrationDoc
 from api.schemas.parallel_plan import ParallelPlanDoc, SymmetricPlanDoc
 from api.schemas.request import MAX_TIME_LIMIT_S
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
 from models.parallelism.grid.options import MAX_OPERATORS, PlanRule
 from models.parallelism.request import Planner
+from models.transformer import MAX_LAYERS
 
 MAX_COUNTS = 64
 MAX_GPUS_OF_A_PLAN = 65_536

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from api.schemas.base import MAX_GPUS_PER_NODE, Count, Document, GpuIndices, GpuMap, Name, NumGpus
-from api.schemas.model import MAX_LAYERS
+from models.transformer import MAX_LAYERS
 
 _NumLayers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
 

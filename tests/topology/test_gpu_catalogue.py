@@ -4,16 +4,16 @@ import pytest
 
 from stowplan.errors import InputError
 from topology.cluster import Cluster, Node
-from topology.gpu_catalogue import PRODUCTS, GpuProduct, find_product, gpu_type_of, known_product
+from topology.gpu_catalogue import GpuProduct, find_product, gpu_type_of, known_product, products
 
 _NAMES = ["a10", "a40", "l20", "v100", "a100-40gb", "a100-80gb", "h100", "h200", "l40s", "b200"]
 
 
 def test_products() -> None:
-    assert [product.name for product in PRODUCTS] == _NAMES
+    assert [product.name for product in products()] == _NAMES
 
 
-@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+@pytest.mark.parametrize("product", products(), ids=lambda product: product.name)
 def test_complete_and_positive(product: GpuProduct) -> None:
     figures = [
         product.memory_bytes,
@@ -95,8 +95,10 @@ def test_name_without_near_match() -> None:
 
 
 def test_gpu_types_make_a_cluster() -> None:
-    kinds = tuple(gpu_type_of(product, "bf16") for product in PRODUCTS)
-    nodes = tuple(Node(id=product.name, gpu_type=product.name, num_gpus=product.gpus_per_node) for product in PRODUCTS)
+    kinds = tuple(gpu_type_of(product, "bf16") for product in products())
+    nodes = tuple(
+        Node(id=product.name, gpu_type=product.name, num_gpus=product.gpus_per_node) for product in products()
+    )
     cluster = Cluster(gpu_types=kinds, nodes=nodes)
     assert {kind.name: kind.peak_flops_per_s for kind in cluster.gpu_types}["v100"] == 125e12
     assert gpu_type_of(find_product("a100"), "fp32").peak_flops_per_s == 19.5e12
