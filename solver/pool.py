@@ -47,6 +47,12 @@ class TaskCanceledError(StowplanError):
     code: ClassVar[str] = "canceled"
 
 
+class DeadlineError(WorkerError):
+    """The worker was killed at the deadline of its task, or died there: it did not come back when it was asked to."""
+
+    code: ClassVar[str] = "deadline"
+
+
 class Ticket:
     """One submitted task. `future` is for waiting (`asyncio.wrap_future`); everything else may be read any time."""
 
@@ -72,6 +78,7 @@ class Ticket:
         self._on_start = on_start
         self._submitted = time.monotonic()
         self._started: float | None = None
+        self._ended: float | None = None
         self._handovers = 0
         self._lock = threading.Lock()
         self._canceled = False
@@ -82,6 +89,11 @@ class Ticket:
     def queued_s(self) -> float:
         """Seconds between submission and the start in the worker (until now, while it waits)."""
         return (self._started or time.monotonic()) - self._submitted
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds between the start in the worker and the end (until now, while it runs); 0 before it starts."""
+        return 0.0 if self._started is None else (self._ended or time.monotonic()) - self._started
 
     @property
     def running(self) -> bool:
@@ -99,8 +111,10 @@ class Ticket:
         ------
         TimeoutError
             When there is none after `timeout` seconds.
+        DeadlineError
+            When the worker was killed at the deadline, or died there.
         WorkerError
-            When the worker died or was killed at the deadline.
+            When the worker died before.
         TaskCanceledError
             When the task was canceled before it began.
         StowplanError
@@ -144,10 +158,12 @@ class Ticket:
 
     def _finish(self, value: Any) -> None:
         if not self.future.done():
+            self._ended = time.monotonic()
             self.future.set_result(value)
 
     def _fail(self, error: BaseException) -> None:
         if not self.future.done():
+            self._ended = time.monotonic()
             self.future.set_exception(error)
 
 
@@ -380,8 +396,7 @@ class WorkerPool:
             ticket._fail(WorkerError(f"the answer of task {ticket.task} cannot be read: {error}"))
             return False
         worker.kill()
-        what = "did not begin" if ticket._started is None else f"was killed at its deadline of {ticket.deadline_s:g} s"
-        ticket._fail(WorkerError(f"task {ticket.task} {what}"))
+        ticket._fail(_overdue(ticket))
         return False
 
     def _lost(self, worker: WorkerProcess, ticket: Ticket) -> None:
@@ -394,7 +409,14 @@ class WorkerPool:
                 self._changed.notify()
         if not retry:
             reason = "the pool was closed" if self._closed else f"its worker died ({worker.end})"
-            ticket._fail(WorkerError(f"task {ticket.task} failed: {reason}"))
+            at_deadline = not self._closed and ticket.elapsed_s >= ticket.deadline_s
+            ticket._fail((DeadlineError if at_deadline else WorkerError)(f"task {ticket.task} failed: {reason}"))
+
+
+def _overdue(ticket: Ticket) -> WorkerError:
+    if ticket._started is None:
+        return WorkerError(f"task {ticket.task} did not begin")
+    return DeadlineError(f"task {ticket.task} was killed at its deadline of {ticket.deadline_s:g} s")
 
 
 def _call(function: Callable[..., None], *arguments: object) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,14 +12,13 @@ from api.convert.outcome import MS_PER_S, outcome_to_document
 from api.figures.request import FigureRequest, ParallelFigure
 from api.schemas.plan import OutcomeDoc, UsedOptionsDoc
 from models.parallelism.request import ParallelAnswer, ParallelRequest
-from models.plan import PlanOutcome, PlanRequest, PlanTask, Resume
+from models.plan import PlanOutcome, PlanRequest, PlanTask
+from models.planning_task import PLAN_TASK, limit_named, resumed
 from solver.monitor import Progress
-from solver.pool import Ticket, WorkerPool
-from solver.result import Limit
+from solver.pool import DeadlineError, Ticket, WorkerPool
 from stowplan import __version__
 from stowplan.errors import WorkerError
 
-_PLAN_TASK = "models.planning:plan_task"
 _FIGURE_TASK = "api.figures.render:figure_task"
 _PARALLEL_TASK = "models.parallelism.planner:answer_task"
 _PARALLEL_FIGURE_TASK = "api.figures.parallel:figure_task"
@@ -80,17 +79,15 @@ class LocalPlanner:
             ticket.cancel()
             watcher.on_stop()
 
-        ticket = self._pool.submit(_PLAN_TASK, PlanTask(request=request), request.options.time_limit_s + SLACK_S)
+        ticket = self._pool.submit(PLAN_TASK, PlanTask(request=request), request.options.time_limit_s + SLACK_S)
         try:
             outcome: PlanOutcome = wait_for(ticket, watcher.on_progress, stop)
         except WorkerError:
-            if ticket.last_incumbent is None:
+            second = resumed(self._pool, ticket, request, SLACK_S)
+            if second is None:
                 raise
-            outcome = self._finish(request, ticket, watcher)
-        if outcome.limit is Limit.INTERRUPTED and not stopped:
-            # Nobody but the pool asked it to stop: at its deadline.
-            outcome = replace(outcome, limit=Limit.DEADLINE)
-        return outcome
+            outcome = wait_for(second, watcher.on_progress, second.cancel)
+        return limit_named(outcome, canceled=stopped)
 
     def draw(self, request: FigureRequest) -> bytes:
         """Draw an outcome."""
@@ -105,13 +102,10 @@ class LocalPlanner:
         StowplanError
             What planning raises; WorkerTimeoutError after `limit_s`.
         """
-        begun_s = time.monotonic()
         ticket = self._pool.submit(_PARALLEL_TASK, request, limit_s)
         try:
             answer: ParallelAnswer = wait_for(ticket, watcher.on_progress, _quit)
-        except WorkerError as error:
-            if time.monotonic() - begun_s < limit_s:
-                raise
+        except DeadlineError as error:
             detail = f"not done within {limit_s:g} s: ask for fewer numbers of GPUs, or allow more time"
             raise WorkerTimeoutError(detail) from error
         return answer
@@ -120,19 +114,6 @@ class LocalPlanner:
         """Draw the answer."""
         picture: bytes = self._pool.submit(_PARALLEL_FIGURE_TASK, request, SLACK_S).result()
         return picture
-
-    def _finish(self, request: PlanRequest, ticket: Ticket, watcher: Watcher) -> PlanOutcome:
-        """Make a plan of the last incumbent of a worker that was killed at its deadline."""
-        last = ticket.last_progress
-        assert ticket.last_incumbent is not None  # noqa: S101 - asked by the caller
-        resume = Resume(
-            incumbent=ticket.last_incumbent,
-            bound=None if last is None else last.bound,
-            elapsed_s=0.0 if last is None else last.elapsed_s,
-        )
-        second = self._pool.submit(_PLAN_TASK, PlanTask(request=request, resume=resume), SLACK_S)
-        outcome: PlanOutcome = wait_for(second, watcher.on_progress, second.cancel)
-        return outcome
 
 
 def local_document(request: PlanRequest, outcome: PlanOutcome) -> LocalPlanDoc:

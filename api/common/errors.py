@@ -28,6 +28,7 @@ _STATUS: Mapping[str, HTTPStatus] = {
     "shutting_down": HTTPStatus.SERVICE_UNAVAILABLE,
     "store_error": HTTPStatus.SERVICE_UNAVAILABLE,
     "worker_timeout": HTTPStatus.GATEWAY_TIMEOUT,
+    "deadline": HTTPStatus.GATEWAY_TIMEOUT,
     "worker_died": HTTPStatus.SERVICE_UNAVAILABLE,
     "backend_error": HTTPStatus.INTERNAL_SERVER_ERROR,
     "plan_failed_check": HTTPStatus.INTERNAL_SERVER_ERROR,

@@ -1,19 +1,17 @@
 """One instance through several solvers: one after another, each in a fresh worker, under the same limits."""
 
-import math
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from models.comparison import History, RunFailure, SolverRun
 from models.plan import PlanRequest
+from models.planning_task import limit_named
 from models.policies import FORMULATIONS
 from solver.pool import TaskCanceledError, Ticket, WorkerPool
 from solver.registry import BACKEND_MODULES
-from solver.result import Limit
-from stowplan.errors import StowplanError, WorkerError
+from stowplan.errors import StowplanError
 
 RUN_TASK = "models.tracing:traced_task"
 # Loaded before the clock runs: what is compared are solvers, not imports.
@@ -44,27 +42,15 @@ class SolverComparison:
         if self._stopped:
             return _failed(solver, History(), _NOT_BEGUN)
         history = History()
-        begun_s = math.inf
-
-        def begin() -> None:
-            nonlocal begun_s
-            begun_s = time.monotonic()
-
         try:
-            run: SolverRun = self._run_in_fresh_worker(solver, history, begin)
+            run: SolverRun = self._run_in_fresh_worker(solver, history)
         except TaskCanceledError:
             return _failed(solver, history, _NOT_BEGUN)
-        except WorkerError as error:
-            at_deadline = time.monotonic() - begun_s >= self._deadline_s
-            return _failed(
-                solver, history, RunFailure(code="deadline" if at_deadline else error.code, detail=error.detail)
-            )
         except StowplanError as error:
             return _failed(solver, history, RunFailure(code=error.code, detail=error.detail, issues=error.issues))
-        if run.outcome is not None and run.outcome.limit is Limit.INTERRUPTED and not self._stopped:
-            # Nobody but the pool asked it to stop: at its deadline.
-            run = replace(run, outcome=replace(run.outcome, limit=Limit.DEADLINE))
-        return run
+        if run.outcome is None:
+            return run
+        return replace(run, outcome=limit_named(run.outcome, canceled=self._stopped))
 
     def stop(self) -> None:
         """Ask the solver that runs to come back with its best plan; later ones are not run."""
@@ -82,10 +68,10 @@ class SolverComparison:
         if pool is not None:
             pool.close()
 
-    def _run_in_fresh_worker(self, solver: str, history: History, begin: Callable[[], None]) -> Any:
+    def _run_in_fresh_worker(self, solver: str, history: History) -> Any:
         request = replace(self._request, options=replace(self._request.options, solver=solver))
         with WorkerPool(num_workers=1, max_queue=1, preload=_PRELOAD) as pool:
-            ticket = pool.submit(RUN_TASK, request, self._deadline_s, on_progress=history.add, on_start=begin)
+            ticket = pool.submit(RUN_TASK, request, self._deadline_s, on_progress=history.add)
             with self._lock:
                 self._pool, self._ticket = pool, ticket
                 stopped = self._stopped

@@ -12,12 +12,12 @@ from api.common.events import STATE, EventLog, Value
 from api.plans.termination import Termination, termination_of_error, termination_of_outcome
 from api.schemas.plan import PlanStatus
 from api.store.database import PlanRecord
-from models.plan import PlanRequest, PlanTask, Resume
+from models.plan import PlanRequest, PlanTask
+from models.planning_task import PLAN_TASK, resumed
 from solver.monitor import Progress
 from solver.pool import Ticket, WorkerPool
-from stowplan.errors import Issue, StowplanError, WorkerError
+from stowplan.errors import Issue, StowplanError
 
-PLAN_TASK = "models.planning:plan_task"
 _NEWS = 1e-9
 _logger = logging.getLogger("stowplan.api.plans.run")
 
@@ -49,14 +49,8 @@ class RunningPlan:
         self._on_end = on_end
         self._ticket: Ticket | None = None
         self._stopped: PlanStatus | None = None
-        self._started_s = math.inf
         self._objective: float | None = None
         self._bound: float | None = None
-
-    @property
-    def deadline_s(self) -> float:
-        """Seconds from its start at which the worker is killed."""
-        return self.request.options.time_limit_s + self._slack_s
 
     def start(self) -> None:
         """Queue the plan.
@@ -70,7 +64,7 @@ class RunningPlan:
         ticket = self._pool.submit(
             PLAN_TASK,
             PlanTask(request=self.request),
-            self.deadline_s,
+            self.request.options.time_limit_s + self._slack_s,
             on_progress=self._advance,
             on_start=self._begin,
         )
@@ -90,7 +84,6 @@ class RunningPlan:
             ticket.cancel()
 
     def _begin(self) -> None:
-        self._started_s = time.monotonic()
         self._enter(PlanStatus.BUILDING)
 
     def _advance(self, progress: Progress) -> None:
@@ -116,34 +109,25 @@ class RunningPlan:
 
     def _end(self, ticket: Ticket) -> None:
         self.queued_s = ticket.queued_s
-        died = isinstance(ticket.future.exception(), WorkerError)
-        if not (died and self._resume(ticket)):
-            at_deadline = died and time.monotonic() - self._started_s >= self.deadline_s
-            self._on_end(self, self._termination(ticket, at_deadline))
+        second = None if self._stopped is PlanStatus.INTERRUPTED else self._resumed(ticket)
+        if second is None:
+            self._conclude(ticket)
+        else:
+            second.done_callback(self._conclude)
 
-    def _end_resumed(self, ticket: Ticket) -> None:
-        self._on_end(self, self._termination(ticket, at_deadline=False))
-
-    def _termination(self, ticket: Ticket, at_deadline: bool) -> Termination:
+    def _conclude(self, ticket: Ticket) -> None:
         error = ticket.future.exception()
         if error is None:
-            return termination_of_outcome(ticket.result(), self._stopped)
-        return termination_of_error(error, self._stopped, at_deadline)
+            self._on_end(self, termination_of_outcome(ticket.result(), self._stopped))
+        else:
+            self._on_end(self, termination_of_error(error, self._stopped))
 
-    def _resume(self, ticket: Ticket) -> bool:
-        """Finish from the last incumbent of a dead worker, by another worker. Returns whether that is under way."""
-        if ticket.last_incumbent is None or self._stopped is PlanStatus.INTERRUPTED:
-            return False
-        resume = Resume(
-            incumbent=ticket.last_incumbent, bound=self._bound, elapsed_s=time.monotonic() - self._started_s
-        )
+    def _resumed(self, ticket: Ticket) -> Ticket | None:
         try:
-            second = self._pool.submit(PLAN_TASK, PlanTask(request=self.request, resume=resume), self._slack_s)
+            return resumed(self._pool, ticket, self.request, self._slack_s)
         except StowplanError:
             _logger.exception("plan %s cannot be resumed", self.record.id)
-            return False
-        second.done_callback(self._end_resumed)
-        return True
+            return None
 
 
 def _differs(new: float | None, old: float | None) -> bool:

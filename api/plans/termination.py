@@ -9,7 +9,9 @@ from api.convert.request import issue_in_request
 from api.schemas.plan import FailureDoc, PlanStatus, TimingsDoc
 from api.store.database import PlanRecord
 from models.plan import PlanOutcome
+from models.planning_task import limit_named
 from models.workload import Snapshot
+from solver.pool import DeadlineError
 from solver.result import Limit, TerminationReason
 from stowplan.errors import StowplanError
 
@@ -25,9 +27,7 @@ class Termination:
 
 def termination_of_outcome(outcome: PlanOutcome, stopped: PlanStatus | None) -> Termination:
     """Judge what planning returned; `stopped` says as what the plan was asked to stop (None: it was not)."""
-    if outcome.limit is Limit.INTERRUPTED and stopped is None:
-        # Nobody but the pool asked it to stop: at its deadline.
-        outcome = replace(outcome, limit=Limit.DEADLINE)
+    outcome = limit_named(outcome, canceled=stopped is not None)
     outcome = replace(outcome, warnings=tuple(issue_in_request(issue) for issue in outcome.warnings))
     reason, interrupted = outcome.termination, outcome.limit is Limit.INTERRUPTED
     if stopped is not None and interrupted:
@@ -43,14 +43,15 @@ def termination_of_outcome(outcome: PlanOutcome, stopped: PlanStatus | None) -> 
     return Termination(status=PlanStatus.FAILED, outcome=outcome, failure=failure)
 
 
-def termination_of_error(error: BaseException, stopped: PlanStatus | None, at_deadline: bool) -> Termination:
-    """Judge what planning raised; `at_deadline` says that its worker was killed at the deadline."""
+def termination_of_error(error: BaseException, stopped: PlanStatus | None) -> Termination:
+    """Judge what planning raised, or what became of its worker."""
     if stopped is not None:
         return Termination(status=stopped, failure=_interruption() if stopped is PlanStatus.INTERRUPTED else None)
     if not isinstance(error, StowplanError):
         return Termination(status=PlanStatus.FAILED, failure=FailureDoc(code="internal_error", detail=str(error)))
     issues = issue_documents([issue_in_request(issue) for issue in error.issues])
-    failure = FailureDoc(code="deadline" if at_deadline else error.code, detail=error.detail, errors=issues)
+    failure = FailureDoc(code=error.code, detail=error.detail, errors=issues)
+    at_deadline = isinstance(error, DeadlineError)
     return Termination(status=PlanStatus.TIMED_OUT if at_deadline else PlanStatus.FAILED, failure=failure)
 
 

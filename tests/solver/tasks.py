@@ -65,6 +65,12 @@ def exit_at_once(code: int, monitor: SolveMonitor) -> None:
     os._exit(code)
 
 
+def exit_when_asked(code: int, monitor: SolveMonitor) -> None:
+    """Die as a solver does that crashes when it is interrupted."""
+    monitor.canceled.wait(60)
+    os._exit(code)
+
+
 def refuse(argument: object, monitor: SolveMonitor) -> None:
     """Raise an error of the project."""
     del argument, monitor

@@ -20,7 +20,7 @@ from solver import worker
 from solver.feasibility import violations
 from solver.monitor import Progress
 from solver.options import SolveOptions
-from solver.pool import QueueFullError, TaskCanceledError, Ticket, WorkerPool
+from solver.pool import DeadlineError, QueueFullError, TaskCanceledError, Ticket, WorkerPool
 from solver.process import WorkerProcess
 from solver.result import Limit, SolveResult, TerminationReason
 from stowplan.errors import InputError, StowplanError, WorkerError
@@ -143,11 +143,18 @@ def test_deadline_asks_first(pool: WorkerPool) -> None:
 def test_deadline_kills_who_does_not_listen(pool: WorkerPool) -> None:
     before = pid_of(pool)
     ticket = pool.submit(name(tasks.ignore), 60.0, 0.2)
-    with pytest.raises(WorkerError, match=r"killed at its deadline of 0\.2 s"):
+    with pytest.raises(DeadlineError, match=r"killed at its deadline of 0\.2 s"):
         ticket.result(20)
+    assert ticket.elapsed_s >= 0.2
     assert ticket.last_incumbent is not None
     until(lambda: not is_alive(before))
     assert pid_of(pool) != before
+
+
+def test_who_dies_when_asked_to_stop_at_the_deadline_met_the_deadline(pool: WorkerPool) -> None:
+    ticket = pool.submit(name(tasks.exit_when_asked), 3, 0.2)
+    with pytest.raises(DeadlineError, match="exit code 3"):
+        ticket.result(20)
 
 
 def test_a_worker_that_dies_fails_its_task_alone(pool: WorkerPool) -> None:
@@ -161,8 +168,9 @@ def test_a_worker_that_dies_fails_its_task_alone(pool: WorkerPool) -> None:
         else:
             victim = pool.submit(name(tasks.exit_at_once), end, 10)
             next_one = pool.submit(name(tasks.echo), "alive", 10)
-        with pytest.raises(WorkerError, match=text):
+        with pytest.raises(WorkerError, match=text) as died:
             victim.result(20)
+        assert died.type is WorkerError
         assert next_one.result(20) == "alive"
 
 

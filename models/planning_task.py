@@ -1,0 +1,47 @@
+"""Planning as a task of workers: how a solve ends at its deadline, and who finishes when its worker was killed.
+
+At the deadline of a task the pool asks its worker to stop, and kills it a few seconds later:
+
+    it stops in time       its outcome says `interrupted`, as if somebody had canceled it: `limit_named`
+    it is killed           DeadlineError; what it reported last stays on the ticket: `resumed`
+    it died before that    WorkerError; the same
+"""
+
+import math
+from dataclasses import replace
+
+from models.plan import PlanOutcome, PlanRequest, PlanTask, Resume
+from solver.pool import Ticket, WorkerPool
+from solver.result import Limit
+from stowplan.errors import WorkerError
+
+PLAN_TASK = "models.planning:plan_task"
+
+
+def limit_named(outcome: PlanOutcome, *, canceled: bool) -> PlanOutcome:
+    """Tell the deadline from an interruption; `canceled` says whether anybody asked the task to stop."""
+    if outcome.limit is Limit.INTERRUPTED and not canceled:
+        # Nobody but the pool asked it to stop: at its deadline.
+        return replace(outcome, limit=Limit.DEADLINE)
+    return outcome
+
+
+def resumed(pool: WorkerPool, ticket: Ticket, request: PlanRequest, limit_s: float) -> Ticket | None:
+    """Have another worker finish the plan of a task that is done, within `limit_s`, from the last incumbent.
+
+    None where there is nothing to resume: the task did not lose its worker, or the worker had found no plan.
+
+    Raises
+    ------
+    QueueFullError, WorkerError
+        When the pool does not take it.
+    """
+    if ticket.last_incumbent is None or not isinstance(ticket.future.exception(), WorkerError):
+        return None
+    bound = None if ticket.last_progress is None else ticket.last_progress.bound
+    resume = Resume(
+        incumbent=ticket.last_incumbent,
+        bound=bound if bound is not None and math.isfinite(bound) else None,
+        elapsed_s=ticket.elapsed_s,
+    )
+    return pool.submit(ticket.task, PlanTask(request=request, resume=resume), limit_s)
