@@ -1,4 +1,4 @@
-"""The demonstration: a service of our own, every packaged example posted to it, answers and pictures in a folder."""
+"""`stowplan demo`: a service of our own, every packaged example posted to it, answers and pictures in a folder."""
 
 import http.client
 import json
@@ -9,14 +9,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 
-from api.cli.console import print_outcome
+from api.cli.commands import command
+from api.cli.console import output
+from api.cli.exit_codes import ExitCode
 from api.cli.files import load_snapshot
 from api.cli.local_worker import LocalPlanner
+from api.cli.plan_console import print_outcome
 from api.common.examples import Example, examples
 from api.convert.outcome import outcome_from_document
 from api.figures.request import FigureRequest
@@ -30,6 +34,15 @@ _STOP_LIMIT_S = 15.0
 _POLL_S = 0.2
 # What examples demonstrate: all but these have a plan.
 _INFEASIBLE_PREFIX = "infeasible-"
+
+
+@command("demo")
+def demo_command(
+    folder: Annotated[Path, typer.Option("--output", "-o", help="Folder for answers and pictures.")] = Path("out"),
+) -> None:
+    """Start a service, post every example, print the answers, write them and their pictures, stop the service."""
+    if not run_demo(folder, output()):
+        raise typer.Exit(ExitCode.OUR_FAULT)
 
 
 def run_demo(folder: Path, console: Console) -> bool:

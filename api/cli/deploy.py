@@ -13,7 +13,9 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from api.cli import console
-from api.cli.options import ExitCode, File, readable
+from api.cli.commands import command
+from api.cli.exit_codes import ExitCode
+from api.cli.options import File, readable
 from api.convert.reading import read_document
 from api.deployments.choice import (
     CLUSTERS,
@@ -46,12 +48,7 @@ Project = Annotated[
 Root = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the deployment.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("deploy")(deploy_command)
-    app.command("redeploy")(redeploy_command)
-
-
+@command("deploy")
 def deploy_command(
     file: File,
     folder: Annotated[Path, typer.Option("--output", "-o", help="Folder of the deployment; must not hold one.")],
@@ -85,6 +82,7 @@ def deploy_command(
     raise typer.Exit(_look_after(supervisor, out))
 
 
+@command("redeploy")
 def redeploy_command(
     root: Root,
     file: Annotated[

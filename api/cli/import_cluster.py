@@ -1,16 +1,22 @@
-"""Foreign descriptions of a cluster, completed with what they do not say about GPUs, as our JSON."""
+"""`stowplan import`: foreign descriptions of a cluster, completed with what they do not say about GPUs, as our JSON."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
+from api.cli.commands import command
 from api.cli.files import read_json
+from api.cli.options import readable, write
+from api.cli.pretty import pretty_json
 from api.cli.quantities import parse_quantity
 from api.convert.reading import read_document
+from api.schemas.base import MAX_GPUS_PER_NODE
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
 from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType
@@ -29,6 +35,44 @@ class GpuFacts:
     peak_flops: str | None = None
     intra_node_bandwidth: str | None = None
     inter_node_bandwidth: str | None = None
+
+
+@command("import")
+def import_command(
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="slurm, csv or topograph.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of that format; - for standard input.")],
+    gpu_type: Annotated[str, typer.Option(help="GPU type of the nodes.")],
+    gpus_per_node: Annotated[int, typer.Option(min=1, max=MAX_GPUS_PER_NODE, help="GPUs of a node.")],
+    memory: Annotated[str | None, typer.Option(help="Memory of a GPU, such as 80GiB.")] = None,
+    peak_flops: Annotated[str | None, typer.Option(help="Peak of a GPU, such as 312T.")] = None,
+    intra_node_bandwidth: Annotated[str | None, typer.Option(help="Between GPUs of a node: 300GB/s.")] = None,
+    inter_node_bandwidth: Annotated[str | None, typer.Option(help="Between nodes: 400Gbit/s.")] = None,
+    gpu_types: Annotated[
+        Path | None, typer.Option(help="Take the facts from the GPU types of this cluster, snapshot or list.")
+    ] = None,
+    minipod_tier: Annotated[str | None, typer.Option(help="Tier whose units are the minipods.")] = None,
+    id_column: Annotated[str | None, typer.Option(help="CSV: column of the host names.")] = None,
+    tier_column: Annotated[list[str] | None, typer.Option(help="CSV: columns of the tiers, coarsest first.")] = None,
+    as_snapshot: Annotated[
+        bool, typer.Option("--snapshot", help="Wrap the cluster as a snapshot without jobs.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead.")] = None,
+) -> None:
+    """Turn a foreign description of a cluster into our JSON."""
+    facts = GpuFacts(
+        memory=memory,
+        peak_flops=peak_flops,
+        intra_node_bandwidth=intra_node_bandwidth,
+        inter_node_bandwidth=inter_node_bandwidth,
+    )
+    defaults = node_defaults(gpu_type, gpus_per_node, facts, gpu_types)
+    cluster = import_cluster(format_, readable(file), defaults, minipod_tier, id_column, tier_column)
+    document: dict[str, object] = cluster_to_json(cluster)
+    text = pretty_json({"cluster": document, "jobs": []} if as_snapshot else document) + "\n"
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write(output, text.encode())
 
 
 def node_defaults(name: str, num_gpus: int, facts: GpuFacts, library: Path | None) -> NodeDefaults:

@@ -1,35 +1,18 @@
-"""What commands share: exit codes, options, files."""
+"""What commands share: options and files."""
 
 import sys
 from collections.abc import Mapping
-from enum import IntEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import BaseModel
+from pydantic_core import from_json
 
 from api.figures.request import PictureFormat
 from api.schemas.request import PLAN_BODIES
 from stowplan.errors import InputError
 
-
-class ExitCode(IntEnum):
-    """What the shell is told."""
-
-    PLANNED = 0
-    OUR_FAULT = 1
-    BAD_INPUT = 2
-    INFEASIBLE = 3
-    NO_SOLUTION = 4
-    ILLEGAL = 5
-    QUIT = 130
-
-
-EPILOG = (
-    "Exit codes: 0 a plan (or nothing wrong), 1 our fault, 2 bad input, 3 infeasible, 4 no solution within the limit, "
-    "5 illegal placement, 130 quit by Ctrl-C."
-)
 _PICTURES: Mapping[str, PictureFormat] = {".svg": "svg", ".png": "png"}
 _STDIN = Path("/dev/stdin")
 
@@ -44,6 +27,23 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the J
 def given(values: Mapping[str, object]) -> dict[str, object]:
     """The options that were given."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+def json_object(text: str | None) -> dict[str, object]:
+    """Parameters that are given as JSON.
+
+    Raises
+    ------
+    InputError
+        When the text is no JSON object.
+    """
+    try:
+        value = {} if text is None else from_json(text)
+    except ValueError as error:
+        raise InputError(f"--parameters is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InputError('--parameters must be a JSON object such as {"alpha": 0.3}')
+    return value
 
 
 def print_document(document: BaseModel) -> None:

@@ -9,10 +9,13 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from api.cli import console
+from api.cli.commands import command
+from api.cli.exit_codes import EPILOG
 from api.cli.files import UNCAPPED, read_json
 from api.cli.local_worker import LocalPlanner
 from api.cli.options import Json, Output, given, picture_format, print_document, readable, write
 from api.cli.parallel_console import print_answer
+from api.cli.progress import progress_line
 from api.convert.parallel_answer import answer_document
 from api.convert.parallel_request import in_body, parallel_request, time_limit_s
 from api.convert.reading import read_document
@@ -27,6 +30,7 @@ _GLOBAL_BATCH = 256
 _DEGREES = re.compile(r"pp(\d+)[ ,]*dp(\d+)[ ,]*tp(\d+)[ ,]*(?:mb|x)(\d+)", re.IGNORECASE)
 
 
+@command("parallel", epilog=EPILOG)
 def parallel_command(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="A whole request as JSON; - for standard input.")
@@ -80,7 +84,7 @@ def parallel_command(
     body = read_document(_BODY, to_json(document, inf_nan_mode="constants"))
     request = parallel_request(body)
     with LocalPlanner() as local:
-        with console.progress_line() as watcher, in_body(body):
+        with progress_line() as watcher, in_body(body):
             found = local.parallel(request, time_limit_s(body.options, UNCAPPED), watcher)
         answer = answer_document(request, found)
         try:

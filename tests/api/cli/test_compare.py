@@ -10,10 +10,10 @@ from typer.testing import CliRunner, Result
 
 import api.comparisons.race
 from api.cli.compare import compare_locally
+from api.cli.exit_codes import ExitCode
 from api.cli.files import load_request
 from api.cli.local_worker import Watcher
 from api.cli.main import app
-from api.cli.options import ExitCode
 from api.convert.comparison import result_document
 from api.schemas.comparison import ComparisonResultDoc
 from models.comparison import SolverRun

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from api.cli.exit_codes import ExitCode
 from api.cli.main import app
-from api.cli.options import ExitCode
 from api.deployments.choice import PlannedJob, choose, deployment_of, given_model
 from api.schemas.deployment import DeploymentBody
 from executor.deployment import LaunchOptions

@@ -15,25 +15,27 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from api.cli import console, demo
-from api.cli.console import print_outcome
+from api.cli import console, demo, progress
+from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import load_request
 from api.cli.local_worker import LocalPlanDoc, LocalPlanner, Watcher, local_document
-from api.cli.main import app
-from api.cli.options import EPILOG, ExitCode
+from api.cli.main import COMMANDS, app
+from api.cli.plan_console import print_outcome
 from api.cli.pretty import pretty_json
 from api.cli.quantities import parse_quantity
+from api.common.errors import NotFoundError
 from api.common.examples import examples
+from api.convert.reading import MalformedJsonError
 from api.convert.snapshot import snapshot_from_document
 from api.schemas.snapshot import SnapshotDoc
 from models.plan import PlanOutcome, PlanTask, Resume
 from models.planning import plan
 from models.workload import NodeGpus
 from solver.monitor import Progress
-from solver.pool import Ticket
+from solver.pool import TaskCanceledError, Ticket
 from solver.result import Limit, TerminationReason
 from stowplan import __version__
-from stowplan.errors import BackendError, InputError, WorkerError
+from stowplan.errors import BackendError, InputError, StowplanError, WorkerError
 from tests.api.requests import arnold_request, changed, sia_request
 from topology.cluster import NodeState
 from topology.serialize import cluster_from_json
@@ -42,7 +44,6 @@ FACTS = (
     *("--memory", "80GB", "--peak-flops", "989T"),
     *("--intra-node-bandwidth", "200GB/s", "--inter-node-bandwidth", "3.2Tbit/s"),
 )
-HEAVY = ("cvxpy", "pyomo", "highspy", "pyscipopt", "matplotlib", "fastapi", "sqlalchemy", "uvicorn")
 
 
 def run(*arguments: object, stdin: str | None = None) -> Result:
@@ -72,10 +73,36 @@ def test_version_and_help() -> None:
     assert all(name in result.stdout for name in ("plan", "verify", "serve", "import", "examples", "demo"))
 
 
-def test_the_command_line_loads_no_solver_no_drawing_no_server() -> None:
-    program = f"import sys, api.cli.main; print(sorted(set({HEAVY!r}) & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
-    assert done.stdout == "[]\n"
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_says_of_a_command_what_it_says_itself(name: str) -> None:
+    command = COMMANDS[name].load()
+    assert command.name == name
+    assert (command.help or "").splitlines()[0] == COMMANDS[name].summary
+
+
+def test_a_misspelt_command_is_recognised() -> None:
+    result = run("verfy")
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert "Did you mean 'verify'?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MalformedJsonError, ExitCode.BAD_INPUT),
+        (NotFoundError, ExitCode.BAD_INPUT),
+        (InputError, ExitCode.BAD_INPUT),
+        (TaskCanceledError, ExitCode.NO_SOLUTION),
+        (WorkerError, ExitCode.OUR_FAULT),
+    ],
+)
+def test_errors_become_exit_codes(error: type[StowplanError], code: ExitCode, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise error("no such luck")
+
+    monkeypatch.setattr("api.cli.examples.examples", fail)
+    result = run("examples")
+    assert (result.exit_code, result.stderr) == (code, "error: no such luck\n")
 
 
 def test_plan_answers_with_tables_picture_and_json(tmp_path: Path) -> None:
@@ -491,7 +518,7 @@ def test_tables_shorten_what_is_long(planned: Path) -> None:
 def test_progress_line_shows_incumbent_bound_and_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Console(width=100, file=io.StringIO(), force_terminal=True)
     monkeypatch.setattr(console, "errors", lambda: screen)
-    with console.progress_line() as watcher:
+    with progress.progress_line() as watcher:
         watcher.on_progress(None, 0.1)
         watcher.on_progress(Progress(elapsed_s=1.0, objective=4.0, bound=3.0), 1.5)
         watcher.on_stop()

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from api.cli import local_worker as local
+from api.cli.exit_codes import ExitCode
 from api.cli.main import app
-from api.cli.options import ExitCode
 from api.schemas.parallel_answer import ParallelPlanAnswer
 
 SMALL = ("--model", "gpt2-350m", "--global-batch", "64")

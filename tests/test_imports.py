@@ -1,0 +1,43 @@
+"""What may be loaded by which command and module: each in an interpreter of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+SOLVERS = ("highspy", "pyscipopt")
+DECLARATIONS = ("cvxpy", "pyomo")
+DRAWING = ("matplotlib",)
+WEB = ("fastapi", "sqlalchemy", "uvicorn")
+NUMBERS = ("numpy", "scipy", "networkx")
+MODELS = (*SOLVERS, *DECLARATIONS)
+
+# What is run: the arguments of a command, or a module; and what must not be loaded when it ends.
+FORBIDDEN = {
+    "stowplan --help": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic", "rich", "models", "solver"),
+    "stowplan examples": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic", "rich", "models", "solver"),
+    "stowplan plan --help": (*MODELS, *DRAWING, *WEB),
+    "stowplan serve --help": (*MODELS, *DRAWING, *WEB, *NUMBERS),
+    "api.cli.compare": (*MODELS, *DRAWING, *WEB),
+    "api.cli.parallel": (*MODELS, *DRAWING, *WEB),
+    "api.cli.demo": (*MODELS, *DRAWING, *WEB),
+    "api.cli.verify": (*MODELS, *DRAWING, *WEB),
+    "api.app": (*MODELS, *DRAWING),
+}
+_PROGRAM = """
+import runpy, sys
+name, *arguments = {name!r}.split()
+sys.argv = ["stowplan", *arguments]
+try:
+    runpy.run_module("api.cli.main" if arguments else name, run_name="__main__" if arguments else name)
+except SystemExit as end:
+    assert not end.code, end.code
+print(*({{loaded.partition(".")[0] for loaded in sys.modules}} & {{*{forbidden!r}}}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_heavy_modules_are_loaded_by_those_who_need_them(name: str) -> None:
+    program = _PROGRAM.format(name=name, forbidden=FORBIDDEN[name])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stderr.split()) == (0, [])
