@@ -24,7 +24,7 @@ from executor.deepspeed_config import ds_config
 from executor.deployment import Deployment
 from executor.launch.kubernetes import jobset_manifest
 from executor.launch.slurm import batch_script
-from executor.rank_table import Rank, hosts_of
+from executor.rank_table import Rank, hostfile, hosts_of
 from executor.records import write_text
 from executor.training_job import Device, write_training_job
 from models.wording import counted
@@ -88,7 +88,7 @@ def write_bundle(
     texts = {
         "ds_config.json": json.dumps(ds_config(job), indent=2) + "\n",
         "ranks.csv": _table(ranks),
-        "hostfile": "".join(f"{host} slots={len(group)}\n" for host, group in hosts_of(ranks).items()),
+        "hostfile": hostfile(ranks),
         "slurm_hosts": "".join(f"{host}\n" for host in hosts_of(ranks)),
         "launch-local.sh": _local_script(launch, folder),
         "launch-ssh.sh": _ssh_script(launch, folder),

@@ -34,8 +34,23 @@ class Rank:
     tensor: int
 
 
+def ranks_of(plan: ParallelPlan) -> tuple[Rank, ...]:
+    """Give every rank of a plan, symmetric or not, in rank order."""
+    local = {place: k for _, places in groupby(sorted(plan.gpus), key=lambda p: p[0]) for k, place in enumerate(places)}
+    places = (
+        (i, j, k, replica.node, gpu)
+        for i, stage in enumerate(plan.stages)
+        for j, replica in enumerate(stage.replicas)
+        for k, gpu in enumerate(replica.gpus)
+    )
+    return tuple(
+        Rank(rank=rank, node=node, gpu=gpu, local_rank=local[node, gpu], pipe=pipe, data=data, tensor=tensor)
+        for rank, (pipe, data, tensor, node, gpu) in enumerate(places)
+    )
+
+
 def rank_table(plan: ParallelPlan) -> tuple[Rank, ...]:
-    """Give every rank of a symmetric plan, in rank order.
+    """Give every rank of a plan that DeepSpeed can run, in rank order.
 
     Raises
     ------
@@ -43,20 +58,7 @@ def rank_table(plan: ParallelPlan) -> tuple[Rank, ...]:
         Naming the stages, where the plan is not symmetric.
     """
     refuse_asymmetry(plan)
-    dp, tp = plan.stages[0].dp, plan.stages[0].tp
-    local = {place: k for _, places in groupby(sorted(plan.gpus), key=lambda p: p[0]) for k, place in enumerate(places)}
-    return tuple(
-        Rank(
-            rank=k,
-            node=node,
-            gpu=gpu,
-            local_rank=local[node, gpu],
-            pipe=k // (dp * tp),
-            data=k // tp % dp,
-            tensor=k % tp,
-        )
-        for k, (node, gpu) in enumerate(plan.gpus)
-    )
+    return ranks_of(plan)
 
 
 def refuse_asymmetry(plan: ParallelPlan) -> None:
@@ -94,3 +96,8 @@ def hosts_of(ranks: Sequence[Rank]) -> dict[str, tuple[Rank, ...]]:
     for rank in ranks:
         nodes.setdefault(rank.node, []).append(rank)
     return {node: tuple(sorted(group, key=attrgetter("local_rank"))) for node, group in nodes.items()}
+
+
+def hostfile(ranks: Sequence[Rank]) -> str:
+    """A line `node slots=n` per node, in the order of its first rank: what DeepSpeed and MPI read."""
+    return "".join(f"{node} slots={len(group)}\n" for node, group in hosts_of(ranks).items())
