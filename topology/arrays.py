@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.arrays import FloatArray, IntArray, Mask
+from stowplan.arrays import IntArray, Mask
 from stowplan.errors import InputError
 from topology.cluster import Cluster, Node, NodeState
 
@@ -41,10 +41,6 @@ class ClusterArrays:
         (N, L) unit of each node in each tier.
     unit_labels
         Per tier the labels of its units (path prefix joined by "/"), in the order of the unit index.
-    intra_node_bandwidth_bytes_per_s, inter_node_bandwidth_bytes_per_s
-        (K,) per GPU type.
-    bandwidth_fraction_by_distance
-        (L + 2,) share of the inter-node bandwidth at each tier distance; entry 0 (the same node) is 1 and unused.
     """
 
     node_ids: tuple[str, ...]
@@ -60,17 +56,6 @@ class ClusterArrays:
     down: Mask
     units: IntArray
     unit_labels: tuple[tuple[str, ...], ...]
-    intra_node_bandwidth_bytes_per_s: FloatArray
-    inter_node_bandwidth_bytes_per_s: FloatArray
-    bandwidth_fraction_by_distance: FloatArray
-
-    def gpus_per_type(self) -> IntArray:
-        """(K,) GPUs of each type, whatever the state of their node."""
-        return _sums(self.gpu_type, self.num_gpus, len(self.gpu_types))
-
-    def free_gpus_per_type(self) -> IntArray:
-        """(K,) GPUs of each type that new work may take."""
-        return _sums(self.gpu_type, self.num_free_gpus, len(self.gpu_types))
 
     def unit_index(self, tier: str) -> IntArray:
         """(N,) unit of each node in the named tier; any tier may act as the minipods.
@@ -111,36 +96,6 @@ class ClusterArrays:
             counted = counted & (self.gpu_type == self.gpu_types.index(gpu_type))
         return _sums(self.unit_index(name), counted.astype(np.int64), len(self.labels(name)))
 
-    def tier_distance(self, a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
-        """Tier distance between nodes `a` and `b` (node indices, any shapes that broadcast).
-
-        0 is the same node, 1 a shared unit of the finest tier, ..., L a shared unit of the coarsest only,
-        L + 1 no shared unit.
-        """
-        first, second = np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64)
-        distance = np.asarray(np.where(first == second, 0, len(self.tiers) + 1), dtype=np.int64)
-        for k in range(len(self.tiers)):
-            distance = distance - ((first != second) & (self.units[first, k] == self.units[second, k]))
-        return distance
-
-    def tier_distances(self) -> IntArray:
-        """(N, N) tier distances between all nodes."""
-        every = np.arange(len(self.node_ids))
-        return self.tier_distance(every[:, None], every[None, :])
-
-    def bandwidth_bytes_per_s(self, a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
-        """Bandwidth between nodes `a` and `b` (node indices, any shapes that broadcast), in bytes per second.
-
-        Between nodes: the lower inter-node bandwidth of the two GPU types times the fraction of their finest
-        common tier (of the core where they share no unit). On the same node: its intra-node bandwidth.
-        """
-        first, second = np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64)
-        inter = self.inter_node_bandwidth_bytes_per_s[self.gpu_type]
-        between = np.minimum(inter[first], inter[second])
-        between = between * self.bandwidth_fraction_by_distance[self.tier_distance(first, second)]
-        inside = self.intra_node_bandwidth_bytes_per_s[self.gpu_type][first]
-        return np.asarray(np.where(first == second, inside, between), dtype=np.float64)
-
     def _tier_position(self, tier: str) -> int:
         if tier not in self.tiers:
             raise InputError(f"no tier is called {tier!r}; the tiers are {list(self.tiers)}")
@@ -155,7 +110,6 @@ def cluster_arrays(cluster: Cluster) -> ClusterArrays:
     num_gpus = _integers([node.num_gpus for node in nodes])
     num_used = _integers([len(node.gpus_in_use) for node in nodes])
     units, labels = _units(nodes, len(cluster.tiers))
-    fractions = [1.0, *(tier.bandwidth_fraction for tier in reversed(cluster.tiers)), cluster.core_bandwidth_fraction]
     return ClusterArrays(
         node_ids=tuple(node.id for node in nodes),
         gpu_types=tuple(kind.name for kind in cluster.gpu_types),
@@ -170,9 +124,6 @@ def cluster_arrays(cluster: Cluster) -> ClusterArrays:
         down=state[NodeState.DOWN],
         units=units,
         unit_labels=labels,
-        intra_node_bandwidth_bytes_per_s=_floats([k.intra_node_bandwidth_bytes_per_s for k in cluster.gpu_types]),
-        inter_node_bandwidth_bytes_per_s=_floats([k.inter_node_bandwidth_bytes_per_s for k in cluster.gpu_types]),
-        bandwidth_fraction_by_distance=_floats(fractions),
     )
 
 
@@ -202,10 +153,6 @@ def _frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
 
 def _integers(values: list[int]) -> IntArray:
     return _frozen(np.array(values, dtype=np.int64))
-
-
-def _floats(values: list[float]) -> FloatArray:
-    return _frozen(np.array(values, dtype=np.float64))
 
 
 def _mask(values: list[bool]) -> Mask:

@@ -48,6 +48,7 @@ from api.schemas.deployment import (
 )
 from executor.deployment import Deployment
 from executor.feedback.run import given_cluster, plan_digest
+from executor.launch.agent import log_file
 from executor.launch.backends import BACKENDS
 from executor.launch.base import DeadRank
 from executor.lifecycle import DeploymentState, DeploymentStatus, Phase, Run
@@ -182,7 +183,7 @@ class Deployments:
             raise NotFoundError(
                 f"run {number} of {deployment_id} has ranks 0 to {plan.num_gpus - 1}; there is no rank {rank}"
             )
-        return supervisor.folder(number) / "logs" / f"rank-{rank}.log"
+        return log_file(supervisor.folder(number), rank)
 
     def is_log_complete(self, deployment_id: str, log: Path) -> bool:
         """Whether nothing will be written to what `log` gave: the deployment is over, or a later run trains."""

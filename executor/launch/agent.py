@@ -113,7 +113,7 @@ class Agent:
             "MASTER_PORT": str(self._launch["master_port"]),
             "CUDA_VISIBLE_DEVICES": self._visible_gpus(),
         }
-        with (self._folder / "logs" / f"rank-{rank['rank']}.log").open("ab") as log:
+        with log_file(self._folder, rank["rank"]).open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - the command is that of the deployment
                 self._launch["command"],
                 cwd=self._folder,
@@ -235,6 +235,11 @@ def host_file(host: str) -> str:
     """Name of a host as a part of a file name: no host leads to another folder, and no two share a file."""
     name = quote(host, safe="")
     return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}-{hashlib.sha256(host.encode()).hexdigest()[:16]}"
+
+
+def log_file(folder: Path, rank: int) -> Path:
+    """File in the folder of a run that the output of a rank is written to."""
+    return folder / "logs" / f"rank-{rank}.log"
 
 
 def hold_port(address: str, port: int) -> socket.socket:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
-from executor.launch.agent import host_file
+from executor.launch.agent import host_file, log_file
 from stowplan.errors import StowplanError
 
 _LAST_LINES = 20
@@ -78,7 +78,7 @@ class RunStatus:
 class LaunchBackend(ABC):
     """Starts the agents of a deployment that lies in a folder (see `executor.bundle`).
 
-    Everything that `status`, `logs` and `stop` need is in the folder, so that they work after a restart of whoever
+    Everything that `status` and `stop` need is in the folder, so that they work after a restart of whoever
     started the run.
     """
 
@@ -101,10 +101,6 @@ class LaunchBackend(ABC):
     def status(self, folder: Path) -> RunStatus:
         """State of the run from what the agents wrote."""
         return status_of(folder, read_launch(folder))
-
-    def logs(self, folder: Path, rank: int) -> Path:
-        """File that the output of a rank is written to."""
-        return folder / "logs" / f"rank-{rank}.log"
 
 
 def read_launch(folder: Path) -> dict[str, Any]:
@@ -183,7 +179,7 @@ def _dead(folder: Path, report: Mapping[str, Any]) -> list[DeadRank]:
             host=report["host"],
             exit_code=rank["exit_code"],
             signal=signal.Signals(rank["signal"]).name if rank["signal"] else None,
-            last_lines=last_lines(folder / "logs" / f"rank-{number}.log"),
+            last_lines=last_lines(log_file(folder, int(number))),
         )
         for number, rank in report["ranks"].items()
         if not rank["running"] and not rank["ended_by_agent"] and (rank["signal"] or rank["exit_code"])

@@ -51,10 +51,6 @@ class ChoiceProblem:
             x[self.members[k][np.arange(chosen.size), chosen]] = 1.0
         return x
 
-    def contract(self, x: FloatVector) -> IntVector:
-        """Counts (n,) of a point of the original problem."""
-        return np.concatenate([x[blocks].round().astype(np.int64).sum(axis=0) for blocks in self.members])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Coupling:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.launch.agent import hold_port
+from executor.launch.agent import hold_port, log_file
 from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, PortError, RunState, RunStatus, read_launch, status_of
 from executor.launch.local import LocalBackend, free_port
 
@@ -65,7 +65,7 @@ def test_every_rank_gets_its_place_in_the_run(tmp_path: Path) -> None:
     folder = deployment(tmp_path / "d", "echo $GREETING $RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR", {"b": 2, "a": 1})
     backend.start(folder)
     assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
-    lines = [backend.logs(folder, rank).read_text().strip() for rank in range(3)]
+    lines = [log_file(folder, rank).read_text().strip() for rank in range(3)]
     assert lines == ["hello 0 0 3 127.0.0.1", "hello 1 1 3 127.0.0.1", "hello 2 0 3 127.0.0.1"]
 
 

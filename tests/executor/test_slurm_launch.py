@@ -20,6 +20,7 @@ from executor import supervision
 from executor.bundle import write_bundle
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.extra import missing_extra
+from executor.launch.agent import log_file
 from executor.launch.base import LaunchError, RunState, RunStatus
 from executor.launch.local import free_port
 from executor.launch.slurm import SlurmBackend
@@ -104,7 +105,7 @@ def test_ranks_run_on_the_hosts_of_the_plan_in_its_order(tmp_path: Path) -> None
     folder = tmp_path / "a run"
     backend = submitted(deployment("echo $RANK $SLURMD_NODENAME $SLURM_PROCID $WORLD_SIZE $MASTER_ADDR"), folder)
     assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
-    lines = [backend.logs(folder, rank).read_text().split() for rank in range(4)]
+    lines = [log_file(folder, rank).read_text().split() for rank in range(4)]
     # The second number is Slurm's own: its order is that of the plan, too.
     assert lines == [[str(k), ORDER[k], str(k), "4", "127.0.0.1"] for k in range(4)]
     reports = {path.stem: json.loads(path.read_text()) for path in (folder / "status").glob("*.json")}
@@ -118,7 +119,7 @@ def test_the_script_works_without_us(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     write_bundle(deployment("echo $RANK"), folder, folder / "checkpoints")
     assert os.system(f"sbatch --wait --quiet {folder / 'job.sbatch'}") == 0  # noqa: S605
-    assert [(folder / "logs" / f"rank-{k}.log").read_text() for k in range(4)] == [f"{k}\n" for k in range(4)]
+    assert [log_file(folder, k).read_text() for k in range(4)] == [f"{k}\n" for k in range(4)]
 
 
 @pytest.mark.usefixtures("cluster")
@@ -126,7 +127,7 @@ def test_gpus_are_those_that_slurm_gives(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     backend = submitted(deployment("echo $CUDA_VISIBLE_DEVICES $LOCAL_RANK", device=Device.CUDA), folder)
     assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
-    assert {backend.logs(folder, rank).read_text() for rank in range(4)} == {"0 0\n"}
+    assert {log_file(folder, rank).read_text() for rank in range(4)} == {"0 0\n"}
 
 
 @pytest.mark.usefixtures("cluster")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from executor.launch.agent import log_file
 from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, RunState, RunStatus
 from executor.launch.local import free_port
 from executor.launch.ssh import SshBackend
@@ -63,7 +64,7 @@ def test_ranks_run_on_their_hosts_and_their_ends_are_known(tmp_path: Path) -> No
     folder = addressed(tmp_path / "d", "echo $RANK", {"a": 2, "b": 1}, {})
     backend.start(folder)
     assert finished(backend, folder).state is RunState.SUCCEEDED
-    assert [backend.logs(folder, k).read_text() for k in range(3)] == ["0\n", "1\n", "2\n"]
+    assert [log_file(folder, k).read_text() for k in range(3)] == ["0\n", "1\n", "2\n"]
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -189,4 +190,4 @@ def test_with_a_real_daemon(tmp_path: Path, daemon: tuple[str, ...]) -> None:
     folder = addressed(tmp_path / "d", "echo $RANK", {"a": 1, "b": 1}, {"a": address, "b": address})
     backend.start(folder)
     assert finished(backend, folder).state is RunState.SUCCEEDED
-    assert backend.logs(folder, 1).read_text() == "1\n"
+    assert log_file(folder, 1).read_text() == "1\n"

@@ -35,12 +35,6 @@ def test_units_are_told_apart_by_their_prefix() -> None:
     assert arrays.labels("leaf") == ("p/a", "p/b", "q/a")
 
 
-def test_capacity_counts_all_gpus_and_free_gpus() -> None:
-    arrays = cluster_arrays(golden_cluster())
-    assert arrays.gpus_per_type().tolist() == [32, 8]
-    assert arrays.free_gpus_per_type().tolist() == [14, 8]
-
-
 def test_free_nodes_per_minipod_of_any_tier_and_type() -> None:
     arrays = cluster_arrays(golden_cluster())
     assert arrays.free_nodes().tolist() == [2, 1]
@@ -49,34 +43,10 @@ def test_free_nodes_per_minipod_of_any_tier_and_type() -> None:
     assert arrays.free_nodes("leaf", "l20").tolist() == [0, 1, 1]
 
 
-def test_distances_of_the_golden_cluster() -> None:
-    arrays = cluster_arrays(golden_cluster())
-    # Same node 0, same leaf 1, same pod 2, only the core in common 3.
-    assert arrays.tier_distance(0, [0, 1, 2, 3]).tolist() == [0, 1, 2, 3]
-    assert arrays.tier_distances().tolist() == [
-        [0, 1, 2, 3, 3, 3],
-        [1, 0, 2, 3, 3, 3],
-        [2, 2, 0, 3, 3, 3],
-        [3, 3, 3, 0, 1, 1],
-        [3, 3, 3, 1, 0, 1],
-        [3, 3, 3, 1, 1, 0],
-    ]
-
-
-def test_bandwidth_is_that_of_the_slower_type_at_the_finest_common_tier() -> None:
-    arrays = cluster_arrays(golden_cluster())
-    # Inside n0; h800-h800 in one leaf; h800-l20 in one pod (40/2); h800-h800 and h800-l20 over the core (80/4, 40/4).
-    assert arrays.bandwidth_bytes_per_s(0, [0, 1, 2, 3, 5]).tolist() == [400.0, 80.0, 20.0, 20.0, 10.0]
-    assert arrays.bandwidth_bytes_per_s(2, 2) == 64.0
-    assert arrays.bandwidth_bytes_per_s([[0], [2]], [[1, 5]]).tolist() == [[80.0, 10.0], [20.0, 10.0]]
-
-
 def test_without_tiers_nodes_share_the_core_only() -> None:
     nodes = tuple(Node(id=name, gpu_type="h800", num_gpus=8) for name in "ab")
     arrays = cluster_arrays(replace(golden_cluster(), tiers=(), minipod_tier=None, nodes=nodes))
     assert arrays.units.shape == (2, 0)
-    assert arrays.tier_distances().tolist() == [[0, 1], [1, 0]]
-    assert arrays.bandwidth_bytes_per_s(0, 1) == 20.0
     with pytest.raises(InputError, match="no tier is marked as the minipods"):
         arrays.free_nodes()
 
@@ -100,24 +70,14 @@ def test_arrays_are_read_only() -> None:
 def test_arrays_agree_with_the_definition(cluster: Cluster) -> None:
     arrays = cluster_arrays(cluster)
     depth = len(cluster.tiers)
-    fractions = [tier.bandwidth_fraction for tier in cluster.tiers]
-    kinds = {kind.name: kind for kind in cluster.gpu_types}
-    distances = arrays.tier_distances()
-    every = np.arange(len(cluster.nodes))
-    bandwidths = arrays.bandwidth_bytes_per_s(every[:, None], every[None, :])
     for a, first in enumerate(cluster.nodes):
         for b, second in enumerate(cluster.nodes):
             shared = 0
             while shared < depth and first.path[shared] == second.path[shared]:
                 shared += 1
-            assert distances[a, b] == (0 if a == b else depth + 1 - shared)
-            kind, other = kinds[first.gpu_type], kinds[second.gpu_type]
-            fraction = fractions[shared - 1] if shared else cluster.core_bandwidth_fraction
-            slower = min(kind.inter_node_bandwidth_bytes_per_s, other.inter_node_bandwidth_bytes_per_s)
-            assert bandwidths[a, b] == (kind.intra_node_bandwidth_bytes_per_s if a == b else slower * fraction)
+            assert (arrays.units[a] == arrays.units[b]).tolist() == [k < shared for k in range(depth)]
     free = [node.num_gpus - len(node.gpus_in_use) if node.state is NodeState.UP else 0 for node in cluster.nodes]
     assert arrays.num_free_gpus.tolist() == free
-    assert arrays.free_gpus_per_type().sum() == sum(free)
     for tier in cluster.tiers:
         assert arrays.free_nodes(tier.name).sum() == arrays.whole_free.sum()
 
@@ -131,13 +91,12 @@ def test_the_order_of_the_nodes_changes_nothing(cluster: Cluster, random: Random
     shuffled = cluster_arrays(replace(cluster, nodes=tuple(cluster.nodes[k] for k in order)))
     assert shuffled.unit_labels == arrays.unit_labels
     assert np.array_equal(shuffled.units, arrays.units[order])
-    assert np.array_equal(shuffled.tier_distances(), arrays.tier_distances()[np.ix_(order, order)])
-    assert np.array_equal(shuffled.free_gpus_per_type(), arrays.free_gpus_per_type())
+    assert np.array_equal(shuffled.num_free_gpus, arrays.num_free_gpus[order])
 
 
 @settings(max_examples=40, deadline=None)
 @given(clusters())
-def test_new_names_for_nodes_and_units_change_no_distance(cluster: Cluster) -> None:
+def test_new_names_for_nodes_and_units_change_no_neighbour(cluster: Cluster) -> None:
     renamed = replace(
         cluster,
         nodes=tuple(
@@ -146,6 +105,8 @@ def test_new_names_for_nodes_and_units_change_no_distance(cluster: Cluster) -> N
         ),
     )
     before, after = cluster_arrays(cluster), cluster_arrays(renamed)
-    assert np.array_equal(before.tier_distances(), after.tier_distances())
+    for column, renamed_column in zip(before.units.T, after.units.T, strict=True):
+        together, still = column[:, None] == column, renamed_column[:, None] == renamed_column
+        assert np.array_equal(together, still)
     for tier in cluster.tiers:
         assert sorted(before.free_nodes(tier.name)) == sorted(after.free_nodes(tier.name))

@@ -109,13 +109,11 @@ def fit_parameters(observations: Sequence[Observation]) -> ThroughputParameters:
     )
 
 
-def fit_model(observations: GoodputObservations) -> GoodputModel:
-    """Fit every GPU type that was observed; a type without multi-replica data is marked `single_gpu_only`."""
-    return fit_models([observations])[0]
-
-
 def fit_models(jobs: Sequence[GoodputObservations]) -> list[GoodputModel]:
-    """Fit many jobs; observations that are equal by value are fitted once."""
+    """Fit every GPU type that was observed for each job; a type without multi-replica data is marked `single_gpu_only`.
+
+    Observations that are equal by value are fitted once.
+    """
     fitted: dict[tuple[Observation, ...], Mapping[str, ThroughputParameters]] = {}
     return [_model(job, fitted) for job in jobs]
 

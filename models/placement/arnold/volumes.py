@@ -22,38 +22,12 @@ from models.workload import Parallelism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElementSizes:
-    """Bytes per element of stored weights, of DP traffic and of PP traffic; the default is bf16 everywhere."""
-
-    weight_bytes: int = 2
-    dp_bytes: int = 2
-    pp_bytes: int = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumesInBytes:
-    """Weights held and data sent per GPU in bytes."""
-
-    weight_bytes: float
-    dp_bytes: float
-    pp_bytes: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Volumes:
     """v_w, v_d, v_p of section 5.1, per GPU in elements. v_p is per micro-batch and stage boundary."""
 
     weights: float
     dp: float
     pp: float
-
-    def in_bytes(self, sizes: ElementSizes) -> VolumesInBytes:
-        """The same volumes in bytes."""
-        return VolumesInBytes(
-            weight_bytes=self.weights * sizes.weight_bytes,
-            dp_bytes=self.dp * sizes.dp_bytes,
-            pp_bytes=self.pp * sizes.pp_bytes,
-        )
 
     def ratios(self, micro_batch: int) -> tuple[float, float]:
         """r1 = mb v_w / (v_d + v_p), computation to communication, and r2 = v_d / v_p (section 5.2).

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from models.performance.goodput import fit
-from models.performance.goodput.fit import fit_model, fit_models, fit_parameters
+from models.performance.goodput.fit import fit_models, fit_parameters
 from models.performance.goodput.spec import (
     BatchRange,
     GoodputObservations,
@@ -185,7 +185,7 @@ def observed(observations: tuple[Observation, ...]) -> GoodputObservations:
 
 def test_a_model_has_the_types_that_were_observed() -> None:
     faster = replace(TRUE, alpha_c=0.05)
-    model = fit_model(observed(measured(TRUE) + measured(faster, shapes=[(1, 1)], gpu_type="B")))
+    model = fit_models([observed(measured(TRUE) + measured(faster, shapes=[(1, 1)], gpu_type="B"))])[0]
     assert list(model.profiles) == ["A", "B"]
     a, b = model.profiles["A"], model.profiles["B"]
     assert (a.single_gpu_only, a.max_local_batch, a.gpus_per_replica) == (False, 64, 4)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.performance.goodput.check import performance_issues
-from models.performance.goodput.fit import fit_model
+from models.performance.goodput.fit import fit_models
 from models.performance.goodput.observed_goodput import goodput_observations, gradient_statistics
 from models.performance.iteration.step_table import MeasuredRun, StepTable
 from tests.models.performance.iteration.step_scenes import MODEL, measured_run, plan_of, true_step_s
@@ -28,7 +28,7 @@ def test_observations_give_the_measured_steps_back() -> None:
         accumulated_s = 3 * (observation.step_time_s - observation.sync_time_s)
         assert accumulated_s + observation.step_time_s == pytest.approx(true_step_s(plan_of(1, dp, 1, 4)), rel=0.02)
         assert (observation.sync_time_s > 0) == (dp > 1)
-    assert set(fit_model(found).profiles) == {"cpu"}
+    assert set(fit_models([found])[0].profiles) == {"cpu"}
 
 
 def test_noise_follows_the_formula() -> None:
