@@ -4,6 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= out
+# Processes that share the tests: as many as processors, at least two (some tests mostly wait).
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? n : 2)))
+# Tests of one group stay together; the order is kept, so that long tests come first.
+PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: demo demo-loop serve executor test lint types contract pytest openapi clean
 
@@ -33,7 +37,7 @@ contract: $(VENV)/.dev
 	$(BIN)/python -m api.openapi --check
 
 pytest: $(VENV)/.dev
-	$(BIN)/pytest
+	$(PYTEST) --durations 20
 
 openapi: $(VENV)/.dev
 	$(BIN)/python -m api.openapi

@@ -1,9 +1,17 @@
-"""Property tests draw new examples on every machine but in continuous integration, where a run must be repeatable."""
+"""What holds for all tests: how examples are drawn, and what runs first."""
 
 import os
 
+import pytest
 from hypothesis import settings
 
+# A deadline would be one of wall time, and processes share the processors. Property tests draw new examples on every
+# machine but in continuous integration, where a run must be repeatable.
+settings.register_profile("shared", deadline=None)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
-if os.environ.get("CI"):
-    settings.load_profile("repeatable")
+settings.load_profile("repeatable" if os.environ.get("CI") else "shared")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what is slow: a long test at the end would leave all workers but one with nothing to do."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -3,7 +3,8 @@
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 ROOMS = ("stowplan", "topology", "solver", "models", "executor", "api")
 
 

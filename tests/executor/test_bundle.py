@@ -12,13 +12,13 @@ import yaml
 from executor.bundle import launch_document, write_bundle
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.kubernetes import stage_groups
-from executor.launch.local import free_port
 from executor.rank_table import AsymmetricPlanError
 from executor.training_job import Device, read_training_job
 from models.parallel_plan import symmetric_plan
 from models.transformer import Transformer
 from stowplan.errors import InputError
 from tests.executor.test_rank_table import FIG_3
+from tests.ports import free_port
 
 MODEL = Transformer(num_layers=5, hidden_size=64, vocabulary_size=100, sequence_length=32, global_batch=8)
 # Stages 0 and 1 on host b, 2 and 3 on host a: PP4 DP2 TP1 with an uneven partition.

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,9 +28,10 @@ from executor.training_job import Device
 from models.parallel_plan import Replica, symmetric_plan
 from models.transformer import Transformer
 from stowplan.errors import InputError
+from tests.paths import ROOT
+from tests.waiting import eventually
 from topology.cluster import Cluster, GpuType, Node
 
-ROOT = Path(__file__).parents[2]
 CPU = GpuType(
     name="cpu",
     memory_bytes=2**34,
@@ -477,10 +477,7 @@ def test_a_poster_follows_a_run_until_it_is_told_to_stop(run: Path) -> None:
 
 
 def await_records(service: FakeService, count: int) -> None:
-    end_s = time.monotonic() + 20
-    while len(service.records) < count and time.monotonic() < end_s:
-        time.sleep(0.02)
-    assert len(service.records) == count
+    eventually(lambda: len(service.records), lambda kept: kept == count)
 
 
 def test_pauses_grow_and_end(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

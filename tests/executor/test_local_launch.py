@@ -8,15 +8,16 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from operator import not_
 from pathlib import Path
 
 import pytest
 
 from executor.launch.agent import hold_port, log_file
 from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, PortError, RunState, RunStatus, read_launch, status_of
-from executor.launch.local import LocalBackend, free_port
-
-_LIMIT_S = 20.0
+from executor.launch.local import LocalBackend
+from tests.ports import free_port
+from tests.waiting import eventually
 
 
 def deployment(folder: Path, script: str, hosts: dict[str, int], port: int | None = None) -> Path:
@@ -41,13 +42,7 @@ def deployment(folder: Path, script: str, hosts: dict[str, int], port: int | Non
 
 
 def wait(backend: LocalBackend, folder: Path, until: Callable[[RunStatus], bool]) -> RunStatus:
-    deadline = time.monotonic() + _LIMIT_S
-    while time.monotonic() < deadline:
-        status = backend.status(folder)
-        if until(status):
-            return status
-        time.sleep(0.02)
-    raise AssertionError(f"still {backend.status(folder)}")
+    return eventually(lambda: backend.status(folder), until)
 
 
 def over(pid: int) -> bool:
@@ -211,9 +206,7 @@ def test_a_report_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
     # As on a full disk: the next reports have no place.
     shutil.rmtree(folder / "status")
     log = folder / "agent-a.log"
-    deadline = time.monotonic() + _LIMIT_S
-    while "cannot be written" not in log.read_text() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    eventually(log.read_text, lambda text: "cannot be written" in text)
     assert "a.json cannot be written: No such file or directory" in log.read_text()
     (folder / "status").mkdir()
     assert wait(backend, folder, lambda status: status.num_running == 1).pids == {0: pid}
@@ -257,8 +250,7 @@ def test_agents_that_cannot_be_noted_are_ended(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("executor.launch.local.write_text", full)
     with pytest.raises(LaunchError, match=r"cannot be started in .*: No space left"):
         LocalBackend().start(folder)
-    time.sleep(1.0)
-    assert not [pid for pid in Path("/proc").glob("[0-9]*") if str(folder) in _command_line(pid)]
+    eventually(lambda: [pid for pid in Path("/proc").glob("[0-9]*") if str(folder) in _command_line(pid)], not_)
 
 
 def _command_line(process: Path) -> str:

@@ -22,6 +22,9 @@ DP4 = Scene(layout=NARROW, pp=1, dp=4)
 # The worst placement sends at least twice as much over the spine.
 LEAST_RATIO = 1.3
 
+# One network at a time: what is measured on it is time.
+pytestmark = pytest.mark.xdist_group("network")
+
 
 @pytest.fixture(scope="module")
 def network_possible() -> None:

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,18 +21,19 @@ from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.extra import missing_extra
 from executor.launch.agent import log_file
 from executor.launch.base import LaunchError, RunState, RunStatus
-from executor.launch.local import free_port
 from executor.launch.slurm import SlurmBackend
 from executor.lifecycle import Phase
 from executor.metrics import metrics_path, read_metrics
 from executor.training_job import Device
 from models.parallel_plan import symmetric_plan
-from tests.executor import pretend_trainer
 from tests.executor.jobs import GPT
 from tests.executor.slurm_cluster import NODES, missing, slurm_cluster
 from tests.executor.test_local_launch import over
 from tests.executor.test_placement_visible import LEAST_RATIO, NARROW, PP2_DP2
 from tests.executor.test_supervision import drive
+from tests.paths import PRETEND_TRAINER, ROOT
+from tests.ports import free_port
+from tests.waiting import eventually
 
 # Neither the order of the names nor that of the leaves.
 ORDER = ("n3", "n2", "n4", "n1")
@@ -41,6 +41,7 @@ _LIMIT_S = 120.0
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("slurm"),
     pytest.mark.skipif(missing() is not None, reason=f"needs Slurm: {missing()}"),
 ]
 needs_trainer = pytest.mark.skipif(missing_extra() is not None, reason=str(missing_extra()))
@@ -90,13 +91,7 @@ def submitted(what: Deployment, folder: Path) -> SlurmBackend:
 
 
 def wait(backend: SlurmBackend, folder: Path, until: Callable[[RunStatus], bool]) -> RunStatus:
-    deadline = time.monotonic() + _LIMIT_S
-    while time.monotonic() < deadline:
-        status = backend.status(folder)
-        if until(status):
-            return status
-        time.sleep(0.1)
-    raise AssertionError(f"still {backend.status(folder)}")
+    return eventually(lambda: backend.status(folder), until, limit_s=_LIMIT_S, poll_s=0.1)
 
 
 @pytest.mark.usefixtures("cluster")
@@ -209,8 +204,8 @@ def test_a_change_on_the_same_hosts_takes_turns(tmp_path: Path, monkeypatch: pyt
     old = deployment()
     options = replace(
         old.launch,
-        command=(sys.executable, str(Path(pretend_trainer.__file__))),
-        environment={"PYTHONPATH": str(Path(__file__).parents[2])},
+        command=(sys.executable, str(PRETEND_TRAINER)),
+        environment={"PYTHONPATH": str(ROOT)},
     )
     training = TrainingOptions(num_steps=10_000, device=Device.CPU)
     before = replace(old, launch=options, training=training)

@@ -15,9 +15,10 @@ import pytest
 
 from executor.launch.agent import log_file
 from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, RunState, RunStatus
-from executor.launch.local import free_port
 from executor.launch.ssh import SshBackend
 from tests.executor.test_local_launch import deployment, over
+from tests.ports import free_port
+from tests.waiting import eventually
 
 # Runs the command here, unless the address is that of a host that is down or has an own file system.
 _STAND_IN = """#!/bin/sh
@@ -28,7 +29,6 @@ case "$2" in
 esac
 exec sh -c "$3"
 """
-_LIMIT_S = 20.0
 
 
 @pytest.fixture
@@ -43,10 +43,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def finished(backend: SshBackend, folder: Path) -> RunStatus:
-    deadline = time.monotonic() + _LIMIT_S
-    while time.monotonic() < deadline and not backend.status(folder).state.final:
-        time.sleep(0.05)
-    return backend.status(folder)
+    return eventually(lambda: backend.status(folder), lambda status: status.state.final)
 
 
 def addressed(folder: Path, script: str, hosts: dict[str, int], addresses: dict[str, str]) -> Path:
@@ -72,10 +69,7 @@ def test_stop_ends_agents_and_ranks_everywhere(tmp_path: Path) -> None:
     backend = SshBackend()
     folder = addressed(tmp_path / "d", "sleep 60", {"a": 1, "b": 1}, {})
     backend.start(folder)
-    deadline = time.monotonic() + _LIMIT_S
-    while backend.status(folder).num_running < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    pids = backend.status(folder).pids
+    pids = eventually(lambda: backend.status(folder), lambda status: status.num_running == 2).pids
     backend.stop(folder, grace_s=2.0)
     assert backend.status(folder).state is RunState.STOPPED
     assert len(pids) == 2
@@ -172,16 +166,16 @@ def daemon(tmp_path: Path) -> Iterator[tuple[str, ...]]:
         [sshd, "-D", "-f", "/dev/null", "-p", str(port), "-o", "ListenAddress=127.0.0.1", *options],
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + _LIMIT_S
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.05)
+    eventually(lambda: _listens(port))
     unknown = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR")
     yield ("-p", str(port), "-i", str(tmp_path / "user"), *unknown)
     process.terminate()
     process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_with_a_real_daemon(tmp_path: Path, daemon: tuple[str, ...]) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from executor.checkpoints import last_good
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
-from executor.launch.local import LocalBackend, free_port
+from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, DeploymentState, Phase
 from executor.metrics import metrics_path, read_metrics
 from executor.supervision import Supervisor
@@ -21,10 +20,10 @@ from executor.training_job import Device
 from models.parallel_plan import symmetric_plan
 from models.transformer import Transformer
 from stowplan.errors import InputError
+from tests.paths import PRETEND_TRAINER, ROOT
+from tests.ports import free_port
+from tests.waiting import eventually
 
-_PRETENDER = Path(__file__).with_name("pretend_trainer.py")
-_ROOT = Path(__file__).parents[2]
-_LIMIT_S = 40.0
 MODEL = Transformer(num_layers=4, hidden_size=128, vocabulary_size=100, sequence_length=32, global_batch=8)
 
 
@@ -35,10 +34,10 @@ def deployed(pp: int, dp: int, num_steps: int = 1000, **environment: str) -> Dep
         num_layers=4, pp=pp, dp=dp, tp=1, global_batch=8, num_micro_batches=2, gpu_type="cpu", gpus=gpus
     )
     launch = LaunchOptions(
-        master_port=free_port() % 60_000 + 1_024,
-        command=(sys.executable, str(_PRETENDER)),
+        master_port=free_port(),
+        command=(sys.executable, str(PRETEND_TRAINER)),
         python=sys.executable,
-        environment={"PYTHONPATH": str(_ROOT), **environment},
+        environment={"PYTHONPATH": str(ROOT), **environment},
         grace_s=1.0,
     )
     training = TrainingOptions(num_steps=num_steps, device=Device.CPU, checkpoint_interval=5)
@@ -55,13 +54,7 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
 
 def drive(supervisor: Supervisor, until: Callable[[DeploymentState], bool]) -> DeploymentState:
     """Advance until the condition holds."""
-    deadline = time.monotonic() + _LIMIT_S
-    while time.monotonic() < deadline:
-        state = supervisor.advance()
-        if until(state):
-            return state
-        time.sleep(0.02)
-    raise AssertionError(f"still {supervisor.status()}")
+    return eventually(supervisor.advance, until)
 
 
 def steps(supervisor: Supervisor, number: int) -> list[int]:
@@ -112,9 +105,7 @@ def test_a_change_of_plan_loses_no_step(supervisor: Supervisor) -> None:
 
 def test_a_new_plan_that_does_not_start_leaves_the_old_one_alone(supervisor: Supervisor) -> None:
     first = deployed(2, 1, num_steps=60)
-    broken = replace(
-        first, launch=replace(first.launch, command=("/bin/false",), master_port=free_port() % 60_000 + 1_024)
-    )
+    broken = replace(first, launch=replace(first.launch, command=("/bin/false",), master_port=free_port()))
     supervisor.deploy(first)
     drive(supervisor, lambda state: state.phase is Phase.RUNNING)
     supervisor.reconfigure(broken)

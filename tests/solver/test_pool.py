@@ -24,10 +24,9 @@ from solver.pool import DeadlineError, QueueFullError, TaskCanceledError, Ticket
 from solver.process import WorkerProcess
 from solver.result import Limit, SolveResult, TerminationReason
 from stowplan.errors import InputError, StowplanError, WorkerError
+from tests.paths import ROOT
 from tests.solver import tasks
 from tests.solver.instances import slow_knapsack
-
-ROOT = Path(__file__).parents[2]
 
 
 def name(function: Callable[..., object]) -> str:

@@ -10,9 +10,9 @@ from models.transformer import Operator, OperatorModel, Optimizer, Precision, Tr
 from stowplan.catalogue import own_catalogue
 from stowplan.errors import InputError
 from tests.own_catalogue import CATALOGUE
+from tests.paths import ROOT
 from topology.gpu_catalogue import find_product, known_product, products
 
-ROOT = Path(__file__).parents[2]
 SHIPPED = {"gpu": ROOT / "topology" / "gpus.toml", "model": ROOT / "models" / "models.toml"}
 GPU = """
 [gpu.x1]

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from tests.paths import SHARED
 from topology.cluster import Cluster, GpuType, Node, NodeState, Tier
 from topology.readers import NodeDefaults
 
-DATA = Path(__file__).parents[2] / "../shared/data/topology"
+DATA = SHARED / "data" / "topology"
 
 
 def gpu_type(name: str = "h800", *, intra: float = 400e9, inter: float = 50e9) -> GpuType:

@@ -4,7 +4,6 @@ import errno
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,20 +23,20 @@ from executor.lifecycle import Cause, Phase
 from executor.supervision import Supervisor
 from tests.api.deployments.test_checks import LONG, nodes, on
 from tests.api.deployments.test_deployments import body, plan
+from tests.paths import PRETEND_TRAINER, ROOT
+from tests.waiting import eventually
 
-_ROOT = Path(__file__).parents[3]
 _LIMIT_S = 60.0
 
 
 @pytest.fixture(autouse=True)
 def _pretending(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = _ROOT / "tests" / "executor" / "pretend_trainer.py"
     monkeypatch.setattr(
-        "api.deployments.choice.LaunchOptions", partial(LaunchOptions, command=(sys.executable, str(script)))
+        "api.deployments.choice.LaunchOptions", partial(LaunchOptions, command=(sys.executable, str(PRETEND_TRAINER)))
     )
     # Handlers belong to the main thread; the command runs in another one here.
     monkeypatch.setattr("api.cli.deploy.signal.signal", lambda *_: None)
-    monkeypatch.setenv("PYTHONPATH", str(_ROOT))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 def written(folder: Path, document: dict[str, Any], name: str = "request.json") -> str:
@@ -72,11 +71,8 @@ def test_redeploy_changes_a_deployment_that_another_process_looks_after(tmp_path
     first = threading.Thread(target=lambda: ended.append(run("deploy", request, "-o", str(tmp_path / "job"))))
     first.start()
     supervisor = Supervisor(tmp_path / "job", LocalBackend())
-    deadline = time.monotonic() + _LIMIT_S
-    while time.monotonic() < deadline:
-        if (tmp_path / "job" / "state.json").exists() and supervisor.state().phase is Phase.RUNNING:
-            break
-        time.sleep(0.05)
+    eventually((tmp_path / "job" / "state.json").exists)
+    eventually(lambda: supervisor.state().phase, lambda phase: phase is Phase.RUNNING)
     change = written(tmp_path, {"plan": plan([(4, 2)], local=2)}, "change.json")
     code, said = run("redeploy", str(tmp_path / "job"), change)
     assert code == ExitCode.PLANNED, said
@@ -92,9 +88,7 @@ def orphan(folder: Path, num_steps: int = 40) -> Supervisor:
     request = DeploymentBody.model_validate_json(json.dumps(body(training=training)))
     supervisor = Supervisor(folder, LocalBackend())
     supervisor.deploy(deployment_of(request, choose(request, "tiny", given_model(request), _nothing_planned)))
-    deadline = time.monotonic() + _LIMIT_S
-    while supervisor.status().step < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    eventually(lambda: supervisor.status().step, lambda step: step >= 2)
     return supervisor
 
 
@@ -170,9 +164,7 @@ def test_redeploy_carries_a_change_out_where_nobody_else_does(tmp_path: Path) ->
 def test_redeploy_goes_on_with_what_was_stopped(tmp_path: Path) -> None:
     supervisor = orphan(tmp_path / "job")
     supervisor.stop()
-    deadline = time.monotonic() + _LIMIT_S
-    while not supervisor.advance().phase.final and time.monotonic() < deadline:
-        time.sleep(0.05)
+    eventually(supervisor.advance, lambda state: state.phase.final)
     code, said = run("redeploy", str(tmp_path / "job"))
     assert code == ExitCode.PLANNED, said
     assert "goes on from the last good checkpoint" in said

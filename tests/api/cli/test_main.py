@@ -37,6 +37,7 @@ from solver.result import Limit, TerminationReason
 from stowplan import __version__
 from stowplan.errors import BackendError, InputError, StowplanError, WorkerError
 from tests.api.requests import arnold_request, changed, sia_request
+from tests.paths import EXAMPLES
 from topology.cluster import NodeState
 from topology.serialize import cluster_from_json
 
@@ -141,7 +142,7 @@ def test_the_answer_is_printed_even_if_a_file_cannot_be_written(planned: Path, m
 
 
 def test_infeasible_has_its_own_exit_code_and_names_the_conflict() -> None:
-    result = run("plan", Path(__file__).parents[3] / "api" / "examples" / "infeasible-reservations.json")
+    result = run("plan", EXAMPLES / "infeasible-reservations.json")
     assert result.exit_code == ExitCode.INFEASIBLE
     assert "  capacity[a100]\n" in result.stdout
 

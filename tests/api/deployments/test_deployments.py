@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,15 +16,15 @@ from api.common.settings import IN_MEMORY, Settings
 from api.deployments.service import Deployments
 from api.jobs.feedback import JobFeedback
 from executor.deployment import LaunchOptions
-from executor.launch.local import LocalBackend, free_port
+from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, DeploymentState, Phase, Run
 from executor.records import write_record
 from solver.pool import WorkerPool
 from tests.api.serving import serving
+from tests.paths import PRETEND_TRAINER, ROOT
+from tests.ports import free_port
+from tests.waiting import eventually
 
-_ROOT = Path(__file__).parents[3]
-_PRETENDER = _ROOT / "tests" / "executor" / "pretend_trainer.py"
-_LIMIT_S = 60.0
 JOB: dict[str, Any] = {
     "num_layers": 4,
     "hidden_size": 128,
@@ -50,7 +49,7 @@ def plan(degrees: list[tuple[int, int]], local: int = 4) -> dict[str, Any]:
 
 def body(**changes: Any) -> dict[str, Any]:
     training = {"device": "cpu", "num_steps": 12, "checkpoint_interval": 5}
-    launch = {"master_port": free_port() % 60_000 + 1_024, "grace_s": 1.0}
+    launch = {"master_port": free_port(), "grace_s": 1.0}
     request = {"job_id": "tiny", "job": JOB, "plan": plan([(2, 1), (2, 1)]), "training": training, "launch": launch}
     return request | changes
 
@@ -64,9 +63,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def client(folder: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
-    pretending = partial(LaunchOptions, command=(sys.executable, str(_PRETENDER)))
+    pretending = partial(LaunchOptions, command=(sys.executable, str(PRETEND_TRAINER)))
     monkeypatch.setattr("api.deployments.choice.LaunchOptions", pretending)
-    monkeypatch.setenv("PYTHONPATH", str(_ROOT))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with serving(create_app(settings(folder), pool=pool)) as made:
         yield made
 
@@ -76,13 +75,7 @@ def settings(folder: Path | None) -> Settings:
 
 
 def wait(client: httpx.Client, path: str, until: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    deadline = time.monotonic() + _LIMIT_S
-    while time.monotonic() < deadline:
-        document: dict[str, Any] = client.get(path).json()
-        if until(document):
-            return document
-        time.sleep(0.05)
-    raise AssertionError(f"still {document}")
+    return eventually(lambda: client.get(path).json(), until, poll_s=0.05)
 
 
 def test_a_deployment_runs_to_its_end_and_its_logs_can_be_read(client: httpx.Client) -> None:
@@ -137,7 +130,7 @@ def test_reconfiguring_goes_on_with_the_next_step(client: httpx.Client) -> None:
 
 
 def test_the_ranks_that_broke_a_run_stay_known(client: httpx.Client) -> None:
-    launch = {"master_port": free_port() % 60_000 + 1_024, "grace_s": 1.0, "environment": {"PRETEND_FAULT": "8"}}
+    launch = {"master_port": free_port(), "grace_s": 1.0, "environment": {"PRETEND_FAULT": "8"}}
     path = client.post("/v1/deployments", json=body(launch=launch)).headers["Location"]
     done = wait(client, path, lambda document: document["phase"] == "finished")
     assert [run["cause"] for run in done["runs"]] == ["deployed", "restarted"]

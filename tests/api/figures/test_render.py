@@ -7,7 +7,6 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -30,6 +29,7 @@ from models.plan import (
 )
 from models.workload import Job, NodeGpus, Parallelism, Snapshot
 from solver.result import SolveStatistics, TerminationReason
+from tests.paths import ROOT
 from topology.cluster import Cluster, GpuType, Node, NodeState, Tier
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -206,11 +206,10 @@ def test_another_process_with_another_hash_seed_gives_the_same_bytes() -> None:
         "import sys; from tests.api.figures.test_render import *; "
         "sys.stdout.buffer.write(picture(mixed_cluster(), small_plan()))"
     )
-    root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(root)},
-        cwd=root,
+        env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
         capture_output=True,
         check=True,
     )

@@ -9,6 +9,8 @@ from benchmarks.cli import app
 from benchmarks.suite.record import phases_of, read_result
 from benchmarks.suite.summary import by_case
 
+pytestmark = pytest.mark.xdist_group("smoke")
+
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -1,21 +1,36 @@
-"""Starts the ranks of a job on this machine, as a launcher does."""
+"""Starts the ranks of a job on this machine, as a launcher does.
 
+Ranks are forked from a process that has loaded torch and deepspeed once: that takes longer than a tiny training. What
+a rank says and does from its command line on is in test_start.
+"""
+
+import multiprocessing
 import os
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
+from multiprocessing import forkserver
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 
-from executor.metrics import StepMetrics, metrics_path, read_metrics
-from executor.training_job import TrainingJob, write_training_job
+import pytest
 
-_ROOT = Path(__file__).parents[3]
+from executor.metrics import StepMetrics, metrics_path, read_metrics
+from executor.trainer.__main__ import main
+from executor.training_job import TrainingJob, write_training_job
+from tests.paths import ROOT
+from tests.ports import free_port
+
 _LIMIT_S = 300.0
+# What the libraries read when they are loaded.
+_LOADED_WITH = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "DS_ACCELERATOR": "cpu",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": str(ROOT),
+}
+_CONTEXT = multiprocessing.get_context("forkserver")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +49,7 @@ class Ranks:
     ranks
         Rank of every process in the order of local ranks; None: local rank k is rank k.
     prepare
-        Called in the process of a rank, with the rank, before the program starts.
+        Called in the process of a rank, with the rank, before the program starts; can be pickled.
     """
 
     def __init__(
@@ -49,22 +64,17 @@ class Ranks:
         folder.mkdir(parents=True, exist_ok=True)
         write_training_job(job, folder / "job.json")
         self._folder = folder
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        port = str(_free_port())
+        self.processes: dict[int, BaseProcess] = {}
+        _load_libraries()
+        meeting = {"WORLD_SIZE": str(job.num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         for local_rank, rank in enumerate(ranks or range(job.num_ranks)):
-            variables = os.environ | dict(environment or {})
-            variables |= {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": str(job.num_ranks)}
-            variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-            variables |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(_ROOT)}
-            with ExitStack() as files:
-                log = files.enter_context(self._log(rank).open("wb"))
-                self.processes[rank] = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "executor.trainer", str(folder / "job.json")],
-                    env=variables,
-                    stdout=log,
-                    stderr=log,
-                    preexec_fn=None if prepare is None else lambda rank=rank: prepare(rank),
-                )
+            variables = {**os.environ, **_LOADED_WITH, **(environment or {}), **meeting}
+            variables |= {"RANK": str(rank), "LOCAL_RANK": str(local_rank)}
+            process = _CONTEXT.Process(
+                target=_become_rank, args=(rank, folder / "job.json", self._log(rank), variables, prepare)
+            )
+            process.start()
+            self.processes[rank] = process
 
     def __enter__(self) -> "Ranks":
         return self
@@ -74,12 +84,22 @@ class Ranks:
     ) -> None:
         for process in self.processes.values():
             process.kill()
-            process.wait()
+            process.join()
+            process.close()
+
+    @property
+    def complete(self) -> bool:
+        """Whether no rank has ended."""
+        return all(process.is_alive() for process in self.processes.values())
 
     def wait(self) -> Ended:
         """Wait for all ranks; a rank that does not end in time fails the test."""
         end_s = time.monotonic() + _LIMIT_S
-        codes = [self.processes[rank].wait(max(0.0, end_s - time.monotonic())) for rank in sorted(self.processes)]
+        codes = []
+        for rank, process in sorted(self.processes.items()):
+            process.join(max(0.0, end_s - time.monotonic()))
+            assert process.exitcode is not None, f"rank {rank} has not ended: {self._log(rank).read_text()}"
+            codes.append(process.exitcode)
         return Ended(codes=codes, output=[self._log(rank).read_text() for rank in sorted(self.processes)])
 
     def _log(self, rank: int) -> Path:
@@ -99,7 +119,24 @@ def steps_of(folder: Path, rank: int = 0) -> list[StepMetrics]:
     return list(read_metrics(path)) if path.exists() else []
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+def _load_libraries() -> None:
+    """Start the process that ranks are forked from, unless it is there."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in _LOADED_WITH.items():
+            patch.setenv(name, value)
+        _CONTEXT.set_forkserver_preload(["tests.executor.trainer.loaded", __name__])
+        forkserver.ensure_running()
+
+
+def _become_rank(
+    rank: int, job: Path, log: Path, variables: Mapping[str, str], prepare: Callable[[int], None] | None
+) -> None:
+    """In the new process: what a shell would do, then the program."""
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.environ.clear()
+    os.environ.update(variables)
+    if prepare is not None:
+        prepare(rank)
+    main([str(job)])

@@ -5,7 +5,6 @@ that never stopped.
 import resource
 import shutil
 import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from executor.bundle import STOP_FILE, WAIT_VARIABLE
+from executor.bundle import READY_FOLDER, STOP_FILE, WAIT_VARIABLE
 from executor.checkpoints import PARTIAL, UNIVERSAL, last_good, tag_of
 from executor.outcome import OUTCOME_FILE, End, Outcome
 from executor.records import read_record
@@ -25,8 +24,11 @@ from tests.executor.jobs import GPT, LLAMA, tiny_job
 from tests.executor.trainer.hooks import KILL_AT
 from tests.executor.trainer.launching import Ended, Ranks, run_job, steps_of
 from tests.executor.trainer.reference import reference
+from tests.waiting import eventually
 
 HOOK = "tests.executor.trainer.hooks:layers"
+# Those that read one recorded training.
+of_one_training = pytest.mark.xdist_group("trained")
 
 
 def _job(folder: Path, run: str, model: Transformer = GPT, **more: Any) -> TrainingJob:
@@ -60,6 +62,7 @@ def _resume(folder: Path, model: Transformer = GPT, **more: Any) -> TrainingJob:
     return _job(folder, "second", model, resume="last", **more)
 
 
+@of_one_training
 def test_pipeline_goes_on_as_replicas(ten_steps: Path) -> None:
     run_job(_resume(ten_steps, dp=2), ten_steps / "second")
     _check_losses(ten_steps / "second", tiny_job(), first=11, last=20)
@@ -82,6 +85,7 @@ def test_training_goes_on_with_another_layout(
     _check_losses(tmp_path / "second", tiny_job(model), first=11, last=20)
 
 
+@of_one_training
 def test_stage_bounds_are_those_of_the_job(trained: Path) -> None:
     files = [trained / tag_of(10) / f"mp_rank_0{stage}_model_states.pt" for stage in (0, 1)]
     shapes = [torch.load(file, weights_only=False)["param_shapes"] for file in files]
@@ -90,6 +94,7 @@ def test_stage_bounds_are_those_of_the_job(trained: Path) -> None:
     assert layers == [{"tied_modules", "1", "2", "3", "4"}, {"tied_modules", "5", "6"}]
 
 
+@of_one_training
 def test_checkpoint_of_another_model_is_refused(ten_steps: Path) -> None:
     with Ranks(_resume(ten_steps, replace(GPT, feed_forward_size=128), dp=2), ten_steps / "second") as running:
         ended = running.wait()
@@ -110,14 +115,16 @@ def test_rank_that_is_killed_in_a_step_costs_only_the_steps_behind_the_checkpoin
     _check_losses(tmp_path / "second", tiny_job(), first=6, last=20)
 
 
-def test_full_disk_on_one_rank_leaves_the_last_good_checkpoint(ten_steps: Path) -> None:
-    def limit(rank: int) -> None:
-        """Files of rank 1 end at 100 kB, as on a full disk; its optimiser states are larger."""
-        if rank == 1:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+def _limit_files(rank: int) -> None:
+    """Files of rank 1 end at 100 kB, as on a full disk; its optimiser states are larger."""
+    if rank == 1:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
+
+@of_one_training
+def test_full_disk_on_one_rank_leaves_the_last_good_checkpoint(ten_steps: Path) -> None:
     job = _resume(ten_steps, dp=2, num_steps=15, checkpoint_interval=2)
-    with Ranks(job, ten_steps / "second", prepare=limit) as running:
+    with Ranks(job, ten_steps / "second", prepare=_limit_files) as running:
         ended = running.wait()
     assert ended.codes == [NOT_SAVED, NOT_SAVED], "\n".join(ended.output)
     assert "checkpoint of step 12 could not be written, the one before stays" in ended.output[0]
@@ -152,7 +159,8 @@ def test_files_start_and_stop_a_run(tmp_path: Path) -> None:
     """Ranks that were told to wait begin when the file is there; the file `stop` beside the job ends them."""
     job, go = _job(tmp_path, "run", num_steps=100_000), tmp_path / "go"
     with Ranks(job, tmp_path / "run", environment={WAIT_VARIABLE: str(go)}) as running:
-        time.sleep(4.0)
+        eventually((tmp_path / READY_FOLDER / "0").exists)
+        assert not steps_of(tmp_path / "run")
         go.touch()
         _wait_for_steps(tmp_path / "run", running)
         (tmp_path / "run" / STOP_FILE).touch()
@@ -162,5 +170,4 @@ def test_files_start_and_stop_a_run(tmp_path: Path) -> None:
 
 def _wait_for_steps(folder: Path, running: Ranks) -> None:
     """Until two steps are done, or a rank has ended."""
-    while len(steps_of(folder)) < 2 and all(process.poll() is None for process in running.processes.values()):
-        time.sleep(0.05)
+    eventually(lambda: len(steps_of(folder)) >= 2 or not running.complete)

@@ -1,5 +1,6 @@
 """What a rank says when it cannot start: one clear line and exit code 2, before it waits for anybody."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,12 +9,16 @@ import pytest
 
 from executor.training_job import Device, TrainingJob, write_training_job
 from tests.executor.jobs import tiny_job
-from tests.executor.trainer.launching import Ranks
+from tests.paths import ROOT
+from tests.ports import free_port
+
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "CUDA_VISIBLE_DEVICES": ""}
 
 
-def _start(*arguments: str) -> tuple[int, str]:
+def _start(*arguments: str, **variables: str) -> tuple[int, str]:
     command = [sys.executable, "-P", "-m", "executor.trainer", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return ended.returncode, ended.stderr
 
 
@@ -39,8 +44,8 @@ def test_wrong_job_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_host_lacks_is_said(job: TrainingJob, detail: str, tmp_path: Path) -> None:
-    with Ranks(job, tmp_path) as running:
-        ended = running.wait()
-    assert ended.codes == [2]
-    assert detail in ended.output[0]
-    assert "Traceback" not in ended.output[0]
+    write_training_job(job, tmp_path / "job.json")
+    code, output = _start(str(tmp_path / "job.json"), **ALONE, MASTER_PORT=str(free_port()))
+    assert code == 2
+    assert detail in output
+    assert "Traceback" not in output

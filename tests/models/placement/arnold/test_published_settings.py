@@ -7,7 +7,6 @@ fit into what is left of one minipod finds the rest in the next.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,11 +15,12 @@ from models.placement.arnold.parameters import ArnoldParameters
 from models.workload import Job, Parallelism
 from solver.result import TerminationReason
 from tests.models.placement.arnold.scenes import H800, fabric, formulated, planned, pretraining
+from tests.paths import SHARED
 from topology.cluster import Cluster
 from topology.readers import NodeDefaults, read_csv
 
 ALPHAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-LINGJUN = Path(__file__).parents[4] / "../shared/data/topology/lingjun_topo.csv"
+LINGJUN = SHARED / "data" / "topology" / "lingjun_topo.csv"
 
 # Table 1 gives minipods and nodes; which nodes are free, and in which minipod, it does not say. These splits are ours.
 TABLE_1 = {
