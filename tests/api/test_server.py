@@ -117,6 +117,7 @@ def _wait_until_ready(client: httpx.Client, service: "subprocess.Popen[str]") ->
     raise AssertionError("the service was not ready in time")
 
 
+@pytest.mark.slow
 def test_a_service_that_was_killed_finds_its_plans_again(tmp_path: Path) -> None:
     database = tmp_path / "plans.sqlite"
     hard = sia_request()

@@ -28,6 +28,8 @@ from tests.paths import ROOT
 from tests.solver import tasks
 from tests.solver.instances import slow_knapsack
 
+pytestmark = pytest.mark.slow
+
 
 def name(function: Callable[..., object]) -> str:
     return f"{function.__module__}:{function.__name__}"

@@ -26,6 +26,8 @@ from tests.api.deployments.test_deployments import body, plan
 from tests.paths import PRETEND_TRAINER, ROOT
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 _LIMIT_S = 60.0
 
 

@@ -25,6 +25,8 @@ from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 JOB: dict[str, Any] = {
     "num_layers": 4,
     "hidden_size": 128,

@@ -9,7 +9,7 @@ from benchmarks.cli import app
 from benchmarks.suite.record import phases_of, read_result
 from benchmarks.suite.summary import by_case
 
-pytestmark = pytest.mark.xdist_group("smoke")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("smoke")]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from tests.executor.jobs import GPT, LLAMA, tiny_job
 from tests.executor.trainer.launching import run_job, steps_of
 from tests.executor.trainer.reference import reference
 
+pytestmark = pytest.mark.slow
+
 PP2: dict[str, Any] = {"stage_layers": (2, 2)}
 
 LAYOUTS = [
@@ -23,7 +25,7 @@ LAYOUTS = [
     pytest.param(LLAMA, PP2 | {"dp": 2}, None, id="PP2xDP2"),
     pytest.param(LLAMA, PP2 | {"tp": 2}, None, id="PP2xTP2"),
     pytest.param(GPT, PP2 | {"tp": 2}, (2, 3, 0, 1), id="PP2xTP2-permuted"),
-    pytest.param(LLAMA, PP2 | {"dp": 2, "tp": 2}, None, id="PP2xDP2xTP2", marks=pytest.mark.slow),
+    pytest.param(LLAMA, PP2 | {"dp": 2, "tp": 2}, None, id="PP2xDP2xTP2"),
 ]
 
 

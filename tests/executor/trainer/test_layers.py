@@ -17,6 +17,8 @@ from stowplan.errors import InputError
 from tests.executor.jobs import GPT, LLAMA, tiny_job
 from tests.executor.trainer.reference import Sequence, reference
 
+pytestmark = pytest.mark.slow
+
 HOOKS = "tests.executor.trainer.hooks"
 
 

@@ -15,6 +15,8 @@ from models.parallel_plan import symmetric_plan
 from models.transformer import Precision, Transformer
 from stowplan.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 TINY = Transformer(
     num_layers=3,
     hidden_size=64,

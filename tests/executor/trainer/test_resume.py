@@ -26,6 +26,8 @@ from tests.executor.trainer.launching import Ended, Ranks, run_job, steps_of
 from tests.executor.trainer.reference import reference
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 HOOK = "tests.executor.trainer.hooks:layers"
 # Those that read one recorded training.
 of_one_training = pytest.mark.xdist_group("trained")

@@ -32,6 +32,8 @@ from executor.trainer.engine import place_of
 from stowplan.errors import InputError, WorkerError
 from tests.executor.jobs import LLAMA, tiny_job
 
+pytestmark = pytest.mark.slow
+
 
 def test_installed_versions_are_the_pinned_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     assert other_versions() == {}
