@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from executor.launch.backends import BACKENDS
 from executor.rank_table import Rank, rank_table
 from executor.training_job import Device, Schedule, TokenType, TrainingJob
 from models.parallel_plan import ParallelPlan
@@ -20,7 +21,6 @@ _NAME = re.compile(r"[A-Za-z0-9-]{1,63}")
 _PLAIN = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _DIGEST_LENGTH = 12
 _DIGESTED = re.compile(rf".*-[0-9a-f]{{{_DIGEST_LENGTH}}}")
-BACKENDS = ("local", "ssh", "slurm", "kubernetes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from api.deployments.choice import (
 from api.schemas.deployment import DeploymentBody, ProjectionDoc, ReconfigureBody
 from executor.bundle import write_bundle
 from executor.feedback.run import given_cluster
-from executor.launch.backends import BACKENDS
+from executor.launch.backends import launch_backend
 from executor.launch.base import LaunchError
 from executor.lifecycle import DeploymentStatus, Fault, Phase
 from executor.rank_table import hosts_of
@@ -73,7 +73,7 @@ def deploy_command(
         hosts = ", ".join(hosts_of(deployment.ranks()))
         out.print(f"{deployment.plan.notation()} on {hosts}: written to {folder}; README.txt says how to start it")
         return
-    supervisor = Supervisor(folder, BACKENDS[body.launch.backend]())
+    supervisor = Supervisor(folder, launch_backend(body.launch.backend))
     with _with_cluster(choice, folder):
         supervisor.deploy(deployment)
     out.print(
@@ -97,8 +97,8 @@ def redeploy_command(
     What was stopped or has failed goes on from its last good checkpoint. When another command looks after the
     deployment, that one carries the change out and this one ends at once.
     """
-    present = Supervisor(root, BACKENDS["local"]()).deployment()
-    supervisor = Supervisor(root, BACKENDS[present.launch.backend]())
+    present = Supervisor(root, launch_backend("local")).deployment()
+    supervisor = Supervisor(root, launch_backend(present.launch.backend))
     out = console.output()
     if file is not None:
         body = read_document(_CHANGE, _bytes(readable(file)))

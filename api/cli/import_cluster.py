@@ -20,7 +20,7 @@ from api.schemas.base import MAX_GPUS_PER_NODE
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
 from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType
-from topology.readers import READERS, NodeDefaults, read_csv
+from topology.readers import READERS, NodeDefaults
 from topology.serialize import cluster_to_json
 
 _CLUSTER: TypeAdapter[ClusterDoc] = TypeAdapter(ClusterDoc)
@@ -39,7 +39,7 @@ class GpuFacts:
 
 @command("import")
 def import_command(
-    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="slurm, csv or topograph.")],
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help=f"One of {', '.join(READERS)}.")],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File of that format; - for standard input.")],
     gpu_type: Annotated[str, typer.Option(help="GPU type of the nodes.")],
     gpus_per_node: Annotated[int, typer.Option(min=1, max=MAX_GPUS_PER_NODE, help="GPUs of a node.")],
@@ -135,7 +135,7 @@ def import_cluster(
     id_column: str | None = None,
     tier_columns: Sequence[str] | None = None,
 ) -> Cluster:
-    """Read a cluster; the columns are for CSV only.
+    """Read a cluster; the columns are for formats that have some.
 
     Raises
     ------
@@ -144,13 +144,12 @@ def import_cluster(
     """
     if format_ not in READERS:
         raise InputError(f"there is no format {format_!r}; the formats are {sorted(READERS)}")
-    if format_ == "csv":
-        cluster = read_csv(
-            path, defaults, minipod_tier=minipod_tier, id_column=id_column, tier_columns=tier_columns or None
-        )
-    elif id_column is not None or tier_columns:
-        raise InputError(f"--id-column and --tier-column go with csv; {format_} has no columns")
-    else:
-        cluster = READERS[format_](path, defaults, minipod_tier=minipod_tier)
+    reader = READERS[format_]
+    asked = {"id_column": id_column, "tier_columns": tier_columns or None}
+    columns = {name: value for name, value in asked.items() if value is not None}
+    if columns and not reader.has_columns:
+        tables = ", ".join(name for name, other in READERS.items() if other.has_columns)
+        raise InputError(f"--id-column and --tier-column go with {tables}; {format_} has no columns")
+    cluster = reader(path, defaults, minipod_tier=minipod_tier, **columns)
     read_document(_CLUSTER, to_json(cluster_to_json(cluster)), "cluster")
     return cluster

@@ -49,7 +49,7 @@ from api.schemas.deployment import (
 from executor.deployment import Deployment
 from executor.feedback.run import given_cluster, plan_digest
 from executor.launch.agent import log_file
-from executor.launch.backends import BACKENDS
+from executor.launch.backends import launch_backend
 from executor.launch.base import DeadRank
 from executor.lifecycle import DeploymentState, DeploymentStatus, Phase, Run
 from executor.records import write_text
@@ -276,7 +276,7 @@ class Deployments:
         return [folder.name for folder in folders if (folder / _REQUEST).exists()]
 
     def _supervisor(self, deployment_id: str) -> Supervisor:
-        return Supervisor(self._root() / deployment_id, BACKENDS[self._request(deployment_id).backend]())
+        return Supervisor(self._root() / deployment_id, launch_backend(self._request(deployment_id).backend))
 
     def _request(self, deployment_id: str) -> _Request:
         root, missing = self._root(), f"there is no deployment {deployment_id!r}"

@@ -1,16 +1,17 @@
 """Deployments: what clients ask for, and what they see of it."""
 
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.base import MAX_COUNT, Count, Document, Name, NonNegative, Positive
+from api.schemas.base import MAX_COUNT, Count, Document, Name, NonNegative, OneOf, Positive
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.snapshot import ClusterDoc
 from executor.deployment import DEFAULT_PORT, MAX_PORT
+from executor.launch.backends import BACKENDS
 from executor.launch.base import RunState
 from executor.lifecycle import Cause, Phase
 from executor.training_job import Device, TokenType
@@ -56,7 +57,7 @@ class TrainingOptionsDoc(Document):
 class LaunchOptionsDoc(Document):
     """How ranks are started."""
 
-    backend: Literal["local", "ssh", "slurm", "kubernetes"] = "local"
+    backend: Annotated[str, OneOf(BACKENDS)] = "local"
     """kubernetes: the manifest is written, you apply it."""
     addresses: dict[Name, Name] = Field(default_factory=dict, max_length=100_000)
     """Node of the plan -> host name or address, where they differ."""

@@ -31,7 +31,8 @@ from models.planning import plan
 from models.workload import Snapshot
 from solver.options import SolveOptions
 from topology.cluster import NodeState
-from topology.readers import NodeDefaults, read_csv
+from topology.readers import NodeDefaults
+from topology.readers.csv import read_csv
 
 MakeRequest = Callable[[int], PlanRequest]
 

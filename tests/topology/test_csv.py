@@ -8,7 +8,7 @@ from stowplan.errors import FileFormatError, InputError
 from tests.topology.instances import DEFAULTS, gpu_type, shared_data
 from topology.arrays import cluster_arrays
 from topology.cluster import NodeState
-from topology.readers import read_csv
+from topology.readers.csv import read_csv
 
 
 def _write(tmp_path: Path, text: str) -> Path:

@@ -5,7 +5,7 @@ import pytest
 from stowplan.errors import FileFormatError
 from tests.topology.instances import DEFAULTS
 from topology.cluster import Cluster
-from topology.readers import read_slurm
+from topology.readers.slurm import read_slurm
 
 TREE = r"""
 # Two pods of two leaves.

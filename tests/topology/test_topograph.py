@@ -6,7 +6,7 @@ from stowplan.errors import FileFormatError
 from tests.topology.instances import DEFAULTS, shared_data
 from topology.arrays import cluster_arrays
 from topology.cluster import Cluster
-from topology.readers import read_topograph
+from topology.readers.topograph import read_topograph
 
 DOMAIN = "accelerator.topology.test/domain"
 

@@ -16,7 +16,8 @@ from benchmarks.workloads.generators import (
 from models.placement.arnold.parameters import ArnoldParameters
 from models.plan import PlanRequest
 from models.workload import Snapshot
-from topology.readers import NodeDefaults, read_csv
+from topology.readers import NodeDefaults
+from topology.readers.csv import read_csv
 
 LINGJUN = PUBLISHED / "topology/lingjun_topo.csv"
 

@@ -13,7 +13,6 @@ import pytest
 from executor.launch.agent import GPUS_GIVEN
 from executor.launch.backends import BACKENDS
 from executor.launch.base import LaunchError
-from executor.launch.local import LocalBackend
 from executor.lifecycle import PhaseError
 from tests.api.asking import planned, post
 from tests.api.deployments.test_deployments import CLUSTER, JOB, body, client, folder, wait
@@ -148,7 +147,7 @@ def two_hosts(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> Callable
     """Bodies of deployments on hosts a (also called x) and b, which are this machine under two addresses; it has GPUs
     as far as agents know."""
     assert client.get("/v1/deployments").status_code == 200
-    monkeypatch.setitem(BACKENDS, "ssh", LocalBackend)
+    monkeypatch.setitem(BACKENDS, "ssh", BACKENDS["local"])
     monkeypatch.setenv(GPUS_GIVEN, "1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     addresses = {"a": "127.0.0.1", "x": "trainer@127.0.0.1", "b": "127.0.0.2"}

@@ -17,7 +17,8 @@ from solver.result import TerminationReason
 from tests.models.placement.arnold.scenes import H800, fabric, formulated, planned, pretraining
 from tests.paths import SHARED
 from topology.cluster import Cluster
-from topology.readers import NodeDefaults, read_csv
+from topology.readers import NodeDefaults
+from topology.readers.csv import read_csv
 
 ALPHAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 LINGJUN = SHARED / "data" / "topology" / "lingjun_topo.csv"
