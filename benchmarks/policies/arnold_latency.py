@@ -85,7 +85,7 @@ def main(
 def _cases() -> Iterator[tuple[str, MakeRequest]]:
     for name, case in all_cases().items():
         if any(fnmatch(name, pattern) for pattern in _FROM_THE_SUITE):
-            yield name, case.make
+            yield name, case.request
     yield from _open_cases().items()
 
 

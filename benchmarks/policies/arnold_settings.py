@@ -37,7 +37,7 @@ def main(
     missing = 0
     for case in chosen_cases(["arnold/table1/*", "arnold/lingjun/*"]):
         for alpha in _ALPHAS:
-            made = case.make(0)
+            made = case.request(0)
             request = PlanRequest(snapshot=made.snapshot, parameters=_with_alpha(made, alpha), options=options)
             outcome = plan(request)
             missing += outcome.plan is None

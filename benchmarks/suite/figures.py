@@ -30,6 +30,7 @@ _LOOKS: Mapping[str, tuple[str, str]] = {
 _OTHER = ("#6F6F6F", "*")
 _PHASES: Mapping[str, str] = {
     "performance": "#E69F00",
+    "decide": "#F0E442",
     "build": "#56B4E9",
     "load": "#CC79A7",
     "solve": "#0072B2",
@@ -37,7 +38,6 @@ _PHASES: Mapping[str, str] = {
     "verify": "#999933",
     "explain": "#6F6F6F",
 }
-_PROBLEMS = {"sia": "Sia", "arnold": "Arnold"}
 _GAP_FLOOR = 1e-6
 _FIRST_S = 1e-4
 _PANEL = (3.0, 2.3)
@@ -59,7 +59,7 @@ def write_figures(result: SuiteResult, folder: Path) -> list[Path]:
     }
     written = []
     with drawing_style(), mpl.rc_context({"font.size": TEXT_SIZE, "axes.edgecolor": FRAME, "axes.labelcolor": INK}):
-        for problem in _PROBLEMS:
+        for problem in dict.fromkeys(case.problem for case in result.cases):
             chosen = [summary for summary in summaries(result) if summary.case.problem == problem]
             for name, draw in drawers.items():
                 figure = draw(result, chosen) if chosen else None
@@ -93,7 +93,7 @@ def _latency(result: SuiteResult, chosen: Sequence[Summary]) -> Figure | None:
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlim(scales[0] / 1.5, scales[-1] * 1.5)
     _seconds_axis(panels[0].yaxis, panels[0].set_yscale)
-    unit = "GPUs" if chosen[0].case.problem == "sia" else "nodes of the cluster"
+    unit = "nodes of the cluster" if chosen[0].case.problem == "arnold" else "GPUs"
     _finish(
         figure, chosen, "CPU from snapshot arrays to checked plan", f"{unit}; median, whisker to the 95th percentile"
     )
@@ -223,7 +223,7 @@ def _phases(result: SuiteResult, chosen: Sequence[Summary]) -> Figure | None:  #
         axes.spines["bottom"].set_bounds(0, 1)
         axes.tick_params(axis="y", length=0)
     panels[0].set_yticks(range(len(names)), [name.partition("/")[2] for name in names], fontsize=SMALL_SIZE)
-    problem = _PROBLEMS[chosen[0].case.problem]
+    problem = chosen[0].case.problem.capitalize()
     figure.suptitle(f"{problem}: share of the phases, and CPU of all (medians)", fontsize=TITLE_SIZE, color=INK)
     order = [phase for phase in [*_PHASES, *seen] if phase in seen]
     handles = [Patch(color=seen[phase], label=phase) for phase in dict.fromkeys(order)]
@@ -245,7 +245,7 @@ def _grid(count: int, *, sharex: bool = False, sharey: bool = False) -> tuple[Fi
 
 def _finish(figure: Figure, chosen: Sequence[Summary], title: str, subtitle: str, *, limit: bool = True) -> None:
     """Title, grid and the legend of the solvers; `limit`: the time limit is drawn."""
-    problem = _PROBLEMS[chosen[0].case.problem]
+    problem = chosen[0].case.problem.capitalize()
     figure.suptitle(f"{problem}: {title}\n{subtitle}", fontsize=TITLE_SIZE, color=INK)
     for axes in figure.axes:
         axes.grid(visible=True, which="major", color="#E4E4E4", lw=0.6)

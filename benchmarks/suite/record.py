@@ -13,9 +13,10 @@ from typing import Any
 from stowplan.errors import InputError
 
 SCHEMA = "stowplan-benchmark/1"
-# Phases that are not on the way from snapshot arrays to the checked plan: the check of the input, and the file that an
-# external solver reads (a price of its executable, not of its algorithm).
-BESIDE = ("validate", "export")
+# Phases that are not on the way from snapshot arrays to the checked plan: the check of the input, the file that an
+# external solver reads (a price of its executable, not of its algorithm), the
+# plan that a planner starts from, and the reference that bounds it.
+BESIDE = ("validate", "export", "base", "bound")
 
 
 class Status(StrEnum):

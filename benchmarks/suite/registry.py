@@ -5,15 +5,30 @@ from fnmatch import fnmatchcase
 from functools import cache
 from types import MappingProxyType
 
-from benchmarks.suite.case import Case, Problem
+from benchmarks.suite.case import Case
+from benchmarks.suite.cases.arena import arena_cases
 from benchmarks.suite.cases.arnold import arnold_cases
+from benchmarks.suite.cases.planners import planner_cases
 from benchmarks.suite.cases.sia import sia_cases
+from benchmarks.suite.cases.suika import suika_cases
+from benchmarks.suite.external import EXTERNAL_SOLVERS
+from benchmarks.suite.planner_run import PLANNER
+from models.policies import POLICIES
+from solver.registry import EXACT
 from stowplan.errors import InputError
 
 # Patterns of case names, as of the shell.
 SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "smoke": ("sia/waiting/64x*", "arnold/table1/ii-scarce"),
+        "smoke": (
+            "sia/waiting/64x*",
+            "arnold/table1/ii-scarce",
+            "arena*/generated/throughput-load0.5",
+            "suika*/racks/2x0.9",
+            "grid/a100-40gb/2",
+            "exhaustive/a100-40gb/2",
+            "incremental/a100-40gb/2",
+        ),
         "targets": (
             "sia/recorded/sia2048_*",
             "sia/fitted/2048",
@@ -25,7 +40,20 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "sia": ("sia/*",),
         "arnold": ("arnold/*",),
+        "arena": ("arena/*", "arena-ilp/*"),
+        "suika": ("suika/*", "suika-ilp/*"),
+        "planners": ("grid/*", "exhaustive/*", "incremental/*"),
         "full": ("*",),
+    }
+)
+
+_WARM_UP: Mapping[str, str] = MappingProxyType(
+    {
+        "sia": "sia/waiting/64x20x3",
+        "arnold": "arnold/table1/i-scarce",
+        **{name: f"{name}/generated/throughput-load0.5" for name in ("arena", "arena-ilp")},
+        **{name: f"{name}/racks/2x0.9" for name in ("suika", "suika-ilp")},
+        **{name: f"{name}/a100-40gb/2" for name in ("grid", "exhaustive", "incremental")},
     }
 )
 
@@ -33,8 +61,8 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 @cache
 def all_cases() -> Mapping[str, Case]:
     """Every case that can be made on this machine, by name."""
-    cases = {case.name: case for case in (*sia_cases(), *arnold_cases())}
-    return MappingProxyType(cases)
+    kinds = (sia_cases(), arnold_cases(), arena_cases(), suika_cases(), planner_cases())
+    return MappingProxyType({case.name: case for cases in kinds for case in cases})
 
 
 def find_case(name: str) -> Case:
@@ -79,7 +107,26 @@ def suite_cases(suite: str) -> tuple[Case, ...]:
     return chosen_cases(present)
 
 
-def solvers_for(problem: Problem, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of the solvers that apply to the problem: each exact algorithm solves one problem only."""
-    others = {Problem.SIA: "exact", Problem.ARNOLD: "decomposition"}
-    return tuple(name for name in names if name != others[problem])
+def solvers_for(problem: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the solvers that apply to the problem.
+
+    An exact algorithm solves the problem of one policy, which has no use for the decomposition. A heuristic answers
+    itself, and a solver bounds it: no external one can. A planner of 3D plans needs none.
+    """
+    if problem not in POLICIES:
+        return (PLANNER,)
+    policy = POLICIES[problem]
+    excluded = {EXACT, "decomposition"} - set(policy.algorithms) if policy.algorithms else {EXACT}
+    if policy.is_heuristic:
+        excluded |= EXTERNAL_SOLVERS.keys()
+    return tuple(name for name in names if name not in excluded)
+
+
+def warm_up_case(problem: str) -> Case:
+    """A small case of the problem: planned before the clock runs, so that nothing is loaded while it does."""
+    return find_case(_WARM_UP[problem])
+
+
+def answers_heuristically(problem: str) -> bool:
+    """Whether an answer with a gap is the end of the algorithm, not that of its time."""
+    return problem not in POLICIES or POLICIES[problem].is_heuristic

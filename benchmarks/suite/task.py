@@ -10,11 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.suite.case import Case, Problem
+from benchmarks.suite.case import Case, PlannerTask
 from benchmarks.suite.external import EXTERNAL_SOLVERS, plan_externally
 from benchmarks.suite.machine import load
+from benchmarks.suite.planner_run import run_planner
 from benchmarks.suite.record import RunRecord, Status
-from benchmarks.suite.registry import find_case
+from benchmarks.suite.registry import find_case, warm_up_case
 from models.allocation.sia.formulation import declare, formulate_sia
 from models.allocation.sia.parameters import SiaParameters
 from models.clock import PhaseClock
@@ -30,7 +31,6 @@ from stowplan.errors import StowplanError, UnverifiedPlanError
 
 TASK = "benchmarks.suite.task:measure_task"
 
-_WARM_UP = {Problem.SIA: "sia/waiting/64x20x3", Problem.ARNOLD: "arnold/table1/i-scarce"}
 _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = 4096
 
@@ -57,7 +57,12 @@ class RunOrder:
 def measure_task(order: RunOrder, monitor: SolveMonitor) -> RunRecord:
     """Entry point of the process: make one run."""
     case = find_case(order.case)
-    request = _with_options(case.make(order.seed), order)
+    made = case.make(order.seed)
+    if isinstance(made, PlannerTask):
+        _measure_planner(warm_up_case(case.problem).make(0), order)
+        gc.collect()
+        return _measure_planner(made, order)
+    request = _with_options(made, order)
     plan: Callable[[PlanRequest, SolveMonitor], SolverRun] = traced_task
     if order.solver in EXTERNAL_SOLVERS:
         plan = plan_externally
@@ -78,6 +83,13 @@ def measure_task(order: RunOrder, monitor: SolveMonitor) -> RunRecord:
         times = modelling_times(request)
         record = replace(record, modelling_wall_s=times.wall_s, modelling_cpu_s=times.phase_cpu_s)
     return record
+
+
+def _measure_planner(made: PlanRequest | PlannerTask, order: RunOrder) -> RunRecord:
+    if not isinstance(made, PlannerTask):
+        raise TypeError(f"{order.case} is no case of a planner of 3D plans")
+    base = replace(order.record(Status.ANSWERED), load=load(), base_memory_bytes=_resident_bytes())
+    return run_planner(made, base, order.relative_gap)
 
 
 def modelling_times(request: PlanRequest) -> PhaseTimes:
@@ -107,7 +119,7 @@ def _with_options(request: PlanRequest, order: RunOrder) -> PlanRequest:
 def _warm_up(plan: Callable[[PlanRequest, SolveMonitor], SolverRun], case: Case, order: RunOrder) -> None:
     # Whatever goes wrong here goes wrong again in the run, and is told there.
     with suppress(StowplanError):
-        plan(_with_options(find_case(_WARM_UP[case.problem]).make(0), order), SolveMonitor())
+        plan(_with_options(warm_up_case(case.problem).request(0), order), SolveMonitor())
 
 
 def _recorded(base: RunRecord, run: SolverRun, outcome: PlanOutcome) -> RunRecord:

@@ -15,8 +15,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from models.allocation.suika.parameters import SuikaParameters
 from models.catalogue import find_model
-from models.plan import Plan
+from models.plan import Plan, PlanRequest
+from models.planning import plan
 from models.transformer import Checkpointing, Transformer
 from models.workload import Job, Parallelism, Snapshot
 from topology.cluster import Cluster, Node, Tier
@@ -102,10 +104,10 @@ class EventStream:
                 next_s = self.now_s + rng.expovariate(1.0 / mean_gap_s)
             yield self._snapshot()
 
-    def carry_out(self, plan: Plan) -> None:
+    def carry_out(self, planned: Plan) -> None:
         """Let the jobs run as planned."""
         self.speed = {}
-        for allocation in plan.allocations:
+        for allocation in planned.allocations:
             name = allocation.job_id
             goodput = allocation.expected_goodput
             if goodput is None:
@@ -162,6 +164,19 @@ class EventStream:
             for size, share in shares.items()
         ) / sum(shares.values())
         return mean_gpus * _MEDIAN_S * math.exp(0.5) / (self.load * self.cluster.num_gpus)
+
+
+def event_snapshot(num_nodes: int, load: float, event: int, seed: int) -> Snapshot:
+    """The snapshot of an event, 0 for the first one, when Suika has planned all before it."""
+    stream = EventStream(cluster=rack_cluster(num_nodes), load=load, seed=seed)
+    for k, snapshot in enumerate(stream.snapshots()):
+        if k == event:
+            return snapshot
+        planned = plan(PlanRequest(snapshot=snapshot, parameters=SuikaParameters())).plan
+        if planned is None:
+            raise RuntimeError(f"event {k} of seed {seed} has no plan")
+        stream.carry_out(planned)
+    raise AssertionError("the events of a cluster do not end")
 
 
 def table_1_model(size: str, model: str) -> Transformer:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from benchmarks.paths import PUBLISHED
-from benchmarks.suite.case import Case, Problem
+from benchmarks.suite.case import Case
 from benchmarks.workloads.generators import (
     H800,
     arnold_snapshot,
@@ -13,6 +13,7 @@ from benchmarks.workloads.generators import (
     halving_split,
     pretraining_job,
 )
+from models.placement.arnold.descriptor import ARNOLD
 from models.placement.arnold.parameters import ArnoldParameters
 from models.plan import PlanRequest
 from models.workload import Snapshot
@@ -43,7 +44,7 @@ def arnold_cases() -> Iterator[Case]:
         for split in SPLITS:
             yield Case(
                 name=f"arnold/table1/{setting}-{split}",
-                problem=Problem.ARNOLD,
+                problem=ARNOLD.name,
                 series=f"arnold table 1, {split}",
                 scale=num_nodes,
                 size={"nodes": num_nodes, "minipods": num_minipods, "groups": rows, "group_size": columns},
@@ -55,7 +56,7 @@ def arnold_cases() -> Iterator[Case]:
         for alpha in ALPHAS:
             yield Case(
                 name=f"arnold/hard/{groups}x{size}on{minipods}-{fill:.0%}-alpha{alpha}".replace("%", ""),
-                problem=Problem.ARNOLD,
+                problem=ARNOLD.name,
                 series="",
                 scale=round(groups * size / fill),
                 size={"groups": groups, "group_size": size, "minipods": minipods, "fill": fill},
@@ -66,7 +67,7 @@ def arnold_cases() -> Iterator[Case]:
         for fill in FILLS:
             yield Case(
                 name=f"arnold/scale/{num_nodes}n{minipods}m-fill{fill}",
-                problem=Problem.ARNOLD,
+                problem=ARNOLD.name,
                 series=f"arnold fill {fill}",
                 scale=num_nodes,
                 size={"nodes": num_nodes, "minipods": minipods, "job_nodes": job_nodes, "fill": fill},
@@ -78,7 +79,7 @@ def arnold_cases() -> Iterator[Case]:
         for tier, rows, columns in (("PSW", 64, 8), ("PSW", 32, 16), ("ASW", 64, 8), ("ASW", 32, 16)):
             yield Case(
                 name=f"arnold/lingjun/{tier.lower()}-{rows}x{columns}",
-                problem=Problem.ARNOLD,
+                problem=ARNOLD.name,
                 series="",
                 scale=847,
                 size={"nodes": 847, "minipods": {"PSW": 3, "ASW": 119}[tier], "groups": rows, "group_size": columns},

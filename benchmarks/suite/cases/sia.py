@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.suite.case import Case, Problem
+from benchmarks.suite.case import Case
 from benchmarks.workloads.generators import SiaSize, sia_snapshot
 from benchmarks.workloads.published.sia_instances import instance_names, load_instance
 from benchmarks.workloads.published.sia_traces import DATA, fitted_snapshot
+from models.allocation.sia.descriptor import SIA
 from models.allocation.sia.parameters import SiaParameters
 from models.plan import PlanRequest
 
@@ -53,7 +54,7 @@ def sia_cases() -> Iterator[Case]:
         num_gpus = int(name.partition("_")[0].lstrip("abcdefghijklmnopqrstuvwxyz"))
         yield Case(
             name=f"sia/recorded/{name}",
-            problem=Problem.SIA,
+            problem=SIA.name,
             series="sia recorded",
             scale=num_gpus,
             size={"gpus": num_gpus},
@@ -65,7 +66,7 @@ def sia_cases() -> Iterator[Case]:
         for num_gpus in _FITTED_GPUS:
             yield Case(
                 name=f"sia/fitted/{num_gpus}",
-                problem=Problem.SIA,
+                problem=SIA.name,
                 series="sia fitted",
                 scale=num_gpus,
                 size={"gpus": num_gpus},
@@ -83,11 +84,11 @@ def _generated(series: str, size: SiaSize) -> Case:
     shares = f"{size.running:.0%} of the jobs run, {size.wear:.0%} of the nodes are drained, down or in part in use"
     return Case(
         name=f"sia/{series}/{size.num_gpus}x{size.num_jobs}x{size.num_types}",
-        problem=Problem.SIA,
+        problem=SIA.name,
         series=f"sia {series}, {size.num_types} GPU types",
         scale=size.num_gpus,
         size={"gpus": size.num_gpus, "jobs": size.num_jobs, "types": size.num_types},
-        source=f"generated (benchmarks/generators.py): {shares}, at most {size.ceiling} GPUs a job",
+        source=f"generated (benchmarks/workloads/generators.py): {shares}, at most {size.ceiling} GPUs a job",
         make=partial(_snapshot_of, size),
     )
 

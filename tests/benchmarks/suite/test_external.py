@@ -53,7 +53,7 @@ CBC_SOLUTION = """Optimal - objective value -13.50000000
 
 
 def request(solver: str) -> PlanRequest:
-    made = find_case("sia/waiting/64x20x3").make(0)
+    made = find_case("sia/waiting/64x20x3").request(0)
     return replace(made, options=SolveOptions(solver=solver, relative_gap=0.0, time_limit_s=20.0))
 
 

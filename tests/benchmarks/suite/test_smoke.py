@@ -6,8 +6,16 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
-from benchmarks.suite.record import phases_of, read_result
+from benchmarks.suite.record import Status, phases_of, read_result
+from benchmarks.suite.registry import all_cases, answers_heuristically, find_case, solvers_for, suite_cases
 from benchmarks.suite.summary import by_case
+from benchmarks.suite.task import RunOrder, measure_task
+from models.policies import POLICIES
+from solver.monitor import SolveMonitor
+
+# From the command line, each run in a process of its own; the rest of the suite is measured in this one.
+IN_PROCESSES = ("sia/waiting/64x20x3", "arnold/table1/ii-scarce")
+OTHERS = [case.name for case in suite_cases("smoke") if case.name not in IN_PROCESSES]
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("smoke")]
 
@@ -15,7 +23,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("smoke")]
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("smoke") / "smoke.json"
-    arguments = ["run", "--suite", "smoke", "--solvers", "decomposition,exact,highs", "--runs", "1", "--limit", "20"]
+    arguments = [
+        "run",
+        "--cases",
+        ",".join(IN_PROCESSES),
+        "--solvers",
+        "decomposition,exact,highs",
+        "--runs",
+        "1",
+        "--limit",
+        "20",
+    ]
     answer = CliRunner().invoke(app, [*arguments, "--output", str(path)])
     assert answer.exit_code == 0, answer.output
     assert "sia/waiting/64x20x3" in answer.output
@@ -44,6 +62,31 @@ def test_every_row_is_proven_checked_and_complete(smoke: Path) -> None:
     for of_case in by_case(result):
         objectives = [summary.runs[0].objective for summary in of_case.values()]
         assert objectives == pytest.approx([objectives[0]] * len(objectives), rel=2e-4)
+
+
+def test_the_smoke_suite_has_a_case_of_every_policy_and_planner() -> None:
+    problems = {case.problem for case in suite_cases("smoke")}
+    assert problems == {*POLICIES, "grid", "exhaustive", "incremental"}
+    assert {case.problem for case in all_cases().values()} == problems
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_other_case_is_checked_and_bounded(name: str, seed: int) -> None:
+    case = find_case(name)
+    solver = solvers_for(case.problem, ["highs"])[0]
+    order = RunOrder(case=name, seed=seed, run=0, solver=solver, limit_s=20.0, relative_gap=1e-4, modelling=False)
+    run = measure_task(order, SolveMonitor())
+    assert run.status is Status.ANSWERED, run.message
+    assert run.checked is True
+    assert run.objective is not None
+    assert run.bound is not None
+    assert run.relative_gap is not None
+    assert run.is_proven or answers_heuristically(case.problem)
+    expected = {"performance", "build", "solve", "place", "verify"} if case.problem in POLICIES else {"build", "solve"}
+    assert expected <= set(phases_of(run))
+    assert "bound" not in phases_of(run)
+    assert run.total_cpu_s is not None
 
 
 def test_figures(smoke: Path, tmp_path: Path) -> None:

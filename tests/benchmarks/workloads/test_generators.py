@@ -92,11 +92,11 @@ def test_an_arnold_snapshot_has_the_nodes_that_were_asked_for() -> None:
 @pytest.mark.parametrize("name", [case.name for case in all_cases().values() if case.scale <= 2500])
 def test_cases_are_sound(name: str) -> None:
     case = find_case(name)
-    request = case.make(0)
+    request = case.request(0)
     assert_sound(request)
-    assert (case.make(0).snapshot == request.snapshot) is True
+    assert (case.request(0).snapshot == request.snapshot) is True
     if case.seeded:
-        assert case.make(1).snapshot != request.snapshot
+        assert case.request(1).snapshot != request.snapshot
     size = _size(request.snapshot)
     assert {key: value for key, value in case.size.items() if key in size} == {
         key: value for key, value in size.items() if key in case.size
