@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.sia.assembly import ConstraintGroup
+from models.allocation.constraint_group import ConstraintGroup
 from solver.problem import MatrixProblem
 from stowplan.arrays import FloatVector, IntVector, Mask
 

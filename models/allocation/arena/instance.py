@@ -9,7 +9,7 @@ from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.arena.throughput import Throughputs, throughputs
 from models.allocation.arena.utility import Worths, worths
-from models.allocation.sia.utility import current_configurations
+from models.allocation.job_configurations import current_configurations
 from models.clock import PhaseClock
 from models.configurations import ConfigurationSet
 from models.placement.occupancy import Occupancy, occupancy

@@ -22,8 +22,8 @@ import numpy as np
 from models.allocation.adaptive import unfit_job
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.utility import remaining_samples
+from models.allocation.job_configurations import allowed_configurations
 from models.allocation.shortage import shortage
-from models.allocation.sia.utility import allowed_configurations
 from models.plan import UnplacedJob
 from models.wording import counted
 from models.workload import Adaptivity, Job

@@ -35,7 +35,7 @@ import numpy as np
 
 from models.allocation.arena.admission import rewards
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
-from models.allocation.sia.utility import allowed_configurations, current_configurations, reserved_configuration
+from models.allocation.job_configurations import allowed_configurations, current_configurations, reserved_configuration
 from models.configurations import ConfigurationSet
 from models.performance.goodput.spec import ThroughputTable
 from models.placement.occupancy import Occupancy

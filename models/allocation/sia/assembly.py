@@ -5,25 +5,14 @@ tests compare the two. See `models.allocation.sia.formulation` for the mathemati
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
+from models.allocation.constraint_group import ConstraintGroup
 from models.allocation.sia.instance import SiaInstance
 from solver.problem import MatrixProblem
-from stowplan.arrays import FloatVector, IntVector
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ConstraintGroup:
-    """Rows `matrix x <= limits` (or `== limits`) of one kind: CSR (m, P), limits (m,), m names."""
-
-    label: str
-    matrix: "sparse.csr_array"
-    limits: FloatVector
-    is_equality: bool
-    row_names: tuple[str, ...]
+from stowplan.arrays import IntVector
 
 
 def constraint_groups(instance: SiaInstance) -> Iterator[ConstraintGroup]:

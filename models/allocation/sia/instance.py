@@ -7,8 +7,9 @@ from operator import attrgetter
 import numpy as np
 
 from models.allocation.adaptive import AdaptiveRows, adaptive_rows
+from models.allocation.job_configurations import allowed_configurations, current_configurations
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
-from models.allocation.sia.utility import Utilities, allowed_configurations, current_configurations, utilities
+from models.allocation.sia.utility import Utilities, utilities
 from models.clock import PhaseClock
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.parallelism.results import PlanEstimate, Rejection

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from models.allocation.adaptive import unfit_job
+from models.allocation.job_configurations import allowed_configurations
 from models.allocation.shortage import shortage
 from models.allocation.sia.instance import SiaInstance
-from models.allocation.sia.utility import allowed_configurations
 from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import evaluate
 from models.plan import UnplacedJob

@@ -31,11 +31,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.allocation.job_configurations import allowed_configurations, current_configurations, reserved_configuration
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet
 from models.placement.occupancy import Occupancy
-from models.placement.placeability import whole_node_sizes
-from models.workload import Adaptivity, Job, Reservation, Snapshot
+from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 from stowplan.errors import InputError
 
@@ -86,52 +86,6 @@ def utilities(
     )
 
 
-def allowed_configurations(jobs: Sequence[Job], configurations: ConfigurationSet) -> Mask:
-    """Configurations (J, C) within each job's bounds, GPU types and adaptivity, whatever its performance."""
-    lower = np.array([job.min_gpus for job in jobs], dtype=np.float64)[:, None]
-    upper = np.array([_max_gpus(job) for job in jobs], dtype=np.float64)[:, None]
-    names = configurations.gpu_types
-    types = [[job.gpu_types is None or name in job.gpu_types for name in names] for job in jobs]
-    typed = np.array(types, dtype=np.bool_).reshape(len(jobs), len(names))
-    return np.asarray(
-        typed[:, configurations.type_index] & (lower <= configurations.num_gpus) & (configurations.num_gpus <= upper)
-    )
-
-
-def _max_gpus(job: Job) -> float:
-    if job.adaptivity is Adaptivity.RIGID:
-        return job.min_gpus
-    return np.inf if job.max_gpus is None else job.max_gpus
-
-
-def current_configurations(snapshot: Snapshot, configurations: ConfigurationSet, taken: Occupancy) -> IntVector:
-    """Configuration (J,) in which each running job may stay on its GPUs; -1 where it waits or has to move.
-
-    A pinned job stays however it sits, so that its shape alone decides.
-    """
-    index = {
-        (configurations.gpu_types[t], int(n), int(m)): c
-        for c, (t, n, m) in enumerate(
-            zip(configurations.type_index, configurations.num_nodes, configurations.num_gpus, strict=True)
-        )
-    }
-    node_size = dict(zip(configurations.gpu_types, whole_node_sizes(configurations).tolist(), strict=True))
-    nodes = snapshot.cluster.nodes
-    current = np.full(len(snapshot.jobs), -1, dtype=np.int64)
-    for i, job in enumerate(snapshot.jobs):
-        if taken.keepable(job.id):
-            slices = taken.running[job.id]
-            kind = nodes[slices[0][0]].gpu_type
-            counts = [mask.bit_count() for _, mask in slices]
-            whole = all(
-                count == nodes[node].num_gpus == node_size[kind]
-                for count, (node, _) in zip(counts, slices, strict=True)
-            )
-            if job.id in taken.pinned or whole or sum(counts) < node_size[kind]:
-                current[i] = index.get((kind, len(slices), sum(counts)), -1)
-    return current
-
-
 def restart_factors(age_s: FloatVector, num_restarts: FloatVector, restart_cost_s: FloatVector) -> FloatVector:
     """Eq. 3, kept within [0.01, 1]; 1 where neither age nor cost is known. All arguments (J,)."""
     later_s = age_s + restart_cost_s
@@ -156,13 +110,6 @@ def _offered(
         elif job.reservation is not None:
             offered[i] = runnable[i] & reserved_configuration(job.reservation, configurations)
     return offered
-
-
-def reserved_configuration(reservation: Reservation, configurations: ConfigurationSet) -> Mask:
-    """Mask (C,) of the one configuration that a reservation names; all False when there is none."""
-    named = np.array([name == reservation.gpu_type for name in configurations.gpu_types], dtype=np.bool_)
-    of_type = named[configurations.type_index]
-    return np.asarray(of_type & (configurations.num_gpus == reservation.num_gpus))
 
 
 def _growth_limits(
