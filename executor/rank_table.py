@@ -61,13 +61,16 @@ def rank_table(plan: ParallelPlan) -> tuple[Rank, ...]:
     return ranks_of(plan)
 
 
-def refuse_asymmetry(plan: ParallelPlan) -> None:
-    """Raise AsymmetricPlanError unless all stages have the same degrees and all replicas the same batch."""
+def refuse_asymmetry(plan: ParallelPlan, where: str = "") -> None:
+    """Raise AsymmetricPlanError unless all stages have the same degrees and all replicas the same batch.
+
+    `where`: pointer to the plan.
+    """
     first = plan.stages[0]
     issues = [
         Issue(
             code="asymmetric_stage",
-            pointer=f"/stages/{i}",
+            pointer=f"{where}/stages/{i}",
             detail=f"stage {i} has DP{stage.dp} TP{stage.tp}, stage 0 has DP{first.dp} TP{first.tp}; "
             "DeepSpeed needs the same degrees in all stages",
         )
@@ -77,7 +80,7 @@ def refuse_asymmetry(plan: ParallelPlan) -> None:
     issues += [
         Issue(
             code="uneven_batches",
-            pointer=f"/stages/{i}/replicas",
+            pointer=f"{where}/stages/{i}/replicas",
             detail=f"the replicas of stage {i} work on {sorted({r.local_batch for r in stage.replicas})} sequences; "
             "DeepSpeed gives every replica the same batch",
         )

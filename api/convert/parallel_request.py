@@ -1,58 +1,27 @@
 """From the body of a request for 3D-parallel plans to what the planners take."""
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from api.common.settings import Settings
 from api.convert.job_model import calibration_from_document, model_from_document
 from api.convert.located import located
 from api.convert.parallel_plan import plan_from_document, slices_from_map
 from api.convert.snapshot import cluster_from_document
-from api.schemas.parallel import GpuOfferDoc, ParallelOptionsDoc, ParallelPlanBody
+from api.schemas.parallel import ParallelOptionsDoc, ParallelPlanBody
 from models.parallel_plan import Gpu
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.incremental.options import IncrementalOptions
-from models.parallelism.offers import exact_offers, free_gpus, offers_of, refuse_taken
+from models.parallelism.offers import exact_offers, refuse_taken
 from models.parallelism.request import Degrees, MeasuredPlan, Offer, ParallelRequest, Planner
+from models.parallelism.wanted import NamedTypes, WantedGpus, free_offers, wanted_offers
 from models.performance.iteration.architecture import model_issues
 from models.performance.iteration.plausibility import calibration_warnings, peak_warnings
-from models.wording import counted
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 from topology.cluster import Cluster, GpuType
-from topology.gpu_catalogue import find_product, gpu_type_of
 
-_GPUS_PER_NODE = 8
 _INCREMENTAL = ("running", "released", "cluster")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kinds:
-    """GPU types that a request may name: its own, and, without a cluster, those of the catalogue."""
-
-    own: Mapping[str, GpuType]
-    precision: str
-    is_cluster: bool
-
-    def find(self, name: str) -> tuple[GpuType, int]:
-        """Type of this name, and GPUs of its usual node.
-
-        Raises
-        ------
-        InputError
-            When it is not known; the detail gives near matches.
-        """
-        if name in self.own:
-            return self.own[name], _GPUS_PER_NODE
-        if self.is_cluster:
-            near = difflib.get_close_matches(name, self.own, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise InputError(
-                f"no GPU type of the cluster is called {name!r}; {hint}known: {', '.join(sorted(self.own))}"
-            )
-        product = find_product(name)
-        return gpu_type_of(product, self.precision), product.gpus_per_node
 
 
 def parallel_request(body: ParallelPlanBody) -> ParallelRequest:
@@ -69,7 +38,7 @@ def parallel_request(body: ParallelPlanBody) -> ParallelRequest:
     with located("/cluster"):
         cluster = None if body.cluster is None else cluster_from_document(body.cluster)
     kinds = cluster.gpu_types if cluster is not None else tuple(GpuType(**vars(kind)) for kind in body.gpu_types)
-    known = _Kinds(
+    types = NamedTypes(
         own={kind.name: kind for kind in kinds}, precision=model.precision.value, is_cluster=cluster is not None
     )
     issues: list[Issue] = []
@@ -78,12 +47,12 @@ def parallel_request(body: ParallelPlanBody) -> ParallelRequest:
     request = ParallelRequest(
         model=model,
         planner=planner,
-        offers=() if planner is Planner.INCREMENTAL else tuple(_offers(body, cluster, known, issues)),
+        offers=() if planner is Planner.INCREMENTAL else _offers(body, cluster, types, issues),
         cluster=cluster,
         degrees=None if body.degrees is None else Degrees(**vars(body.degrees)),
         running=running,
         released=_released(body, cluster),
-        measured=tuple(_measured(body, known, issues)),
+        measured=tuple(_measured(body, types, issues)),
         calibration=None if body.calibration is None else calibration_from_document(body.calibration),
         grid=_grid_options(body.options),
         incremental=IncrementalOptions(**vars(body.options.incremental)),
@@ -168,55 +137,22 @@ def _combination_issues(body: ParallelPlanBody, planner: Planner) -> Iterator[Is
         yield _issue("one_of", "/gpu_types", "the cluster has its own GPU types; leave these out")
 
 
-def _offers(body: ParallelPlanBody, cluster: Cluster | None, kinds: _Kinds, issues: list[Issue]) -> Iterator[Offer]:
+def _offers(
+    body: ParallelPlanBody, cluster: Cluster | None, types: NamedTypes, issues: list[Issue]
+) -> tuple[Offer, ...]:
     """The GPUs that may be used, type by type; what is wrong goes to `issues`."""
     if cluster is not None and body.placement is not None:
         with located("/placement"):
-            yield from exact_offers(cluster, slices_from_map(body.placement))
-        return
-    fixed = None if body.degrees is None else body.degrees.pp * body.degrees.dp * body.degrees.tp
-    seen: set[str] = set()
-    for k, document in enumerate(body.gpus):
-        try:
-            with located(pointer_of("gpus", k, "gpu_type")):
-                kind, usual_size = kinds.find(document.gpu_type)
-        except InputError as error:
-            issues += [replace(issue, code="unknown_gpu_type") for issue in error.issues]
-            continue
-        if kind.name in seen:
-            issues.append(_issue("listed_twice", pointer_of("gpus", k, "gpu_type"), f"{kind.name!r} is listed before"))
-        seen.add(kind.name)
-        counts = _counts(k, document, fixed, issues)
-        if counts and cluster is None:
-            yield Offer(gpu_type=kind, gpus_per_node=document.gpus_per_node or usual_size, counts=counts)
-        elif counts and cluster is not None:
-            found = offers_of(cluster, free_gpus(cluster), {kind.name: counts})
-            if not found:
-                issues.append(_issue("no_free_gpus", pointer_of("gpus", k), f"the cluster has no free {kind.name!r}"))
-            yield from found
+            return exact_offers(cluster, slices_from_map(body.placement))
+    num_gpus = None if body.degrees is None else body.degrees.pp * body.degrees.dp * body.degrees.tp
+    found: list[Issue] = []
     if cluster is not None and not body.gpus:
-        given = None if fixed is None else dict.fromkeys(kinds.own, (fixed,))
-        found = offers_of(cluster, free_gpus(cluster), given)
-        if not found:
-            issues.append(_issue("no_free_gpus", "/cluster/nodes", "no node that is up has a free GPU"))
-        yield from found
-
-
-def _counts(k: int, document: GpuOfferDoc, fixed: int | None, issues: list[Issue]) -> tuple[int, ...]:
-    """Numbers of GPUs of an offer, ascending; `fixed`: what the given degrees need."""
-    if fixed is not None and document.counts is None and document.min_gpus is None:
-        return (fixed,)
-    if document.min_gpus is not None and document.max_gpus is not None:
-        low, high = document.min_gpus, document.max_gpus
-        counts = {low, high} | {1 << e for e in range(high.bit_length()) if low <= 1 << e <= high}
+        offers, part = free_offers(cluster, num_gpus, found), "/cluster"
     else:
-        counts = set(document.counts or ())
-    if not counts:
-        issues.append(_issue("missing_field", pointer_of("gpus", k, "counts"), "is missing; say how many GPUs"))
-    if fixed is not None and counts != {fixed}:
-        detail = f"the degrees need {counted(fixed, 'GPU')}, not {sorted(counts)}"
-        issues.append(_issue("wrong_count", pointer_of("gpus", k, "counts"), detail))
-    return tuple(sorted(counts))
+        wanted = [WantedGpus(**vars(document)) for document in body.gpus]
+        offers, part = wanted_offers(wanted, types, cluster, num_gpus, found), "/gpus"
+    issues += [replace(issue, pointer=part + issue.pointer) for issue in found]
+    return offers
 
 
 def _released(body: ParallelPlanBody, cluster: Cluster | None) -> tuple[Gpu, ...]:
@@ -241,13 +177,11 @@ def _warnings(request: ParallelRequest, kinds: Sequence[GpuType]) -> Iterator[Is
         yield from calibration_warnings(request.calibration, [*kinds, *offered], "/calibration")
 
 
-def _measured(body: ParallelPlanBody, kinds: _Kinds, issues: list[Issue]) -> Iterator[MeasuredPlan]:
+def _measured(body: ParallelPlanBody, types: NamedTypes, issues: list[Issue]) -> Iterator[MeasuredPlan]:
     for k, document in enumerate(body.measurements):
-        try:
-            with located(pointer_of("measurements", k, "gpu_type")):
-                yield MeasuredPlan(**{**vars(document), "gpu_type": kinds.find(document.gpu_type)[0].name})
-        except InputError as error:
-            issues += [replace(issue, code="unknown_gpu_type") for issue in error.issues]
+        found = types.named(document.gpu_type, pointer_of("measurements", k, "gpu_type"), issues)
+        if found is not None:
+            yield MeasuredPlan(**{**vars(document), "gpu_type": found[0].name})
 
 
 def _grid_options(options: ParallelOptionsDoc) -> GridOptions:

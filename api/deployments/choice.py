@@ -3,36 +3,27 @@
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from api.convert.job_model import transformer_from_document
 from api.convert.located import located
 from api.convert.parallel_plan import plan_from_document
 from api.convert.snapshot import cluster_from_document
-from api.deployments.checks import (
-    in_request,
-    refuse_lack_of_memory,
-    refuse_misfit,
-    refuse_model,
-    usable_gpus,
-)
+from api.deployments.pointers import in_request
 from api.schemas.deployment import DeploymentBody, PlanChoice, ProjectionDoc
+from executor.deployable import Candidate, assumed_cluster, deployable_plan, usable_gpus
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions, deployment_name
 from executor.feedback.run import write_cluster
-from executor.projection import project
-from executor.rank_table import refuse_asymmetry
+from executor.projection import Projection
 from executor.records import write_text
 from executor.training_job import Schedule
 from models.parallel_plan import Gpu, ParallelPlan
 from models.performance.iteration.calibration import same_costs
 from models.performance.iteration.coefficients import Calibration
-from models.performance.iteration.model import PerformanceModel
-from models.performance.iteration.modelling import performance_model
 from models.transformer import Precision, Transformer
 from stowplan.errors import InputError
-from topology.cluster import Cluster, Node
-from topology.gpu_catalogue import gpu_type_of, known_product
+from topology.cluster import Cluster
 
 # The clusters that are kept in the folder of a deployment.
 CLUSTERS = "cluster*.json"
@@ -94,21 +85,19 @@ def choose(
     found = _source(asked, job_id, model, planned, known)
     if found.model is None:
         raise InputError(f"job {job_id} is a table in its plan: say in job what it trains")
-    refuse_model(asked, found.model)
-    if found.plan.is_symmetric or not asked.project:
-        with in_request(asked, "/plan"):
-            refuse_asymmetry(found.plan)
-    elif found.cluster is None:
-        raise InputError("a projection needs to know the GPUs of the plan; give cluster, or GPU types of the catalogue")
-    plan, cost = found.plan, None
-    if found.cluster is not None:
-        performance = performance_model(found.model, found.cluster, found.calibration)
-        hint = " that the job was given; give cluster where that has changed" if found.cluster is known else ""
-        available = None if asked.plan is None else usable_gpus(found.cluster, own)
-        refuse_misfit(asked, plan, performance, available, hint=hint)
-        if not plan.is_symmetric:
-            plan, cost = _projected(plan, performance)
-        refuse_lack_of_memory(asked, plan, performance)
+    candidate = Candidate(
+        plan=found.plan,
+        model=found.model,
+        cluster=found.cluster,
+        calibration=found.calibration,
+        available=usable_gpus(found.cluster, own) if found.cluster is not None and asked.plan is not None else None,
+    )
+    hint = " that the job was given; give cluster where that has changed" if found.cluster is known else ""
+    with in_request(asked):
+        plan, projection = deployable_plan(
+            candidate, may_project=asked.project, ignore_memory=asked.ignore_memory, hint=hint
+        )
+    cost = None if projection is None else _cost(found.plan, projection)
     return Choice(plan=plan, model=found.model, cluster=found.cluster, is_assumed=found.is_assumed, projection=cost)
 
 
@@ -143,15 +132,12 @@ def _source(
             return _Source(plan=plan, model=model, cluster=cluster_from_document(asked.cluster))
     if known is not None:
         return _Source(plan=plan, model=model, cluster=known)
-    cluster = _catalogue_cluster(plan, model.precision if model else Precision.BF16)
+    cluster = assumed_cluster(plan, model.precision if model else Precision.BF16)
     return _Source(plan=plan, model=model, cluster=cluster, is_assumed=cluster is not None)
 
 
-def _projected(plan: ParallelPlan, performance: PerformanceModel) -> tuple[ParallelPlan, ProjectionDoc]:
-    """The symmetric plan that comes closest, and what it costs."""
-    result = project(plan, performance)
-    cost = ProjectionDoc(asked=plan.notation(), before_s=result.before_s, after_s=result.after_s, loss=result.loss)
-    return result.plan, cost
+def _cost(asked: ParallelPlan, found: Projection) -> ProjectionDoc:
+    return ProjectionDoc(asked=asked.notation(), before_s=found.before_s, after_s=found.after_s, loss=found.loss)
 
 
 def given_model(body: DeploymentBody) -> Transformer | None:
@@ -205,20 +191,3 @@ def taken_back_on_error(folder: Path, *names: str) -> Iterator[None]:
 
 def _named(folder: Path, names: Collection[str]) -> set[Path]:
     return {path for name in names for path in folder.glob(name)}
-
-
-def _catalogue_cluster(plan: ParallelPlan, precision: Precision) -> Cluster | None:
-    """The nodes of a plan under one switch, where all GPU types are in the catalogue."""
-    replicas = [replica for stage in plan.stages for replica in stage.replicas]
-    products = {replica.gpu_type: known_product(replica.gpu_type) for replica in replicas}
-    used: dict[str, tuple[str, int]] = {}
-    for replica in replicas:
-        _, most = used.get(replica.node, ("", 0))
-        used[replica.node] = (replica.gpu_type, max(most, 1 + max(replica.gpus)))
-    kinds = [replace(gpu_type_of(kind, precision), name=name) for name, kind in products.items() if kind is not None]
-    if len(kinds) < len(products):
-        return None
-    return Cluster(
-        gpu_types=tuple(kinds),
-        nodes=tuple(Node(id=node, gpu_type=kind, num_gpus=count) for node, (kind, count) in used.items()),
-    )

@@ -21,7 +21,6 @@ from pydantic import ValidationError
 from api.common.errors import DeploymentConflictError, NotFoundError, NothingDeployedError, StorageFullError
 from api.common.times import time_of
 from api.convert.parallel_plan import plan_to_document
-from api.deployments.checks import Holder, gpus_by_host, refuse_taken_gpus
 from api.deployments.choice import (
     CLUSTERS,
     Choice,
@@ -32,6 +31,7 @@ from api.deployments.choice import (
     keep_cluster,
     taken_back_on_error,
 )
+from api.deployments.pointers import issue_in_request
 from api.jobs.feedback import JobFeedback
 from api.jobs.service import job_path
 from api.schemas.base import Document
@@ -48,6 +48,7 @@ from api.schemas.deployment import (
 )
 from executor.deployment import Deployment
 from executor.feedback.run import given_cluster, plan_digest
+from executor.gpu_holders import Holder, holders_of, taken_gpus
 from executor.launch.agent import log_file
 from executor.launch.backends import launch_backend
 from executor.launch.base import DeadRank
@@ -246,10 +247,12 @@ class Deployments:
                 if other == job_id:
                     detail = f"job {job_id} is deployed already as {id_}; reconfigure or stop that one"
                     raise DeploymentConflictError(detail)
-                holders += _holders(f"job {other!r} ({id_})", supervisor)
+                holders += holders_of(f"job {other!r} ({id_})", supervisor)
             except (InputError, NotFoundError) as error:
                 _logger.warning("%s cannot be read: %s", id_, error)
-        refuse_taken_gpus(asked, deployment, holders)
+        taken = [issue_in_request(asked, issue) for issue in taken_gpus(deployment, holders)]
+        if taken:
+            raise DeploymentConflictError(f"{taken[0].detail}; stop or reconfigure that deployment first", taken)
 
     def _all(self) -> Iterator[DeploymentDoc]:
         """Every deployment that can be read, newest first."""
@@ -307,19 +310,6 @@ def _room_in(folder: Path) -> Iterator[None]:
             raise
         detail = f"{folder} cannot be written: {cause.strerror}; make room, or deploy to another folder"
         raise StorageFullError(detail) from error
-
-
-def _holders(who: str, supervisor: Supervisor) -> Iterator[Holder]:
-    """GPUs that a deployment uses, and those to which it may return."""
-    state = supervisor.state()
-    used = {run.number for run in (state.runs[-2:] if state.phase is Phase.RECONFIGURING else state.runs[-1:])}
-    for number in sorted(used):
-        yield Holder(gpus=gpus_by_host(supervisor.deployment(number)), what=f"is used by {who}")
-    if state.launch is not None:
-        yield Holder(gpus=gpus_by_host(supervisor.deployment(state.launch.like)), what=f"is about to be used by {who}")
-    if state.fallback is not None:
-        gpus = gpus_by_host(supervisor.deployment(state.fallback))
-        yield Holder(gpus=gpus, what=f"is kept for {who} until its new plan has written a checkpoint")
 
 
 def _document(id_: str, request: _Request, supervisor: Supervisor, status: DeploymentStatus) -> DeploymentDoc:
