@@ -1,64 +1,49 @@
-"""`stowplan serve`: the service and its settings."""
+"""`stowplan serve`: the service. Its options are those that the settings name."""
 
 import importlib
+import inspect
 import logging
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic.fields import FieldInfo
 
 from api.cli.commands import command
-from api.common.settings import Settings, read_settings, setting_variables
+from api.common.environment import read_settings, setting_variables
+from api.common.settings import Flag, Settings
 
 
-def _default(setting: str) -> str:
-    """What a setting is where neither an option nor a variable gives it."""
-    return str(getattr(Settings(), setting))
+def _parameters() -> list[inspect.Parameter]:
+    """A parameter as Typer reads it for every setting that has an option; None stands for one that was not given."""
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=_option(field, flag),
+        )
+        for name, field in Settings.model_fields.items()
+        for flag in field.metadata
+        if isinstance(flag, Flag)
+    ]
 
 
-@command("serve", epilog=f"Variables: {', '.join(setting_variables())}.")
-def serve_command(
-    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default=_default("host"))] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Port to listen on; 0 for any free one.", show_default=_default("port"))
-    ] = None,
-    database: Annotated[
-        str | None, typer.Option(help="SQLite file, or :memory:.", show_default=_default("database"))
-    ] = None,
-    deployments: Annotated[
-        str | None, typer.Option(help="Folder of deployments; without it the service deploys nothing.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="Solves at a time.", show_default=_default("workers"))] = None,
-    queue_size: Annotated[
-        int | None, typer.Option(help="Plans that may wait.", show_default=_default("queue_size"))
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(help="Seconds for a solve that names no limit.", show_default=_default("time_limit_s")),
-    ] = None,
-    max_time_limit: Annotated[
-        float | None,
-        typer.Option(help="Most seconds that a request may ask for.", show_default=_default("max_time_limit_s")),
-    ] = None,
-    max_threads: Annotated[
-        int | None, typer.Option(help="Most threads that a request may ask for.", show_default=_default("max_threads"))
-    ] = None,
-    max_body_bytes: Annotated[
-        int | None, typer.Option(help="Largest request body.", show_default=_default("max_body_bytes"))
-    ] = None,
-) -> None:
+def _option(field: FieldInfo, flag: Flag) -> Any:
+    kind: Any = field.annotation
+    # Said, not set: whoever gives no option gets the variable, and only then the default. An empty one says nothing.
+    default = str(field.default) or False
+    return Annotated[kind | None, typer.Option(flag.name, help=field.description, show_default=default)]
+
+
+def _serve(**overrides: object) -> None:
     """Serve the HTTP interface. Every setting can be given as a variable STOWPLAN_..., options win."""
-    overrides = {
-        "host": host,
-        "port": port,
-        "database": database,
-        "deployments": deployments,
-        "workers": workers,
-        "queue_size": queue_size,
-        "time_limit_s": time_limit,
-        "max_time_limit_s": max_time_limit,
-        "max_threads": max_threads,
-        "max_body_bytes": max_body_bytes,
-    }
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     # The web stack takes as long to load as all other commands together.
     importlib.import_module("api.server").serve(read_settings(overrides))
+
+
+_OPTIONS = _parameters()
+# Typer reads both.
+_serve.__signature__ = inspect.Signature(_OPTIONS)  # type: ignore[attr-defined]
+_serve.__annotations__ = {option.name: option.annotation for option in _OPTIONS}
+serve_command = command("serve", epilog=f"Variables: {', '.join(setting_variables())}.")(_serve)

@@ -14,8 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from api.common.environment import read_settings, setting_variables
 from api.common.errors import StoreError
-from api.common.settings import Settings, read_settings
+from api.common.settings import Flag, Settings
 from api.openapi import PATH, openapi_text
 from api.server import listen, serve
 from stowplan.errors import InputError
@@ -26,16 +27,43 @@ START_LIMIT_S = 30.0
 _HEAVY = {"cvxpy", "pyomo", "highspy", "pyscipopt", "matplotlib"}
 
 
-def test_settings_come_from_the_environment_and_the_command_line() -> None:
+def set_variables(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> None:
+    """Have exactly these STOWPLAN_* variables."""
+    for variable in setting_variables():
+        monkeypatch.delenv(variable, raising=False)
+    for variable, text in environ.items():
+        monkeypatch.setenv(variable, text)
+
+
+def test_settings_come_from_the_environment_and_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"STOWPLAN_PORT": "9000", "STOWPLAN_MAX_WAIT_S": "2.5", "STOWPLAN_HOST": "::1", "HOME": "/"}
-    found = read_settings({"port": 9001, "workers": None}, environ)
+    set_variables(monkeypatch, environ)
+    found = read_settings({"port": 9001, "workers": None})
     assert found == Settings(port=9001, max_wait_s=2.5, host="::1")
+
+
+def test_settings_alone_do_not_look_at_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOWPLAN_PORT", "9000")
+    assert Settings().port == 8080
+
+
+def test_every_setting_says_what_it_is_and_few_lack_an_option() -> None:
+    assert all(field.description for field in Settings.model_fields.values())
+    flags = {
+        name: [flag.name for flag in field.metadata if isinstance(flag, Flag)]
+        for name, field in Settings.model_fields.items()
+    }
+    assert {name for name, flag in flags.items() if not flag} == {
+        *("comparison_queue_size", "tasks_per_worker", "max_wait_s", "deadline_slack_s", "heartbeat_s", "shutdown_s"),
+        "token",
+    }
 
 
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
         ({"STOWPLAN_PORT": "http"}, "STOWPLAN_PORT is 'http'; must be an integer"),
+        ({"STOWPLAN_MAX_WAIT_S": "long"}, "STOWPLAN_MAX_WAIT_S is 'long'; must be a number"),
         ({"STOWPLAN_PROT": "80"}, "STOWPLAN_PROT names no setting"),
         ({"STOWPLAN_WORKERS": "0"}, "workers is 0; must be finite and above 0"),
         ({"STOWPLAN_PORT": "70000"}, "port is 70000"),
@@ -44,9 +72,10 @@ def test_settings_come_from_the_environment_and_the_command_line() -> None:
         ({"STOWPLAN_DATABASE": ""}, "database is ''; must be the path of a file, or :memory:"),
     ],
 )
-def test_wrong_settings_are_refused(environ: dict[str, str], message: str) -> None:
+def test_wrong_settings_are_refused(environ: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_variables(monkeypatch, environ)
     with pytest.raises(InputError, match=message):
-        read_settings({}, environ)
+        read_settings({})
 
 
 def test_a_port_in_use_is_said_clearly(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 """A service with a token: everything under /v1 asks for it, and nothing else does."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import httpx
 import pytest
 
 from api.app import create_app
-from api.common.settings import Settings, read_settings
+from api.common.environment import read_settings
+from api.common.settings import Settings
 from solver.pool import WorkerPool
 from stowplan.errors import InputError
 from tests.api.asking import post
@@ -22,7 +22,7 @@ GIVEN = {"Authorization": f"Bearer {TOKEN}"}
 
 @pytest.fixture(scope="module")
 def guarded(pool: WorkerPool) -> Iterator[httpx.Client]:
-    with serving(create_app(replace(SETTINGS, token=TOKEN), pool=pool)) as client:
+    with serving(create_app(SETTINGS.model_copy(update={"token": TOKEN}), pool=pool)) as client:
         yield client
 
 
@@ -63,11 +63,13 @@ def test_operations_need_no_token(guarded: httpx.Client, path: str) -> None:
     assert guarded.get(path).status_code in (200, 503)
 
 
-def test_settings_take_a_token_and_do_not_show_it() -> None:
-    settings = read_settings({}, {"STOWPLAN_TOKEN": TOKEN})
+def test_settings_take_a_token_and_do_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOWPLAN_TOKEN", TOKEN)
+    settings = read_settings({})
     assert settings.token == TOKEN
     assert TOKEN not in repr(settings)
-    assert read_settings({}, {}).token is None
+    monkeypatch.delenv("STOWPLAN_TOKEN")
+    assert read_settings({}).token is None
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "t\u00f6ken"])

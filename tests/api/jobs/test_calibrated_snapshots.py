@@ -1,7 +1,6 @@
 """Plans that use what was measured of their jobs."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -53,7 +52,9 @@ def scene() -> Iterator[Scene]:
 
 @pytest.fixture
 def service(pool: WorkerPool, tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(create_app(replace(SETTINGS, database=str(tmp_path / "plans.sqlite")), pool=pool)) as client:
+    with serving(
+        create_app(SETTINGS.model_copy(update={"database": str(tmp_path / "plans.sqlite")}), pool=pool)
+    ) as client:
         yield client
 
 

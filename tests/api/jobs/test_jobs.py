@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,9 @@ NUM_RECORDS = 20
 @pytest.fixture
 def jobs(pool: WorkerPool, tmp_path: Path) -> Iterator[httpx.Client]:
     """A service of one's own, with a database on disk."""
-    with serving(create_app(replace(SETTINGS, database=str(tmp_path / "jobs.sqlite")), pool=pool)) as client:
+    with serving(
+        create_app(SETTINGS.model_copy(update={"database": str(tmp_path / "jobs.sqlite")}), pool=pool)
+    ) as client:
         yield client
 
 
@@ -215,7 +217,7 @@ def test_too_few_steps_are_said(jobs: httpx.Client) -> None:
 
 
 def test_a_restart_keeps_everything(pool: WorkerPool, tmp_path: Path) -> None:
-    settings = replace(SETTINGS, database=str(tmp_path / "jobs.sqlite"))
+    settings = SETTINGS.model_copy(update={"database": str(tmp_path / "jobs.sqlite")})
     with serving(create_app(settings, pool=pool)) as client:
         sent(client, "llm", batch_of(10))
         before = client.get("/v1/jobs/llm/performance").json(), client.get("/v1/jobs/llm/metrics").json()
