@@ -21,8 +21,17 @@ from solver.pool import WorkerPool
 from solver.registry import BACKEND_MODULES
 from stowplan import __version__
 
-# What a worker loads before it is ready; the serving process loads none of it.
-PRELOAD = ("models.planning", *FORMULATIONS, *BACKEND_MODULES, "models.parallelism.planner")
+# What a worker loads before it is ready, and what after that, while nobody waits: the most wanted first, CVXPY last,
+# which only exports and explanations take. The serving process loads none of it.
+PRELOAD = ("models.planning",)
+IDLE_LOAD = (
+    *BACKEND_MODULES,
+    *FORMULATIONS,
+    "models.parallelism.planner",
+    "models.performance.goodput.fit",
+    "models.placement.moves",
+    "models.allocation.sia.declaration",
+)
 _ROUTERS = (
     plans.router,
     comparisons.router,
@@ -95,4 +104,4 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
 def worker_pool(settings: Settings) -> WorkerPool:
     """Pool of workers that know all models."""
     queue_size = settings.queue_size + _AUXILIARY_QUEUE
-    return WorkerPool(settings.workers, queue_size, settings.tasks_per_worker, preload=PRELOAD)
+    return WorkerPool(settings.workers, queue_size, settings.tasks_per_worker, PRELOAD, IDLE_LOAD)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from models.clock import PhaseClock
 from models.plan import Plan
-from solver.infeasibility import conflicting_rows
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
@@ -40,6 +39,9 @@ class Formulation(ABC):
     def conflicts(self, time_limit_s: float) -> tuple[str, ...]:
         """Names of rows and bounds that exclude each other, asked for when the problem is infeasible; empty when none
         are found in time. The default searches the matrix form."""
+        # SCIP finds them; whoever has a plan does not load it.
+        from solver.infeasibility import conflicting_rows
+
         return conflicting_rows(self.named(), time_limit_s)
 
     def prices(self, result: SolveResult) -> Mapping[str, float]:  # noqa: ARG002 - most models price nothing

@@ -13,7 +13,6 @@ from models.policy import Parameters
 from models.validation import request_issues, solver_fault
 from models.wording import counted
 from models.workload import Snapshot
-from solver.export import write_mps
 from solver.feasibility import violations
 from solver.monitor import SolveMonitor
 from solver.registry import AUTO
@@ -32,6 +31,9 @@ def plan_task(task: PlanTask, monitor: SolveMonitor) -> PlanOutcome:
 
 def export_task(request: PlanRequest, monitor: SolveMonitor) -> str:  # noqa: ARG001 - the pool's calling convention
     """Entry point of workers: the model of the request as MPS."""
+    # HiGHS writes it; whoever plans with another solver does not load it.
+    from solver.export import write_mps
+
     return write_mps(formulate(request, PhaseClock()).named())
 
 

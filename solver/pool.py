@@ -171,18 +171,24 @@ class WorkerPool:
     """`num_workers` processes and a queue of at most `max_queue` waiting tasks.
 
     A worker is replaced after `max_tasks_per_worker` tasks, which bounds what leaks. `preload` names modules that
-    a worker imports before it is ready. When workers die at start again and again, the pool gives up: waiting
-    tasks fail, and so does every later one.
+    a worker imports before it is ready, `idle_load` those that it imports after that, while no task waits. When
+    workers die at start again and again, the pool gives up: waiting tasks fail, and so does every later one.
     """
 
     def __init__(
-        self, num_workers: int, max_queue: int, max_tasks_per_worker: int = 100, preload: tuple[str, ...] = ()
+        self,
+        num_workers: int,
+        max_queue: int,
+        max_tasks_per_worker: int = 100,
+        preload: tuple[str, ...] = (),
+        idle_load: tuple[str, ...] = (),
     ) -> None:
         if num_workers < 1 or max_queue < 0 or max_tasks_per_worker < 1:
             raise InputError("a pool needs at least one worker, a queue of at least 0 and one task per worker")
         self._max_queue = max_queue
         self._max_tasks = max_tasks_per_worker
         self._preload = preload
+        self._idle_load = idle_load
         self._changed = threading.Condition()
         self._starting = threading.Lock()
         self._queue: deque[Ticket] = deque()
@@ -300,7 +306,7 @@ class WorkerPool:
             with self._changed:
                 if self._closed:
                     break
-                worker = WorkerProcess(self._preload)
+                worker = WorkerProcess(self._preload, self._idle_load)
                 self._workers.add(worker)
                 self._num_started += 1
             try:

@@ -19,8 +19,9 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 class WorkerProcess:
     """One process and the connection to it. `kill` and `cancel` may come from any thread, the rest is for one."""
 
-    def __init__(self, preload: tuple[str, ...]) -> None:
+    def __init__(self, preload: tuple[str, ...], idle_load: tuple[str, ...] = ()) -> None:
         self._preload = preload
+        self._idle_load = idle_load
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -31,7 +32,7 @@ class WorkerProcess:
     def start(self) -> None:
         """Start the process and wait until it is ready; WorkerError when it is not."""
         descriptor = self._remote.fileno()
-        arguments = f"{descriptor}, {os.getpid()}, {self._preload!r}"
+        arguments = f"{descriptor}, {os.getpid()}, {self._preload!r}, {self._idle_load!r}"
         program = f"import sys; sys.path[:] = {sys.path!r}; from solver.worker import main; main({arguments})"
         with self._lock:
             if self._killed:

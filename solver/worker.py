@@ -16,7 +16,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -29,8 +30,11 @@ _PROGRESS_INTERVAL_S = 0.1
 _PR_SET_PDEATHSIG = 1
 
 
-def main(descriptor: int, parent: int, preload: Sequence[str]) -> None:
-    """Serve the pool on the socket `descriptor` until it says exit or `parent` (process id) is gone."""
+def main(descriptor: int, parent: int, preload: Sequence[str], idle_load: Sequence[str] = ()) -> None:
+    """Serve the pool on the socket `descriptor` until it says exit or `parent` (process id) is gone.
+
+    `preload` is imported before the word ready, `idle_load` after it, one module after the other while no task waits.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with(parent)
     connection = Connection(descriptor)
@@ -41,7 +45,8 @@ def main(descriptor: int, parent: int, preload: Sequence[str]) -> None:
     outbox = _Outbox(connection)
     threading.Thread(target=outbox.relay, name="relay", daemon=True).start()
     outbox.send("ready")
-    while (task := inbox.get()) is not None:
+    modules = iter(idle_load)
+    while (task := _next(inbox, modules)) is not None:
         _run(task, outbox)
 
 
@@ -51,6 +56,21 @@ class _Task:
     function: str
     argument: bytes
     canceled: threading.Event = field(default_factory=threading.Event)
+
+
+def _next(inbox: "queue.SimpleQueue[_Task | None]", modules: Iterator[str]) -> "_Task | None":
+    """The next task; as long as there is none, modules are loaded."""
+    while True:
+        with suppress(queue.Empty):
+            return inbox.get_nowait()
+        module = next(modules, None)
+        if module is None:
+            return inbox.get()
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            # The tasks that need it will say so; the others go on.
+            _logger.exception("%s cannot be loaded", module)
 
 
 def _die_with(parent: int) -> None:

@@ -16,7 +16,8 @@ from benchmarks.suite.machine import load
 from benchmarks.suite.planner_run import run_planner
 from benchmarks.suite.record import RunRecord, Status
 from benchmarks.suite.registry import find_case, warm_up_case
-from models.allocation.sia.formulation import declare, formulate_sia
+from models.allocation.sia.declaration import declare
+from models.allocation.sia.formulation import formulate_sia
 from models.allocation.sia.parameters import SiaParameters
 from models.clock import PhaseClock
 from models.comparison import SolverRun

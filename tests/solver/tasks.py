@@ -24,6 +24,11 @@ def echo(argument: object, monitor: SolveMonitor) -> object:
     return argument
 
 
+def is_loaded(module: str, monitor: SolveMonitor) -> bool:  # noqa: ARG001 - the pool's calling convention
+    """Whether the worker has imported a module."""
+    return module in sys.modules
+
+
 def process_facts(argument: object, monitor: SolveMonitor) -> dict[str, object]:
     """What a forked child would have inherited."""
     del argument, monitor

@@ -291,6 +291,14 @@ def test_close_while_workers_start_and_from_a_callback() -> None:
     assert closed.wait(20)
 
 
+def test_modules_are_loaded_while_no_task_waits() -> None:
+    with WorkerPool(1, 3, idle_load=("no_such_module", "colorsys")) as pool:
+        end_s = time.monotonic() + 30
+        while not pool.submit(name(tasks.is_loaded), "colorsys", 10).result():
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+
+
 def test_workers_that_never_start_are_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -48,18 +48,14 @@ of the objective.
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import cvxpy as cp
 import numpy as np
 
 from models.allocation.arena.assembly import (
     assemble,
     baseline,
-    column_names,
-    constraint_groups,
     has_theta,
-    objective,
     row_names,
 )
 from models.allocation.arena.bottleneck import with_theta_bound
@@ -72,10 +68,9 @@ from models.clock import PhaseClock
 from models.formulation import Formulation
 from models.placement.check import placement_violations
 from models.plan import Plan
-from solver.compilers.cvxpy import compile_cvxpy
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
 from solver.result import SolveResult
 from solver.solve import solve
 from stowplan.arrays import FloatVector, IntVector, Mask
@@ -103,6 +98,9 @@ class ArenaIlpFormulation(Formulation):
 
     def named(self) -> MatrixProblem:
         """The same problem with names, as declared."""
+        # CVXPY takes a second to load; a plan needs the declaration only to be exported or explained.
+        from models.allocation.arena.declaration import compiled
+
         return compiled(self.instance)
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
@@ -193,41 +191,3 @@ def point_of(instance: ArenaInstance, chosen: IntVector) -> FloatVector:
     costs = base.copy()
     np.add.at(costs, instance.pair_jobs, x * (instance.pair_values - base[instance.pair_jobs]))
     return np.concatenate([x, [costs.max(initial=0.0, where=instance.counted)]])
-
-
-def compiled(instance: ArenaInstance) -> MatrixProblem:
-    """The declared program in matrix form, with rows and columns named after jobs and blocks."""
-    declared, names = declare(instance)
-    problem = compile_cvxpy(declared, "arena").problem
-    if problem.num_columns == 0:
-        return problem
-    return replace(
-        problem, row_names=tuple(names[name] for name in problem.row_names), column_names=column_names(instance)
-    )
-
-
-def declare(instance: ArenaInstance) -> tuple[cp.Problem, dict[str, str]]:
-    """The CVXPY problem, and a name for each row that its vector constraints become (`label[k]` -> name)."""
-    goal = cp.Minimize if instance.sense is Sense.MINIMIZE else cp.Maximize
-    gain, constant = objective(instance)
-    if not instance.pair_jobs.size:
-        names = [name for group in constraint_groups(instance) for name in group.row_names]
-        impossible = [_labelled(cp.Constant(0.0) == 1.0, name) for name in names]
-        return cp.Problem(goal(cp.Constant(constant)), impossible), {}
-
-    x = cp.Variable(instance.pair_jobs.size, boolean=True, name="x")
-    columns: Any = x
-    if has_theta(instance):
-        columns = cp.hstack([x, cp.Variable(1, nonneg=True, name="theta")])
-    constraints: list[Any] = []
-    named: dict[str, str] = {}
-    for group in constraint_groups(instance):
-        left = group.matrix @ columns
-        constraints.append(_labelled(left == group.limits if group.is_equality else left <= group.limits, group.label))
-        named |= {f"{group.label}[{k}]": name for k, name in enumerate(group.row_names)}
-    return cp.Problem(goal(gain @ columns + constant), constraints), named
-
-
-def _labelled(constraint: Any, label: str) -> Any:
-    constraint.set_label(label)
-    return constraint

@@ -34,13 +34,11 @@ utility is a constant of the objective (0 when their shape is no configuration, 
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
 from models.allocation.parallel_plan_check import parallel_plan_violations
-from models.allocation.sia.assembly import assemble, column_names, constraint_groups, row_names
+from models.allocation.sia.assembly import assemble, row_names
 from models.allocation.sia.check import allocation_violations
 from models.allocation.sia.extraction import extract_plan
 from models.allocation.sia.instance import SiaInstance, sia_instance
@@ -52,10 +50,9 @@ from models.formulation import Formulation
 from models.placement.check import placement_violations
 from models.plan import Plan
 from models.workload import Snapshot
-from solver.compilers.cvxpy import compile_cvxpy
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
 from solver.result import SolveResult
 from solver.solve import solve
 from stowplan.arrays import FloatVector, IntVector
@@ -76,6 +73,9 @@ class SiaFormulation(Formulation):
 
     def named(self) -> MatrixProblem:
         """The same problem with names, as declared."""
+        # CVXPY takes a second to load; a plan needs the declaration only to be exported or explained.
+        from models.allocation.sia.declaration import compiled
+
         return compiled(self.instance)
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
@@ -137,37 +137,3 @@ def chosen_configurations(instance: SiaInstance, incumbent: FloatVector) -> IntV
     selected = incumbent > _CHOSEN
     chosen[instance.pair_jobs[selected]] = instance.pair_configurations[selected]
     return chosen
-
-
-def compiled(instance: SiaInstance) -> MatrixProblem:
-    """The declared program in matrix form, with rows and columns named after jobs and configurations."""
-    declared, row_names = declare(instance)
-    problem = compile_cvxpy(declared, "sia").problem
-    if problem.num_columns == 0:
-        return problem
-    names = tuple(row_names[name] for name in problem.row_names)
-    return replace(problem, row_names=names, column_names=column_names(instance))
-
-
-def declare(instance: SiaInstance) -> tuple[cp.Problem, dict[str, str]]:
-    """The CVXPY problem, and a name for each row that its vector constraints become (`label[k]` -> name)."""
-    goal = cp.Minimize if instance.sense is Sense.MINIMIZE else cp.Maximize
-    if not instance.pair_jobs.size:
-        reserved = [f"reserved[{instance.jobs[i].id}]" for i in instance.reserved]
-        impossible = [_labelled(cp.Constant(0.0) == 1.0, name) for name in reserved]
-        return cp.Problem(goal(cp.Constant(instance.constant)), impossible), {}
-
-    x = cp.Variable(instance.pair_jobs.size, boolean=True, name="x")
-    objective = goal(instance.gain @ x + instance.constant)
-    constraints: list[Any] = []
-    names: dict[str, str] = {}
-    for group in constraint_groups(instance):
-        left = group.matrix @ x
-        constraints.append(_labelled(left == group.limits if group.is_equality else left <= group.limits, group.label))
-        names |= {f"{group.label}[{k}]": name for k, name in enumerate(group.row_names)}
-    return cp.Problem(objective, constraints), names
-
-
-def _labelled(constraint: Any, label: str) -> Any:
-    constraint.set_label(label)
-    return constraint

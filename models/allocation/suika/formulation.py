@@ -10,7 +10,7 @@ from models.allocation.suika.agent import Agents
 from models.allocation.suika.check import suika_violations
 from models.allocation.suika.extraction import extract_plan
 from models.allocation.suika.heuristic import Decision, decide
-from models.allocation.suika.ilp import ScaleOutProgram, assemble, compiled, scale_out_program
+from models.allocation.suika.ilp import ScaleOutProgram, assemble, scale_out_program
 from models.allocation.suika.parameters import SuikaMethod, SuikaParameters
 from models.allocation.suika.scale_out import first_offers
 from models.clock import PhaseClock
@@ -47,6 +47,9 @@ class SuikaFormulation(Formulation):
 
     def named(self) -> MatrixProblem:
         """The same problem with names, as declared."""
+        # CVXPY takes a second to load; a plan needs the declaration only to be exported or explained.
+        from models.allocation.suika.declaration import compiled
+
         return compiled(self.program)
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:

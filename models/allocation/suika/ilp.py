@@ -34,17 +34,14 @@ other subsets of GPUs could give.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-import cvxpy as cp
 import numpy as np
 from scipy import sparse
 
 from models.allocation.suika.scale_out import Column, ScaleOuts
 from models.allocation.suika.state import ClusterState, RunningJob
-from solver.compilers.cvxpy import compile_cvxpy
 from solver.problem import MatrixProblem, Sense
 from stowplan.arrays import FloatVector
 
@@ -176,23 +173,3 @@ def assemble(program: ScaleOutProgram) -> MatrixProblem:
         upper=np.ones(num_columns),
         integrality=np.ones(num_columns, dtype=np.bool_),
     )
-
-
-def declare(program: ScaleOutProgram) -> cp.Problem:
-    """The CVXPY problem."""
-    if not program.columns:
-        return cp.Problem(cp.Maximize(cp.Constant(program.constant)))
-    x = cp.Variable(len(program.columns), boolean=True, name="x")
-    constraints: list[Any] = []
-    if program.rows.limits.size:
-        constraints.append(program.rows.matrix @ x <= program.rows.limits)
-    return cp.Problem(cp.Maximize(program.gain @ x + program.constant), constraints)
-
-
-def compiled(program: ScaleOutProgram) -> MatrixProblem:
-    """The declared program in matrix form, rows and columns named after nodes, jobs and GPU counts."""
-    problem = compile_cvxpy(declare(program), "suika").problem
-    if not program.columns:
-        return problem
-    names = tuple(f"x[{column.job_id},{c}:+{len(column.added)}]" for c, column in enumerate(program.columns))
-    return replace(problem, column_names=names, row_names=program.rows.names)

@@ -16,7 +16,6 @@ import numpy as np
 
 from models.configurations import ConfigurationSet
 from models.performance.goodput.batch import NUM_CANDIDATES, choose_batches
-from models.performance.goodput.fit import fit_models
 from models.performance.goodput.profiles import ProfileTable
 from models.performance.goodput.spec import GoodputModel, GoodputObservations, GoodputTable, ThroughputTable
 from models.performance.goodput.tables import TableLookup
@@ -91,6 +90,11 @@ def _goodput_models(jobs: Sequence[Job]) -> dict[int, GoodputModel]:
     """Job index -> goodput model, for the jobs that have one or observations for one."""
     observed = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, GoodputObservations)}
     given = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, GoodputModel)}
+    if not observed:
+        return given
+    # What fits loads scipy.optimize.
+    from models.performance.goodput.fit import fit_models
+
     return given | dict(zip(observed, fit_models(list(observed.values())), strict=True))
 
 

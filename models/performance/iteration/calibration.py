@@ -21,7 +21,6 @@ import numpy as np
 from models.parallel_plan import ParallelPlan
 from models.performance.iteration.architecture import profile_of
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients, SizeCoefficients
-from models.performance.iteration.inversion import invert
 from models.performance.iteration.modelling import performance_model
 from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.step_measurements import measurements_of, step_time_s
@@ -94,6 +93,9 @@ def same_costs(a: JobModel, b: JobModel) -> bool:
 def _inverted(run: MeasuredRun, steps: StepTable) -> _Inverted:
     model = run.white_box
     last = steps.step_s[-1] + steps.started_at_s[-1]
+    # What inverts loads scipy.optimize, also in the serving process, which may never see a measurement.
+    from models.performance.iteration.inversion import invert
+
     calibration = invert(
         model.profile, run.plan, measurements_of(run, steps), model.fabric, measured_at_s=float(last.max())
     )

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from models.allocation.suika.declaration import compiled
 from models.allocation.suika.extraction import extract_plan, scaled_out
 from models.allocation.suika.heuristic import Decision, decide
-from models.allocation.suika.ilp import ScaleOutProgram, assemble, compiled, scale_out_program
+from models.allocation.suika.ilp import ScaleOutProgram, assemble, scale_out_program
 from models.allocation.suika.parameters import SuikaParameters
 from models.allocation.suika.scale_out import first_offers
 from models.plan import Change, Plan
