@@ -13,12 +13,14 @@ from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem, Sense
+from solver.registry import BACKENDS
 from solver.result import SolveResult, TerminationReason
 from solver.solve import solve
 from stowplan.arrays import FloatVector
 from tests.solver.instances import GOLDEN, INF, Golden, problem
 
 SOLVERS = ("highs", "scip")
+every_backend = pytest.mark.parametrize("solver", sorted(BACKENDS))
 
 
 def exact(instance: MatrixProblem, solver: str, warm_start: FloatVector | None = None) -> SolveResult:
@@ -26,7 +28,7 @@ def exact(instance: MatrixProblem, solver: str, warm_start: FloatVector | None =
     return solve(instance, options)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@every_backend
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)
 def test_golden(golden: Golden, solver: str) -> None:
     result = exact(golden.problem, solver)

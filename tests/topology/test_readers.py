@@ -68,7 +68,7 @@ def test_all_formats_of_one_fabric_give_one_cluster(
     assert {node.id: node.path for node in cluster.nodes} == expected
 
 
-@pytest.mark.parametrize("name", sorted(READERS))
+@pytest.mark.parametrize("name", sorted(WRITERS))
 def test_defaults_and_minipod_tier_are_taken_over(tmp_path: Path, name: str) -> None:
     path = tmp_path / "file"
     path.write_text(WRITERS[name](_tree([[2, 1], [1]])))
