@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from executor.records import read_record, sync_folder, to_json, write_record, write_text
+from executor.records import read_record, sync_folder, write_record, write_text
 from executor.training_job import LAST, TrainingJob
 from models.dimensions import Dimensions
 from models.transformer import Transformer
 from stowplan.errors import InputError
+from stowplan.records import to_json
 
 MANIFEST = "checkpoint.json"
 MARKER = "last_good"

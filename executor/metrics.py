@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from executor.records import from_document, to_json
 from stowplan.errors import InputError
+from stowplan.records import from_document, to_json
 
 # More than two lines of any rank.
 _TAIL_BYTES = 16_384

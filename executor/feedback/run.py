@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from executor.deployment import Deployment
-from executor.records import read_record, to_json, write_text
+from executor.records import read_record, write_text
 from models.parallel_plan import ParallelPlan
 from stowplan.errors import InputError
+from stowplan.records import to_json
 from topology.cluster import Cluster
 from topology.serialize import cluster_to_json, load_cluster_json
 

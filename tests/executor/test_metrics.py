@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path, read_metrics
-from executor.records import to_json
 from stowplan.errors import InputError
+from stowplan.records import to_json
 
 STEP = StepMetrics(
     launch=1_700_000_000_000,
