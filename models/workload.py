@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -130,7 +130,10 @@ class Snapshot:
 
 def snapshot_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
     """Every fault (and warning) of the jobs on this cluster, whatever policy will plan them."""
-    issues = [issue for k, job in enumerate(jobs) for issue in _job_issues(f"/jobs/{k}", job, cluster)]
+    # Built once: a map of all nodes per job would make the cost grow with jobs x nodes.
+    type_of = {node.id: node.gpu_type for node in cluster.nodes}
+    known = {kind.name for kind in cluster.gpu_types}
+    issues = [issue for k, job in enumerate(jobs) for issue in _job_issues(f"/jobs/{k}", job, known, type_of)]
     counts = Counter(job.id for job in jobs)
     issues += [
         Issue(
@@ -145,7 +148,8 @@ def snapshot_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
     return issues
 
 
-def _job_issues(pointer: str, job: Job, cluster: Cluster) -> Iterator[Issue]:
+def _job_issues(pointer: str, job: Job, known: Set[str], type_of: Mapping[str, str]) -> Iterator[Issue]:
+    """Faults of one job; `known` GPU types of the cluster, `type_of` its nodes."""
     if job.min_gpus < 1:
         yield Issue(code="not_positive", pointer=f"{pointer}/min_gpus", detail=f"is {job.min_gpus}; at least 1")
     if job.max_gpus is not None and job.max_gpus < job.min_gpus:
@@ -164,9 +168,9 @@ def _job_issues(pointer: str, job: Job, cluster: Cluster) -> Iterator[Issue]:
             yield Issue(
                 code="negative", pointer=f"{pointer}/{field}", detail=f"is {value}; must be finite and at least 0"
             )
-    yield from _type_issues(pointer, job, {kind.name for kind in cluster.gpu_types})
+    yield from _type_issues(pointer, job, known)
     yield from _training_issues(pointer, job)
-    yield from _plan_issues(pointer, job, cluster)
+    yield from _plan_issues(pointer, job, type_of)
     degrees = job.parallelism
     for field in Parallelism.__slots__ if degrees is not None else ():
         count = getattr(degrees, field)
@@ -198,10 +202,9 @@ def _training_issues(pointer: str, job: Job) -> Iterator[Issue]:
         )
 
 
-def _plan_issues(pointer: str, job: Job, cluster: Cluster) -> Iterator[Issue]:
+def _plan_issues(pointer: str, job: Job, type_of: Mapping[str, str]) -> Iterator[Issue]:
     """Faults of the plan that is said to run, and of the expansions behind it."""
     running = {(part.node, gpu) for part in job.current or () for gpu in part.gpus}
-    type_of = {node.id: node.gpu_type for node in cluster.nodes}
     if job.parallel_plan is not None:
         planned = set(job.parallel_plan.gpus)
         if planned != running:
@@ -235,7 +238,7 @@ def _plan_issues(pointer: str, job: Job, cluster: Cluster) -> Iterator[Issue]:
             )
 
 
-def _type_issues(pointer: str, job: Job, known: set[str]) -> Iterator[Issue]:
+def _type_issues(pointer: str, job: Job, known: Set[str]) -> Iterator[Issue]:
     named = [(f"{pointer}/gpu_types/{k}", name) for k, name in enumerate(job.gpu_types or ())]
     if job.reservation is not None:
         named.append((f"{pointer}/reservation/gpu_type", job.reservation.gpu_type))
