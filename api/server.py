@@ -5,6 +5,8 @@ import logging
 import signal
 import socket
 import threading
+from contextlib import ExitStack
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -13,6 +15,7 @@ from api.app import create_app
 from api.common.settings import Settings
 from api.services import Services
 from api.store.database import Store
+from models.catalogue import using_catalogue
 from stowplan.errors import InputError, WorkerError
 
 _BACKLOG = 2048
@@ -27,10 +30,17 @@ def serve(settings: Settings) -> None:
     StoreError
         When the database cannot be opened.
     InputError
-        When the address cannot be listened on.
+        When the address cannot be listened on, or the user's catalogue is wrong.
     WorkerError
         When no worker can be started.
     """
+    with ExitStack() as stack:
+        if settings.catalogue:
+            stack.enter_context(using_catalogue(Path(settings.catalogue)))
+        _serve(settings)
+
+
+def _serve(settings: Settings) -> None:
     listener = listen(settings.host, settings.port)
     try:
         store = Store(settings.database_path)

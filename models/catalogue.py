@@ -12,7 +12,8 @@ are in `models.toml`, a user's own in the file of `stowplan.catalogue`.
     precision and optimizer (bf16 and adam where they are left out) hold where a job says nothing else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from functools import cache
@@ -38,9 +39,10 @@ from models.transformer import (
     Transformer,
 )
 from models.wide_resnet import STAGES, WideResNet
-from stowplan.catalogue import Catalogue, Section, own_file
+from stowplan.catalogue import Catalogue, Section, own_catalogue, own_file
 from stowplan.errors import InputError
 from stowplan.tables import Keys, list_of, not_negative, one_of, read_table, text, truth, whole
+from topology.gpu_catalogue import products
 
 _Model = Transformer | OperatorModel | WideResNet
 _MAX_IMAGE_SIZE = 2**16
@@ -94,6 +96,21 @@ def find_model(
     elif precision not in (None, model.precision):
         raise InputError(f"{entry.name} lists the bytes of its operators in {model.precision}; leave precision out")
     return replace(model, name=entry.name, **_given(fields))
+
+
+@contextmanager
+def using_catalogue(file: Path) -> Iterator[None]:
+    """Find the GPUs and models of a file, too, in this process and those that it starts; all of it is read now.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read or is wrong.
+    """
+    with own_catalogue(file):
+        products()
+        model_names()
+        yield
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

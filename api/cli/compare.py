@@ -13,7 +13,18 @@ from api.cli.compare_console import print_comparison, print_run
 from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import load_request
 from api.cli.local_worker import SLACK_S, Watcher, wait_for
-from api.cli.options import File, Json, Policy, given, json_object, picture_format, print_document, readable, write
+from api.cli.options import (
+    Catalogue,
+    File,
+    Json,
+    Policy,
+    given,
+    json_object,
+    picture_format,
+    print_document,
+    readable,
+    write,
+)
 from api.cli.progress import progress_line
 from api.comparisons.race import SolverComparison
 from api.convert.comparison import result_document, run_document
@@ -41,6 +52,7 @@ def compare_command(
     parameters: Annotated[str | None, typer.Option(help="Any parameters of the policy, as a JSON object.")] = None,
     json_: Json = False,
     figure: Annotated[Path | None, typer.Option(help="Draw the comparison into this .svg or .png file.")] = None,
+    _catalogue: Catalogue = None,
 ) -> None:
     """Run one request through several solvers, one after another, each in a fresh process under the same limits.
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from api.cli import console
 from api.cli.commands import command
 from api.cli.exit_codes import ExitCode
-from api.cli.options import File, readable
+from api.cli.options import Catalogue, File, readable
 from api.convert.reading import read_document
 from api.deployments.choice import (
     CLUSTERS,
@@ -56,6 +56,7 @@ def deploy_command(
         bool, typer.Option("--dry-run", help="Write hostfile, configuration, rank table and scripts; start nothing.")
     ] = False,
     project: Project = False,
+    _catalogue: Catalogue = None,
 ) -> None:
     """Start the training that FILE asks for, the body of POST /v1/deployments, and look after it until it is over.
 
@@ -90,6 +91,7 @@ def redeploy_command(
         typer.Argument(metavar="FILE", help='JSON file with the plan, {"plan": ...}; - for standard input.'),
     ] = None,
     project: Project = False,
+    _catalogue: Catalogue = None,
 ) -> None:
     """Move the deployment in FOLDER to the plan in FILE, or go on with the plan that it has, and look after it.
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from api.cli.commands import command
 from api.cli.files import read_json
-from api.cli.options import readable, write
+from api.cli.options import Catalogue, readable, write
 from api.cli.pretty import pretty_json
 from api.cli.quantities import parse_quantity
 from api.convert.reading import read_document
@@ -20,6 +20,7 @@ from api.schemas.base import MAX_GPUS_PER_NODE
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
 from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType
+from topology.gpu_catalogue import gpu_type_of, known_product
 from topology.readers import READERS, NodeDefaults
 from topology.serialize import cluster_to_json
 
@@ -57,6 +58,7 @@ def import_command(
         bool, typer.Option("--snapshot", help="Wrap the cluster as a snapshot without jobs.")
     ] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead.")] = None,
+    _catalogue: Catalogue = None,
 ) -> None:
     """Turn a foreign description of a cluster into our JSON."""
     facts = GpuFacts(
@@ -76,7 +78,8 @@ def import_command(
 
 
 def node_defaults(name: str, num_gpus: int, facts: GpuFacts, library: Path | None) -> NodeDefaults:
-    """What nodes are where a file does not say: the GPU type from the facts, or by its name from a library file.
+    """What nodes are where a file does not say: the GPU type from the facts, or by its name from a library file, or
+    from the catalogue (peak in bf16).
 
     Raises
     ------
@@ -95,10 +98,16 @@ def node_defaults(name: str, num_gpus: int, facts: GpuFacts, library: Path | Non
             intra_node_bandwidth_bytes_per_s=intra,
             inter_node_bandwidth_bytes_per_s=inter,
         )
+    elif library is None and len(missing) == len(texts) and (product := known_product(name)) is not None:
+        kind = replace(gpu_type_of(product, "bf16"), name=name)
     elif library is None or len(missing) < len(texts):
         raise InputError(
             f"the file does not say what a {name!r} is: give {', '.join(missing)}"
-            + ("" if len(missing) < len(texts) else ", or --gpu-types FILE with the GPU types of another document")
+            + (
+                ""
+                if len(missing) < len(texts)
+                else ", or --gpu-types FILE with the GPU types of another document, or name a GPU of the catalogue"
+            )
         )
     else:
         named = {kind.name: kind for kind in known}

@@ -11,6 +11,8 @@ from pydantic_core import from_json
 
 from api.figures.request import PictureFormat
 from api.schemas.request import PLAN_BODIES
+from models.catalogue import using_catalogue
+from stowplan.catalogue import VARIABLE
 from stowplan.errors import InputError
 
 _PICTURES: Mapping[str, PictureFormat] = {".svg": "svg", ".png": "png"}
@@ -22,6 +24,24 @@ Policy = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the JSON to this file, too.")]
+
+
+def _use(context: typer.Context, file: Path | None) -> None:
+    """Find the entries of a user's catalogue until the command is over, in its workers, too."""
+    if file is not None:
+        context.with_resource(using_catalogue(file))
+
+
+Catalogue = Annotated[
+    Path | None,
+    typer.Option(
+        "--catalogue",
+        metavar="FILE",
+        envvar=VARIABLE,
+        callback=_use,
+        help="TOML file with GPUs and models of your own.",
+    ),
+]
 
 
 def given(values: Mapping[str, object]) -> dict[str, object]:

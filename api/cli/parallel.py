@@ -13,7 +13,7 @@ from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.files import UNCAPPED, read_json
 from api.cli.local_worker import LocalPlanner
-from api.cli.options import Json, Output, given, picture_format, print_document, readable, write
+from api.cli.options import Catalogue, Json, Output, given, picture_format, print_document, readable, write
 from api.cli.parallel_console import print_answer
 from api.cli.progress import progress_line
 from api.convert.parallel_answer import answer_document
@@ -61,6 +61,7 @@ def parallel_command(
     json_: Json = False,
     figure: Annotated[Path | None, typer.Option(help="Draw pipeline and throughput into this .svg or .png.")] = None,
     output: Output = None,
+    _catalogue: Catalogue = None,
 ) -> None:
     """Find pipeline stages, data and tensor degrees and micro-batches for a job on GPUs of the catalogue."""
     picture = picture_format(figure)

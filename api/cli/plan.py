@@ -11,6 +11,7 @@ from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import load_request
 from api.cli.local_worker import LocalPlanner, local_document
 from api.cli.options import (
+    Catalogue,
     File,
     Json,
     Output,
@@ -48,6 +49,7 @@ def plan_command(
     json_: Json = False,
     figure: Annotated[Path | None, typer.Option(help="Draw the plan into this .svg or .png file.")] = None,
     output: Output = None,
+    _catalogue: Catalogue = None,
 ) -> None:
     """Plan a request, or a bare snapshot with --policy; Ctrl-C stops the solve and keeps the best plan so far."""
     picture = picture_format(figure)

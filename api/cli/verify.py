@@ -12,7 +12,7 @@ from api.cli import console
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import load_allocations, load_snapshot
-from api.cli.options import Json, print_document, readable
+from api.cli.options import Catalogue, Json, print_document, readable
 from api.convert.outcome import issue_documents
 from api.convert.placement import placement_issues
 from api.schemas.problem import VerificationDoc
@@ -24,6 +24,7 @@ def verify_command(
     snapshot: Annotated[Path, typer.Argument(metavar="SNAPSHOT", help="A snapshot or a plan request; - for stdin.")],
     allocations: Annotated[Path, typer.Argument(metavar="ALLOCATIONS", help="Allocations, or a plan.")],
     json_: Json = False,
+    _catalogue: Catalogue = None,
 ) -> None:
     """Check somebody's placement on a snapshot and print every rule that it breaks."""
     known = load_snapshot(readable(snapshot))

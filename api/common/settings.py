@@ -78,6 +78,9 @@ class Settings(BaseModel):
         Flag("--deployments"),
         Field(description="Folder of deployments; without it the service deploys nothing."),
     ] = ""
+    catalogue: Annotated[str, Flag("--catalogue"), Field(description="TOML file with GPUs and models of your own.")] = (
+        ""
+    )
     workers: Annotated[_Count, Flag("--workers"), Field(description="Solves at a time.")] = 2
     queue_size: Annotated[_Count, Flag("--queue-size"), Field(description="Plans that may wait.")] = 256
     comparison_queue_size: Annotated[

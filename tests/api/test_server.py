@@ -22,6 +22,7 @@ from api.server import listen, serve
 from stowplan.errors import InputError
 from tests.api.asking import planned, post
 from tests.api.requests import Json, sia_request
+from tests.own_catalogue import CATALOGUE
 
 START_LIMIT_S = 30.0
 _HEAVY = {"cvxpy", "pyomo", "highspy", "pyscipopt", "matplotlib"}
@@ -116,12 +117,38 @@ def test_the_documented_plan_is_a_real_one(client: httpx.Client) -> None:
     assert plan.keys() == documented.keys()
 
 
+def test_a_service_knows_the_users_catalogue(tmp_path: Path) -> None:
+    """Names are looked up by the service, and what the GPU reaches by its worker."""
+    own = tmp_path / "own.toml"
+    own.write_text(CATALOGUE)
+    with process(tmp_path / "plans.sqlite", own) as (client, _):
+        answers = [
+            client.post(
+                "/v1/parallel-plans",
+                json={"job": {"model": model, "global_batch": 64}, "gpus": [{"gpu_type": kind, "counts": [4]}]},
+            )
+            for model, kind in (("own-0.4b", "x1"), ("gpt2-350m", "h100"))
+        ]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    own_best, shipped_best = (answer.json()["best"] for answer in answers)
+    assert own_best["gpu_type"] == "x1"
+    assert own_best["iteration_s"] == shipped_best["iteration_s"]
+
+
+def test_a_service_refuses_a_wrong_catalogue(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text("[gpu.x1]\nmemory_bytes = -1\n")
+    with pytest.raises(InputError, match=r"own.toml: the catalogue has"):
+        serve(Settings(port=0, database=str(tmp_path / "plans.sqlite"), catalogue=str(own)))
+
+
 @contextmanager
-def process(database: Path) -> Iterator[tuple[httpx.Client, "subprocess.Popen[str]"]]:
+def process(database: Path, catalogue: Path | str = "") -> Iterator[tuple[httpx.Client, "subprocess.Popen[str]"]]:
     """A service in a process of its own, with a client for it."""
     with listen("127.0.0.1", 0) as probe:
         port = probe.getsockname()[1]
-    settings = f"Settings(port={port}, workers=1, shutdown_s=2.0, database={str(database)!r})"
+    settings = f"Settings(port={port}, workers=1, shutdown_s=2.0, database={str(database)!r}"
+    settings += f", catalogue={str(catalogue)!r})"
     code = f"from api.server import serve; from api.common.settings import Settings; serve({settings})"
     with (
         subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as service,

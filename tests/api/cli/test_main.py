@@ -37,6 +37,7 @@ from solver.result import Limit, TerminationReason
 from stowplan import __version__
 from stowplan.errors import BackendError, InputError, StowplanError, WorkerError
 from tests.api.requests import arnold_request, changed, sia_request
+from tests.own_catalogue import CATALOGUE
 from tests.paths import EXAMPLES
 from topology.cluster import NodeState
 from topology.serialize import cluster_from_json
@@ -360,6 +361,26 @@ def test_import_says_what_is_missing_or_wrong(
     assert result.exit_code == ExitCode.BAD_INPUT
     assert message in result.stderr
     assert result.stdout == ""
+
+
+def test_import_takes_a_gpu_from_the_catalogue_or_the_users_own(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(CATALOGUE)
+    assert imported(tmp_path, "--gpu-type", "X1").exit_code == ExitCode.BAD_INPUT
+    arguments = (("--gpu-type", "h100"), ("--gpu-type", "X1", "--catalogue", str(own)))
+    results = [imported(tmp_path, *each) for each in arguments]
+    assert [result.exit_code for result in results] == [0, 0], results[1].output
+    shipped, added = (cluster_from_json(json.loads(result.stdout), "output").gpu_types for result in results)
+    assert (shipped[0].name, added[0].name) == ("h100", "X1")
+    assert (shipped[0].memory_bytes, shipped[0].peak_flops_per_s) == (80_000_000_000, 989.5e12)
+    assert replace(added[0], name="h100") == shipped[0]
+
+
+@pytest.mark.parametrize(
+    "command", ["plan", "compare-solvers", "parallel", "verify", "import", "deploy", "redeploy", "serve"]
+)
+def test_every_command_that_looks_up_names_takes_a_catalogue(command: str) -> None:
+    assert "--catalogue" in run(command, "--help").stdout
 
 
 def test_gpu_type_must_be_in_the_library(tmp_path: Path) -> None:

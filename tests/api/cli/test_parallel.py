@@ -10,6 +10,7 @@ from api.cli import local_worker as local
 from api.cli.exit_codes import ExitCode
 from api.cli.main import app
 from api.schemas.parallel_answer import ParallelPlanAnswer
+from tests.own_catalogue import CATALOGUE
 
 SMALL = ("--model", "gpt2-350m", "--global-batch", "64")
 
@@ -75,6 +76,32 @@ def test_bad_input(arguments: tuple[str, ...], words: str) -> None:
     result = run(*arguments)
     assert result.exit_code == ExitCode.BAD_INPUT
     assert words in result.stderr.replace("\n", "")
+
+
+def test_a_model_and_a_gpu_that_only_the_users_catalogue_has(tmp_path: Path) -> None:
+    """Both have the figures of shipped ones, so the worker plans the same: it reads the file, too."""
+    own = tmp_path / "own.toml"
+    own.write_text(CATALOGUE)
+    arguments = ("--global-batch", "64", "--gpus", "4", "--json")
+    result = run("--model", "own-0.4b", "--gpu-type", "Example Corp X1 80GB", "--catalogue", own, *arguments)
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    best = ParallelPlanAnswer.model_validate_json(result.stdout).best
+    result = run("--model", "gpt2-350m", "--gpu-type", "h100", "--gpus-per-node", "4", *arguments)
+    shipped = ParallelPlanAnswer.model_validate_json(result.stdout).best
+    assert (best.gpu_type, best.iteration_s) == ("x1", shipped.iteration_s)
+    result = run("--model", "own-0.4b", "--gpu-type", "h100", *arguments)
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert "no model 'own-0.4b' in the catalogue" in result.stderr
+
+
+def test_the_users_catalogue_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.toml").write_text("[gpu.x1]\nmemory_bytes = -1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STOWPLAN_CATALOGUE", "own.toml")
+    result = run(*SMALL, "--gpus", "4", "--gpu-type", "h100")
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert "own.toml: the catalogue has 8 faults" in result.stderr
+    assert "/gpu/x1/memory_bytes: is -1; must be a whole number from 1 to" in result.stderr
 
 
 def test_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
