@@ -59,11 +59,11 @@ Algorithm = Callable[[TrueSpreadInstance, int], IntMatrix]
 
 def _eq4(instance: TrueSpreadInstance, _: int) -> IntMatrix:
     answer = solve_exactly(instance.groups(SchedulingUnit.PP, weighted=True), _budget(_LATENCY_LIMIT_S), _ignore)
-    return arrange_groups(_known(answer.counts))
+    return arrange_groups(_known(answer.solution))
 
 
 def _eq2(instance: TrueSpreadInstance, _: int) -> IntMatrix:
-    return _known(solve_true_spread(instance, _budget(_EQ2_LIMIT_S), _ignore).labels)
+    return _known(solve_true_spread(instance, _budget(_EQ2_LIMIT_S), _ignore).solution)
 
 
 _ALGORITHMS: dict[str, Algorithm] = {

@@ -83,10 +83,10 @@ def _measure(instance: TrueSpreadInstance, limit_s: float) -> _Result:
     started = time.process_time()
     answer = solve_true_spread(instance, _budget(limit_s), lambda *_: None)
     cpu_s = time.process_time() - started
-    if eq4.counts is None or answer.objective is None or answer.bound is None:
+    if eq4.solution is None or answer.objective is None or answer.bound is None:
         raise RuntimeError("every instance has room")
     return _Result(
-        eq4=instance.objective(arrange_groups(eq4.counts)),
+        eq4=instance.objective(arrange_groups(eq4.solution)),
         eq2=answer.objective,
         bound=answer.bound,
         proven=answer.proven,

@@ -50,7 +50,7 @@ def has_theta(instance: ArenaInstance) -> bool:
 
 def baseline(instance: ArenaInstance) -> FloatVector:
     """Worth (J,) of a job whose x are all 0: 0 where that cannot be, or the plan does not decide."""
-    return np.where(instance.counted & ~instance.required, instance.worth.waiting, 0.0)
+    return np.where(instance.counted & ~instance.required, instance.utility.waiting, 0.0)
 
 
 def objective(instance: ArenaInstance) -> tuple[FloatVector, float]:

@@ -12,7 +12,7 @@ Moves = Mapping[int, int]
 """Job -> the configuration that it gets."""
 
 
-class Standing:
+class Assignment:
     """A choice of blocks that the placeability rows admit.
 
     chosen: int64 (J,), -1 for none. slack: int64 (m,), what the rows leave. Costs are to be minimised, whatever the

@@ -40,7 +40,7 @@ def extract_plan(instance: ArenaInstance, chosen: IntVector, untried: Mask | Non
 
 def settled_configurations(instance: ArenaInstance, chosen: IntVector) -> IntVector:
     """Configuration (J,) of every job, pinned ones included, -1 for none or none that is known."""
-    return np.asarray(np.where(instance.pinned, instance.worth.current, chosen))
+    return np.asarray(np.where(instance.pinned, instance.utility.current, chosen))
 
 
 def _allocation(instance: ArenaInstance, i: int, c: int, slices: Mapping[str, Slices]) -> JobAllocation:
@@ -65,14 +65,14 @@ def _allocation(instance: ArenaInstance, i: int, c: int, slices: Mapping[str, Sl
 
 def _scores(instance: ArenaInstance, chosen: IntVector) -> Iterator[ScoreTerm]:
     """Every job's summand of the objective in configuration `chosen` (J,), and theta of Eq. 7."""
-    worth = instance.worth
+    utility = instance.utility
     runs = chosen >= 0
-    values = worth.waiting.copy()
-    values[runs] = worth.value[runs, chosen[runs]]
+    values = utility.waiting.copy()
+    values[runs] = utility.value[runs, chosen[runs]]
     if not instance.is_min_max:
         for i, job in enumerate(instance.jobs):
-            term = "waiting" if not runs[i] else "throughput" if worth.in_time[i, chosen[i]] else "late"
-            reward = float(worth.reward[i]) if term == "throughput" and worth.runnable[i, chosen[i]] else 0.0
+            term = "waiting" if not runs[i] else "throughput" if utility.in_time[i, chosen[i]] else "late"
+            reward = float(utility.reward[i]) if term == "throughput" and utility.runnable[i, chosen[i]] else 0.0
             yield ScoreTerm(term=term, job_id=job.id, value=float(values[i]) - reward)
             if reward:
                 yield ScoreTerm(term=DEADLINE_TERM, job_id=job.id, value=reward)

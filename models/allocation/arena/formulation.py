@@ -122,12 +122,12 @@ class ArenaIlpFormulation(Formulation):
     def strict(self, options: SolveOptions) -> SolveOptions:
         """The options with the relative gap for deadlines: what is asked is meant of the throughput, beside which the
         points for deadlines are large; no gap below 1 leaves a point open."""
-        worth = self.instance.worth
-        points = float(worth.reward.sum())
+        utility = self.instance.utility
+        points = float(utility.reward.sum())
         if not points:
             return options
         return replace(
-            options, relative_gap=options.relative_gap * worth.most_throughput / (worth.most_throughput + points)
+            options, relative_gap=options.relative_gap * utility.most_throughput / (utility.most_throughput + points)
         )
 
     def _tight(self, told: _Told) -> _Told:
@@ -176,9 +176,9 @@ def chosen_configurations(instance: ArenaInstance, incumbent: FloatVector) -> In
 
 def present_point(instance: ArenaInstance) -> FloatVector | None:
     """The point in which all launched jobs stay as they are and nobody else runs; None where that cannot be."""
-    current = instance.worth.current
+    current = instance.utility.current
     stays = instance.launched & (current >= 0)
-    stays[stays] = instance.worth.offered[stays, current[stays]]
+    stays[stays] = instance.utility.offered[stays, current[stays]]
     return None if (instance.required & ~stays).any() else point_of(instance, np.where(stays, current, -1))
 
 

@@ -33,7 +33,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from models.allocation.arena.assignment import Moves, Standing
+from models.allocation.arena.assignment import Assignment, Moves
 from models.allocation.arena.instance import ArenaInstance
 from stowplan.arrays import FloatVector, IntMatrix, IntVector, Mask
 
@@ -70,7 +70,7 @@ class _Scheduler:
     def __init__(self, instance: ArenaInstance, must_stop: Callable[[], bool]) -> None:
         self._instance = instance
         self._must_stop = must_stop
-        self._standing = Standing(instance)
+        self._assignment = Assignment(instance)
         self._depth = instance.parameters.search_depth
         bounds = np.searchsorted(instance.pair_jobs, np.arange(len(instance.jobs) + 1))
         self._pairs = [np.arange(first, last) for first, last in pairwise(bounds)]
@@ -88,7 +88,7 @@ class _Scheduler:
         self._num_scaled_down = 0
         self._launch_queues()
         self._scale_up()
-        chosen = self._standing.chosen
+        chosen = self._assignment.chosen
         return Schedule(
             chosen=chosen,
             num_launched=int((chosen[it.counted & ~it.required] >= 0).sum()),
@@ -101,11 +101,11 @@ class _Scheduler:
     def _keep_running(self) -> list[int]:
         """Let launched jobs have what they have; returns those that must run and do not yet, largest first."""
         it = self._instance
-        stays = it.launched & (it.worth.current >= 0)
-        stays[stays] = it.worth.offered[stays, it.worth.current[stays]]
-        self._standing.apply({int(i): int(it.worth.current[i]) for i in np.flatnonzero(stays)})
+        stays = it.launched & (it.utility.current >= 0)
+        stays[stays] = it.utility.offered[stays, it.utility.current[stays]]
+        self._assignment.apply({int(i): int(it.utility.current[i]) for i in np.flatnonzero(stays)})
         forced = [int(i) for i in np.flatnonzero(it.required & ~stays)]
-        smallest = {i: it.configurations.num_gpus[it.worth.offered[i]].min(initial=0) for i in forced}
+        smallest = {i: it.configurations.num_gpus[it.utility.offered[i]].min(initial=0) for i in forced}
         return sorted(forced, key=lambda i: (not it.reserved[i], -smallest[i]))
 
     def _launch_queues(self) -> None:
@@ -122,39 +122,39 @@ class _Scheduler:
             is_served = not self._must_stop() and self._serve(i)
             if self._must_stop():
                 # A search that was broken off has not tried all.
-                self._untried[[j for j in events[k:] if self._standing.chosen[j] < 0]] = True
+                self._untried[[j for j in events[k:] if self._assignment.chosen[j] < 0]] = True
                 break
             if not is_served and queue[i] > 0:
                 blocked = queue[i]
 
     def _serve(self, i: int) -> bool:
-        return self._relieve(i) if self._standing.chosen[i] >= 0 else self._launch(i, self._depth)
+        return self._relieve(i) if self._assignment.chosen[i] >= 0 else self._launch(i, self._depth)
 
     def _late(self) -> Mask:
         """Launched jobs (J,) that miss a deadline that they could meet."""
-        it, worth = self._instance, self._instance.worth
-        late = (worth.reward > 0) & it.launched & (self._standing.chosen >= 0) & worth.hopeful
-        late[late] = ~worth.in_time[late, self._standing.chosen[late]]
+        it, utility = self._instance, self._instance.utility
+        late = (utility.reward > 0) & it.launched & (self._assignment.chosen >= 0) & utility.hopeful
+        late[late] = ~utility.in_time[late, self._assignment.chosen[late]]
         return late
 
     def _ranks(self) -> list[tuple[float, float]]:
         """Who comes first in a queue, for every job: see the module."""
         it = self._instance
         if it.is_min_max:
-            return [(-waiting, 0.0) for waiting in it.worth.waiting.tolist()]
-        num_gpus = np.where(it.worth.offered & it.worth.in_time, it.configurations.num_gpus, np.iinfo(np.int64).max)
+            return [(-waiting, 0.0) for waiting in it.utility.waiting.tolist()]
+        num_gpus = np.where(it.utility.offered & it.utility.in_time, it.configurations.num_gpus, np.iinfo(np.int64).max)
         fewest = num_gpus.min(axis=1, initial=np.iinfo(np.int64).max)
         return [
             (-reward, float(least)) if reward else (-job.age_s, 0.0)
-            for reward, least, job in zip(it.worth.reward.tolist(), fewest, it.jobs, strict=True)
+            for reward, least, job in zip(it.utility.reward.tolist(), fewest, it.jobs, strict=True)
         ]
 
     def _launch(self, i: int, depth: int) -> bool:
         """Give job i the block, and change the launched jobs in the way, that are best for the objective."""
         blocks = self._instance.pair_configurations[self._pairs[i]].tolist()
         ways = [{**room, i: c} for c in blocks for room in self._room(c, depth)]
-        best = max(ways, key=self._standing.gain, default=None)
-        if best is None or (self._may_wait(i) and self._standing.gain(best) <= _LEAST_GAIN):
+        best = max(ways, key=self._assignment.gain, default=None)
+        if best is None or (self._may_wait(i) and self._assignment.gain(best) <= _LEAST_GAIN):
             return False
         self._num_scaled_down += len(best) - 1
         self._apply(best)
@@ -165,7 +165,7 @@ class _Scheduler:
         return self._instance.is_min_max and not self._instance.required[i]
 
     def _apply(self, moves: Moves) -> None:
-        self._standing.apply(moves)
+        self._assignment.apply(moves)
         self._rooms.clear()
         self._changes = None
 
@@ -176,18 +176,18 @@ class _Scheduler:
         return self._rooms[c]
 
     def _ways(self, c: int, depth: int, mover: int | None) -> list[Moves]:
-        return list(_ways(self._standing, self._possible_changes(), c, depth, mover, self._must_stop))
+        return list(_ways(self._assignment, self._possible_changes(), c, depth, mover, self._must_stop))
 
     def _possible_changes(self) -> "_Changes":
         if self._changes is None:
-            self._changes = _Changes(self._standing)
+            self._changes = _Changes(self._assignment)
         return self._changes
 
     def _scale_up(self) -> None:
         """InFlightHandler."""
         is_min_max = self._instance.is_min_max and bool(self._instance.counted.any())
         while self._may_scale_up() and not self._must_stop():
-            if not (self._use_idle() or (is_min_max and self._relieve(self._standing.worst_off()))):
+            if not (self._use_idle() or (is_min_max and self._relieve(self._assignment.worst_off()))):
                 break
 
     def _may_scale_up(self) -> bool:
@@ -197,7 +197,7 @@ class _Scheduler:
     def _use_idle(self) -> bool:
         """Make the change that gains most and fits; False when none gains."""
         changes = self._possible_changes()
-        fitting, _ = changes.possible(self._standing.slack, ())
+        fitting, _ = changes.possible(self._assignment.slack, ())
         gain = changes.gain[fitting]
         if gain.max(initial=0.0) <= _LEAST_GAIN:
             return False
@@ -209,11 +209,11 @@ class _Scheduler:
         """Let one job choose again, at the cost of others; False when that does not gain."""
         if not self._may_scale_up():
             return False
-        own = int(self._standing.chosen[i])
+        own = int(self._assignment.chosen[i])
         blocks = [c for c in self._instance.pair_configurations[self._pairs[i]].tolist() if c != own]
         ways = [{**room, i: c} for c in blocks for room in self._ways(c, self._depth, i)]
-        best = max(ways, key=self._standing.gain, default=None)
-        if best is None or self._standing.gain(best) <= _LEAST_GAIN:
+        best = max(ways, key=self._assignment.gain, default=None)
+        if best is None or self._assignment.gain(best) <= _LEAST_GAIN:
             return False
         self._num_scaled_down += len(best) - 1
         self._num_scaled_up += int(own >= 0)
@@ -227,16 +227,16 @@ class _Changes:
     Sorted by kind (before and after), the best first.
     """
 
-    def __init__(self, standing: Standing) -> None:
-        instance = standing.instance
-        own = standing.chosen[instance.pair_jobs]
+    def __init__(self, assignment: Assignment) -> None:
+        instance = assignment.instance
+        own = assignment.chosen[instance.pair_jobs]
         pairs = np.flatnonzero((own >= 0) & (own != instance.pair_configurations))
-        gain = standing.gains(pairs)
+        gain = assignment.gains(pairs)
         before, after = own[pairs], instance.pair_configurations[pairs]
         kind = before * len(instance.configurations) + after
         order = np.lexsort((-gain, kind))
         self._kind: IntVector = kind[order]
-        self._demand = standing.demand
+        self._demand = assignment.demand
         self.jobs: IntVector = instance.pair_jobs[pairs[order]]
         self.before: IntVector = before[order]
         self.after: IntVector = after[order]
@@ -262,7 +262,7 @@ class _Changes:
 
 
 def _ways(
-    standing: Standing,
+    assignment: Assignment,
     changes: _Changes,
     c: int,
     depth: int,
@@ -271,8 +271,8 @@ def _ways(
 ) -> Iterator[Moves]:
     """Room for configuration `c` by at most `depth` changes: none where it fits, else, after every number of cheap
     steps, one that closes the rest of the shortage alone. `mover`: a job that leaves its own block for it."""
-    slack = standing.slack if mover is None else standing.slack_without(mover)
-    short = int(standing.shortage(c, slack[:, None])[0])
+    slack = assignment.slack if mover is None else assignment.slack_without(mover)
+    short = int(assignment.shortage(c, slack[:, None])[0])
     moves: dict[int, int] = {}
     if not short:
         yield moves
@@ -280,7 +280,7 @@ def _ways(
         if must_stop():
             return
         best, after = changes.possible(slack, moves if mover is None else (*moves, mover))
-        relief = short - standing.shortage(c, after)
+        relief = short - assignment.shortage(c, after)
         gain = changes.gain[best]
         closing = np.flatnonzero(relief == short)
         if closing.size:

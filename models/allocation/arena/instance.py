@@ -8,7 +8,7 @@ import numpy as np
 from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.arena.throughput import Throughputs, throughputs
-from models.allocation.arena.utility import Worths, worths
+from models.allocation.arena.utility import Utilities, utilities
 from models.allocation.job_configurations import current_configurations
 from models.clock import PhaseClock
 from models.configurations import ConfigurationSet
@@ -35,7 +35,7 @@ class ArenaInstance:
     throughputs: Throughputs
     taken: Occupancy
     rows: PlaceabilityRows
-    worth: Worths
+    utility: Utilities
     pair_jobs: IntVector
     pair_configurations: IntVector
     pinned: Mask
@@ -74,12 +74,12 @@ class ArenaInstance:
     def launch_queue(self) -> IntVector:
         """Queue (J,) in which Algorithm 1 launches a job; 0 where the objective, not a queue, says who comes first:
         jobs with a deadline that counts, and all jobs under Eq. 7."""
-        return np.where((self.worth.reward > 0) | self.is_min_max, 0, self.worth.queue)
+        return np.where((self.utility.reward > 0) | self.is_min_max, 0, self.utility.queue)
 
     @property
     def pair_values(self) -> FloatVector:
         """Gain or cost (P,) of every pair."""
-        return np.asarray(self.worth.value[self.pair_jobs, self.pair_configurations])
+        return np.asarray(self.utility.value[self.pair_jobs, self.pair_configurations])
 
     @property
     def mean_share(self) -> float:
@@ -88,12 +88,12 @@ class ArenaInstance:
 
     def pinned_score(self, job: int) -> float:
         """Throughput worth of a pinned job; 0 where it is not known, and under Eq. 7, which only sees decisions."""
-        c = self.worth.current[job]
-        return 0.0 if self.is_min_max or c < 0 else float(self.worth.value[job, c])
+        c = self.utility.current[job]
+        return 0.0 if self.is_min_max or c < 0 else float(self.utility.value[job, c])
 
 
 def arena_instance(snapshot: Snapshot, parameters: ArenaParameters, clock: PhaseClock) -> ArenaInstance:
-    """Evaluate throughputs and worths, and list the pairs. Launched jobs without any pair are pinned.
+    """Evaluate throughputs and utilities, and list the pairs. Launched jobs without any pair are pinned.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def arena_instance(snapshot: Snapshot, parameters: ArenaParameters, clock: Phase
 
 def _stranded(instance: ArenaInstance) -> IntVector:
     """Launched jobs (indices) that may be given nothing: they can only stay as they are."""
-    return np.flatnonzero(instance.launched & ~instance.reserved & ~instance.worth.offered.any(axis=1))
+    return np.flatnonzero(instance.launched & ~instance.reserved & ~instance.utility.offered.any(axis=1))
 
 
 def _instance(
@@ -128,8 +128,8 @@ def _instance(
     taken = occupancy(snapshot)
     num_free = np.array([mask.bit_count() for mask in taken.free_masks], dtype=np.int64)
     rows = placeability_rows(snapshot.cluster.nodes, num_free, configurations)
-    worth = worths(snapshot, parameters, configurations, known.samples_per_s, taken, rows.fits_alone())
-    pair_jobs, pair_configurations = np.nonzero(worth.offered)
+    utility = utilities(snapshot, parameters, configurations, known.samples_per_s, taken, rows.fits_alone())
+    pair_jobs, pair_configurations = np.nonzero(utility.offered)
     pinned = _mask(job.id in taken.pinned for job in snapshot.jobs)
     return ArenaInstance(
         snapshot=snapshot,
@@ -138,7 +138,7 @@ def _instance(
         throughputs=known,
         taken=taken,
         rows=rows,
-        worth=worth,
+        utility=utility,
         pair_jobs=pair_jobs,
         pair_configurations=pair_configurations,
         pinned=pinned,

@@ -70,7 +70,7 @@ def formulate_arena(snapshot: Snapshot, parameters: ArenaParameters, clock: Phas
     Raises
     ------
     InputError
-        When a throughput is not finite, or worths are too large to be told apart.
+        When a throughput is not finite, or utilities are too large to be told apart.
     """
     instance = arena_instance(snapshot, parameters, clock)
     with clock.phase("build"):

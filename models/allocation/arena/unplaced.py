@@ -51,16 +51,16 @@ class _Explainer:
         self._missing_alone = instance.rows.missing_gpus(np.zeros_like(counts))
         self._missing = instance.rows.missing_gpus(counts)
         self._queue = instance.launch_queue
-        queued = [int(i) for i in waiting if self._queue[i] > 0 and instance.worth.offered[i].any()]
+        queued = [int(i) for i in waiting if self._queue[i] > 0 and instance.utility.offered[i].any()]
         is_queued = untried is not None and queued
         self._head = min(queued, key=lambda i: self._queue[i]) if is_queued else None
 
     def explain(self, i: int) -> UnplacedJob:
-        job, worth = self._instance.jobs[i], self._instance.worth
+        job, utility = self._instance.jobs[i], self._instance.utility
         allowed = allowed_configurations([job], self._instance.configurations)[0]
         if self._instance.parameters.counts is not None:
             allowed &= np.isin(self._instance.configurations.num_gpus, self._instance.parameters.counts)
-        runnable = worth.runnable[i] & allowed
+        runnable = utility.runnable[i] & allowed
         if not allowed.any():
             return self._no_configuration(job)
         if not runnable.any():
@@ -68,11 +68,11 @@ class _Explainer:
             if unfit is not None:
                 return unfit_job(job.id, unfit, preempted=job.id in self._instance.taken.running)
             return self._no_performance(i, job, allowed)
-        if not (runnable & worth.in_time[i]).any():
+        if not (runnable & utility.in_time[i]).any():
             return self._too_late(i, job, runnable)
-        if not worth.offered[i].any():
+        if not utility.offered[i].any():
             detail = "does not fit what is free for this plan, even alone"
-            return self._short(job, "capacity", runnable & worth.in_time[i], self._missing_alone, detail)
+            return self._short(job, "capacity", runnable & utility.in_time[i], self._missing_alone, detail)
         return self._left_out(i, job)
 
     def _no_configuration(self, job: Job) -> UnplacedJob:
@@ -127,7 +127,7 @@ class _Explainer:
     def _left_out(self, i: int, job: Job) -> UnplacedJob:
         """The job would fit alone."""
         instance = self._instance
-        offered = instance.worth.offered[i]
+        offered = instance.utility.offered[i]
         if self._head is not None and self._queue[i] > self._queue[self._head]:
             head, queue = instance.jobs[self._head], int(self._queue[self._head])
             return self._unplaced(

@@ -48,7 +48,7 @@ _LARGEST_VALUE = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Worths:
+class Utilities:
     """runnable, in_time, offered: bool (J, C); value: float64 (J, C), gain or cost by the objective, 0 where not
     runnable; waiting: float64 (J,), the same of a job that gets nothing.
 
@@ -75,14 +75,14 @@ class Worths:
         return np.asarray((self.runnable & self.in_time).any(axis=1))
 
 
-def worths(
+def utilities(
     snapshot: Snapshot,
     parameters: ArenaParameters,
     configurations: ConfigurationSet,
     samples_per_s: FloatMatrix,
     taken: Occupancy,
     fits_alone: Mask,
-) -> Worths:
+) -> Utilities:
     """Evaluate all jobs on all configurations.
 
     Raises
@@ -121,7 +121,7 @@ def worths(
     for i, job in enumerate(jobs):
         if job.reservation is not None:
             offered[i] = runnable[i] & reserved_configuration(job.reservation, configurations)
-    return Worths(
+    return Utilities(
         runnable=runnable,
         in_time=in_time,
         offered=offered & ~is_pinned[:, None],

@@ -21,19 +21,19 @@ def missed_deadlines(instance: ArenaInstance, settled: IntVector) -> Iterator[Is
     -1 for none or none that is known."""
     if instance.parameters.objective is not ArenaObjective.DEADLINES:
         return
-    worth = instance.worth
-    for i in np.flatnonzero(worth.hopeful & ~(instance.pinned & (settled < 0))).tolist():
+    utility = instance.utility
+    for i in np.flatnonzero(utility.hopeful & ~(instance.pinned & (settled < 0))).tolist():
         job, c = instance.jobs[i], int(settled[i])
-        if job.deadline_s is None or (c >= 0 and worth.in_time[i, c]):
+        if job.deadline_s is None or (c >= 0 and utility.in_time[i, c]):
             continue
-        meets = np.flatnonzero(worth.runnable[i] & worth.in_time[i])
-        best = int(meets[worth.finish_s[i, meets].argmin()])
-        best_s, label = float(worth.finish_s[i, best]), instance.configurations.label(best)
+        meets = np.flatnonzero(utility.runnable[i] & utility.in_time[i])
+        best = int(meets[utility.finish_s[i, meets].argmin()])
+        best_s, label = float(utility.finish_s[i, best]), instance.configurations.label(best)
         if c < 0:
             detail = f"waits by this plan; it needs {best_s:.0f} s on {label}, so it must start within "
             detail += f"{job.deadline_s - best_s:.0f} s to finish within {job.deadline_s:g} s"
         else:
-            detail = f"needs {worth.finish_s[i, c]:.0f} s on {instance.configurations.label(c)} and has "
+            detail = f"needs {utility.finish_s[i, c]:.0f} s on {instance.configurations.label(c)} and has "
             detail += f"{job.deadline_s:g} s; on {label} it would need {best_s:.0f} s"
         yield Issue(
             code="deadline_will_be_missed",
@@ -58,7 +58,7 @@ def _hopeless(instance: ArenaInstance) -> Iterator[Issue]:
     """Jobs that miss their deadline on any block: waiting ones are dropped, launched ones run on."""
     if instance.parameters.objective is not ArenaObjective.DEADLINES:
         return
-    hopeless = instance.worth.runnable.any(axis=1) & ~instance.worth.hopeful
+    hopeless = instance.utility.runnable.any(axis=1) & ~instance.utility.hopeful
     for i in np.flatnonzero(hopeless).tolist():
         job = instance.jobs[i]
         fate = "it runs on" if instance.launched[i] or instance.pinned[i] else "it is left out"

@@ -22,7 +22,7 @@ def extract_plan(instance: SiaInstance, chosen: IntVector) -> Plan:
     slices = assign_gpus(instance.snapshot, instance.configurations, choice, instance.taken)
     slices |= {job_id: instance.taken.running[job_id] for job_id in sorted(instance.taken.pinned)}
     settled = chosen.copy()
-    settled[instance.pinned] = instance.worth.current[instance.pinned]
+    settled[instance.pinned] = instance.utility.current[instance.pinned]
     placed = np.array(sorted([*running, *instance.pinned.tolist()]), dtype=np.int64)
     waiting = np.array([i for i in instance.planned if chosen[i] < 0], dtype=np.int64)
     counts = np.bincount(chosen[running], minlength=len(instance.configurations))
@@ -71,7 +71,7 @@ def _scores(instance: SiaInstance, chosen: IntVector) -> Iterator[ScoreTerm]:
     running = "utility" if instance.parameters.objective is SiaObjective.GOODPUT else "cost"
     values = instance.sense.sign * instance.penalty
     runs = np.flatnonzero(chosen >= 0)
-    values[runs] = instance.worth.value[runs, chosen[runs]]
+    values[runs] = instance.utility.value[runs, chosen[runs]]
     for i in instance.pinned.tolist():
         values[i] = instance.pinned_score(i)
     waits = chosen < 0

@@ -41,7 +41,7 @@ class SiaInstance:
     matrix: GoodputMatrix
     taken: Occupancy
     rows: PlaceabilityRows
-    worth: Utilities
+    utility: Utilities
     penalty: FloatVector
     pair_jobs: IntVector
     pair_configurations: IntVector
@@ -69,7 +69,7 @@ class SiaInstance:
     @property
     def gain(self) -> FloatVector:
         """Change of the objective (P,) when a pair is chosen: its utility, and the penalty that is saved."""
-        value = self.worth.value[self.pair_jobs, self.pair_configurations]
+        value = self.utility.value[self.pair_jobs, self.pair_configurations]
         return np.asarray(value - self.sense.sign * self.penalty[self.pair_jobs])
 
     @property
@@ -80,8 +80,8 @@ class SiaInstance:
 
     def pinned_score(self, job: int) -> float:
         """Utility of a pinned job where it is; 0 where its shape is no configuration or its goodput is not known."""
-        c = self.worth.current[job]
-        return float(self.worth.value[job, c]) if c >= 0 else 0.0
+        c = self.utility.current[job]
+        return float(self.utility.value[job, c]) if c >= 0 else 0.0
 
 
 def objective_sense(parameters: SiaParameters) -> Sense:
@@ -152,8 +152,8 @@ def instance_of(
     taken = occupancy(snapshot)
     num_free = np.array([mask.bit_count() for mask in taken.free_masks], dtype=np.int64)
     rows = placeability_rows(snapshot.cluster.nodes, num_free, configurations)
-    worth = utilities(snapshot, parameters, configurations, matrix.goodput, taken, rows.fits_alone())
-    pair_jobs, pair_configurations = np.nonzero(worth.offered)
+    utility = utilities(snapshot, parameters, configurations, matrix.goodput, taken, rows.fits_alone())
+    pair_jobs, pair_configurations = np.nonzero(utility.offered)
     is_pinned = np.array([job.id in taken.pinned for job in snapshot.jobs], dtype=np.bool_)
     return SiaInstance(
         snapshot=snapshot,
@@ -162,7 +162,7 @@ def instance_of(
         matrix=matrix,
         taken=taken,
         rows=rows,
-        worth=worth,
+        utility=utility,
         penalty=parameters.queue_penalty * np.array([job.weight for job in snapshot.jobs], dtype=np.float64),
         pair_jobs=pair_jobs,
         pair_configurations=pair_configurations,

@@ -16,7 +16,7 @@ def greedy_start(instance: SiaInstance) -> FloatVector | None:
     served = np.zeros(len(instance.jobs), dtype=np.bool_)
     is_reserved = np.array([job.reservation is not None for job in instance.jobs], dtype=np.bool_)
     forced = is_reserved[instance.pair_jobs]
-    stays = instance.worth.current[instance.pair_jobs] == instance.pair_configurations
+    stays = instance.utility.current[instance.pair_jobs] == instance.pair_configurations
     order = np.concatenate([np.flatnonzero(forced), np.flatnonzero(stays & ~forced), _smallest_pairs(instance)])
     left = instance.rows.limits.tolist()
     jobs, configurations = instance.pair_jobs[order].tolist(), instance.pair_configurations[order].tolist()
@@ -41,7 +41,7 @@ def _smallest_pairs(instance: SiaInstance) -> IntVector:
     if not instance.pair_jobs.size:
         return np.zeros(0, dtype=np.int64)
     num_gpus = instance.configurations.num_gpus[instance.pair_configurations]
-    value = instance.worth.value[instance.pair_jobs, instance.pair_configurations]
+    value = instance.utility.value[instance.pair_jobs, instance.pair_configurations]
     gain = instance.penalty[instance.pair_jobs] - instance.sense.sign * value
     # Pairs are ordered by job.
     first, size = np.unique(instance.pair_jobs, return_index=True, return_counts=True)[1:]

@@ -31,7 +31,7 @@ def objective_step(gain: FloatVector) -> float | None:
 
 def toward_present(problem: MatrixProblem, instance: SiaInstance, step: float) -> MatrixProblem:
     """The problem in which keeping a job's present configuration is slightly better."""
-    keeps = instance.worth.current[instance.pair_jobs] == instance.pair_configurations
+    keeps = instance.utility.current[instance.pair_jobs] == instance.pair_configurations
     bonus = step / (4 * (len(instance.jobs) + 1))
     return replace(problem, objective=problem.objective - problem.sense.sign * bonus * keeps)
 

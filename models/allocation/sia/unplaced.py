@@ -48,7 +48,7 @@ class _Explainer:
 
     def explain(self, i: int, allowed: Mask) -> UnplacedJob:
         job = self._instance.jobs[i]
-        runnable, offered = self._instance.worth.runnable[i], self._instance.worth.offered[i]
+        runnable, offered = self._instance.utility.runnable[i], self._instance.utility.offered[i]
         if not allowed.any():
             return self._no_configuration(job)
         if not runnable.any():
@@ -114,7 +114,7 @@ class _Explainer:
     def _left_out(self, i: int, job: Job, offered: Mask) -> UnplacedJob:
         """There is room beside the plan: leaving the job out is either cheaper, or an oversight of an early end."""
         fitting = np.flatnonzero(offered & (self._missing == 0))
-        value, penalty = self._instance.worth.value[i, fitting], float(self._instance.penalty[i])
+        value, penalty = self._instance.utility.value[i, fitting], float(self._instance.penalty[i])
         label = self._instance.configurations.label(int(fitting[value.argmin()]))
         counts = {"fitting_configurations": int(fitting.size)}
         if self._instance.sense is Sense.MINIMIZE and value.min() >= penalty:

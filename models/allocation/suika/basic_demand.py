@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from models.allocation.suika.parameters import Queueing
 from models.allocation.suika.placing import place
 from models.allocation.suika.planner import Planner, StartPlan
-from models.allocation.suika.state import ClusterState, RunningJob, expansions_by_worth, gpus_in
+from models.allocation.suika.state import ClusterState, RunningJob, expansions_by_utility, gpus_in
 from models.parallel_plan import ParallelPlan
 from models.workload import Job
 
@@ -101,7 +101,7 @@ def _would_fit(state: ClusterState, start: StartPlan) -> bool:
 def _reclaimed(trial: ClusterState, gpu_type: str, planner: Planner) -> Iterator[str]:
     """Take back the scale-outs of a type, least worth first, each with what was added to its job later; yields the
     ids of the jobs that lost some."""
-    for job_id, index in expansions_by_worth(_of_type(trial, gpu_type)):
+    for job_id, index in expansions_by_utility(_of_type(trial, gpu_type)):
         if index < len(trial.running[job_id].expansions) and trial.undo(job_id, index, planner):
             yield job_id
 

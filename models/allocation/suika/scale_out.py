@@ -67,7 +67,7 @@ class _Offered:
     is_estimate: bool = False
     horizon: frozenset[Gpu] = frozenset()
     candidates: tuple[Candidate, ...] = ()
-    worth: float = 0.0
+    utility: float = 0.0
     best: Column | None = None
 
 
@@ -90,12 +90,12 @@ class _Rounds:
                 self.offered[job_id] = self._outlook(job_id)
         while True:
             offers = [(job_id, self.offered[job_id]) for job_id in self.state.running]
-            best_id, best = max(offers, key=lambda offer: offer[1].worth, default=("", _Offered()))
-            if not best.is_estimate or best.worth == 0:
+            best_id, best = max(offers, key=lambda offer: offer[1].utility, default=("", _Offered()))
+            if not best.is_estimate or best.utility == 0:
                 return best.best
             # Fewer GPUs may be released than when it was estimated.
             outlook = self._outlook(best_id)
-            self.offered[best_id] = outlook if outlook.worth < best.worth else self.ask(best_id)
+            self.offered[best_id] = outlook if outlook.utility < best.utility else self.ask(best_id)
 
     def apply(self, column: Column) -> None:
         """Scale the job out; offers that this changes become estimates."""
@@ -141,11 +141,11 @@ class _Rounds:
             # A step that is cut short brings no more than the whole of it.
             gain = benefit(running.plan.num_gpus, min(num_added, most), running.throughput, throughput)
             best, fewer = max(best, gain), num_added
-        return _Offered(is_estimate=True, worth=running.job.weight * best if best >= self.tau else 0.0)
+        return _Offered(is_estimate=True, utility=running.job.weight * best if best >= self.tau else 0.0)
 
     def _rated(self, running: RunningJob, candidates: tuple[Candidate, ...], horizon: frozenset[Gpu]) -> _Offered:
         """The offer with the best of its candidates, those below the threshold or above the job's bounds left out."""
-        worth, best = 0.0, None
+        utility, best = 0.0, None
         job_id = running.job.id
         grown = frozenset(running.plan.gpus) - frozenset(self.settled[job_id].plan.gpus)
         for candidate in candidates:
@@ -153,9 +153,9 @@ class _Rounds:
             if gain < self.tau or len(candidate.added) > running.room:
                 continue
             column = self._remember(running, candidate, grown | candidate.added, gain)
-            if best is None or running.job.weight * gain > worth:
-                worth, best = running.job.weight * gain, column
-        return _Offered(horizon=horizon, candidates=candidates, worth=worth, best=best)
+            if best is None or running.job.weight * gain > utility:
+                utility, best = running.job.weight * gain, column
+        return _Offered(horizon=horizon, candidates=candidates, utility=utility, best=best)
 
     def _remember(self, running: RunningJob, candidate: Candidate, added: frozenset[Gpu], gain: float) -> Column:
         job_id = running.job.id

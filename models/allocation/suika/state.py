@@ -216,7 +216,7 @@ def _machines(snapshot: Snapshot, taken: Occupancy) -> Machines:
     return Machines(nodes=nodes, paths={node.id: node.path for node in nodes.values()}, sizes=sizes, capacity=capacity)
 
 
-def expansions_by_worth(jobs: Iterable[RunningJob]) -> list[tuple[str, int]]:
+def expansions_by_utility(jobs: Iterable[RunningJob]) -> list[tuple[str, int]]:
     """(job id, index) of every expansion, the least worth first; among equals the last given."""
     found = [
         (running.job.weight * grown.benefit, -k, running.job.id)

@@ -43,9 +43,9 @@ def shrink(
     search = Search(problem.tables, problem.landscape, options.window, options.tolerance)
     available = problem.gpus.sum(axis=0)
     kept = search.refine(list(_starts(problem)), available)
-    anew = search.relayout(available)
-    if kept is None or (anew is not None and anew.time_s < kept.time_s):
-        kept = anew
+    cold_start = search.relayout(available)
+    if kept is None or (cold_start is not None and cold_start.time_s < kept.time_s):
+        kept = cold_start
     return None if kept is None else problem.build(kept, ())
 
 

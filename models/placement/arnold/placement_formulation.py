@@ -2,12 +2,10 @@
 
 from abc import abstractmethod
 from functools import cached_property
-from importlib.metadata import version
 
 import pyomo.environ as pyo
 
 from models.formulation import Formulation
-from models.placement.arnold.budget import Budget
 from models.placement.arnold.check import plan_violations
 from models.placement.arnold.extraction import arnold_plan
 from models.placement.arnold.parameters import ArnoldParameters
@@ -15,11 +13,8 @@ from models.placement.arnold.selection import Affinity, Selection, minipod_tier
 from models.plan import Plan
 from models.workload import Snapshot
 from solver.compilers.pyomo import PyomoCompilation, compile_pyomo
-from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense
-from solver.registry import AUTO, EXACT
-from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
-from stowplan.arrays import FloatVector, IntMatrix
+from solver.problem import MatrixProblem
+from stowplan.arrays import IntMatrix
 from stowplan.errors import Issue
 
 
@@ -62,45 +57,3 @@ class PlacementFormulation(Formulation):
     def plan(self, minipods: IntMatrix, cells: tuple[tuple[str, ...], ...]) -> Plan:
         """Plan from minipod indices (rows, columns) and the node in every cell."""
         return arnold_plan(self.snapshot, self.selection, self.parameters, self.affinity, minipods, cells)
-
-
-def asks_for_exact(options: SolveOptions) -> bool:
-    """Whether the algorithm of ours is wanted rather than a general solver."""
-    return options.solver in (AUTO, EXACT)
-
-
-def search_result(
-    budget: Budget,
-    *,
-    point: FloatVector | None,
-    objective: float | None,
-    bound: float | None,
-    proven: bool,
-    message: str,
-) -> SolveResult:
-    """Result of a search of ours: proven infeasible without a point, else optimal when the gap asked for is proven."""
-    limit: Limit | None = None
-    if point is None or objective is None or bound is None:
-        reason = TerminationReason.INFEASIBLE
-    elif proven or objective - bound <= budget.options.relative_gap * abs(objective):
-        reason = TerminationReason.OPTIMAL
-    else:
-        reason, limit = TerminationReason.FEASIBLE, budget.ended_by or Limit.OTHER
-    return SolveResult(
-        termination=reason,
-        limit=limit,
-        sense=Sense.MINIMIZE,
-        incumbent=point,
-        objective=objective,
-        bound=bound,
-        statistics=SolveStatistics(
-            solve_s=budget.elapsed_s,
-            solve_cpu_s=budget.elapsed_cpu_s,
-            first_incumbent_s=budget.first_incumbent_s,
-            num_nodes=budget.num_nodes,
-            num_columns=None if point is None else point.size,
-        ),
-        solver=EXACT,
-        solver_version=version("stowplan"),
-        message=message,
-    )

@@ -16,7 +16,8 @@ from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.instance import ArnoldInstance, affinity_weights, max_spread
 from models.placement.arnold.paper.formulation import arnold_model
 from models.placement.arnold.parameters import ArnoldParameters, SpreadObjective
-from models.placement.arnold.placement_formulation import PlacementFormulation, asks_for_exact, search_result
+from models.placement.arnold.search_answer import Report, SearchAnswer
+from models.placement.arnold.search_formulation import SearchFormulation
 from models.placement.arnold.selection import Affinity, Selection, select
 from models.placement.arnold.tiers.policy import TierFormulation
 from models.placement.arnold.true_spread.policy import TrueSpreadFormulation
@@ -26,13 +27,13 @@ from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem, Sense
-from solver.registry import AUTO
+from solver.registry import AUTO, EXACT
 from solver.result import SolveResult
 from stowplan.arrays import FloatVector, IntMatrix
 from stowplan.errors import Issue, raise_for_errors
 
 
-class ArnoldFormulation(PlacementFormulation):
+class ArnoldFormulation(SearchFormulation):
     """Eqs. 4-10 for one job: `exact` answers at once, `formulation` declares the paper's MIP for general solvers."""
 
     def __init__(
@@ -60,27 +61,20 @@ class ArnoldFormulation(PlacementFormulation):
 
         Minipods that an incumbent opens but does not need are closed, so that the objective is the plan's.
         """
-        if asks_for_exact(options):
-            return self._solve_exactly(Budget(options=options, monitor=monitor))
         result = super().solve(options, monitor)
-        if result.incumbent is None:
+        if result.solver == EXACT or result.incumbent is None:
             return result
         point = self.point(improved(self.instance, self.counts(result.incumbent), self.constructed))
         return replace(result, incumbent=point, objective=self.problem.value(point))
 
-    def _solve_exactly(self, budget: Budget) -> SolveResult:
-        def report(counts: IntMatrix, bound: float) -> None:
-            budget.tell(objective=self.instance.objective(counts), bound=bound, incumbent=self.point(counts))
+    @property
+    def valued(self) -> ArnoldInstance:
+        """The instance."""
+        return self.instance
 
-        answer = solve_exactly(self.instance, budget, report)
-        return search_result(
-            budget,
-            point=None if answer.counts is None else self.point(answer.counts),
-            objective=answer.objective,
-            bound=answer.bound,
-            proven=answer.proven,
-            message=answer.certificate,
-        )
+    def search(self, budget: Budget, report: Report) -> SearchAnswer:
+        """The optimum by reasoning on the largest spread."""
+        return solve_exactly(self.instance, budget, report)
 
     def conflicts(self, time_limit_s: float) -> tuple[str, ...]:  # noqa: ARG002 - known without a search
         """The capacities of all minipods and one group more than fits into them: no row of these can be left out."""
@@ -103,10 +97,10 @@ class ArnoldFormulation(PlacementFormulation):
         own = own_split(instance, p.reshape(shape), y > 0.5)
         return whole_nodes(instance, (s > 0.5).reshape(shape), y > 0.5) if own is None else own
 
-    def point(self, counts: IntMatrix) -> FloatVector:
-        """The point (n,) of the problem that stands for `counts` (G, M), in the order of its declaration."""
-        used, shares = counts.any(axis=0), counts / self.instance.group_size
-        return np.concatenate([used, (counts > 0).ravel(), shares.ravel(), [max_spread(counts)]]).astype(np.float64)
+    def point(self, solution: IntMatrix) -> FloatVector:
+        """The point (n,) of the problem that stands for whole nodes (G, M), in the order of its declaration."""
+        used, shares = solution.any(axis=0), solution / self.instance.group_size
+        return np.concatenate([used, (solution > 0).ravel(), shares.ravel(), [max_spread(solution)]]).astype(np.float64)
 
 
 class NothingToPlan(Formulation):
@@ -128,7 +122,7 @@ class NothingToPlan(Formulation):
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Answer at once; the exact algorithm of this policy has nothing to do here."""
-        return super().solve(replace(options, solver=AUTO) if asks_for_exact(options) else options, monitor)
+        return super().solve(replace(options, solver=AUTO) if options.solver == EXACT else options, monitor)
 
     def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:  # noqa: ARG002 - every policy's signature
         """Hand out the empty plan."""
@@ -170,7 +164,7 @@ def formulate_arnold(snapshot: Snapshot, parameters: ArnoldParameters, clock: Ph
         raise_for_errors(selection_issues(selection, parameters), "snapshot")
         affinity = selection.affinity(parameters)
     with clock.phase("build"):
-        kind: type[PlacementFormulation] = ArnoldFormulation
+        kind: type[SearchFormulation] = ArnoldFormulation
         if parameters.spread_objective is SpreadObjective.EQ2:
             kind = TrueSpreadFormulation
         elif parameters.tier_weights is not None:

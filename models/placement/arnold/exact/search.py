@@ -14,7 +14,7 @@ minimise a Y + b T over the minipods used Y and the largest spread of a group T 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ from models.placement.arnold.exact.component_model import component_arcs, compon
 from models.placement.arnold.exact.packing import pack
 from models.placement.arnold.exact.partition import partition
 from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
+from models.placement.arnold.search_answer import Report, SearchAnswer
 from solver.result import TerminationReason
 from stowplan.arrays import IntMatrix, IntVector
 
@@ -33,22 +34,6 @@ _MAX_ARCS = 40_000
 _TOLERANCE = 1e-9
 # A bound on a count of minipods may miss an integer by rounding.
 _ROUNDING = 1e-6
-
-Report = Callable[[IntMatrix, float], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ExactAnswer:
-    """Whole nodes `counts` (G, M), None when too few are free; `certificate` says what proves `bound`.
-
-    `proven`: the bound is the objective, or it is proven that there is no solution.
-    """
-
-    counts: IntMatrix | None
-    objective: float | None
-    bound: float | None
-    certificate: str
-    proven: bool
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -76,11 +61,11 @@ class _Level:
         return f"T = {self.spread}: at least {self.lower:g} minipods ({self.argument}), {reached}"
 
 
-def solve_exactly(instance: ArnoldInstance, budget: Budget, report: Report) -> ExactAnswer:
+def solve_exactly(instance: ArnoldInstance, budget: Budget, report: Report) -> SearchAnswer:
     """Find the optimum; `report` gets every better solution with the bound known then."""
     if not instance.has_room:
         text = f"{int(instance.free_nodes.sum())} of {instance.num_nodes} nodes are free"
-        return ExactAnswer(counts=None, objective=None, bound=None, certificate=text, proven=True)
+        return SearchAnswer(solution=None, objective=None, bound=None, certificate=text, proven=True)
     search = _Search(instance)
     search.construct()
     counts = search.counts()
@@ -93,8 +78,8 @@ def solve_exactly(instance: ArnoldInstance, budget: Budget, report: Report) -> E
     objective = instance.objective(counts)
     bound = min(search.bound(), objective)
     proven = bound >= objective - _TOLERANCE
-    return ExactAnswer(
-        counts=counts,
+    return SearchAnswer(
+        solution=counts,
         objective=objective,
         bound=objective if proven else bound,
         certificate=search.certificate(),

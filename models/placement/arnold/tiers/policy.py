@@ -1,7 +1,5 @@
 """Arnold over several weighted tiers, such as minipods, leaves and NVLink domains (see `tiers`)."""
 
-from functools import cached_property
-
 import numpy as np
 import pyomo.environ as pyo
 
@@ -11,21 +9,19 @@ from models.placement.arnold.assignment import pick_nodes
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.instance import affinity_weights
 from models.placement.arnold.parameters import ArnoldParameters, SchedulingUnit
-from models.placement.arnold.placement_formulation import PlacementFormulation, asks_for_exact, search_result
 from models.placement.arnold.pool import NodePool, node_pool
+from models.placement.arnold.search_answer import Report, SearchAnswer
+from models.placement.arnold.search_formulation import SearchFormulation
 from models.placement.arnold.selection import Affinity, Selection
 from models.placement.arnold.tiers.instance import TierInstance, WeightedTier
 from models.placement.arnold.tiers.model import tier_model, tier_point
 from models.placement.arnold.tiers.search import solve_tiers, tree_order, whole_counts
 from models.plan import Plan
 from models.workload import Snapshot
-from solver.monitor import SolveMonitor
-from solver.options import SolveOptions
-from solver.result import SolveResult
 from stowplan.arrays import FloatVector, IntMatrix, IntVector
 
 
-class TierFormulation(PlacementFormulation):
+class TierFormulation(SearchFormulation):
     """Weighted tiers for one job: bounds per tier and candidates of our own, or `tier_model` for general solvers."""
 
     def __init__(
@@ -57,30 +53,18 @@ class TierFormulation(PlacementFormulation):
         """Declare Eqs. 4-10 over all weighted tiers."""
         return tier_model(self.instance)
 
-    @cached_property
-    def warm_start(self) -> FloatVector | None:  # type: ignore[override]  # a general solver starts here, others need none
-        """What the search of ours knows without the model."""
-        counts = solve_tiers(self.instance, _without_models(), lambda *_: None).counts
-        return None if counts is None else tier_point(self.instance, counts)
+    @property
+    def valued(self) -> TierInstance:
+        """The instance."""
+        return self.instance
 
-    def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
-        """Search, or hand the model to the general solver that the options name."""
-        if not asks_for_exact(options):
-            return super().solve(options, monitor)
-        budget, instance = Budget(options=options, monitor=monitor), self.instance
+    def search(self, budget: Budget, report: Report) -> SearchAnswer:
+        """Bounds per tier and candidates, then the model for what stays open."""
+        return solve_tiers(self.instance, budget, report)
 
-        def report(counts: IntMatrix, bound: float) -> None:
-            budget.tell(objective=instance.objective(counts), bound=bound, incumbent=tier_point(instance, counts))
-
-        answer = solve_tiers(instance, budget, report)
-        return search_result(
-            budget,
-            point=None if answer.counts is None else tier_point(instance, answer.counts),
-            objective=answer.objective,
-            bound=answer.bound,
-            proven=answer.proven,
-            message=answer.certificate,
-        )
+    def point(self, solution: IntMatrix) -> FloatVector:
+        """The point (n,) of `tier_model` for whole nodes (G, B)."""
+        return tier_point(self.instance, solution)
 
     def conflicts(self, time_limit_s: float) -> tuple[str, ...]:  # noqa: ARG002 - known without a search
         """The capacities of all bins and one group more than fits into them: no row of these can be left out."""
@@ -100,10 +84,6 @@ class TierFormulation(PlacementFormulation):
             groups = arrange_groups(counts, order)
             bins = groups if self.unit is SchedulingUnit.PP else groups.T
             return self.plan(self.minipod_of_bin[bins], pick_nodes(bins, self.pool, self.unit))
-
-
-def _without_models() -> Budget:
-    return Budget(options=SolveOptions(), monitor=SolveMonitor(), may_solve=False)
 
 
 def _bins(snapshot: Snapshot, selection: Selection, tier: str) -> tuple[NodePool, list[tuple[str, ...]]]:

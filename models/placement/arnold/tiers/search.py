@@ -9,15 +9,16 @@
 - What stays open goes to `tier_model` with the bounds of the tiers as rows, from the best candidate.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from models.placement.arnold.assignment import own_split, whole_nodes
 from models.placement.arnold.budget import Budget
-from models.placement.arnold.exact.search import ExactAnswer, solve_exactly
+from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.instance import ArnoldInstance
+from models.placement.arnold.search_answer import Report, SearchAnswer
 from models.placement.arnold.tiers.instance import TierInstance, WeightedTier
 from models.placement.arnold.tiers.model import num_tier_columns, read_supports, tier_model, tier_point
 from solver.monitor import SolveMonitor
@@ -28,25 +29,12 @@ from stowplan.arrays import FloatVector, IntMatrix, IntVector
 _TOLERANCE = 1e-9
 _MAX_COLUMNS = 15_000
 
-Report = Callable[[IntMatrix, float], None]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TierAnswer:
-    """Whole nodes `counts` (G, B), None when too few are free; `certificate` says what proves `bound`."""
-
-    counts: IntMatrix | None
-    objective: float | None
-    bound: float | None
-    certificate: str
-    proven: bool
-
-
-def solve_tiers(instance: TierInstance, budget: Budget, report: Report) -> TierAnswer:
+def solve_tiers(instance: TierInstance, budget: Budget, report: Report) -> SearchAnswer:
     """Find the optimum, or the best within the budget; `report` gets every better solution with the bound."""
     if not instance.has_room:
         text = f"{int(instance.free_nodes.sum())} of {instance.num_nodes} nodes are free"
-        return TierAnswer(counts=None, objective=None, bound=None, certificate=text, proven=True)
+        return SearchAnswer(solution=None, objective=None, bound=None, certificate=text, proven=True)
     alone = [solve_exactly(instance.alone(tier), budget, lambda *_: None) for tier in instance.tiers]
     bounds = [answer.bound or 0.0 for answer in alone]
     bound = float(sum(tier.weight * low for tier, low in zip(instance.tiers, bounds, strict=True)))
@@ -71,8 +59,8 @@ def solve_tiers(instance: TierInstance, budget: Budget, report: Report) -> TierA
                 bound = max(bound, instance.objective(counts) - _TOLERANCE)
     objective = instance.objective(counts)
     proven = bound >= objective - _TOLERANCE
-    return TierAnswer(
-        counts=counts,
+    return SearchAnswer(
+        solution=counts,
         objective=objective,
         bound=objective if proven else bound,
         certificate="; ".join(texts),
@@ -103,13 +91,13 @@ def _bins(instance: TierInstance) -> ArnoldInstance:
     )
 
 
-def _constructed(instance: TierInstance, alone: list[ExactAnswer], others: float) -> IntMatrix:
+def _constructed(instance: TierInstance, alone: list[SearchAnswer], others: float) -> IntMatrix:
     """Best candidate; `others` bounds what all tiers but the coarsest cost."""
     order = tree_order(instance)
     found = [
-        _carried_down(instance, tier, answer.counts, order)
+        _carried_down(instance, tier, answer.solution, order)
         for tier, answer in zip(instance.tiers, alone, strict=True)
-        if answer.counts is not None
+        if answer.solution is not None
     ]
     best = min(found, key=instance.objective)
     top = instance.tiers[0]
@@ -137,8 +125,8 @@ def _on(instance: TierInstance, order: IntVector) -> Iterator[IntMatrix]:
     free[order] = instance.free_nodes[order]
     budget = Budget(options=SolveOptions(), monitor=SolveMonitor(), may_solve=False)
     answer = solve_exactly(replace(bins, free_nodes=free), budget, lambda *_: None)
-    if answer.counts is not None:
-        yield answer.counts
+    if answer.solution is not None:
+        yield answer.solution
 
 
 def tree_order(instance: TierInstance) -> IntVector:

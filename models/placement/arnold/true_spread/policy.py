@@ -1,7 +1,5 @@
 """Arnold by Eq. 2 itself: rows and columns of the communication matrix alike (see `true_spread`)."""
 
-from functools import cached_property
-
 import numpy as np
 import pyomo.environ as pyo
 
@@ -9,20 +7,18 @@ from models.clock import PhaseClock
 from models.placement.arnold.assignment import pick_nodes
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.parameters import ArnoldParameters
-from models.placement.arnold.placement_formulation import PlacementFormulation, asks_for_exact, search_result
+from models.placement.arnold.search_answer import Report, SearchAnswer
+from models.placement.arnold.search_formulation import SearchFormulation
 from models.placement.arnold.selection import Affinity, Selection
 from models.placement.arnold.true_spread.instance import TrueSpreadInstance
 from models.placement.arnold.true_spread.models import cell_model, cell_point
 from models.placement.arnold.true_spread.search import cells_on, solve_true_spread
 from models.plan import Plan
 from models.workload import Snapshot
-from solver.monitor import SolveMonitor
-from solver.options import SolveOptions
-from solver.result import SolveResult
 from stowplan.arrays import FloatVector, IntMatrix
 
 
-class TrueSpreadFormulation(PlacementFormulation):
+class TrueSpreadFormulation(SearchFormulation):
     """Eq. 2 for one job: a search with bounds of our own, or `cell_model` for general solvers."""
 
     def __init__(
@@ -41,32 +37,18 @@ class TrueSpreadFormulation(PlacementFormulation):
         """Declare a minipod for every cell."""
         return cell_model(self.instance)
 
-    @cached_property
-    def warm_start(self) -> FloatVector | None:  # type: ignore[override]  # a general solver starts here, others need none
-        """What the search of ours knows without any solve."""
-        labels = solve_true_spread(
-            self.instance, Budget(options=SolveOptions(), monitor=SolveMonitor(), may_solve=False), lambda *_: None
-        ).labels
-        return None if labels is None else cell_point(self.instance, labels)
+    @property
+    def valued(self) -> TrueSpreadInstance:
+        """The instance."""
+        return self.instance
 
-    def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
-        """Search, or hand the cells to the general solver that the options name."""
-        if not asks_for_exact(options):
-            return super().solve(options, monitor)
-        budget, instance = Budget(options=options, monitor=monitor), self.instance
+    def search(self, budget: Budget, report: Report) -> SearchAnswer:
+        """Level by level of the row spread."""
+        return solve_true_spread(self.instance, budget, report)
 
-        def report(labels: IntMatrix, bound: float) -> None:
-            budget.tell(objective=instance.objective(labels), bound=bound, incumbent=cell_point(instance, labels))
-
-        answer = solve_true_spread(instance, budget, report)
-        return search_result(
-            budget,
-            point=None if answer.labels is None else cell_point(instance, answer.labels),
-            objective=answer.objective,
-            bound=answer.bound,
-            proven=answer.proven,
-            message=answer.certificate,
-        )
+    def point(self, solution: IntMatrix) -> FloatVector:
+        """The point (n,) of `cell_model` for the minipods of all cells (R, C)."""
+        return cell_point(self.instance, solution)
 
     def conflicts(self, time_limit_s: float) -> tuple[str, ...]:  # noqa: ARG002 - known without a search
         """The capacities of all minipods and one cell more than fits into them: no row of these can be left out."""

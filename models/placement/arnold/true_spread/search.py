@@ -12,7 +12,6 @@ No a is looked at that costs too much even with b = 2: when b = 1 has been dealt
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,8 +19,9 @@ import numpy as np
 from models.placement.arnold.arrangement import arrange_groups
 from models.placement.arnold.assignment import whole_nodes
 from models.placement.arnold.budget import Budget
-from models.placement.arnold.exact.search import ExactAnswer, solve_exactly
+from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.parameters import SchedulingUnit
+from models.placement.arnold.search_answer import Report, SearchAnswer
 from models.placement.arnold.true_spread.block_structure import banded
 from models.placement.arnold.true_spread.instance import TrueSpreadInstance, spreads
 from models.placement.arnold.true_spread.models import (
@@ -41,19 +41,6 @@ _MAX_COLUMNS = 15_000
 # The relaxations are there to save time.
 _SHAPE_SHARE = 0.3
 
-Report = Callable[[IntMatrix, float], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrueSpreadAnswer:
-    """Minipods `labels` (R, C), None when too few nodes are free; `certificate` says what proves `bound`."""
-
-    labels: IntMatrix | None
-    objective: float | None
-    bound: float | None
-    certificate: str
-    proven: bool
-
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Level:
@@ -72,11 +59,11 @@ class _Level:
         return f"rows on {self.row_spread}: columns on at least {self.lower:g} ({self.argument}), {known}"
 
 
-def solve_true_spread(instance: TrueSpreadInstance, budget: Budget, report: Report) -> TrueSpreadAnswer:
+def solve_true_spread(instance: TrueSpreadInstance, budget: Budget, report: Report) -> SearchAnswer:
     """Find the optimum, or the best within the budget; `report` gets every better solution with the bound."""
     if not instance.has_room:
         text = f"{int(instance.free_nodes.sum())} of {instance.num_cells} nodes are free"
-        return TrueSpreadAnswer(labels=None, objective=None, bound=None, certificate=text, proven=True)
+        return SearchAnswer(solution=None, objective=None, bound=None, certificate=text, proven=True)
     search = _Search(instance, budget, report)
     search.closed_forms()
     search.lay_out()
@@ -85,8 +72,8 @@ def solve_true_spread(instance: TrueSpreadInstance, budget: Budget, report: Repo
     objective = search.best
     bound = search.bound()
     proven = bound >= objective - _TOLERANCE
-    return TrueSpreadAnswer(
-        labels=search.labels,
+    return SearchAnswer(
+        solution=search.labels,
         objective=objective,
         bound=objective if proven else bound,
         certificate=search.certificate(),
@@ -129,8 +116,8 @@ class _Search:
         for unit in (SchedulingUnit.PP, SchedulingUnit.DP):
             for weighted in (False, True):
                 answer = solve_exactly(self.instance.groups(unit, weighted=weighted), arguments, lambda *_: None)
-                if answer.counts is not None:
-                    labels = arrange_groups(answer.counts)
+                if answer.solution is not None:
+                    labels = arrange_groups(answer.solution)
                     self.consider(labels if unit is SchedulingUnit.PP else labels.T)
                 if not weighted:
                     least.append(_least_spread(answer))
@@ -284,6 +271,6 @@ def _fewest(rooms: IntVector, needed: int) -> float:
     return int(np.searchsorted(reached, needed)) + 1 if reached[-1] >= needed else math.inf
 
 
-def _least_spread(answer: ExactAnswer) -> int:
+def _least_spread(answer: SearchAnswer) -> int:
     """Least spread that is proven when only the spread counts."""
     return 1 if answer.bound is None else math.ceil(answer.bound - _ROUNDING)

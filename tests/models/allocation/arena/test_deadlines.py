@@ -104,16 +104,16 @@ def test_points_are_integers_in_proportion_to_the_weights(weights: list[float], 
 def test_the_sum_orders_choices_as_points_and_then_throughput_do(seed: int) -> None:
     rng = dice(seed)
     parameters = replace(random_parameters(rng, ArenaMethod.ILP), objective=ArenaObjective.DEADLINES)
-    worth = formulation_of(random_snapshot(rng), parameters).instance.worth
-    options = [[-1, *np.flatnonzero(row).tolist()] for row in worth.runnable]
+    utility = formulation_of(random_snapshot(rng), parameters).instance.utility
+    options = [[-1, *np.flatnonzero(row).tolist()] for row in utility.runnable]
     choices = [rng.sample(list(product(*options)), k=min(30, int(np.prod([len(row) for row in options]))))]
     ranked = []
     for choice in choices[0]:
         runs = [(i, c) for i, c in enumerate(choice) if c >= 0]
-        met = sum(float(worth.reward[i]) for i, c in runs if worth.in_time[i, c])
-        total = sum(float(worth.value[i, c]) for i, c in runs)
-        assert -1e-9 <= total - met <= worth.most_throughput + 1e-9
-        ranked.append((round(met / (1.0 + worth.most_throughput)), total))
+        met = sum(float(utility.reward[i]) for i, c in runs if utility.in_time[i, c])
+        total = sum(float(utility.value[i, c]) for i, c in runs)
+        assert -1e-9 <= total - met <= utility.most_throughput + 1e-9
+        ranked.append((round(met / (1.0 + utility.most_throughput)), total))
     ranked.sort()
     totals = [total for _, total in ranked]
     assert totals == sorted(totals)

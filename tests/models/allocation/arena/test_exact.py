@@ -23,19 +23,19 @@ from tests.models.placement.scenes import SEEDS, dice, packable
 
 def best_by_trying(instance: ArenaInstance) -> float | None:
     """Optimum over all assignments that can be packed on nodes, by the formulas; None where there is none."""
-    worth, sign = instance.worth, instance.sense.sign
+    utility, sign = instance.utility, instance.sense.sign
     fixed = sum(instance.pinned_score(int(i)) for i in np.flatnonzero(instance.pinned))
     planned = np.flatnonzero(~instance.pinned).tolist()
-    options = [np.flatnonzero(worth.offered[i]).tolist() + ([] if instance.required[i] else [-1]) for i in planned]
-    num_counted = sum(bool(row.any()) for row in worth.offered)
+    options = [np.flatnonzero(utility.offered[i]).tolist() + ([] if instance.required[i] else [-1]) for i in planned]
+    num_counted = sum(bool(row.any()) for row in utility.offered)
     best: float | None = None
     for choice in product(*options):
         if not can_be_packed(instance, [c for c in choice if c >= 0]):
             continue
-        costs = [worth.value[i, c] if c >= 0 else worth.waiting[i] for i, c in zip(planned, choice, strict=True)]
+        costs = [utility.value[i, c] if c >= 0 else utility.waiting[i] for i, c in zip(planned, choice, strict=True)]
         value = fixed + sum(costs)
         if instance.is_min_max:
-            counted = [cost for i, cost in zip(planned, costs, strict=True) if worth.offered[i].any()]
+            counted = [cost for i, cost in zip(planned, costs, strict=True) if utility.offered[i].any()]
             value = max(counted, default=0.0) + instance.parameters.mean_weight * sum(counted) / max(1, num_counted)
         best = value if best is None or sign * (value - best) < 0 else best
     return best
@@ -157,5 +157,5 @@ def test_the_start_is_feasible(seed: int) -> None:
         assert instance.required.any()
     else:
         assert violations(formulation.problem, start) == ()
-        chosen = np.where(instance.launched, instance.worth.current, -1)
+        chosen = np.where(instance.launched, instance.utility.current, -1)
         np.testing.assert_array_equal(start, point_of(instance, chosen))

@@ -29,7 +29,7 @@ def best_by_trying(instance: SiaInstance) -> float | None:
     values = [
         sign * fixed
         + sum(
-            sign * instance.worth.value[i, c] if c >= 0 else instance.penalty[i]
+            sign * instance.utility.value[i, c] if c >= 0 else instance.penalty[i]
             for i, c in zip(planned, choice, strict=True)
         )
         for choice in product(*options)

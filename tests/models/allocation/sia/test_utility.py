@@ -25,7 +25,7 @@ def instance(job: Job, parameters: SiaParameters | None = None, on_: Cluster | N
 
 def offered(it: SiaInstance) -> dict[str, list[int]]:
     result: dict[str, list[int]] = {}
-    for c in np.flatnonzero(it.worth.offered[0]):
+    for c in np.flatnonzero(it.utility.offered[0]):
         result.setdefault(it.configurations.gpu_types[it.configurations.type_index[c]], []).append(
             int(it.configurations.num_gpus[c])
         )
@@ -37,7 +37,7 @@ def values(it: SiaInstance) -> Table:
     return {
         (kind, int(m)): float(value)
         for kind, m, value, can in zip(
-            kinds, it.configurations.num_gpus, it.worth.value[0], it.worth.runnable[0], strict=True
+            kinds, it.configurations.num_gpus, it.utility.value[0], it.utility.runnable[0], strict=True
         )
         if can
     }
@@ -112,10 +112,10 @@ def test_the_restart_factor_spares_the_present_configuration(power: float) -> No
 def test_a_placement_that_breaks_the_rules_has_to_move() -> None:
     """Eight GPUs over two half nodes are no configuration; neither are two nodes of other sizes with 16."""
     split = Job(id="j", performance=table(GOODPUT), current=on({"n0": (0, 1, 2, 3), "n1": (0, 1, 2, 3)}))
-    assert instance(split).worth.current.tolist() == [-1]
+    assert instance(split).utility.current.tolist() == [-1]
     uneven = cluster(node("n0", 12), node("n1", 4), node("n2", 8), node("n3", 8))
     job = Job(id="j", performance=table(GOODPUT), current=on({"n0": tuple(range(12)), "n1": (0, 1, 2, 3)}))
-    assert instance(job, on_=uneven).worth.current.tolist() == [-1]
+    assert instance(job, on_=uneven).utility.current.tolist() == [-1]
 
 
 def test_restart_factors_stay_within_their_range() -> None:

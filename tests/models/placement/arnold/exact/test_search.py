@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.placement.arnold.exact.search import ExactAnswer, solve_exactly
+from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
 from models.placement.arnold.paper.formulation import arnold_model
+from models.placement.arnold.search_answer import SearchAnswer
 from solver.compilers.pyomo import compile_pyomo
 from solver.options import SolveOptions
 from solver.result import TerminationReason
@@ -17,11 +18,11 @@ from tests.models.placement.arnold.exact.scenes import ALPHAS, assert_legal, bes
 from tests.models.placement.arnold.scenes import instance
 
 
-def exact(data: ArnoldInstance) -> ExactAnswer:
+def exact(data: ArnoldInstance) -> SearchAnswer:
     answer = solve_exactly(data, budget(), ignore)
-    if answer.counts is not None:
-        assert_legal(data, answer.counts)
-        assert answer.objective == pytest.approx(data.objective(answer.counts))
+    if answer.solution is not None:
+        assert_legal(data, answer.solution)
+        assert answer.objective == pytest.approx(data.objective(answer.solution))
     return answer
 
 
@@ -44,7 +45,7 @@ def test_thousands_of_small_instances_reach_the_optimum() -> None:
         assert answer.objective == pytest.approx(best_eq4(data)), data
         assert answer.bound == pytest.approx(answer.objective)
         solved += 1
-        three += answer.counts is not None and max_spread(answer.counts) >= 3
+        three += answer.solution is not None and max_spread(answer.solution) >= 3
         modelled += "component model" in answer.certificate
     assert solved > 2_000
     assert three > 50
@@ -65,7 +66,7 @@ def test_it_equals_the_papers_mip(num_groups: int, size: int, free: list[int], a
     answer = exact(data)
     assert answer.proven
     if result.termination is TerminationReason.INFEASIBLE:
-        assert answer.counts is None
+        assert answer.solution is None
         return
     assert answer.objective is not None
     assert result.bound is not None
@@ -96,8 +97,8 @@ def test_the_hard_cases_close_without_any_model(
     data = instance(num_groups, size, free, alpha)
     answer = solve_exactly(data, budget(may_solve=False), ignore)
     assert answer.proven
-    assert answer.counts is not None
-    assert_legal(data, answer.counts)
+    assert answer.solution is not None
+    assert_legal(data, answer.solution)
     whole = np.cumsum(sorted((nodes // size for nodes in free), reverse=True))
     enough = np.cumsum(sorted(free, reverse=True))
     one = int(np.searchsorted(whole, num_groups)) + 1 if whole[-1] >= num_groups else np.inf
@@ -125,19 +126,19 @@ def test_minipods_smaller_than_a_group() -> None:
 
 def test_with_alpha_0_minipods_are_still_saved() -> None:
     answer = exact(instance(4, 2, (2, 2, 4, 4), 0.0))
-    assert answer.counts is not None
-    assert (max_spread(answer.counts), num_used(answer.counts)) == (1, 2)
+    assert answer.solution is not None
+    assert (max_spread(answer.solution), num_used(answer.solution)) == (1, 2)
 
 
 def test_with_alpha_1_groups_are_still_kept_together() -> None:
     answer = exact(instance(3, 4, (8, 8, 8), 1.0))
-    assert answer.counts is not None
-    assert (max_spread(answer.counts), num_used(answer.counts)) == (1, 2)
+    assert answer.solution is not None
+    assert (max_spread(answer.solution), num_used(answer.solution)) == (1, 2)
 
 
 def test_too_few_nodes_are_a_proof() -> None:
     answer = exact(instance(3, 2, (3, 2), 0.3))
-    assert (answer.counts, answer.objective, answer.bound, answer.proven) == (None, None, None, True)
+    assert (answer.solution, answer.objective, answer.bound, answer.proven) == (None, None, None, True)
     assert answer.certificate == "5 of 6 nodes are free"
 
 

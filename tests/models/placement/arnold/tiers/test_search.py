@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from models.placement.arnold.search_answer import SearchAnswer
 from models.placement.arnold.tiers.instance import TierInstance, WeightedTier
 from models.placement.arnold.tiers.model import tier_model, tier_point
-from models.placement.arnold.tiers.search import TierAnswer, solve_tiers, tree_order, whole_counts
+from models.placement.arnold.tiers.search import solve_tiers, tree_order, whole_counts
 from solver.compilers.pyomo import compile_pyomo
 from solver.feasibility import violations
 from solver.options import SolveOptions
@@ -41,12 +42,12 @@ def random_tiers(rng: np.random.Generator) -> TierInstance:
 CASES = [data for rng in seeded(31, 900) if (data := random_tiers(rng)).has_room]
 
 
-def searched(data: TierInstance, *, may_solve: bool = True) -> TierAnswer:
+def searched(data: TierInstance, *, may_solve: bool = True) -> SearchAnswer:
     answer = solve_tiers(data, budget(may_solve=may_solve), ignore)
-    assert answer.counts is not None
-    assert (answer.counts.sum(axis=1) == data.group_size).all()
-    assert (answer.counts.sum(axis=0) <= data.free_nodes).all()
-    assert answer.objective == pytest.approx(data.objective(answer.counts))
+    assert answer.solution is not None
+    assert (answer.solution.sum(axis=1) == data.group_size).all()
+    assert (answer.solution.sum(axis=0) <= data.free_nodes).all()
+    assert answer.objective == pytest.approx(data.objective(answer.solution))
     return answer
 
 
@@ -81,12 +82,12 @@ def test_the_declared_model_has_the_same_optimum(solver: str) -> None:
 def test_a_solution_is_a_point_of_the_model() -> None:
     data = tiers(3, 3, [[3, 2], [4, 1]], 0.3)
     answer = searched(data)
-    assert answer.counts is not None
+    assert answer.solution is not None
     problem = compile_pyomo(tier_model(data)).problem
-    point = tier_point(data, answer.counts)
+    point = tier_point(data, answer.solution)
     assert violations(problem, point) == ()
     assert problem.value(point) == pytest.approx(answer.objective)
-    assert (whole_counts(data, point) == answer.counts).all()
+    assert (whole_counts(data, point) == answer.solution).all()
 
 
 def test_the_leaf_tier_decides_where_minipods_do_not_care() -> None:
@@ -97,8 +98,8 @@ def test_the_leaf_tier_decides_where_minipods_do_not_care() -> None:
     data = tiers(2, 4, [[3, 3, 3], [4, 4]], 0.3)
     answer = searched(data, may_solve=False)
     assert answer.proven
-    assert answer.counts is not None
-    assert answer.counts[:, :3].sum() == 0
+    assert answer.solution is not None
+    assert answer.solution[:, :3].sum() == 0
     assert answer.objective == pytest.approx(0.3 + 0.7 + 0.5 * (0.3 * 2 + 0.7))
     assert "pod alone" in answer.certificate
     assert "leaf alone" in answer.certificate
@@ -125,4 +126,4 @@ def test_the_tree_is_walked_unit_by_unit() -> None:
 
 def test_too_few_nodes_are_a_proof() -> None:
     answer = solve_tiers(tiers(2, 3, [[3], [2]], 0.3), budget(), ignore)
-    assert (answer.counts, answer.objective, answer.proven) == (None, None, True)
+    assert (answer.solution, answer.objective, answer.proven) == (None, None, True)

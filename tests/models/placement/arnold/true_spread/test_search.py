@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.parameters import SchedulingUnit
+from models.placement.arnold.search_answer import SearchAnswer
 from models.placement.arnold.true_spread.block_structure import banded
 from models.placement.arnold.true_spread.instance import TrueSpreadInstance, spreads
 from models.placement.arnold.true_spread.models import cell_model, cell_point, row_set_model, shape_model
-from models.placement.arnold.true_spread.search import TrueSpreadAnswer, solve_true_spread
+from models.placement.arnold.true_spread.search import solve_true_spread
 from solver.compilers.pyomo import compile_pyomo
 from solver.feasibility import violations
 from solver.options import SolveOptions
@@ -29,11 +30,11 @@ from tests.models.placement.arnold.exact.scenes import (
 )
 
 
-def searched(data: TrueSpreadInstance) -> TrueSpreadAnswer:
+def searched(data: TrueSpreadInstance) -> SearchAnswer:
     answer = solve_true_spread(data, budget(), ignore)
-    if answer.labels is not None:
-        assert_placed(data, answer.labels)
-        assert answer.objective == pytest.approx(by_definition(data, answer.labels.ravel().tolist()))
+    if answer.solution is not None:
+        assert_placed(data, answer.solution)
+        assert answer.objective == pytest.approx(by_definition(data, answer.solution.ravel().tolist()))
     return answer
 
 
@@ -74,9 +75,9 @@ def test_the_cell_model_has_the_same_optimum(solver: str) -> None:
 def test_a_solution_is_a_point_of_the_cell_model() -> None:
     data = matrix_instance(4, 3, (5, 4, 6, 0), 0.3)
     answer = searched(data)
-    assert answer.labels is not None
+    assert answer.solution is not None
     problem = compile_pyomo(cell_model(data)).problem
-    point = cell_point(data, answer.labels)
+    point = cell_point(data, answer.solution)
     assert violations(problem, point) == ()
     assert problem.value(point) == pytest.approx(answer.objective)
 
@@ -129,8 +130,8 @@ def test_blocks_beat_eq_4() -> None:
     answer = searched(data)
     assert answer.proven
     assert answer.objective == pytest.approx(2.5)
-    assert answer.labels is not None
-    assert sorted(spreads(answer.labels)) == [2, 3]
+    assert answer.solution is not None
+    assert sorted(spreads(answer.solution)) == [2, 3]
 
 
 def test_alpha_decides_between_rows_and_columns() -> None:
@@ -159,10 +160,10 @@ def test_without_models_bounds_hold_and_eq_4_is_never_better(
     free = dirichlet(num_minipods, round(rows * columns / fill), seed)
     data = matrix_instance(rows, columns, free, alpha)
     answer = solve_true_spread(data, budget(may_solve=False), ignore)
-    assert answer.labels is not None
+    assert answer.solution is not None
     assert answer.objective is not None
     assert answer.bound is not None
-    assert_placed(data, answer.labels)
+    assert_placed(data, answer.solution)
     assert answer.bound <= answer.objective
     # Exchanging rows and columns changes nothing but the names of the weights.
     turned = solve_true_spread(matrix_instance(columns, rows, free, 1 - alpha), budget(may_solve=False), ignore)
@@ -179,7 +180,7 @@ def test_without_models_bounds_hold_and_eq_4_is_never_better(
 def test_a_cancelled_search_keeps_what_it_has() -> None:
     data = matrix_instance(12, 8, dirichlet(9, 110, 4), 0.5)
     answer = solve_true_spread(data, budget(canceled=True), ignore)
-    assert answer.labels is not None
+    assert answer.solution is not None
     assert answer.objective is not None
     assert answer.bound is not None
     assert answer.bound <= (searched(data).objective or 0) <= answer.objective
@@ -197,7 +198,7 @@ def test_reports_get_better_and_their_bounds_hold() -> None:
 
 def test_too_few_nodes_are_a_proof() -> None:
     answer = searched(matrix_instance(2, 3, (3, 2), 0.3))
-    assert (answer.labels, answer.objective, answer.proven) == (None, None, True)
+    assert (answer.solution, answer.objective, answer.proven) == (None, None, True)
 
 
 @given(
