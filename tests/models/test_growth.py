@@ -6,7 +6,7 @@ from models.allocation.arena.parameters import ArenaParameters
 from models.allocation.sia.parameters import SiaParameters
 from models.allocation.suika.parameters import SuikaParameters
 from models.performance.goodput.spec import TableEntry, ThroughputTable
-from models.plan import Parameters
+from models.policy import Parameters
 from models.transformer import Transformer
 from models.validation import request_issues
 from models.workload import Job, NodeGpus, Snapshot
