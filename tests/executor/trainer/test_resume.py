@@ -26,11 +26,9 @@ from tests.executor.trainer.launching import Ended, Ranks, run_job, steps_of
 from tests.executor.trainer.reference import reference
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainings")]
 
 HOOK = "tests.executor.trainer.hooks:layers"
-# Those that read one recorded training.
-of_one_training = pytest.mark.xdist_group("trained")
 
 
 def _job(folder: Path, run: str, model: Transformer = GPT, **more: Any) -> TrainingJob:
@@ -64,7 +62,6 @@ def _resume(folder: Path, model: Transformer = GPT, **more: Any) -> TrainingJob:
     return _job(folder, "second", model, resume="last", **more)
 
 
-@of_one_training
 def test_pipeline_goes_on_as_replicas(ten_steps: Path) -> None:
     run_job(_resume(ten_steps, dp=2), ten_steps / "second")
     _check_losses(ten_steps / "second", tiny_job(), first=11, last=20)
@@ -87,7 +84,6 @@ def test_training_goes_on_with_another_layout(
     _check_losses(tmp_path / "second", tiny_job(model), first=11, last=20)
 
 
-@of_one_training
 def test_stage_bounds_are_those_of_the_job(trained: Path) -> None:
     files = [trained / tag_of(10) / f"mp_rank_0{stage}_model_states.pt" for stage in (0, 1)]
     shapes = [torch.load(file, weights_only=False)["param_shapes"] for file in files]
@@ -96,7 +92,6 @@ def test_stage_bounds_are_those_of_the_job(trained: Path) -> None:
     assert layers == [{"tied_modules", "1", "2", "3", "4"}, {"tied_modules", "5", "6"}]
 
 
-@of_one_training
 def test_checkpoint_of_another_model_is_refused(ten_steps: Path) -> None:
     with Ranks(_resume(ten_steps, replace(GPT, feed_forward_size=128), dp=2), ten_steps / "second") as running:
         ended = running.wait()
@@ -123,7 +118,6 @@ def _limit_files(rank: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
 
-@of_one_training
 def test_full_disk_on_one_rank_leaves_the_last_good_checkpoint(ten_steps: Path) -> None:
     job = _resume(ten_steps, dp=2, num_steps=15, checkpoint_interval=2)
     with Ranks(job, ten_steps / "second", prepare=_limit_files) as running:
