@@ -129,9 +129,9 @@ def test_the_enumeration_is_optimal(free: tuple[int, ...]) -> None:
     found = enumerate_placements(data)
     assert (found.num_placements, found.complete) == (3**6, True)
     best = best_eq2(data)
-    assert (found.solution is None) == np.isinf(best)
-    if found.solution is not None:
-        assert data.objective(found.solution) == pytest.approx(best)
+    assert (found.labels is None) == np.isinf(best)
+    if found.labels is not None:
+        assert data.objective(found.labels) == pytest.approx(best)
 
 
 def test_an_enumeration_that_takes_too_long_says_so() -> None:
