@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 OUT ?= out
 # Processes that share the tests: as many as processors, at least two (some tests mostly wait).
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? n : 2)))
-# Tests of one group stay together; the order is kept, so that long tests come first.
-PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# A file stays in one process, which makes its fixtures once; the order is kept, so that long files come first.
+PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo demo-loop serve executor test check static lint types contract pytest openapi clean
 
@@ -32,7 +32,7 @@ static: $(VENV)/.dev
 # In about two minutes where mypy's cache is warm: all but the tests marked slow, and the trainer's, whose libraries take
 # long to load.
 check: static
-	$(PYTEST) -m "not slow" --ignore tests/executor/trainer
+	$(BIN)/pytest $(PARALLEL) -m "not slow and not training" --ignore tests/executor/trainer
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -45,8 +45,10 @@ contract: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m api.openapi --check
 
+# Trainings first and by themselves: several ranks each would starve one another, and all else, on few processors.
 pytest: $(VENV)/.dev
-	$(PYTEST) --durations 20
+	$(BIN)/pytest -m training --durations 10
+	$(BIN)/pytest $(PARALLEL) -m "not training" --durations 20
 
 openapi: $(VENV)/.dev
 	$(BIN)/python -m api.openapi

@@ -1,8 +1,4 @@
-"""What holds for all tests: how examples are drawn, and what runs first.
-
-Tests that start real ranks are one group, `trainings`: one process after another runs them, since two trainings of
-several ranks each would starve one another where processors are few.
-"""
+"""What holds for all tests: how examples are drawn, and what runs first."""
 
 import os
 

@@ -15,8 +15,7 @@ import pytest
 
 from tests.paths import ROOT
 
-# The copy is made once, by whichever process runs this file.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("recipes")]
+pytestmark = pytest.mark.slow
 ROOMS = ("stowplan", "topology", "solver", "models", "executor", "api", "tests")
 _BLOCK = re.compile(r"^```(python|diff) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LIMIT_S = 120

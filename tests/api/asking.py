@@ -17,7 +17,7 @@ def post(client: httpx.Client, path: str, document: Any, **headers: str) -> http
 
 def planned(client: httpx.Client, request: Json) -> Json:
     """The finished plan for a request."""
-    answer = post(client, "/v1/plans", request, Prefer="wait=20")
+    answer = post(client, "/v1/plans", request, Prefer="wait=50")
     assert answer.status_code == 200, answer.text
     plan: Json = answer.json()
     return plan

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from api.server import listen
 
-START_LIMIT_S = 20.0
+START_LIMIT_S = 90.0
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
         end_s = time.monotonic() + START_LIMIT_S
         while not server.started and thread.is_alive() and time.monotonic() < end_s:
             time.sleep(0.005)
-        with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=30) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=90) as client:
             yield client
     finally:
         server.should_exit = True

@@ -24,7 +24,7 @@ from tests.api.asking import planned, post
 from tests.api.requests import Json, sia_request
 from tests.own_catalogue import CATALOGUE
 
-START_LIMIT_S = 30.0
+START_LIMIT_S = 90.0
 _HEAVY = {"cvxpy", "pyomo", "highspy", "pyscipopt", "matplotlib"}
 
 
@@ -152,7 +152,7 @@ def process(database: Path, catalogue: Path | str = "") -> Iterator[tuple[httpx.
     code = f"from api.server import serve; from api.common.settings import Settings; serve({settings})"
     with (
         subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as service,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=90) as client,
     ):
         try:
             _wait_until_ready(client, service)
@@ -193,7 +193,7 @@ def test_a_service_that_was_killed_finds_its_plans_again(tmp_path: Path) -> None
             assert 'data: {"status": "interrupted"}' in told
         # SIGTERM ends the process in good order, although a client follows the events of a plan.
         service.terminate()
-        assert service.wait(timeout=15) == 0
+        assert service.wait(timeout=60) == 0
         assert service.stderr is not None
         assert "Traceback" not in service.stderr.read()
     # Whoever copies the database now has all of it: nothing is left in a write-ahead log.

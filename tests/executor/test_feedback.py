@@ -467,7 +467,7 @@ def test_a_poster_follows_a_run_until_it_is_told_to_stop(run: Path) -> None:
             await_records(service, 14)
             write_steps(run, range(8, 9))
             process.send_signal(signal.SIGTERM)
-            _, errors = process.communicate(timeout=20)
+            _, errors = process.communicate(timeout=60)
         finally:
             process.kill()
             process.wait()

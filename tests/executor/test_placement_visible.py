@@ -23,7 +23,7 @@ DP4 = Scene(layout=NARROW, pp=1, dp=4)
 LEAST_RATIO = 1.3
 
 # One network at a time: what is measured on it is time.
-pytestmark = pytest.mark.xdist_group("trainings")
+pytestmark = pytest.mark.training
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ _LIMIT_S = 120.0
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("trainings"),
+    pytest.mark.training,
     pytest.mark.skipif(missing() is not None, reason=f"needs Slurm: {missing()}"),
 ]
 needs_trainer = pytest.mark.skipif(missing_extra() is not None, reason=str(missing_extra()))

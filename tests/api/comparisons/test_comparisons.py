@@ -53,7 +53,7 @@ def body(*solvers: str, **fields: Any) -> Json:
 
 
 def compared(client: httpx.Client, request: Json) -> Json:
-    answer = post(client, PATH, request, Prefer="wait=20")
+    answer = post(client, PATH, request, Prefer="wait=50")
     assert answer.status_code == 200, answer.text
     document: Json = answer.json()
     ComparisonDoc.model_validate_json(answer.text)
@@ -208,7 +208,7 @@ def test_one_runs_at_a_time_and_few_wait(pool: WorkerPool, works_as: WorksAs) ->
         assert client.delete(waiting.headers["location"]).status_code == 202
         assert client.get(waiting.headers["location"]).json()["status"] == "canceled"
         assert client.delete(running.headers["location"]).status_code == 202
-        final = client.get(running.headers["location"], headers={"Prefer": "wait=20"}).json()
+        final = client.get(running.headers["location"], headers={"Prefer": "wait=50"}).json()
         assert final["status"] == "canceled"
         highs, _, auto = final["runs"]
         assert highs["proven_optimal"]

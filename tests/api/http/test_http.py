@@ -122,22 +122,22 @@ def test_without_prefer_the_answer_is_a_promise(client: httpx.Client) -> None:
     assert answer.headers["retry-after"] == "1"
     assert "preference-applied" not in answer.headers
     assert answer.headers["location"] == answer.json()["links"]["self"]
-    final = client.get(answer.headers["location"], headers={"Prefer": "wait=20"})
+    final = client.get(answer.headers["location"], headers={"Prefer": "wait=50"})
     assert final.json()["status"] == "succeeded"
-    assert final.headers["preference-applied"] == "wait=20"
+    assert final.headers["preference-applied"] == "wait=50"
 
 
 def test_waiting_is_capped(client: httpx.Client) -> None:
     answer = post(client, "/v1/plans", sia_request(), Prefer="respond-async, wait=9999")
     assert answer.status_code == 200
-    assert answer.headers["preference-applied"] == "wait=20"
+    assert answer.headers["preference-applied"] == "wait=50"
 
 
 def test_preferences_may_come_in_several_headers(client: httpx.Client) -> None:
-    headers = [*JSON.items(), ("Prefer", "respond-async"), ("Prefer", "wait=20")]
+    headers = [*JSON.items(), ("Prefer", "respond-async"), ("Prefer", "wait=50")]
     answer = client.post("/v1/plans", content=json_text(sia_request()), headers=headers)
     assert answer.status_code == 200
-    assert answer.headers["preference-applied"] == "wait=20"
+    assert answer.headers["preference-applied"] == "wait=50"
 
 
 def test_plans_are_listed_in_pages(client: httpx.Client) -> None:

@@ -54,7 +54,7 @@ def until(client: httpx.Client, path: str, holds: Callable[[Json], bool]) -> Jso
 
 
 def canceled(client: httpx.Client, plan: Json) -> Json:
-    answer = client.post(plan["links"]["cancel"], headers={"Prefer": "wait=20"})
+    answer = client.post(plan["links"]["cancel"], headers={"Prefer": "wait=50"})
     assert answer.status_code == 200
     final: Json = answer.json()
     return final
@@ -78,7 +78,7 @@ def events_of(client: httpx.Client, plan: Json, **headers: str) -> list[tuple[in
 
 def test_the_same_key_gives_the_same_plan(client: httpx.Client) -> None:
     request = sia_request()
-    first = post(client, "/v1/plans", request, Idempotency_Key="k-1", Prefer="wait=20").json()
+    first = post(client, "/v1/plans", request, Idempotency_Key="k-1", Prefer="wait=50").json()
     again = post(client, "/v1/plans", request, Idempotency_Key="k-1")
     assert again.status_code == 200
     assert again.json() == first
@@ -215,12 +215,12 @@ def test_the_deadline_keeps_the_last_incumbent_if_there_is_one(pool: WorkerPool,
         without = started(client, request, status="building")
         # The second worker that finishes from the incumbent must know what to do.
         works_as(tasks.stuck_task)
-        final = client.get(with_incumbent["links"]["self"], headers={"Prefer": "wait=20"}).json()
+        final = client.get(with_incumbent["links"]["self"], headers={"Prefer": "wait=50"}).json()
         assert final["status"] == "succeeded"
         assert final["termination"] == {"reason": "feasible", "limit": "deadline"}
         assert final["verified"]
         assert len(final["allocations"]) == 2
-        final = client.get(without["links"]["self"], headers={"Prefer": "wait=20"}).json()
+        final = client.get(without["links"]["self"], headers={"Prefer": "wait=50"}).json()
         assert final["status"] == "timed_out"
         assert final["failure"]["code"] == "deadline"
         assert final["allocations"] == []
@@ -248,10 +248,10 @@ def test_a_client_that_leaves_does_not_stop_its_plan(client: httpx.Client) -> No
         client.post(
             "/v1/plans",
             json=arnold_request(),
-            headers={"Prefer": "wait=20", "Idempotency-Key": "left"},
+            headers={"Prefer": "wait=50", "Idempotency-Key": "left"},
             timeout=httpx.Timeout(5.0, read=0.005),
         )
-    final = post(client, "/v1/plans", arnold_request(), Idempotency_Key="left", Prefer="wait=20")
+    final = post(client, "/v1/plans", arnold_request(), Idempotency_Key="left", Prefer="wait=50")
     assert final.json()["status"] == "succeeded"
 
 
@@ -276,7 +276,7 @@ def test_concurrent_clients_get_right_answers(client: httpx.Client) -> None:
     expected = [planned(client, request)["allocations"] for request in requests]
 
     def ask(k: int) -> tuple[int, bool]:
-        answer = post(client, "/v1/plans", requests[k % 4], Prefer="wait=20")
+        answer = post(client, "/v1/plans", requests[k % 4], Prefer="wait=50")
         return answer.status_code, answer.json()["allocations"] == expected[k % 4]
 
     with ThreadPoolExecutor(16) as threads:

@@ -17,7 +17,7 @@ from solver.monitor import SolveMonitor
 IN_PROCESSES = ("sia/waiting/64x20x3", "arnold/table1/ii-scarce")
 OTHERS = [case.name for case in suite_cases("smoke") if case.name not in IN_PROCESSES]
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("smoke")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.executor.jobs import GPT, LLAMA, tiny_job
 from tests.executor.trainer.launching import run_job, steps_of
 from tests.executor.trainer.reference import reference
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainings")]
+pytestmark = [pytest.mark.slow, pytest.mark.training]
 
 PP2: dict[str, Any] = {"stage_layers": (2, 2)}
 

@@ -17,7 +17,7 @@ from stowplan.errors import InputError
 from tests.executor.jobs import GPT, LLAMA, tiny_job
 from tests.executor.trainer.reference import Sequence, reference
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainings")]
+pytestmark = [pytest.mark.slow, pytest.mark.training]
 
 HOOKS = "tests.executor.trainer.hooks"
 

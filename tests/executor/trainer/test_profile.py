@@ -15,7 +15,7 @@ from models.parallel_plan import symmetric_plan
 from models.transformer import Precision, Transformer
 from stowplan.errors import InputError
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainings")]
+pytestmark = [pytest.mark.slow, pytest.mark.training]
 
 TINY = Transformer(
     num_layers=3,

@@ -26,7 +26,7 @@ from tests.executor.trainer.launching import Ended, Ranks, run_job, steps_of
 from tests.executor.trainer.reference import reference
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainings")]
+pytestmark = [pytest.mark.slow, pytest.mark.training]
 
 HOOK = "tests.executor.trainer.hooks:layers"
 

@@ -32,7 +32,7 @@ from executor.trainer.engine import place_of
 from stowplan.errors import InputError, WorkerError
 from tests.executor.jobs import LLAMA, tiny_job
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainings")]
+pytestmark = [pytest.mark.slow, pytest.mark.training]
 
 
 def test_installed_versions_are_the_pinned_ones(monkeypatch: pytest.MonkeyPatch) -> None:
