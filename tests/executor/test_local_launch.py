@@ -19,6 +19,8 @@ from executor.launch.local import LocalBackend
 from tests.ports import free_port
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.training
+
 
 def deployment(folder: Path, script: str, hosts: dict[str, int], port: int | None = None) -> Path:
     """A folder whose ranks run `script` in a shell; `hosts` maps names to numbers of ranks."""

@@ -20,6 +20,8 @@ from tests.executor.test_local_launch import deployment, over
 from tests.ports import free_port
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.training
+
 # Runs the command here, unless the address is that of a host that is down or has an own file system.
 _STAND_IN = """#!/bin/sh
 while [ "$1" != "--" ]; do shift; done

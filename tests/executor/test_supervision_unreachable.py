@@ -13,6 +13,8 @@ from executor.lifecycle import Phase
 from executor.supervision import QUEUE_LIMIT_S, READY_LIMIT_S, STOP_LIMIT_S, Supervisor
 from tests.executor.test_supervision import deployed
 
+pytestmark = pytest.mark.training
+
 
 class _Backend(LaunchBackend):
     """Runs by the names of their folders; nothing can be started or ended while the host is away."""
