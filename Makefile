@@ -7,7 +7,8 @@ OUT ?= out
 # Processes that share the tests: as many as processors, at least two (some tests mostly wait).
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? n : 2)))
 # A file stays in one process, which makes its fixtures once; the order is kept, so that long files come first.
-PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# The trainer's tests are trainings, and their libraries take long to load.
+PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/executor/trainer
 
 .PHONY: demo demo-loop serve executor test check static lint types contract pytest openapi clean
 
@@ -29,10 +30,9 @@ test: static pytest
 static: $(VENV)/.dev
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types contract
 
-# In about two minutes where mypy's cache is warm: all but the tests marked slow, and the trainer's, whose libraries take
-# long to load.
+# All but the tests marked slow or training.
 check: static
-	$(BIN)/pytest $(PARALLEL) -m "not slow and not training" --ignore tests/executor/trainer
+	$(BIN)/pytest $(PARALLEL) -m "not slow and not training"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
