@@ -22,7 +22,7 @@ from executor.training_job import TrainingJob, write_training_job
 from tests.paths import ROOT
 from tests.ports import free_port
 
-_LIMIT_S = 300.0
+_LIMIT_S = 600.0
 # What the libraries read when they are loaded.
 _LOADED_WITH = {
     "CUDA_VISIBLE_DEVICES": "",
