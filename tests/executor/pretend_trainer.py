@@ -16,7 +16,8 @@ from executor.checkpoints import PARTIAL, checkpoint_to_resume, complete_checkpo
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path
 from executor.training_job import TrainingJob, read_training_job
 
-STEP_S = 0.05
+# Long enough that another run starts before this one is through, on slow machines too.
+STEP_S = 0.15
 
 
 def main() -> None:
