@@ -28,13 +28,13 @@ from solver.pool import Ticket, WorkerPool
 from solver.registry import SOLVER_NAMES
 from solver.result import Limit
 from tests.api import comparison_tasks
-from tests.api.asking import planned, post, refused
+from tests.api.asking import planned, post, refused, waited
 from tests.api.conftest import SETTINGS
 from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
 
 PATH = "/v1/solver-comparisons"
-WAIT_S = 30.0
+WAIT_S = 120.0
 WorksAs = Callable[[Callable[..., Any]], None]
 
 
@@ -53,8 +53,7 @@ def body(*solvers: str, **fields: Any) -> Json:
 
 
 def compared(client: httpx.Client, request: Json) -> Json:
-    answer = post(client, PATH, request, Prefer="wait=50")
-    assert answer.status_code == 200, answer.text
+    answer = waited(client, post(client, PATH, request, Prefer="wait=50"))
     document: Json = answer.json()
     ComparisonDoc.model_validate_json(answer.text)
     return document
