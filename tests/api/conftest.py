@@ -10,7 +10,7 @@ from api.common.settings import IN_MEMORY, Settings
 from solver.pool import WorkerPool
 from tests.api.serving import serving
 
-SETTINGS = Settings(database=IN_MEMORY, heartbeat_s=0.2, shutdown_s=1.0, deadline_slack_s=30.0, max_wait_s=20.0)
+SETTINGS = Settings(database=IN_MEMORY, heartbeat_s=0.2, shutdown_s=1.0, deadline_slack_s=30.0, max_wait_s=50.0)
 
 
 @pytest.fixture(scope="session")
