@@ -15,15 +15,13 @@ Reasons, in the order in which they are tried:
   within_gap         GPUs are left for it; the solve ended, within its gap or at a limit, before using them
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from models.allocation.adaptive import unfit_job
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.utility import remaining_samples
+from models.allocation.explanation import Explainer
 from models.allocation.job_configurations import allowed_configurations
-from models.allocation.shortage import shortage
 from models.plan import UnplacedJob
 from models.wording import counted
 from models.workload import Adaptivity, Job
@@ -41,10 +39,12 @@ def unplaced_jobs(
     return tuple(explainer.explain(int(i)) for i in waiting)
 
 
-class _Explainer:
-    """Explains one job at a time."""
+class _Explainer(Explainer):
+    """Knows the plan, and what Algorithm 1 may do."""
 
     def __init__(self, instance: ArenaInstance, waiting: IntVector, counts: IntVector, untried: Mask | None) -> None:
+        # Launched jobs are never left out: none is preempted.
+        super().__init__(instance.configurations, running=())
         self._instance = instance
         self._untried = untried
         self._num_placed = int(counts.sum())
@@ -72,27 +72,17 @@ class _Explainer:
             return self._too_late(i, job, runnable)
         if not utility.offered[i].any():
             detail = "does not fit what is free for this plan, even alone"
-            return self._short(job, "capacity", runnable & utility.in_time[i], self._missing_alone, detail)
+            return self.short(job, "capacity", runnable & utility.in_time[i], self._missing_alone, detail)
         return self._left_out(i, job)
 
     def _no_configuration(self, job: Job) -> UnplacedJob:
-        configurations = self._instance.configurations
-        names = configurations.gpu_types
-        typed = [job.gpu_types is None or names[t] in job.gpu_types for t in configurations.type_index]
-        valid = np.unique(configurations.num_gpus[np.array(typed, dtype=np.bool_)])
+        valid = np.unique(self._instance.configurations.num_gpus[self.of_types(job)])
         if not valid.size:
-            types = list(names if job.gpu_types is None else job.gpu_types)
-            return self._unplaced(
-                job,
-                reason="gpu_type",
-                detail=f"all nodes of the GPU types that it allows ({types}) are missing or down",
-                counts={f"nodes.{name}": 0 for name in types},
-                remedy="allow another GPU type, or bring nodes back up",
-            )
+            return self.no_nodes(job, "allow another GPU type, or bring nodes back up")
         upper = job.min_gpus if job.adaptivity is Adaptivity.RIGID else job.max_gpus
         counts = {"min_gpus": job.min_gpus, "largest_block": int(valid[-1])}
         offered = self._instance.parameters.counts
-        return self._unplaced(
+        return self.unplaced(
             job,
             reason="no_configuration",
             detail="no buddy block lies within its bounds" + ("" if offered is None else " and the counts offered"),
@@ -103,7 +93,7 @@ class _Explainer:
     def _no_performance(self, i: int, job: Job, allowed: Mask) -> UnplacedJob:
         known = np.flatnonzero(self._instance.throughputs.samples_per_s[i] > 0)
         labels = ", ".join(self._instance.configurations.label(int(c)) for c in known[:6])
-        return self._unplaced(
+        return self.unplaced(
             job,
             reason="no_performance",
             detail="it has no throughput on any buddy block within its bounds",
@@ -116,7 +106,7 @@ class _Explainer:
     def _too_late(self, i: int, job: Job, runnable: Mask) -> UnplacedJob:
         fastest = float(self._instance.throughputs.samples_per_s[i, runnable].max())
         needed_s = float(remaining_samples([job])[0]) / fastest
-        return self._unplaced(
+        return self.unplaced(
             job,
             reason="deadline",
             detail=f"it needs at least {needed_s:.0f} s and has {job.deadline_s:.0f} s",
@@ -130,7 +120,7 @@ class _Explainer:
         offered = instance.utility.offered[i]
         if self._head is not None and self._queue[i] > self._queue[self._head]:
             head, queue = instance.jobs[self._head], int(self._queue[self._head])
-            return self._unplaced(
+            return self.unplaced(
                 job,
                 reason="queue",
                 detail=f"job {head.id!r} of queue {queue} waits and holds back queue {self._queue[i]}",
@@ -138,7 +128,7 @@ class _Explainer:
                 remedy=f"make room for job {head.id!r}, or give this job priority {queue}",
             )
         if self._untried is not None and self._untried[i]:
-            return self._unplaced(
+            return self.unplaced(
                 job,
                 reason="not_tried",
                 detail="the time was over before this job was tried",
@@ -146,20 +136,14 @@ class _Explainer:
                 remedy="give a longer time limit",
             )
         if self._missing[offered].min() == 0:
-            return self._unplaced(
-                job,
-                reason="within_gap",
-                detail="GPUs are left for it, but the solve ended before using them",
-                counts={"fitting_configurations": int((offered & (self._missing == 0)).sum())},
-                remedy="solve with a smaller relative_gap or a longer time limit",
-            )
+            return self.within_gap(job, int((offered & (self._missing == 0)).sum()))
         if self._untried is None:
             detail = "would fit alone, but other jobs bring more on these GPUs"
-            return self._short(job, "outcompeted", offered, self._missing, detail)
+            return self.short(job, "outcompeted", offered, self._missing, detail)
         if instance.is_min_max:
             detail = f"would fit alone, but the objective does not gain by {self._changes()} in its favour"
-            return self._short(job, "outcompeted", offered, self._missing, detail)
-        return self._short(job, "blocked", offered, self._missing, f"{self._changes()} does not make room for it")
+            return self.short(job, "outcompeted", offered, self._missing, detail)
+        return self.short(job, "blocked", offered, self._missing, f"{self._changes()} does not make room for it")
 
     def _changes(self) -> str:
         """What Algorithm 1 may do to make room, with the jobs that there are."""
@@ -169,19 +153,3 @@ class _Explainer:
         if others == 1:
             return "changing the only other job that runs"
         return f"changing {min(depth, others)} of the {counted(others, 'other job')} that run"
-
-    def _short(self, job: Job, reason: str, among: Mask, missing: IntVector, detail: str) -> UnplacedJob:
-        """A job that lacks GPUs on each configuration `among`: name the smallest lack per type, and the least."""
-        counts, remedy = shortage(self._instance.configurations, among, missing)
-        return self._unplaced(job, reason=reason, detail=detail, counts=counts, remedy=remedy)
-
-    def _unplaced(self, job: Job, *, reason: str, detail: str, counts: Mapping[str, int], remedy: str) -> UnplacedJob:
-        return UnplacedJob(
-            job_id=job.id,
-            reason=reason,
-            detail=detail,
-            counts=counts,
-            remedy=remedy,
-            # Launched jobs are never left out.
-            preempted=False,
-        )
