@@ -103,7 +103,8 @@ def _load(request: PlanRequest) -> None:
     policy, solver = policy_of(request.parameters), request.options.solver
     for function in (policy.issues, policy.formulate):
         resolve_name(function)
-    if solver not in (AUTO, *policy.algorithms) or not policy.algorithms:
+    answers_itself = policy.algorithms and solver in (AUTO, *policy.algorithms)
+    if not answers_itself:
         load_backend(solver)
 
 
