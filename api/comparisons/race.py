@@ -8,14 +8,12 @@ from typing import Any
 from models.comparison import History, RunFailure, SolverRun
 from models.plan import PlanRequest
 from models.planning_task import limit_named
-from models.policies import FORMULATIONS
+from models.policies import policy_of
 from solver.pool import TaskCanceledError, Ticket, WorkerPool
-from solver.registry import BACKEND_MODULES
+from solver.registry import BACKENDS
 from stowplan.errors import StowplanError
 
 RUN_TASK = "models.tracing:traced_task"
-# Loaded before the clock runs: what is compared are solvers, not imports.
-_PRELOAD = ("models.tracing", *FORMULATIONS, *BACKEND_MODULES)
 _NOT_BEGUN = RunFailure(code=TaskCanceledError.code, detail="the comparison was stopped before this solver began")
 
 
@@ -70,7 +68,7 @@ class SolverComparison:
 
     def _run_in_fresh_worker(self, solver: str, history: History) -> Any:
         request = replace(self._request, options=replace(self._request.options, solver=solver))
-        with WorkerPool(num_workers=1, max_queue=1, preload=_PRELOAD) as pool:
+        with WorkerPool(num_workers=1, max_queue=1, preload=_preload(request)) as pool:
             ticket = pool.submit(RUN_TASK, request, self._deadline_s, on_progress=history.add)
             with self._lock:
                 self._pool, self._ticket = pool, ticket
@@ -78,6 +76,12 @@ class SolverComparison:
             if stopped:
                 ticket.cancel()
             return self._wait(ticket)
+
+
+def _preload(request: PlanRequest) -> tuple[str, ...]:
+    """What a worker loads before the clock runs: what is compared are solvers, not imports, nor what others need."""
+    needed = (RUN_TASK, policy_of(request.parameters).formulate, BACKENDS.get(request.options.solver, RUN_TASK))
+    return tuple(dict.fromkeys(name.partition(":")[0] for name in needed))
 
 
 def _failed(solver: str, history: History, failure: RunFailure) -> SolverRun:
