@@ -16,19 +16,21 @@ from api.http.problems import install_problem_handlers
 from api.http.routers import checks, comparisons, deployments, jobs, parallel, plans, service, snapshots
 from api.services import Services
 from api.store.database import Store
-from models.policies import FORMULATIONS
+from models.policies import DECLARATIONS, FORMULATIONS
 from solver.pool import WorkerPool
 from solver.registry import BACKEND_MODULES
 from stowplan import __version__
 
-# What a worker loads before it is ready, and what after that, while nobody waits: the most wanted first, CVXPY last,
-# which only exports and explanations take. The serving process loads none of it.
+# What a worker loads before it is ready, and what after that, while nobody waits: the most wanted first, Pyomo and
+# CVXPY last, which take seconds (a task that comes meanwhile waits for the one module that is being loaded). The
+# serving process loads none of it.
 PRELOAD = ("models.planning",)
 IDLE_LOAD = (
     *BACKEND_MODULES,
     *FORMULATIONS,
     "models.parallelism.planner",
     "models.performance.goodput.fit",
+    *DECLARATIONS,
     "models.placement.moves",
     "models.allocation.sia.declaration",
 )

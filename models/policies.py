@@ -22,6 +22,9 @@ POLICIES: Mapping[str, Policy] = {
 # What formulating takes: who plans soon loads it before.
 FORMULATIONS: tuple[str, ...] = tuple(dict.fromkeys(policy.formulate.partition(":")[0] for policy in POLICIES.values()))
 
+# What some of them load later, when a solver wants a model.
+DECLARATIONS: tuple[str, ...] = tuple(name for policy in POLICIES.values() for name in policy.declarations)
+
 
 def policy_of(parameters: Parameters) -> Policy:
     """The policy that the parameters are for."""

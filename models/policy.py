@@ -24,6 +24,7 @@ class Policy:
     issues: `module:function`, (Snapshot, parameters) -> list[Issue]: every error and warning of a snapshot, with
     pointers as `models.workload.snapshot_issues` has them. Its module imports no solver and no modelling layer.
     formulate: `module:function`, (Snapshot, parameters, PhaseClock) -> Formulation, for a snapshot without errors.
+    declarations: modules of the models that solvers get, where `formulate` does without: they load a modelling layer.
     algorithms: solver names that stand for algorithms of its own; no other policy is planned by them.
     is_heuristic: an algorithm answers, with a bound and a gap; optimal is what it cannot promise.
     plans_parallelism: makes 3D plans for all its jobs, and takes what was measured of their runs.
@@ -39,6 +40,7 @@ class Policy:
     needs: tuple[str, ...]
     gives: tuple[str, ...]
     variant: Mapping[str, Any] = field(default_factory=dict)
+    declarations: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ()
     is_heuristic: bool = False
     plans_parallelism: bool = False

@@ -26,6 +26,7 @@ FORBIDDEN = {
     # In workers, before they are ready; the rest of their hot paths.
     "models.planning": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
     "models.allocation.sia.formulation": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
+    "models.placement.arnold.policy": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
     "models.allocation.arena.policy": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
     "models.allocation.suika.formulation": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
 }

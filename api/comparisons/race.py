@@ -80,7 +80,8 @@ class SolverComparison:
 
 def _preload(request: PlanRequest) -> tuple[str, ...]:
     """What a worker loads before the clock runs: what is compared are solvers, not imports, nor what others need."""
-    needed = (RUN_TASK, policy_of(request.parameters).formulate, BACKENDS.get(request.options.solver, RUN_TASK))
+    policy, solver = policy_of(request.parameters), request.options.solver
+    needed = (RUN_TASK, policy.formulate, *policy.declarations, BACKENDS.get(solver, RUN_TASK))
     return tuple(dict.fromkeys(name.partition(":")[0] for name in needed))
 
 

@@ -10,12 +10,13 @@ from benchmarks.suite.machine import environment
 from benchmarks.suite.record import CaseFacts, Protocol, RunRecord, Status, SuiteResult
 from benchmarks.suite.registry import answers_heuristically, find_case, solvers_for
 from benchmarks.suite.task import TASK, RunOrder
+from models.policies import DECLARATIONS
 from solver.pool import WorkerPool
 from stowplan.errors import StowplanError, WorkerError
 
 # Beyond the limit of the solve, for making the input, the warm-up, declaring large models, placing and checking.
 GRACE_S = 120.0
-_PRELOAD = (TASK.partition(":")[0],)
+_PRELOAD = (TASK.partition(":")[0], *DECLARATIONS)
 # The modelling layer is measured beside this solver, once per case and seed.
 _MODELLING_BESIDE = "highs"
 

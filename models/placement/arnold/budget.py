@@ -2,15 +2,18 @@
 
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import pyomo.environ as pyo
-
-from solver.compilers.pyomo import PyomoCompilation, compile_pyomo
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.result import Limit, SolveResult
 from solver.solve import solve
 from stowplan.arrays import FloatVector
+
+if TYPE_CHECKING:
+    import pyomo.environ as pyo
+
+    from solver.compilers.pyomo import PyomoCompilation
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -51,11 +54,14 @@ class Budget:
         return Limit.TIME if self.remaining_s <= 0 else None
 
     def solve(
-        self, model: pyo.ConcreteModel, *, share: float = 1.0, gap: float = 0.0, start: FloatVector | None = None
-    ) -> tuple[PyomoCompilation, SolveResult] | None:
+        self, model: "pyo.ConcreteModel", *, share: float = 1.0, gap: float = 0.0, start: FloatVector | None = None
+    ) -> "tuple[PyomoCompilation, SolveResult] | None":
         """Solve a model of ours with HiGHS in `share` of what is left; None when nothing is."""
         if not self.may_solve or self.ended_by is not None:
             return None
+        # Who has a model has loaded Pyomo.
+        from solver.compilers.pyomo import compile_pyomo
+
         compiled = compile_pyomo(model)
         if self.remaining_s <= 0:
             return None

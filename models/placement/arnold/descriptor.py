@@ -20,5 +20,10 @@ ARNOLD = Policy(
         "hosts in rank order",
         "bound and gap of the integer program",
     ),
+    declarations=(
+        "models.placement.arnold.paper.formulation",
+        "models.placement.arnold.tiers.policy",
+        "models.placement.arnold.true_spread.policy",
+    ),
     algorithms=(EXACT,),
 )

@@ -2,8 +2,7 @@
 
 from abc import abstractmethod
 from functools import cached_property
-
-import pyomo.environ as pyo
+from typing import TYPE_CHECKING
 
 from models.formulation import Formulation
 from models.placement.arnold.check import plan_violations
@@ -12,10 +11,14 @@ from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.selection import Affinity, Selection, minipod_tier
 from models.plan import Plan
 from models.workload import Snapshot
-from solver.compilers.pyomo import PyomoCompilation, compile_pyomo
 from solver.problem import MatrixProblem
 from stowplan.arrays import IntMatrix
 from stowplan.errors import Issue
+
+if TYPE_CHECKING:
+    import pyomo.environ as pyo
+
+    from solver.compilers.pyomo import PyomoCompilation
 
 
 class PlacementFormulation(Formulation):
@@ -32,17 +35,20 @@ class PlacementFormulation(Formulation):
         self.tier = minipod_tier(snapshot, parameters)
 
     @abstractmethod
-    def declare(self) -> pyo.ConcreteModel:
+    def declare(self) -> "pyo.ConcreteModel":
         """Declare the model that general solvers get, and that is exported."""
 
     @cached_property
-    def model(self) -> pyo.ConcreteModel:
+    def model(self) -> "pyo.ConcreteModel":
         """The declared model."""
         return self.declare()
 
     @cached_property
-    def compiled(self) -> PyomoCompilation:
+    def compiled(self) -> "PyomoCompilation":
         """The model in matrix form, with its variables."""
+        # Loaded here: Pyomo takes seconds to load, and the exact algorithms mostly answer without a model.
+        from solver.compilers.pyomo import compile_pyomo
+
         return compile_pyomo(self.model)
 
     @cached_property

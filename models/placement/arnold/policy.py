@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyomo.environ as pyo
 from scipy import sparse
 
 from models.clock import PhaseClock
@@ -14,13 +14,10 @@ from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import construct
 from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.instance import ArnoldInstance, affinity_weights, max_spread
-from models.placement.arnold.paper.formulation import arnold_model
 from models.placement.arnold.parameters import ArnoldParameters, SpreadObjective
 from models.placement.arnold.search_answer import Report, SearchAnswer
 from models.placement.arnold.search_formulation import SearchFormulation
 from models.placement.arnold.selection import Affinity, Selection, select
-from models.placement.arnold.tiers.policy import TierFormulation
-from models.placement.arnold.true_spread.policy import TrueSpreadFormulation
 from models.placement.arnold.validation import selection_issues
 from models.plan import Plan
 from models.workload import Snapshot
@@ -32,6 +29,9 @@ from solver.result import SolveResult
 from stowplan.arrays import FloatVector, IntMatrix
 from stowplan.errors import Issue, raise_for_errors
 
+if TYPE_CHECKING:
+    import pyomo.environ as pyo
+
 
 class ArnoldFormulation(SearchFormulation):
     """Eqs. 4-10 for one job: `exact` answers at once, `formulation` declares the paper's MIP for general solvers."""
@@ -42,8 +42,10 @@ class ArnoldFormulation(SearchFormulation):
         super().__init__(snapshot=snapshot, parameters=parameters, selection=selection, affinity=affinity)
         self.instance = arnold_instance(selection, parameters, affinity.alpha)
 
-    def declare(self) -> pyo.ConcreteModel:
+    def declare(self) -> "pyo.ConcreteModel":
         """Declare the paper's MIP."""
+        from models.placement.arnold.paper.formulation import arnold_model
+
         return arnold_model(self.instance, strengthen=self.parameters.strengthen)
 
     @cached_property
@@ -164,9 +166,17 @@ def formulate_arnold(snapshot: Snapshot, parameters: ArnoldParameters, clock: Ph
         raise_for_errors(selection_issues(selection, parameters), "snapshot")
         affinity = selection.affinity(parameters)
     with clock.phase("build"):
-        kind: type[SearchFormulation] = ArnoldFormulation
-        if parameters.spread_objective is SpreadObjective.EQ2:
-            kind = TrueSpreadFormulation
-        elif parameters.tier_weights is not None:
-            kind = TierFormulation
-        return kind(snapshot=snapshot, parameters=parameters, selection=selection, affinity=affinity)
+        return _kind(parameters)(snapshot=snapshot, parameters=parameters, selection=selection, affinity=affinity)
+
+
+def _kind(parameters: ArnoldParameters) -> type[SearchFormulation]:
+    # What loads Pyomo, which takes seconds, is loaded when it is asked for.
+    if parameters.spread_objective is SpreadObjective.EQ2:
+        from models.placement.arnold.true_spread.policy import TrueSpreadFormulation
+
+        return TrueSpreadFormulation
+    if parameters.tier_weights is not None:
+        from models.placement.arnold.tiers.policy import TierFormulation
+
+        return TierFormulation
+    return ArnoldFormulation

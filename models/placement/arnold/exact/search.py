@@ -21,7 +21,6 @@ import numpy as np
 
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import in_sequence, preference, whole_groups_first
-from models.placement.arnold.exact.component_model import component_arcs, component_model, read_components
 from models.placement.arnold.exact.packing import pack
 from models.placement.arnold.exact.partition import partition
 from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
@@ -140,6 +139,9 @@ class _Search:
 
     def settle(self, level: _Level, budget: Budget) -> None:
         """Decide the level by `component_model`, or come as near as `partition` can and give it up."""
+        # Pyomo takes seconds to load, and few instances come here.
+        from models.placement.arnold.exact.component_model import component_arcs, component_model, read_components
+
         level.given_up = True
         size, groups = self.instance.group_size, self.instance.num_groups
         free = self.free[: self._most_minipods(level)]
