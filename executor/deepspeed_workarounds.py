@@ -1,6 +1,8 @@
 """What deepspeed 0.19.8 with torch 2.13.0 needs to do what the executor wants; every item has a regression test.
 
 - `forbid_builds`: `init_distributed` would compile a shared-memory extension for over a minute.
+- `load_muon_uncompiled`: every engine loads an optimiser that nobody here uses, and with it torch's compiler, which
+  takes as long as torch itself.
 - `StagedPipeline`: explicit stage bounds; the library partitions by its own weights only.
 - `topology_of`: the order of ranks that every launcher and every checkpoint relies on.
 - `time_instructions`: times per instruction; `wall_clock_breakdown` crashes with two stages or more, and the
@@ -15,6 +17,7 @@
 Settings with the same purpose (torch's Adam, ZeRO-1, no throughput timer) are in `executor.deepspeed_config`.
 """
 
+import importlib
 import os
 import re
 import subprocess
@@ -28,6 +31,7 @@ from typing import Any, NoReturn
 import deepspeed
 import torch
 import torch.distributed as dist
+from deepspeed.runtime import compiler
 from deepspeed.runtime.checkpoint_engine import TorchCheckpointEngine
 from deepspeed.runtime.pipe.module import PipelineModule
 from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology
@@ -63,6 +67,19 @@ def other_versions() -> dict[str, str]:
 def forbid_builds() -> None:
     """Keep `init_distributed` from compiling an extension."""
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+
+
+def load_muon_uncompiled() -> None:
+    """Load the Muon optimiser without torch's compiler, which takes as long to load as torch itself.
+
+    Every engine asks whether its optimiser is Muon, and so loads its kernels, which are marked to be compiled. Jobs of
+    ours have Adam: nobody calls the kernels.
+    """
+    marking, compiler.compile = compiler.compile, lambda: lambda kernel: kernel
+    try:
+        importlib.import_module("deepspeed.runtime.zero.muon.original_muon")
+    finally:
+        compiler.compile = marking
 
 
 def topology_of(pp: int, dp: int, tp: int) -> PipeModelDataParallelTopology:

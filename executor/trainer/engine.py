@@ -15,6 +15,7 @@ from executor.deepspeed_config import ds_config
 from executor.deepspeed_workarounds import (
     StagedPipeline,
     forbid_builds,
+    load_muon_uncompiled,
     other_versions,
     tolerate_full_disks,
     topology_of,
@@ -73,6 +74,7 @@ def join(job: TrainingJob, place: Place) -> None:
         _logger.warning("the workarounds are written for other versions than %s", other)
     deepspeed.utils.logger.setLevel(logging.WARNING)
     forbid_builds()
+    load_muon_uncompiled()
     if job.device is Device.CUDA:
         torch.cuda.set_device(place.local_rank)
     # deepspeed reads the variable, and derives a wrong one on uneven hosts when it is not set.

@@ -1,12 +1,9 @@
-"""All that a rank loads, for the process that ranks are forked from.
-
-deepspeed loads an optimiser that nobody here uses, and with it torch's compiler, when the engine is built.
-"""
+"""All that a rank loads, for the process that ranks are forked from; the first optimiser loads what is last."""
 
 import gc
 import importlib
 
-for name in ("deepspeed.runtime.zero.muon.muon_optimizer", "executor.trainer.rank"):
+for name in ("executor.trainer.rank", "torch._dynamo"):
     importlib.import_module(name)
 # What is loaded stays shared with the ranks: no collection of theirs touches it.
 gc.collect()
