@@ -231,7 +231,7 @@ def test_an_answer_that_takes_longer_than_the_wait_is_a_promise(client: httpx.Cl
     answer = post(client, "/v1/plans", sia_request(), Prefer="wait=1")
     assert answer.status_code == 202
     assert answer.headers["preference-applied"] == "wait=1"
-    assert answer.json()["status"] == "solving"
+    assert answer.json()["status"] in {"queued", "building", "solving"}
     canceled(client, answer.json())
 
 

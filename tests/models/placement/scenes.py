@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.placement.occupancy import Occupancy, gpus_of, mask_of, occupancy
-from models.placement.placeability import placeability_rows, whole_node_sizes
+from models.placement.placeability import placeability_rows, takes_whole_nodes, whole_node_sizes
 from models.workload import Job, NodeGpus, Snapshot
 from stowplan.arrays import IntVector
 from topology.cluster import Cluster, GpuType, Node, NodeState, Tier
@@ -173,6 +173,21 @@ def packable(sizes: list[int], free: list[int], node_size: int, items: list[int]
         room >= items[0] and packable(sizes, [*free[:i], room - items[0], *free[i + 1 :]], node_size, items[1:], 0)
         for i, room in enumerate(free)
     )
+
+
+def can_be_packed(snapshot: Snapshot, configurations: ConfigurationSet, taken: Occupancy, chosen: list[int]) -> bool:
+    """Whether jobs in the `chosen` configurations fit on what is free, by trying every node for each of them."""
+    nodes = snapshot.cluster.nodes
+    whole, sizes = takes_whole_nodes(configurations), whole_node_sizes(configurations)
+    for t, kind in enumerate(configurations.gpu_types):
+        of_type = [c for c in chosen if configurations.type_index[c] == t]
+        members = [i for i, item in enumerate(nodes) if item.gpu_type == kind]
+        items = sorted((int(configurations.num_gpus[c]) for c in of_type if not whole[c]), reverse=True)
+        num_whole = sum(int(configurations.num_nodes[c]) for c in of_type if whole[c])
+        free = [taken.free_masks[i].bit_count() for i in members]
+        if not packable([nodes[i].num_gpus for i in members], free, int(sizes[t]), items, num_whole):
+            return False
+    return True
 
 
 def whole_size(scene: Scene, kind: str) -> int:

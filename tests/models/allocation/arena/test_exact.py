@@ -13,12 +13,11 @@ from models.allocation.arena.formulation import point_of
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.parameters import ArenaMethod, ArenaObjective
 from models.clock import PhaseClock
-from models.placement.placeability import takes_whole_nodes, whole_node_sizes
 from models.workload import Snapshot
 from solver.feasibility import violations
 from solver.result import TerminationReason
 from tests.models.allocation.arena.scenes import formulation_of, random_parameters, random_snapshot, solved
-from tests.models.placement.scenes import SEEDS, dice, packable
+from tests.models.placement.scenes import SEEDS, can_be_packed, dice
 
 
 def best_by_trying(instance: ArenaInstance) -> float | None:
@@ -30,7 +29,7 @@ def best_by_trying(instance: ArenaInstance) -> float | None:
     num_counted = sum(bool(row.any()) for row in utility.offered)
     best: float | None = None
     for choice in product(*options):
-        if not can_be_packed(instance, [c for c in choice if c >= 0]):
+        if not can_be_packed(instance.snapshot, instance.configurations, instance.taken, [c for c in choice if c >= 0]):
             continue
         costs = [utility.value[i, c] if c >= 0 else utility.waiting[i] for i, c in zip(planned, choice, strict=True)]
         value = fixed + sum(costs)
@@ -39,20 +38,6 @@ def best_by_trying(instance: ArenaInstance) -> float | None:
             value = max(counted, default=0.0) + instance.parameters.mean_weight * sum(counted) / max(1, num_counted)
         best = value if best is None or sign * (value - best) < 0 else best
     return best
-
-
-def can_be_packed(instance: ArenaInstance, chosen: list[int]) -> bool:
-    nodes, blocks = instance.snapshot.cluster.nodes, instance.configurations
-    whole, sizes = takes_whole_nodes(blocks), whole_node_sizes(blocks)
-    for t, kind in enumerate(blocks.gpu_types):
-        of_type = [c for c in chosen if blocks.type_index[c] == t]
-        members = [i for i, item in enumerate(nodes) if item.gpu_type == kind]
-        items = sorted((int(blocks.num_gpus[c]) for c in of_type if not whole[c]), reverse=True)
-        num_whole = sum(int(blocks.num_nodes[c]) for c in of_type if whole[c])
-        free = [instance.taken.free_masks[i].bit_count() for i in members]
-        if not packable([nodes[i].num_gpus for i in members], free, int(sizes[t]), items, num_whole):
-            return False
-    return True
 
 
 @settings(max_examples=100, deadline=None)

@@ -11,12 +11,11 @@ from models.allocation.sia.formulation import formulate_sia
 from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.clock import PhaseClock
-from models.placement.placeability import takes_whole_nodes, whole_node_sizes
 from models.workload import Snapshot
 from solver.feasibility import violations
 from solver.result import TerminationReason
 from tests.models.allocation.sia.instances import options_of, plan_of, random_parameters, random_snapshot, solve
-from tests.models.placement.scenes import SEEDS, dice, node, packable
+from tests.models.placement.scenes import SEEDS, can_be_packed, dice, node
 from topology.cluster import NodeState
 
 
@@ -33,23 +32,9 @@ def best_by_trying(instance: SiaInstance) -> float | None:
             for i, c in zip(planned, choice, strict=True)
         )
         for choice in product(*options)
-        if can_be_packed(instance, [c for c in choice if c >= 0])
+        if can_be_packed(instance.snapshot, instance.configurations, instance.taken, [c for c in choice if c >= 0])
     ]
     return sign * min(values) if values else None
-
-
-def can_be_packed(instance: SiaInstance, chosen: list[int]) -> bool:
-    nodes = instance.snapshot.cluster.nodes
-    whole, sizes = takes_whole_nodes(instance.configurations), whole_node_sizes(instance.configurations)
-    for t, kind in enumerate(instance.configurations.gpu_types):
-        of_type = [c for c in chosen if instance.configurations.type_index[c] == t]
-        members = [i for i, item in enumerate(nodes) if item.gpu_type == kind]
-        items = sorted((int(instance.configurations.num_gpus[c]) for c in of_type if not whole[c]), reverse=True)
-        num_whole = sum(int(instance.configurations.num_nodes[c]) for c in of_type if whole[c])
-        free = [instance.taken.free_masks[i].bit_count() for i in members]
-        if not packable([nodes[i].num_gpus for i in members], free, int(sizes[t]), items, num_whole):
-            return False
-    return True
 
 
 @settings(max_examples=150, deadline=None)
