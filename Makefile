@@ -45,7 +45,7 @@ contract: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m api.openapi --check
 
-# Trainings first and by themselves: several ranks each would starve one another, and all else, on few processors.
+# Trainings first and by themselves: the ranks of several would starve one another, and all else, on few processors.
 # What fails for want of time on a slow machine gets one more try, by itself; what fails twice has failed.
 pytest: $(VENV)/.dev
 	$(BIN)/pytest -m training --durations 10 || $(BIN)/pytest -m training --last-failed

@@ -158,7 +158,7 @@ def test_the_launch_backend_runs_ranks_on_its_hosts(run: Run, tmp_path: Path) ->
     docker.chmod(0o755)
     code = (
         "import json, sys, time; from pathlib import Path; from executor.launch.backends import launch_backend;"
-        "from tests.executor.test_local_launch import deployment;"
+        "from tests.executor.launch.test_local import deployment;"
         "folder = deployment(Path(sys.argv[1]), 'echo $RANK', {'a': 2, 'b': 1});"
         "launch = json.loads((folder / 'launch.json').read_text()) | {'python': sys.executable};"
         "(folder / 'launch.json').write_text(json.dumps(launch));"
@@ -175,6 +175,6 @@ def test_what_must_be_green_is_green(run: Run) -> None:
     chosen = ("tests/models/test_policies.py", "tests/solver/test_backends.py", "tests/topology/test_readers.py")
     said = run(
         "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *chosen,
-        "tests/executor/test_launch_backends.py", "-k", "most-jobs or scipy-milp or mpi-hostfile or docker",
+        "tests/executor/launch/test_backends.py", "-k", "most-jobs or scipy-milp or mpi-hostfile or docker",
     )  # fmt: skip
     assert " passed" in said

@@ -24,7 +24,7 @@ from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.training]
+pytestmark = pytest.mark.slow
 
 MODEL = Transformer(num_layers=4, hidden_size=128, vocabulary_size=100, sequence_length=32, global_batch=8)
 

@@ -24,7 +24,7 @@ from executor.supervision import STOP_LIMIT_S, Supervisor
 from stowplan.errors import InputError
 from tests.executor.test_supervision import deployed, drive, steps
 
-pytestmark = [pytest.mark.slow, pytest.mark.training]
+pytestmark = pytest.mark.slow
 
 # Gets ready; rank 1 breaks as soon as it is let go.
 _BREAKS = "mkdir -p ready; touch ready/$RANK; while [ ! -f go ]; do sleep 0.02; done; [ $RANK = 0 ] && exec sleep 60; "

@@ -13,7 +13,7 @@ from executor.lifecycle import Phase
 from executor.supervision import QUEUE_LIMIT_S, READY_LIMIT_S, STOP_LIMIT_S, Supervisor
 from tests.executor.test_supervision import deployed
 
-pytestmark = pytest.mark.training
+pytestmark = pytest.mark.slow
 
 
 class _Backend(LaunchBackend):

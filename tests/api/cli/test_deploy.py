@@ -26,7 +26,7 @@ from tests.api.deployments.test_deployments import body, plan
 from tests.paths import PRETEND_TRAINER, ROOT
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.training]
+pytestmark = pytest.mark.slow
 
 _LIMIT_S = 60.0
 

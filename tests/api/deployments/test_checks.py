@@ -18,7 +18,7 @@ from tests.api.asking import planned, post
 from tests.api.deployments.test_deployments import CLUSTER, JOB, body, client, folder, wait
 from tests.api.measurements import batch_of
 
-pytestmark = pytest.mark.training
+pytestmark = pytest.mark.slow
 
 # pytest finds fixtures by name in the module that uses them.
 __all__ = ["client", "folder"]

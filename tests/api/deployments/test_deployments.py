@@ -25,7 +25,7 @@ from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.training]
+pytestmark = pytest.mark.slow
 
 JOB: dict[str, Any] = {
     "num_layers": 4,

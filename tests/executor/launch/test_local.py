@@ -19,7 +19,7 @@ from executor.launch.local import LocalBackend
 from tests.ports import free_port
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.training
+pytestmark = pytest.mark.slow
 
 
 def deployment(folder: Path, script: str, hosts: dict[str, int], port: int | None = None) -> Path:

@@ -7,7 +7,7 @@ import pytest
 
 from executor.launch.base import LaunchError, RunState, RunStatus
 from executor.launch.slurm import SlurmBackend
-from tests.executor.test_local_launch import deployment
+from tests.executor.launch.test_local import deployment
 
 _SCONTROL = """#!/bin/sh
 cat {said}

@@ -27,8 +27,8 @@ from executor.metrics import metrics_path, read_metrics
 from executor.training_job import Device
 from models.parallel_plan import symmetric_plan
 from tests.executor.jobs import GPT
-from tests.executor.slurm_cluster import NODES, missing, slurm_cluster
-from tests.executor.test_local_launch import over
+from tests.executor.launch.slurm_cluster import NODES, missing, slurm_cluster
+from tests.executor.launch.test_local import over
 from tests.executor.test_placement_visible import LEAST_RATIO, NARROW, PP2_DP2
 from tests.executor.test_supervision import drive
 from tests.paths import PRETEND_TRAINER, ROOT
@@ -293,7 +293,7 @@ def test_placement_is_visible_under_slurm(tmp_path: Path) -> None:
         for name, hosts in (("arnold", arnold(PP2_DP2)), ("adversarial", adversarial(PP2_DP2))):
             plan = PP2_DP2.plan(hosts)
             runs.append(
-                measured(network, plan, tmp_path / name, num_steps=7, python=sys.executable, backend=SlurmBackend())
+                measured(network, plan, tmp_path / name, num_steps=6, python=sys.executable, backend=SlurmBackend())
             )
     best, worst = runs
     assert worst.step_s > LEAST_RATIO * best.step_s

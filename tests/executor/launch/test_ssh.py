@@ -17,11 +17,11 @@ import pytest
 from executor.launch.agent import log_file
 from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, RunState, RunStatus
 from executor.launch.ssh import SshBackend
-from tests.executor.test_local_launch import deployment, over
+from tests.executor.launch.test_local import deployment, over
 from tests.ports import free_port
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.training
+pytestmark = pytest.mark.slow
 
 # Runs the command here, unless the address is that of a host that is down or has an own file system.
 _STAND_IN = """#!/bin/sh
