@@ -106,4 +106,14 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
 def worker_pool(settings: Settings) -> WorkerPool:
     """Pool of workers that know all models."""
     queue_size = settings.queue_size + _AUXILIARY_QUEUE
-    return WorkerPool(settings.workers, queue_size, settings.tasks_per_worker, PRELOAD, IDLE_LOAD)
+    return WorkerPool(
+        settings.workers,
+        queue_size,
+        settings.tasks_per_worker,
+        PRELOAD,
+        IDLE_LOAD,
+        warm_spare=True,
+        start_limit_s=settings.worker_start_s,
+        start_attempts=settings.worker_start_attempts,
+        gives_up=False,
+    )

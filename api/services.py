@@ -31,7 +31,7 @@ class Services:
         feedback = JobFeedback(self.jobs, settings.database_path)
         self.deployments = Deployments(settings.deployments_folder, self._planned_job, feedback)
         self.measured = MeasuredSnapshots(self.snapshots, self.jobs, self.deployments.restart_cost_s)
-        self.plans = Plans(settings, store, pool, self.measured, self.metrics)
+        self.plans = Plans(settings, store, pool, self.snapshots, self.measured, self.metrics)
         self.plan_drawings = PlanDrawings(settings, pool, self.plans, self.snapshots)
         self.parallel = ParallelPlans(settings, pool)
         self.comparisons = Comparisons(settings, store, self.snapshots)
@@ -44,7 +44,11 @@ class Services:
         if self.plans.stopping:
             return "shutting down"
         self._store.ping()
-        return None if self._pool.num_ready else "no worker is ready yet"
+        return None if self._pool.num_ready else self._pool.trouble or "no worker is ready yet"
+
+    def unhealthy(self) -> str | None:
+        """Say why a restart could help; None when nothing is wrong."""
+        return self._pool.trouble
 
     def begin_shutdown(self) -> None:
         """Take nothing new and ask what runs to come back with what it has."""
@@ -52,7 +56,7 @@ class Services:
         self.comparisons.begin_shutdown()
 
     def close(self, close_pool: bool) -> None:
-        """Stop, and the pool too if it is ours; whatever does not come back in time is marked as interrupted."""
+        """Stop, and the pool too if it is ours; what does not come back in time is left to the next process."""
         self.begin_shutdown()
         end_s = time.monotonic() + self.settings.shutdown_s
         self.plans.drain(end_s)

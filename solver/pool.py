@@ -31,8 +31,10 @@ _GRACE_S = 3.0
 # From handing a task over to the worker's word that it has begun.
 _BEGIN_LIMIT_S = 30.0
 _IDLE_CHECK_S = 0.5
-_MAX_START_FAILURES = 5
 _MAX_HANDOVERS = 3
+# Between starts that fail, and what a start may take: both double from failure to failure, up to these.
+_MAX_PAUSE_S = 30.0
+_MAX_START_LIMIT_S = 600.0
 
 
 class QueueFullError(StowplanError):
@@ -170,9 +172,13 @@ class Ticket:
 class WorkerPool:
     """`num_workers` processes and a queue of at most `max_queue` waiting tasks.
 
-    A worker is replaced after `max_tasks_per_worker` tasks, which bounds what leaks. `preload` names modules that
-    a worker imports before it is ready, `idle_load` those that it imports after that, while no task waits. When
-    workers die at start again and again, the pool gives up: waiting tasks fail, and so does every later one.
+    A worker is replaced after `max_tasks_per_worker` tasks, which bounds what leaks; with `warm_spare` it works on
+    until another is ready that has loaded everything. `preload` names modules that a worker imports before it is
+    ready, `idle_load` those that it imports after that, while no task waits.
+
+    A start that fails, or takes longer than `start_limit_s`, is tried again, later and with more time. After
+    `start_attempts` of them in a row in every slot the pool is in `trouble`: it takes no task, until a worker starts.
+    With `gives_up` it then ends instead, and so do the tasks that wait.
     """
 
     def __init__(
@@ -182,6 +188,11 @@ class WorkerPool:
         max_tasks_per_worker: int = 100,
         preload: tuple[str, ...] = (),
         idle_load: tuple[str, ...] = (),
+        *,
+        warm_spare: bool = False,
+        start_limit_s: float = 60.0,
+        start_attempts: int = 5,
+        gives_up: bool = True,
     ) -> None:
         if num_workers < 1 or max_queue < 0 or max_tasks_per_worker < 1:
             raise InputError("a pool needs at least one worker, a queue of at least 0 and one task per worker")
@@ -197,12 +208,18 @@ class WorkerPool:
         self._num_started = 0
         self._num_workers = num_workers
         self._numbers = itertools.count(1)
+        self._warm_spare = warm_spare
+        self._start_limit_s = start_limit_s
+        self._start_attempts = start_attempts
+        self._gives_up = gives_up
         self._closed = False
-        self._failure: str | None = None
+        # Per slot: how many starts failed in a row, and how the last one did.
+        self._failures = [0] * num_workers
+        self._last_failure = ""
         self._threads = [
-            threading.Thread(target=self._look_after, name=f"pool-{k}", daemon=True) for k in range(num_workers)
+            threading.Thread(target=self._look_after, args=(k,), name=f"pool-{k}", daemon=True)
+            for k in range(num_workers)
         ]
-        self._num_slots = num_workers
 
     def start(self) -> Self:
         """Start the workers; returns before they are ready."""
@@ -249,6 +266,12 @@ class WorkerPool:
         return max(0, self._num_started - self._num_workers)
 
     @property
+    def trouble(self) -> str | None:
+        """Why no worker starts, when none does; None while there is hope."""
+        with self._changed:
+            return self._trouble()
+
+    @property
     def queue_length(self) -> int:
         """Tasks that wait."""
         return len(self._queue)
@@ -271,7 +294,7 @@ class WorkerPool:
         QueueFullError
             When `max_queue` tasks wait already.
         WorkerError
-            When the pool is closed or has given up.
+            When the pool is closed or in trouble.
         InputError
             When the deadline is not positive and finite.
         """
@@ -282,9 +305,12 @@ class WorkerPool:
         ticket = Ticket(next(self._numbers), task, data, deadline_s, on_progress, on_start)
         ticket._withdraw = lambda: self._withdraw(ticket)
         with self._changed:
-            if self._closed or self._failure is not None:
-                raise WorkerError(self._failure or "the pool was closed")
-            idle = sum(worker.ready for worker in self._workers) - self._num_busy
+            if self._closed:
+                raise WorkerError("the pool was closed")
+            if (trouble := self._trouble()) is not None:
+                raise WorkerError(trouble)
+            # A spare counts only when the worker before it is gone.
+            idle = min(self._num_workers, sum(worker.ready for worker in self._workers)) - self._num_busy
             if len(self._queue) >= self._max_queue + idle:
                 raise QueueFullError(f"the queue of {self._max_queue} waiting tasks is full")
             self._queue.append(ticket)
@@ -299,65 +325,130 @@ class WorkerPool:
                 return False
             return True
 
-    def _look_after(self) -> None:
-        """Keep one worker alive and busy, until the pool closes or workers do not start any more."""
-        failures = 0
-        while failures < _MAX_START_FAILURES:
-            with self._changed:
-                if self._closed:
-                    break
-                worker = WorkerProcess(self._preload, self._idle_load)
-                self._workers.add(worker)
-                self._num_started += 1
+    def _look_after(self, slot: int) -> None:
+        """Keep one worker alive and busy, until the pool closes or gives up."""
+        worker: WorkerProcess | None = None
+        while not self._has_ended():
             try:
-                # One after another: the first is ready, and so the pool of use, as soon as can be on few cores.
-                with self._starting:
-                    worker.start()
-                failures = 0
-                pause_s = 0.0 if self._feed(worker) else _IDLE_CHECK_S
+                worker = self._ready(worker, self._start_limit(slot))
             except WorkerError as error:
-                failures += 1
-                pause_s = 0.1 * 2**failures
-                if not self._closed:
-                    _logger.warning("start %d of %d failed: %s", failures, _MAX_START_FAILURES, error)
-            finally:
-                with self._changed:
-                    self._workers.discard(worker)
-                worker.dispose()
+                worker = None
+                self._note_failure(slot, str(error))
+                self._pause(min(_MAX_PAUSE_S, 0.1 * 2.0 ** min(self._failures[slot], 20)))
+                continue
             with self._changed:
-                self._changed.wait_for(lambda: self._closed, timeout=pause_s)
-        self._give_up()
+                self._failures[slot] = 0
+            has_worked, worker = self._feed(worker)
+            if not has_worked:
+                self._pause(_IDLE_CHECK_S)
+        if worker is not None:
+            self._end(worker)
 
-    def _give_up(self) -> None:
+    def _pause(self, seconds: float) -> None:
         with self._changed:
-            self._num_slots -= 1
-            if self._closed or self._num_slots > 0:
-                return
-            self._failure = f"workers died at start {_MAX_START_FAILURES} times in a row; the log says why"
-            waiting = list(self._queue)
-            self._queue.clear()
-        for ticket in waiting:
-            ticket._fail(WorkerError(self._failure))
+            self._changed.wait_for(self._has_ended, timeout=seconds)
 
-    def _feed(self, worker: WorkerProcess) -> bool:
-        """Give `worker` tasks until it is used up, has died, or the pool closes. Returns whether it took any."""
-        for count in range(self._max_tasks):
-            ticket = self._next_ticket(worker)
-            if ticket is None:
-                return count > 0
+    def _has_ended(self) -> bool:
+        return self._closed or (self._gives_up and self._trouble() is not None)
+
+    def _trouble(self) -> str | None:
+        fewest = min(self._failures)
+        if fewest < self._start_attempts:
+            return None
+        return f"no worker starts, {fewest} times in a row; the last one: {self._last_failure}"
+
+    def _start_limit(self, slot: int) -> float:
+        longer = self._start_limit_s * 2.0 ** min(self._failures[slot], 20)
+        return max(self._start_limit_s, min(_MAX_START_LIMIT_S, longer))
+
+    def _ready(self, worker: WorkerProcess | None, limit_s: float) -> WorkerProcess:
+        """A worker that is ready: this one, or a new one."""
+        # One after another: the first is ready, and so the pool of use, as soon as can be on few cores.
+        with self._starting:
+            worker = worker or self._launched(self._preload, self._idle_load)
             try:
-                usable = self._run(worker, ticket)
-            finally:
-                with self._changed:
-                    self._num_busy -= 1
-            if not usable:
-                return True
-        worker.retire()
-        return True
+                worker.await_ready(limit_s)
+            except WorkerError:
+                self._end(worker)
+                raise
+        return worker
 
-    def _next_ticket(self, worker: WorkerProcess) -> Ticket | None:
+    def _launched(self, preload: tuple[str, ...], idle_load: tuple[str, ...]) -> WorkerProcess:
+        worker = WorkerProcess(preload, idle_load)
         with self._changed:
-            while not self._closed and worker.alive:
+            if self._closed:
+                raise WorkerError("the pool was closed")
+            self._workers.add(worker)
+            self._num_started += 1
+        try:
+            worker.launch()
+        except WorkerError:
+            self._end(worker)
+            raise
+        return worker
+
+    def _spare(self, spare: WorkerProcess | None) -> WorkerProcess | None:
+        """The one that is on its way, else a new one, which has loaded everything when it is ready."""
+        if spare is not None and spare.alive:
+            return spare
+        if spare is not None:
+            _logger.warning("a worker is not replaced yet: the next one died at start (%s)", spare.end)
+            self._end(spare)
+        try:
+            return self._launched(self._preload + self._idle_load, ())
+        except WorkerError as error:
+            _logger.warning("a worker is not replaced yet: %s", error)
+            return None
+
+    def _note_failure(self, slot: int, reason: str) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._failures[slot] += 1
+            self._last_failure = reason
+            waiting = list(self._queue) if self._has_ended() else []
+            if waiting:
+                self._queue.clear()
+            self._changed.notify_all()
+        _logger.warning("start %d in a row failed: %s", self._failures[slot], reason)
+        for ticket in waiting:
+            ticket._fail(WorkerError(self.trouble or reason))
+
+    def _end(self, worker: WorkerProcess) -> None:
+        with self._changed:
+            self._workers.discard(worker)
+        worker.dispose()
+
+    def _feed(self, worker: WorkerProcess) -> tuple[bool, WorkerProcess | None]:
+        """Give `worker` tasks until it is used up, has died, or the pool closes; then it is gone.
+
+        Returns whether it took any, and the next worker, if there is one.
+        """
+        spare: WorkerProcess | None = None
+        count = 0
+        while (ticket := self._next_ticket(worker, spare)) is not None:
+            usable = self._work(worker, ticket)
+            count += 1
+            if not usable or (count >= self._max_tasks and not self._warm_spare):
+                break
+            if count >= self._max_tasks:
+                spare = self._spare(spare)
+        if worker.alive:
+            worker.retire()
+        self._end(worker)
+        return count > 0, spare
+
+    def _work(self, worker: WorkerProcess, ticket: Ticket) -> bool:
+        try:
+            return self._run(worker, ticket)
+        finally:
+            with self._changed:
+                self._num_busy -= 1
+
+    def _next_ticket(self, worker: WorkerProcess, spare: WorkerProcess | None) -> Ticket | None:
+        """The next task; None when the pool closes, the worker is dead, or its spare is there."""
+        with self._changed:
+            while not self._closed and worker.alive and not (spare is not None and spare.is_up):
                 if self._queue:
                     self._num_busy += 1
                     return self._queue.popleft()

@@ -4,13 +4,13 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from multiprocessing.connection import Pipe
 from typing import Any
 
 from stowplan.errors import WorkerError
 
-_START_LIMIT_S = 60.0
 _EXIT_LIMIT_S = 1.0
 # Solvers get their threads by option; libraries underneath must not add their own.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -26,34 +26,58 @@ class WorkerProcess:
         self._sending = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
+        self._launched = 0.0
         self._connection, self._remote = Pipe()
         self.ready = False
 
-    def start(self) -> None:
-        """Start the process and wait until it is ready; WorkerError when it is not."""
+    def launch(self) -> None:
+        """Start the process, in a thread that lives as long as it shall: it dies with this thread.
+
+        Raises
+        ------
+        WorkerError
+            When there is no memory or process left for it, or `kill` came first.
+        """
         descriptor = self._remote.fileno()
         arguments = f"{descriptor}, {os.getpid()}, {self._preload!r}, {self._idle_load!r}"
         program = f"import sys; sys.path[:] = {sys.path!r}; from solver.worker import main; main({arguments})"
         with self._lock:
             if self._killed:
                 raise WorkerError("the pool was closed")
-            self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and code
-                [sys.executable, "-c", program],
-                pass_fds=(descriptor,),
-                stdin=subprocess.DEVNULL,
-                # Solvers print; standard output belongs to the answers of the parent.
-                stdout=2,
-                env=_ONE_THREAD | os.environ,
-                process_group=0,
-            )
+            self._launched = time.monotonic()
+            try:
+                self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and code
+                    [sys.executable, "-c", program],
+                    pass_fds=(descriptor,),
+                    stdin=subprocess.DEVNULL,
+                    # Solvers print; standard output belongs to the answers of the parent.
+                    stdout=2,
+                    env=_ONE_THREAD | os.environ,
+                    process_group=0,
+                )
+            except OSError as error:
+                raise WorkerError(f"a worker cannot be started: {error}") from error
         # From here on the end of the process is the end of the connection.
         self._remote.close()
+
+    def await_ready(self, limit_s: float) -> None:
+        """Wait until the process is ready; WorkerError when it is not `limit_s` seconds after its launch."""
         try:
-            self.ready = self.poll(_START_LIMIT_S) and self.receive() == ("ready",)
+            if not self._is_ready_within(self._launched + limit_s - time.monotonic()):
+                raise WorkerError(f"a worker was not ready after {limit_s:g} s")
         except (EOFError, OSError) as error:
             raise WorkerError(f"a worker died at start ({self.end})") from error
-        if not self.ready:
-            raise WorkerError(f"a worker was not ready after {_START_LIMIT_S:g} s")
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the process is ready now."""
+        with suppress(EOFError, OSError):
+            return self._is_ready_within(0.0)
+        return False
+
+    def _is_ready_within(self, seconds: float) -> bool:
+        self.ready = self.ready or (self.poll(seconds) and self.receive() == ("ready",))
+        return self.ready
 
     @property
     def alive(self) -> bool:

@@ -31,7 +31,7 @@ def _parameters() -> list[inspect.Parameter]:
 def _option(field: FieldInfo, flag: Flag) -> Any:
     kind: Any = field.annotation
     # Said, not set: whoever gives no option gets the variable, and only then the default. An empty one says nothing.
-    default = str(field.default) or False
+    default = str(field.default) if field.default else False
     return Annotated[kind | None, typer.Option(flag.name, help=field.description, show_default=default)]
 
 

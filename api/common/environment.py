@@ -11,7 +11,7 @@ from api.common.settings import Settings
 from stowplan.errors import InputError
 
 _PREFIX = "STOWPLAN_"
-_KINDS: Mapping[str, str] = {"int_parsing": "an integer", "float_parsing": "a number"}
+_KINDS: Mapping[str, str] = {"int_parsing": "an integer", "float_parsing": "a number", "bool_parsing": "true or false"}
 
 
 class _FromEnvironment(BaseSettings, Settings):

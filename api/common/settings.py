@@ -3,6 +3,7 @@
 `api.common.environment` reads them from variables, `stowplan serve` makes options of them.
 """
 
+import ipaddress
 import math
 import re
 from dataclasses import dataclass
@@ -49,6 +50,13 @@ def _token(value: str | None) -> str | None:
     return value
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 _Count = Annotated[int, AfterValidator(_above_zero)]
 _Seconds = Annotated[float, AfterValidator(_above_zero)]
 _Port = Annotated[int, AfterValidator(_port)]
@@ -89,6 +97,16 @@ class Settings(BaseModel):
     tasks_per_worker: Annotated[
         _Count, Field(description="Tasks after which a worker is replaced, which bounds what leaks.")
     ] = 1000
+    worker_start_s: Annotated[
+        _Seconds, Field(description="How long a worker may take to start; each failure doubles it, up to 600.")
+    ] = 60.0
+    worker_start_attempts: Annotated[
+        _Count,
+        Field(
+            description="Starts in a row that fail before nothing new is taken and `/healthz` fails; they go on, and "
+            "what waits keeps waiting."
+        ),
+    ] = 5
     max_body_bytes: Annotated[_Count, Flag("--max-body-bytes"), Field(description="Largest request body.")] = 32 * 2**20
     max_wait_s: Annotated[_Seconds, Field(description="Cap of `Prefer: wait`.")] = 60.0
     time_limit_s: Annotated[
@@ -122,11 +140,24 @@ class Settings(BaseModel):
         ),
     ] = None
 
+    insecure: Annotated[
+        bool, Flag("--insecure"), Field(description="Listen without a token on an address that others reach.")
+    ] = False
+
     @model_validator(mode="after")
     def _limits_agree(self) -> Self:
         if self.time_limit_s > self.max_time_limit_s:
             limits = f"time_limit_s is {self.time_limit_s}, above max_time_limit_s {self.max_time_limit_s}"
             raise InputError(f"{limits}; lower the one or raise the other")
+        return self
+
+    @model_validator(mode="after")
+    def _strangers_need_a_token(self) -> Self:
+        if self.token is None and not self.insecure and not _is_loopback(self.host):
+            raise InputError(
+                f"host is {self.host}, which others reach, and there is no token: whoever can connect could plan, and "
+                "deploy; set STOWPLAN_TOKEN, listen on 127.0.0.1, or say --insecure where a proxy in front asks for one"
+            )
         return self
 
     @property

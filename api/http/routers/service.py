@@ -39,10 +39,15 @@ async def get_example(example_id: str) -> dict[str, Any]:
     return example(example_id).request
 
 
-@router.get("/healthz", summary="Liveness")
-async def healthz() -> HealthDoc:
-    """Say that the process lives."""
-    return HealthDoc(status="ok", version=__version__)
+@router.get(
+    "/healthz",
+    summary="Liveness",
+    responses={503: {"model": HealthDoc, "description": "Ill: no worker starts any more."}},
+    response_model=HealthDoc,
+)
+async def healthz(services: Services) -> Response:
+    """Say that the process lives and can plan, or will once its workers are up."""
+    return _health(services.unhealthy())
 
 
 @router.get(
@@ -53,9 +58,7 @@ async def healthz() -> HealthDoc:
 )
 async def readyz(services: Services) -> Response:
     """Say whether plans can be made: a worker is ready and the database answers."""
-    reason = await run_in_threadpool(services.not_ready)
-    document = HealthDoc(status=reason or "ok", version=__version__)
-    return json_response(document, 503 if reason else 200, {"Retry-After": "1"} if reason else None)
+    return _health(await run_in_threadpool(services.not_ready))
 
 
 @router.get(
@@ -67,6 +70,11 @@ async def readyz(services: Services) -> Response:
 async def metrics(services: Services) -> Response:
     """Metrics for Prometheus."""
     return Response(services.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _health(trouble: str | None) -> Response:
+    document = HealthDoc(status=trouble or "ok", version=__version__)
+    return json_response(document, 503 if trouble else 200, {"Retry-After": "1"} if trouble else None)
 
 
 def _summary(known: Example) -> ExampleDoc:

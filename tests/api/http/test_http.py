@@ -15,6 +15,7 @@ from solver.pool import WorkerPool
 from tests.api.asking import JSON, planned, post
 from tests.api.requests import json_text, sia_request
 from tests.api.serving import serving
+from tests.waiting import eventually
 
 
 def _problem(answer: httpx.Response, status: int, code: str) -> dict[str, object]:
@@ -215,3 +216,18 @@ def test_an_unexpected_error_tells_nothing_but_its_code(pool: WorkerPool) -> Non
     with serving(app) as client:
         problem = _problem(client.get("/bug"), 500, "internal_error")
         assert "secret" not in json.dumps(problem)
+
+
+def test_a_service_whose_workers_do_not_start_is_ill_and_says_so() -> None:
+    with (
+        WorkerPool(1, 10, preload=("no_such_module",), start_attempts=1, gives_up=False) as pool,
+        serving(create_app(Settings(database=IN_MEMORY), pool=pool)) as client,
+    ):
+        ill = eventually(lambda: client.get("/healthz"), lambda answer: answer.status_code == 503)
+        assert ill.json()["status"].startswith("no worker starts, ")
+        assert "a worker died at start" in ill.json()["status"]
+        unready = client.get("/readyz")
+        assert (unready.status_code, unready.headers["retry-after"]) == (503, "1")
+        assert "a worker died at start" in unready.json()["status"]
+        problem = _problem(post(client, "/v1/plans", sia_request()), 503, "worker_died")
+        assert "no worker starts" in str(problem["detail"])
