@@ -13,7 +13,7 @@ STATE = "state"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEvent:
-    """One event; ids of a plan count from 1. `name` is `state`, `incumbent` or `bound`."""
+    """One event; ids of a plan grow. `name` is `state`, `incumbent` or `bound`."""
 
     id: int
     name: str
@@ -21,12 +21,15 @@ class PlanEvent:
 
 
 class EventLog:
-    """The events of one plan, at most `MAX_EVENTS`: beyond that the oldest progress is dropped, never a state."""
+    """The events of one plan, at most `MAX_EVENTS`: beyond that the oldest progress is dropped, never a state.
 
-    def __init__(self) -> None:
+    Ids count from above `last_id`.
+    """
+
+    def __init__(self, last_id: int = 0) -> None:
         self._lock = threading.Lock()
         self._events: list[PlanEvent] = []
-        self._last_id = 0
+        self._last_id = last_id
         self._closed = False
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
 

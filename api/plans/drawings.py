@@ -6,12 +6,11 @@ from api.common.errors import NoOutcomeError
 from api.common.settings import Settings
 from api.common.tasks import run_task
 from api.convert.outcome import outcome_from_document
-from api.convert.request import check_request
 from api.figures.request import FigureRequest
 from api.plans.present import has_figure, plan_document
 from api.plans.service import Plans
+from api.plans.stored import stored_request
 from api.schemas.plan import OutcomeDoc
-from api.schemas.request import PLAN_BODY
 from api.store.snapshots import Snapshots
 from models.plan import PlanRequest
 from solver.pool import WorkerPool
@@ -51,8 +50,7 @@ class PlanDrawings:
 
     def _request(self, plan_id: str) -> PlanRequest:
         """What the planners were asked for."""
-        body = PLAN_BODY.validate_json(self._plans.input_text(plan_id))
-        return check_request(body, self._snapshots.resolve(body.snapshot).snapshot, self._settings).required()
+        return stored_request(self._plans.input_text(plan_id), self._snapshots, self._settings)
 
     def _figure_request(self, plan_id: str) -> FigureRequest:
         record = self._plans.record(plan_id)

@@ -26,7 +26,8 @@ class RunningPlan:
     """One plan that is not final yet. The pool calls in from its threads.
 
     `slack_s` is how long the worker may take beyond the time limit of the solve. `on_end` is called once, from a
-    thread of the pool, and must return soon. `notes` are warnings from before planning.
+    thread of the pool, and must return soon. `notes` are warnings from before planning, `last_event` the highest id of
+    an event that clients may have seen.
     """
 
     def __init__(
@@ -37,8 +38,9 @@ class RunningPlan:
         slack_s: float,
         on_end: Callable[["RunningPlan", Termination], None],
         notes: tuple[Issue, ...] = (),
+        last_event: int = 0,
     ) -> None:
-        self.events = EventLog()
+        self.events = EventLog(last_event)
         self.record = record
         self.request = request
         self.notes = notes

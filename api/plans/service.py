@@ -8,6 +8,8 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
+from pydantic import ValidationError
+
 from api.common.errors import (
     IdempotencyConflictError,
     NotFoundError,
@@ -23,35 +25,47 @@ from api.convert.request import body_text, check_request
 from api.jobs.calibrated_snapshots import MeasuredSnapshots
 from api.plans.present import plan_document, plan_list
 from api.plans.run import RunningPlan
+from api.plans.stored import stored_request
 from api.plans.termination import Termination, final_record
 from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc, UsedOptionsDoc
 from api.schemas.request import PlanBodyDoc
 from api.store.database import PlanRecord, Store
+from api.store.snapshots import Snapshots
 from models.plan import PlanRequest
 from solver.pool import QueueFullError, WorkerPool
 from stowplan import __version__
-from stowplan.errors import Issue
+from stowplan.errors import InputError, Issue, StowplanError
 
 _MS_PER_S = 1e3
 _POLL_S = 0.02
 _AFTER_LOST_EVENTS = 1_000_000_000
+# A plan with which the process went down so often may be why.
+_MOST_TAKEN_UP = 3
 _logger = logging.getLogger("stowplan.api.plans.service")
-_LEFT_BEHIND = FailureDoc(
-    code="interrupted", detail="the service stopped or crashed before the plan was final; ask for it again"
+_GIVEN_UP = FailureDoc(
+    code="interrupted",
+    detail=f"the service crashed {_MOST_TAKEN_UP + 1} times before the plan was final; ask for it again, for less",
 )
 
 
 class Plans:
     """All plans of one service: those that run in memory, those that are final in the store.
 
-    What an earlier process left unfinished is marked as interrupted at once.
+    What an earlier process left unfinished is taken up again.
     """
 
     def __init__(
-        self, settings: Settings, store: Store, pool: WorkerPool, snapshots: MeasuredSnapshots, metrics: Metrics
+        self,
+        settings: Settings,
+        store: Store,
+        pool: WorkerPool,
+        snapshots: Snapshots,
+        measured: MeasuredSnapshots,
+        metrics: Metrics,
     ) -> None:
         self._settings = settings
         self._snapshots = snapshots
+        self._measured = measured
         self._metrics = metrics
         self._store = store
         self._pool = pool
@@ -61,9 +75,12 @@ class Plans:
         self._closed = False
         # Ends are written one after another, and not by the threads that look after workers.
         self._finisher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="finish")
-        interrupted = store.interrupt_unfinished(time.time(), _LEFT_BEHIND.model_dump_json())
-        if interrupted:
-            _logger.warning("%d plans of an earlier process are marked as interrupted", interrupted)
+        left_behind = store.take_up_plans()
+        if left_behind:
+            _logger.warning("%d plans of an earlier process are taken up again", len(left_behind))
+        # Reading them takes time; who asks for one meanwhile sees it queued.
+        self._taking_up = threading.Thread(target=self._take_up, args=(left_behind,), name="take-up", daemon=True)
+        self._taking_up.start()
 
     def submit(self, body: PlanBodyDoc, idempotency_key: str | None, received_s: float) -> str:
         """Store and queue a plan; returns its id. `received_s` is when the request came (monotonic clock).
@@ -79,7 +96,7 @@ class Plans:
         ShuttingDownError
             When the service stops.
         """
-        source = self._snapshots.resolve(body.snapshot, body.policy)
+        source = self._measured.resolve(body.snapshot, body.policy)
         request = check_request(body, source.used.snapshot, self._settings).required()
         options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
         record = PlanRecord(
@@ -193,10 +210,11 @@ class Plans:
             time.sleep(_POLL_S)
 
     def close(self) -> None:
-        """Write what has ended; whatever has not is marked as interrupted."""
+        """Write what has ended; whatever has not goes on in the next process."""
         self._closed = True
+        self._taking_up.join()
         self._finisher.shutdown()
-        self._store.interrupt_unfinished(time.time(), _LEFT_BEHIND.model_dump_json())
+        self._store.forget_crashes()
         for plan in list(self._running.values()):
             plan.events.close()
 
@@ -230,11 +248,62 @@ class Plans:
             self._store.delete_plan(record.id)
             raise
 
+    def _take_up(self, left_behind: list[tuple[PlanRecord, int]]) -> None:
+        for record, times in left_behind:
+            if self._stopping:
+                return
+            try:
+                self._go_on(record, times)
+            except Exception:
+                # It stays in the store for the next process, and keeps no other plan from its turn.
+                _logger.exception("plan %s cannot be taken up", record.id)
+
+    def _go_on(self, record: PlanRecord, times: int) -> None:
+        last_event = times * _AFTER_LOST_EVENTS
+        failure = _GIVEN_UP if times > _MOST_TAKEN_UP else None
+        try:
+            request = stored_request(self.input_text(record.id), self._snapshots, self._settings)
+        except (InputError, ValidationError) as error:
+            failure = FailureDoc(code="interrupted", detail=f"this version cannot go on with the plan: {error}")
+        if failure is not None:
+            ended = replace(
+                record,
+                status=PlanStatus.INTERRUPTED,
+                finished_at_s=time.time(),
+                failure=failure.model_dump_json(),
+            )
+            state = PlanEvent(id=last_event + 1, name=STATE, data={"status": ended.status.value})
+            self._store.finish_plan(ended, json.dumps([asdict(state)]))
+            return
+        plan = RunningPlan(
+            record,
+            request,
+            self._pool,
+            self._settings.deadline_slack_s,
+            self._ended,
+            last_event=last_event,
+        )
+        with self._admission:
+            if self._stopping:
+                return
+            self._running[record.id] = plan
+        try:
+            plan.start()
+        except StowplanError:
+            del self._running[record.id]
+            raise
+
     def _ended(self, plan: RunningPlan, termination: Termination) -> None:
         if not self._closed:
             self._finisher.submit(self._finish, plan, termination)
 
     def _finish(self, plan: RunningPlan, termination: Termination) -> None:
+        has_plan = termination.outcome is not None and termination.outcome.plan is not None
+        if termination.status is PlanStatus.INTERRUPTED and not has_plan and self._store.is_lasting:
+            # The next process goes on with it.
+            del self._running[plan.record.id]
+            plan.events.close()
+            return
         if termination.outcome is not None:
             warnings = (*plan.notes, *termination.outcome.warnings)
             termination = replace(termination, outcome=replace(termination.outcome, warnings=warnings))

@@ -71,6 +71,13 @@ _posted = Table(
     Column("plan_id", String, primary_key=True),
     Column("input_hash", String, nullable=False),
 )
+# How often a plan was taken up again after the process that had it was gone without a word.
+_taken_up = Table(
+    "taken_up_plans",
+    _metadata,
+    Column("plan_id", String, primary_key=True),
+    Column("times", Integer, nullable=False),
+)
 _snapshots = Table(
     "snapshots",
     _metadata,
@@ -163,6 +170,11 @@ class Store:
         if self._owner is not None:
             self._owner.close()
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether what is stored is there for the next process."""
+        return self._owner is not None
+
     def ping(self) -> None:
         """Raise StoreError when the database does not answer."""
         with self.reading() as connection:
@@ -198,7 +210,8 @@ class Store:
     def delete_plan(self, plan_id: str) -> bool:
         """Delete a plan; False when there is none."""
         with self.writing() as connection:
-            connection.execute(delete(_posted).where(_posted.c.plan_id == plan_id))
+            for table in (_posted, _taken_up):
+                connection.execute(delete(table).where(table.c.plan_id == plan_id))
             return connection.execute(delete(_plans).where(_plans.c.id == plan_id)).rowcount > 0
 
     def plan(self, plan_id: str) -> PlanRecord | None:
@@ -234,11 +247,24 @@ class Store:
         with self.reading() as connection:
             return [_record(row._mapping) for row in connection.execute(query)]
 
-    def interrupt_unfinished(self, now_s: float, failure: str) -> int:
-        """Mark what an earlier process left unfinished; `failure` is the JSON text that says so."""
-        values = {"status": PlanStatus.INTERRUPTED.value, "finished_at_s": now_s, "failure": failure}
+    def take_up_plans(self) -> list[tuple[PlanRecord, int]]:
+        """Plans that an earlier process left unfinished, oldest first, and the how-manieth time they are taken up."""
+        times = select(_taken_up.c.times).where(_taken_up.c.plan_id == _plans.c.id).scalar_subquery()
+        query = select(*_RECORD_COLUMNS, func.coalesce(times, 0).label("times")).order_by(_plans.c.sequence)
         with self.writing() as connection:
-            return connection.execute(update(_plans).where(_plans.c.status.in_(_ACTIVE)).values(**values)).rowcount
+            rows = connection.execute(query.where(_plans.c.status.in_(_ACTIVE))).mappings().all()
+            connection.execute(delete(_taken_up))
+            if rows:
+                counts = [{"plan_id": row["id"], "times": row["times"] + 1} for row in rows]
+                connection.execute(insert(_taken_up), counts)
+        return [
+            (_record({name: value for name, value in row.items() if name != "times"}), row["times"] + 1) for row in rows
+        ]
+
+    def forget_crashes(self) -> None:
+        """Say that this process ends in good order: what it leaves unfinished did not break it."""
+        with self.writing() as connection:
+            connection.execute(delete(_taken_up))
 
     def add_snapshot(self, record: SnapshotRecord) -> bool:
         """Insert a snapshot; False when it is there already."""

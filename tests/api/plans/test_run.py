@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import api.plans.run
 from api.app import create_app
 from api.common.events import MAX_EVENTS, EventLog
 from api.common.settings import IN_MEMORY, Settings
+from models.planning import plan_task
 from solver.pool import WorkerPool
 from tests.api import tasks
 from tests.api.asking import planned, post
@@ -32,7 +34,7 @@ def works_as(monkeypatch: pytest.MonkeyPatch) -> WorksAs:
     """Have workers run a stand-in instead of planning."""
 
     def patch(task: Callable[..., Any]) -> None:
-        monkeypatch.setattr(api.plans.run, "PLAN_TASK", f"{tasks.__name__}:{task.__name__}")
+        monkeypatch.setattr(api.plans.run, "PLAN_TASK", f"{task.__module__}:{task.__name__}")
 
     return patch
 
@@ -269,6 +271,77 @@ def test_a_restart_keeps_what_is_final_and_marks_the_rest(tmp_path: Path, pool: 
         assert final["failure"]["code"] == "interrupted"
         # It came back with what it had.
         assert final["verified"]
+
+
+def crashed(database: Path, folder: Path) -> Path:
+    """The database as a process that dies now leaves it."""
+    folder.mkdir()
+    for path in database.parent.glob(f"{database.name}*"):
+        shutil.copy(path, folder)
+    return folder / database.name
+
+
+def test_plans_go_on_after_a_crash(tmp_path: Path, pool: WorkerPool, works_as: WorksAs) -> None:
+    settings = Settings(database=str(tmp_path / "plans.sqlite"), workers=1)
+    requests = [sia_request(options={"seed": seed}) for seed in range(3)]
+    with serving(create_app(settings, pool=pool)) as client:
+        works_as(tasks.hanging_task)
+        key = {"Idempotency-Key": "once"}
+        # One runs, two wait.
+        plans = [
+            post(client, "/v1/plans", request, **(key if k == 0 else {})).json() for k, request in enumerate(requests)
+        ]
+        until(client, plans[0]["links"]["self"], lambda plan: plan["status"] == "solving")
+        last_seen = 1_000
+        left = crashed(tmp_path / "plans.sqlite", tmp_path / "crashed")
+        for plan in plans:
+            canceled(client, plan)
+    works_as(plan_task)
+    with serving(create_app(settings.model_copy(update={"database": str(left)}), pool=pool)) as client:
+        again = post(client, "/v1/plans", requests[0], **key, Prefer="wait=50")
+        assert (again.status_code, again.json()["id"]) == (200, plans[0]["id"])
+        for plan in plans:
+            final = client.get(plan["links"]["self"], headers={"Prefer": "wait=50"}).json()
+            final = until(client, plan["links"]["self"], lambda known: known["status"] == "succeeded")
+            assert final["verified"]
+            assert final["input_hash"] == plan["input_hash"]
+            # Who had seen events of the first try sees those of the second.
+            assert events_of(client, plan, **{"Last-Event-ID": f"{last_seen}"})[-1][2] == {"status": "succeeded"}
+
+
+def test_a_plan_with_which_the_service_goes_down_is_given_up(
+    tmp_path: Path, pool: WorkerPool, works_as: WorksAs
+) -> None:
+    works_as(tasks.hanging_task)
+    database = tmp_path / "0" / "plans.sqlite"
+    database.parent.mkdir()
+    with serving(create_app(Settings(database=str(database)), pool=pool)) as client:
+        plan = started(client, sia_request())
+        database = crashed(database, tmp_path / "1")
+        canceled(client, plan)
+    for times in range(2, 5):
+        with serving(create_app(Settings(database=str(database)), pool=pool)) as client:
+            until(client, plan["links"]["self"], lambda known: known["status"] == "solving")
+            database = crashed(database, tmp_path / f"{times}")
+            canceled(client, plan)
+    with serving(create_app(Settings(database=str(database)), pool=pool)) as client:
+        final = until(client, plan["links"]["self"], lambda known: known["status"] == "interrupted")
+        assert final["failure"]["detail"].startswith("the service crashed 4 times before the plan was final")
+        assert events_of(client, plan, **{"Last-Event-ID": "1000"})[-1][2] == {"status": "interrupted"}
+
+
+def test_what_waits_when_the_service_stops_goes_on_in_the_next(
+    tmp_path: Path, pool: WorkerPool, works_as: WorksAs
+) -> None:
+    settings = Settings(database=str(tmp_path / "plans.sqlite"), workers=1, shutdown_s=30.0)
+    with serving(create_app(settings, pool=pool)) as client:
+        works_as(tasks.hanging_task)
+        hanging = started(client, sia_request())
+        waiting = post(client, "/v1/plans", sia_request()).json()
+    works_as(plan_task)
+    with serving(create_app(settings, pool=pool)) as client:
+        for plan in (hanging, waiting):
+            until(client, plan["links"]["self"], lambda known: known["status"] == "succeeded")
 
 
 def test_concurrent_clients_get_right_answers(client: httpx.Client) -> None:

@@ -39,7 +39,7 @@ def test_a_plan_is_kept_changed_and_deleted(path: Path | None) -> None:
     assert store.finish_plan(final, "[]")
     assert store.plan("plan-1") == replace(final, sequence=1)
     assert store.plan_events("plan-1") == "[]"
-    assert store.interrupt_unfinished(9.0, "{}") == 0
+    assert store.take_up_plans() == []
     assert store.delete_plan("plan-1")
     assert not store.delete_plan("plan-1")
     assert not store.finish_plan(final, "[]")
@@ -48,17 +48,21 @@ def test_a_plan_is_kept_changed_and_deleted(path: Path | None) -> None:
     store.close()
 
 
-def test_unfinished_plans_are_marked_after_a_restart(tmp_path: Path) -> None:
+def test_unfinished_plans_are_taken_up_after_a_restart(tmp_path: Path) -> None:
     store = Store(tmp_path / "plans.sqlite")
     for k, status in enumerate(PlanStatus):
         store.add_plan(replace(RECORD, id=f"plan-{status}", status=status, idempotency_key=f"{k}"), "{}")
-    store.close()
-    store = Store(tmp_path / "plans.sqlite")
-    assert store.interrupt_unfinished(9.0, '{"code": "interrupted"}') == 3
-    for status in PlanStatus:
-        record = store.plan(f"plan-{status}")
-        assert record is not None
-        assert record.status == (status if status.final else PlanStatus.INTERRUPTED)
+    active = [status for status in PlanStatus if not status.final]
+    for times in (1, 2, 3):
+        store.close()
+        store = Store(tmp_path / "plans.sqlite")
+        taken = store.take_up_plans()
+        assert [(record, found) for record, found in taken] == [(store.plan(f"plan-{name}"), times) for name in active]
+    store.forget_crashes()
+    assert [times for _, times in store.take_up_plans()] == [1] * len(active)
+    for record, _ in taken:
+        assert store.finish_plan(replace(record, status=PlanStatus.SUCCEEDED), "[]")
+    assert store.take_up_plans() == []
     store.close()
 
 
