@@ -27,8 +27,8 @@ def _verdict(result: SolveResult) -> str:
     reason, limit, gap = result.termination, result.limit, result.relative_gap
     if reason is TerminationReason.OPTIMAL:
         return f"proven optimal{_within(gap)}"
-    if limit is not None:
-        end = _ENDS.get(limit, f"ended at the {limit} limit")
+    if limit is not None or reason is TerminationReason.FEASIBLE:
+        end = "ended" if limit is None else _ENDS.get(limit, f"ended at the {limit} limit")
         found = f"a plan{_within(gap)} found" if gap is not None else "a plan without a bound found"
         return f"{end}, {found if reason.has_incumbent else 'no plan found'}"
     return _PROOFS.get(reason, f"ended with: {reason.replace('_', ' ')}")

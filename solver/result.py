@@ -66,7 +66,8 @@ class SolveResult:
 
     `incumbent` is float64 (n,), integers exact, re-checked against the matrix form; `objective` its value.
     `bound` is a proven bound on the optimum from the other side (None: nothing proven). `prices` (m,) are Lagrange
-    multipliers, in objective per unit of a row, where the backend found any.
+    multipliers, in objective per unit of a row, where the backend found any. Feasible without a `limit`: a heuristic
+    has ended by itself, with a wider gap than was asked for.
 
     Raises
     ------
@@ -97,8 +98,11 @@ class SolveResult:
             raise ValueError(f"bound {self.bound} is not finite; an unknown bound is None")
         if reason is TerminationReason.OPTIMAL and self.bound is None:
             raise ValueError("optimal without a bound")
-        early = reason in (TerminationReason.FEASIBLE, TerminationReason.NO_SOLUTION_FOUND)
-        if (self.limit is not None) != early:
+        if self.limit is None:
+            is_possible = reason is not TerminationReason.NO_SOLUTION_FOUND
+        else:
+            is_possible = reason in (TerminationReason.FEASIBLE, TerminationReason.NO_SOLUTION_FOUND)
+        if not is_possible:
             raise ValueError(f"{reason} with limit {self.limit}")
         if self.objective is not None and self.bound is not None:
             overlap = self.sense.sign * (self.bound - self.objective)

@@ -222,7 +222,7 @@ def _proved(result: SolveResult, relative_gap: float, factor: float) -> SolveRes
     if distance <= relative_gap * abs(result.objective) + rounding:
         return result
     message = f"{result.solver} claims an optimum at a gap of {distance:g}"
-    return replace(result, termination=TerminationReason.FEASIBLE, limit=Limit.OTHER, message=message)
+    return replace(result, termination=TerminationReason.FEASIBLE, limit=None, message=message)
 
 
 def _with_best(problem: MatrixProblem, result: SolveResult, watch: _Watch) -> SolveResult:

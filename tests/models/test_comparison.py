@@ -122,6 +122,7 @@ def test_history_is_bounded_and_keeps_its_ends() -> None:
         (TerminationReason.INFEASIBLE, None, None, None, "proven that there is no plan by x (1): y"),
         (TerminationReason.FEASIBLE, Limit.TIME, 10.0, 9.0, "ended at the time limit, a plan within 10 % found by"),
         (TerminationReason.FEASIBLE, Limit.TIME, 10.0, None, "ended at the time limit, a plan without a bound found"),
+        (TerminationReason.FEASIBLE, None, 10.0, 9.0, "ended, a plan within 10 % found"),
         (TerminationReason.NO_SOLUTION_FOUND, Limit.INTERRUPTED, None, 9.0, "asked to stop, no plan found by x"),
         (TerminationReason.NUMERICAL_ERROR, None, None, None, "ended with: numerical error by x (1): y"),
     ],

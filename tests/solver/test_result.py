@@ -44,13 +44,16 @@ INCONSISTENT: list[tuple[SolveResult, dict[str, Any]]] = [
     (OPTIMAL, {"bound": 4.1}),
     (OPTIMAL, {"sense": Sense.MAXIMIZE}),
     (OPTIMAL, {"limit": Limit.TIME}),
-    (OPTIMAL, {"termination": TerminationReason.FEASIBLE}),
     *((OPTIMAL, {"termination": reason}) for reason in TerminationReason if not reason.has_incumbent),
     (NOTHING, {"limit": None}),
     (NOTHING, {"incumbent": np.ones(1), "objective": 1.0}),
     (NOTHING, {"objective": 0.0}),
     (NOTHING, {"termination": TerminationReason.INFEASIBLE}),
 ]
+
+
+def test_a_heuristic_may_end_by_itself_with_a_gap() -> None:
+    assert replace(OPTIMAL, termination=TerminationReason.FEASIBLE, bound=1.0).limit is None
 
 
 @pytest.mark.parametrize(("consistent", "change"), INCONSISTENT)

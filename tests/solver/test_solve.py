@@ -82,7 +82,7 @@ def test_a_bound_on_the_wrong_side_is_an_error() -> None:
 
 def test_an_optimum_with_a_gap_is_only_feasible() -> None:
     result = answer(NativeOutcome(ending=TerminationReason.OPTIMAL, point=FEASIBLE, bound=scaled(11)))
-    assert (result.termination, result.limit) == (TerminationReason.FEASIBLE, Limit.OTHER)
+    assert (result.termination, result.limit) == (TerminationReason.FEASIBLE, None)
     assert result.relative_gap == pytest.approx(2 / 9)
 
 

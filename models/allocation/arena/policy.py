@@ -16,7 +16,7 @@ from models.wording import counted
 from models.workload import Snapshot
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.result import Limit, SolveResult, TerminationReason
+from solver.result import SolveResult, TerminationReason
 from stowplan.arrays import FloatVector
 
 ALGORITHM = "algorithm 1"
@@ -103,7 +103,7 @@ def _answer(
     return replace(
         proof,
         termination=TerminationReason.OPTIMAL if is_optimal else TerminationReason.FEASIBLE,
-        limit=None if is_optimal else proof.limit or Limit.OTHER,
+        limit=None if is_optimal else proof.limit,
         incumbent=point,
         objective=objective,
         bound=bound,

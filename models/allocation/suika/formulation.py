@@ -21,7 +21,7 @@ from models.workload import Snapshot
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
-from solver.result import Limit, SolveResult, TerminationReason
+from solver.result import SolveResult, TerminationReason
 from solver.solve import solve
 from stowplan.arrays import FloatVector
 from stowplan.errors import Issue
@@ -88,7 +88,7 @@ class SuikaFormulation(Formulation):
         is_proven = self._proves(bound, objective, options)
         return SolveResult(
             termination=TerminationReason.OPTIMAL if is_proven else TerminationReason.FEASIBLE,
-            limit=None if is_proven else proof.limit or Limit.OTHER,
+            limit=None if is_proven else proof.limit,
             sense=self.problem.sense,
             incumbent=point,
             objective=objective,

@@ -68,7 +68,7 @@ def _result(budget: Budget, answer: SearchAnswer, point: FloatVector | None) -> 
     elif answer.proven or objective - bound <= budget.options.relative_gap * abs(objective):
         reason = TerminationReason.OPTIMAL
     else:
-        reason, limit = TerminationReason.FEASIBLE, budget.ended_by or Limit.OTHER
+        reason, limit = TerminationReason.FEASIBLE, budget.ended_by
     return SolveResult(
         termination=reason,
         limit=limit,
