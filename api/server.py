@@ -2,10 +2,12 @@
 
 import gc
 import logging
+import os
 import signal
 import socket
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -19,6 +21,8 @@ from models.catalogue import using_catalogue
 from stowplan.errors import InputError, WorkerError
 
 _BACKLOG = 2048
+# Longer than the minute after which clients that ask in rounds come again.
+_KEEP_ALIVE_S = 75
 _logger = logging.getLogger("stowplan.api.server")
 
 
@@ -37,7 +41,18 @@ def serve(settings: Settings) -> None:
     with ExitStack() as stack:
         if settings.catalogue:
             stack.enter_context(using_catalogue(Path(settings.catalogue)))
+        stack.enter_context(_files_for_us_only())
         _serve(settings)
+
+
+@contextmanager
+def _files_for_us_only() -> Iterator[None]:
+    """Have this process and those that it starts make files that nobody else can read: they hold what clients sent."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _serve(settings: Settings) -> None:
@@ -77,6 +92,7 @@ def _run(settings: Settings, store: Store, listener: socket.socket) -> None:
         app,
         log_level="warning",
         server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
     )
     host, port = listener.getsockname()[:2]

@@ -57,7 +57,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
 }
 # By code: the classes stand beside what loads NumPy and pydantic.
 _BAD_INPUT = ("malformed_json", "not_found")
-_NO_SOLUTION = "canceled"
+_NO_SOLUTION = ("canceled", "worker_timeout")
 
 
 class _Commands(LazyGroup):
@@ -109,7 +109,7 @@ def _print_version(wanted: bool) -> None:
 
 
 def _exit_code(error: StowplanError) -> ExitCode:
-    if error.code == _NO_SOLUTION:
+    if error.code in _NO_SOLUTION:
         return ExitCode.NO_SOLUTION
     return ExitCode.BAD_INPUT if isinstance(error, InputError) or error.code in _BAD_INPUT else ExitCode.OUR_FAULT
 

@@ -19,7 +19,8 @@ class PlanStatus(StrEnum):
     """Life of a plan: queued, building, solving, and then one of the final states.
 
     succeeded: there is a plan. infeasible: proven that there is none. timed_out: a limit struck before any plan was
-    found. canceled: by a client; the best plan found so far is kept. interrupted: the service stopped meanwhile.
+    found. canceled: by a client; the best plan found so far is kept. interrupted: the service stopped
+    meanwhile; the best plan found so far is kept, and without any the plan goes on when the service is back.
     """
 
     QUEUED = "queued"
@@ -48,7 +49,8 @@ class StatusTimes(Document):
 
 
 class TerminationDoc(Document):
-    """Why the solve ended, and which limit ended it early."""
+    """Why the solve ended, and which limit ended it early: null for a proof, and for a heuristic that has ended by
+    itself with a wider gap than was asked for."""
 
     reason: TerminationReason
     limit: Limit | None
@@ -83,8 +85,11 @@ class JobAllocationDoc(Document):
     previous: dict[str, tuple[int, ...]] | None
     """`current` as it was posted."""
     batch_size: int | None
+    """Samples per optimiser step of all replicas."""
     local_batch_size: int | None
+    """Samples of one micro-batch of a replica."""
     accumulation_steps: int | None
+    """Micro-batches of a replica per optimiser step: DeepSpeed's `gradient_accumulation_steps`."""
     expected_goodput: float | None
     """In the unit of the job's performance (samples/s for fitted models and 3D plans)."""
     parallel_plan: ParallelPlanDoc | None = None

@@ -98,8 +98,8 @@ class ParallelismDoc(Document):
 
 
 class JobDoc(Document):
-    """One job. Sia needs `performance`; Arnold needs `parallelism` and `transformer`; Arena and Suika need
-    `transformer`, `operators` or a throughput table. At most one of `transformer` and `operators`."""
+    """One job. Sia needs `performance`; Arnold needs `parallelism` and `transformer`; Suika needs `transformer` or
+    `operators`, Arena one of them or a throughput table. At most one of `transformer` and `operators`."""
 
     id: Name
     min_gpus: NumGpus = 1
@@ -116,8 +116,11 @@ class JobDoc(Document):
     current: GpuMap | None = None
     """Where the job runs now: node id -> GPU indices (null: it waits)."""
     age_s: NonNegative = 0.0
+    """Age of the job in seconds, restarts included (T of Sia Eq. 3)."""
     num_restarts: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    """How often it has been restarted: Sia moves a job the less, the larger the part of its age that went into this."""
     restart_cost_s: NonNegative = 0.0
+    """Seconds that a restart takes it: checkpoint, stop, start, load."""
     performance: PerformanceDoc | None = None
     parallelism: ParallelismDoc | None = None
     transformer: TransformerDoc | None = None

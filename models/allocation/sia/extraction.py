@@ -59,7 +59,8 @@ def _allocations(
             change=change,
             batch_size=batch_size or None,
             local_batch_size=local_batch_size or None,
-            accumulation_steps=accumulation_steps if local_batch_size else None,
+            # Sia counts those before the last one.
+            accumulation_steps=accumulation_steps + 1 if local_batch_size else None,
             expected_goodput=goodput if as_goodput and goodput > 0 else None,
             parallel_plan=plan_on(instance.jobs[i], instance.plans.get((i, c)), gpus, stays=change is Change.KEPT),
         )

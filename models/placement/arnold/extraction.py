@@ -71,14 +71,14 @@ def _planned(selection: Selection, hosts: tuple[str, ...]) -> JobAllocation:
 
 
 def _batch(selection: Selection) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Global batch, micro-batch and accumulation steps (m - 1 of Eq. 11), where the job says them and they divide."""
+    """Global batch, micro-batch and accumulation steps (m of Eq. 11), where the job says them and they divide."""
     transformer = selection.job.transformer
     if transformer is None:
         return None, None, None
     num_micro = num_microbatches(transformer, selection.parallelism)
     if not num_micro.is_integer():
         return None, None, None
-    return transformer.global_batch, transformer.micro_batch_or_one, int(num_micro) - 1
+    return transformer.global_batch, transformer.micro_batch_or_one, int(num_micro)
 
 
 def _kept(snapshot: Snapshot, job: Job) -> JobAllocation:

@@ -23,7 +23,7 @@ from api.cli.main import COMMANDS, app
 from api.cli.plan_console import print_outcome
 from api.cli.pretty import pretty_json
 from api.cli.quantities import parse_quantity
-from api.common.errors import NotFoundError
+from api.common.errors import NotFoundError, WorkerTimeoutError
 from api.common.examples import examples
 from api.convert.reading import MalformedJsonError
 from api.convert.snapshot import snapshot_from_document
@@ -96,6 +96,7 @@ def test_a_misspelt_command_is_recognised() -> None:
         (InputError, ExitCode.BAD_INPUT),
         (TaskCanceledError, ExitCode.NO_SOLUTION),
         (WorkerError, ExitCode.OUR_FAULT),
+        (WorkerTimeoutError, ExitCode.NO_SOLUTION),
     ],
 )
 def test_errors_become_exit_codes(error: type[StowplanError], code: ExitCode, monkeypatch: pytest.MonkeyPatch) -> None:

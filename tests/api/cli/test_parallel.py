@@ -107,5 +107,5 @@ def test_the_users_catalogue_may_come_from_the_environment(tmp_path: Path, monke
 def test_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_PARALLEL_TASK", "tests.api.tasks:deaf_task")
     result = run(*SMALL, "--gpus", "8", "--gpu-type", "h100", "--time-limit", "0.1")
-    assert result.exit_code == ExitCode.OUR_FAULT
+    assert result.exit_code == ExitCode.NO_SOLUTION
     assert "not done within 0.1 s" in result.stderr

@@ -197,7 +197,7 @@ def test_batch_sizes_and_goodput_come_with_the_allocation() -> None:
     snapshot = Snapshot(cluster=cluster(node("n0")), jobs=(job,))
     plan, objective = plan_of(snapshot, SiaParameters(fairness_power=1.0))
     (allocation,) = plan.allocations
-    assert (allocation.batch_size, allocation.local_batch_size, allocation.accumulation_steps) == (96, 8, 2)
+    assert (allocation.batch_size, allocation.local_batch_size, allocation.accumulation_steps) == (96, 8, 3)
     step_s = 2 * 0.13 + (0.13**2 + 0.012**2) ** 0.5
     assert allocation.expected_goodput == pytest.approx(96 / step_s)
     assert objective == pytest.approx(4.0)

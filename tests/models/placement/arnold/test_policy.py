@@ -209,7 +209,7 @@ def test_the_batch_is_handed_on() -> None:
     job = pretraining(6, 2, transformer=GPT_24B)
     _, plan, placement = planned(formulated(fabric({"A": 12}), job, ArnoldParameters()))
     allocation = plan.allocations[0]
-    assert (allocation.batch_size, allocation.local_batch_size, allocation.accumulation_steps) == (384, 1, 63)
+    assert (allocation.batch_size, allocation.local_batch_size, allocation.accumulation_steps) == (384, 1, 64)
     assert (placement.alpha, placement.beta) == (0, 1)
     assert placement.affinity_source.startswith("24b dense on H800 at distance 0 ")
 
