@@ -16,24 +16,10 @@ from api.http.problems import install_problem_handlers
 from api.http.routers import checks, comparisons, deployments, jobs, parallel, plans, service, snapshots
 from api.services import Services
 from api.store.database import Store
-from models.policies import DECLARATIONS, FORMULATIONS
+from api.workers import worker_pool
 from solver.pool import WorkerPool
-from solver.registry import BACKEND_MODULES
 from stowplan import __version__
 
-# What a worker loads before it is ready, and what after that, while nobody waits: the most wanted first, Pyomo and
-# CVXPY last, which take seconds (a task that comes meanwhile waits for the one module that is being loaded). The
-# serving process loads none of it.
-PRELOAD = ("models.planning",)
-IDLE_LOAD = (
-    *BACKEND_MODULES,
-    *FORMULATIONS,
-    "models.parallelism.planner",
-    "models.performance.goodput.fit",
-    *DECLARATIONS,
-    "models.placement.moves",
-    "models.allocation.sia.declaration",
-)
 _ROUTERS = (
     plans.router,
     comparisons.router,
@@ -44,8 +30,6 @@ _ROUTERS = (
     snapshots.router,
     service.router,
 )
-# Room for pictures, models and resumed plans beside the plans that wait.
-_AUXILIARY_QUEUE = 64
 _DESCRIPTION = """\
 Post a snapshot of a GPU cluster and its jobs, get an allocation: solved, with bound and gap, and checked by code that
 knows no solver. Errors are RFC 9457 problem details with stable codes; unknown fields are refused.
@@ -101,19 +85,3 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
         app.add_middleware(TokenMiddleware, token=settings.token)
     app.add_middleware(MetricsMiddleware)
     return app
-
-
-def worker_pool(settings: Settings) -> WorkerPool:
-    """Pool of workers that know all models."""
-    queue_size = settings.queue_size + _AUXILIARY_QUEUE
-    return WorkerPool(
-        settings.workers,
-        queue_size,
-        settings.tasks_per_worker,
-        PRELOAD,
-        IDLE_LOAD,
-        warm_spare=True,
-        start_limit_s=settings.worker_start_s,
-        start_attempts=settings.worker_start_attempts,
-        gives_up=False,
-    )

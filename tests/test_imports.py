@@ -22,6 +22,8 @@ FORBIDDEN = {
     "api.cli.parallel": (*MODELS, *DRAWING, *WEB),
     "api.cli.demo": (*MODELS, *DRAWING, *WEB),
     "api.cli.verify": (*MODELS, *DRAWING, *WEB),
+    # Until the workers are on their way.
+    "api.server": (*MODELS, *DRAWING, *WEB, "networkx", "scipy.optimize"),
     "api.app": (*MODELS, *DRAWING, "networkx", "scipy.optimize"),
     # In workers, before they are ready; the rest of their hot paths.
     "models.planning": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),

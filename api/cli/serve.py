@@ -38,7 +38,7 @@ def _option(field: FieldInfo, flag: Flag) -> Any:
 def _serve(**overrides: object) -> None:
     """Serve the HTTP interface. Every setting can be given as a variable STOWPLAN_..., options win."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    # The web stack takes as long to load as all other commands together.
+    # The help needs no pool of workers.
     importlib.import_module("api.server").serve(read_settings(overrides))
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from api.app import create_app, worker_pool
+from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
+from api.workers import worker_pool
 from solver.pool import WorkerPool
 from tests.api.serving import serving
 

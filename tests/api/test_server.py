@@ -107,7 +107,7 @@ def test_a_database_that_cannot_be_opened_is_said_clearly(tmp_path: Path) -> Non
 
 
 def test_the_serving_process_loads_no_modelling_layer() -> None:
-    code = "import sys, api.server; print(*{name.split('.')[0] for name in sys.modules})"
+    code = "import sys, api.web; print(*{name.split('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "fastapi" in loaded
     assert not _HEAVY & set(loaded)

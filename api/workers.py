@@ -1,0 +1,38 @@
+"""The workers of the service: what they load, and when."""
+
+from api.common.settings import Settings
+from models.policies import DECLARATIONS, FORMULATIONS
+from solver.pool import WorkerPool
+from solver.registry import BACKEND_MODULES
+
+# What a worker loads before it is ready, and what after that, while nobody waits: the most wanted first, Pyomo and
+# CVXPY last, which take seconds (a task that comes meanwhile waits for the one module that is being loaded). The
+# serving process loads none of it.
+PRELOAD = ("models.planning",)
+IDLE_LOAD = (
+    *BACKEND_MODULES,
+    *FORMULATIONS,
+    "models.parallelism.planner",
+    "models.performance.goodput.fit",
+    *DECLARATIONS,
+    "models.placement.moves",
+    "models.allocation.sia.declaration",
+)
+# Room for pictures, models and resumed plans beside the plans that wait.
+_AUXILIARY_QUEUE = 64
+
+
+def worker_pool(settings: Settings) -> WorkerPool:
+    """Pool of workers that know all models."""
+    queue_size = settings.queue_size + _AUXILIARY_QUEUE
+    return WorkerPool(
+        settings.workers,
+        queue_size,
+        settings.tasks_per_worker,
+        PRELOAD,
+        IDLE_LOAD,
+        warm_spare=True,
+        start_limit_s=settings.worker_start_s,
+        start_attempts=settings.worker_start_attempts,
+        gives_up=False,
+    )
