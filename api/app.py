@@ -57,6 +57,7 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
         own_store = store or Store(settings.database_path)
         own_pool = pool or worker_pool(settings).start()
         app.state.services = Services(settings, own_store, own_pool)
+        own_pool.load_idle()
         try:
             yield
         finally:

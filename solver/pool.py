@@ -174,7 +174,7 @@ class WorkerPool:
 
     A worker is replaced after `max_tasks_per_worker` tasks, which bounds what leaks; with `warm_spare` it works on
     until another is ready that has loaded everything. `preload` names modules that a worker imports before it is
-    ready, `idle_load` those that it imports after that, while no task waits.
+    ready, `idle_load` those that it imports once `load_idle` was called, while no task waits.
 
     A start that fails, or takes longer than `start_limit_s`, is tried again, later and with more time. After
     `start_attempts` of them in a row in every slot the pool is in `trouble`: it takes no task, until a worker starts.
@@ -212,6 +212,7 @@ class WorkerPool:
         self._start_limit_s = start_limit_s
         self._start_attempts = start_attempts
         self._gives_up = gives_up
+        self._may_load = False
         self._closed = False
         # Per slot: how many starts failed in a row, and how the last one did.
         self._failures = [0] * num_workers
@@ -226,6 +227,14 @@ class WorkerPool:
         for thread in self._threads:
             thread.start()
         return self
+
+    def load_idle(self) -> None:
+        """Have workers load the `idle_load` modules from now on; before, it would slow down whoever starts them."""
+        with self._changed:
+            self._may_load = True
+            ready = [worker for worker in self._workers if worker.ready]
+        for worker in ready:
+            worker.load()
 
     def close(self) -> None:
         """Fail what waits and runs, kill all workers. May be called twice, from any thread."""
@@ -371,6 +380,10 @@ class WorkerPool:
             except WorkerError:
                 self._end(worker)
                 raise
+        with self._changed:
+            may_load = self._may_load
+        if may_load:
+            worker.load()
         return worker
 
     def _launched(self, preload: tuple[str, ...], idle_load: tuple[str, ...]) -> WorkerProcess:

@@ -104,6 +104,11 @@ class WorkerProcess:
         with suppress(OSError):
             self.send("cancel", number)
 
+    def load(self) -> None:
+        """Let it use idle time for loading."""
+        with suppress(OSError):
+            self.send("load")
+
     def poll(self, timeout_s: float) -> bool:
         """Wait for a message, or the end of the process."""
         return self._connection.poll(max(0.0, timeout_s))

@@ -2,7 +2,7 @@
 
 The main thread runs tasks, one thread listens to the parent, one sends progress. Messages are tuples:
 
-parent -> worker   ("task", id, "package.module:function", pickled argument), ("cancel", id), ("exit",)
+parent -> worker   ("task", id, "package.module:function", pickled argument), ("cancel", id), ("load",), ("exit",)
 worker -> parent   ("ready",), ("started", id), ("progress", id, Progress), ("done", id, value), ("failed", id, error)
 """
 
@@ -33,21 +33,26 @@ _PR_SET_PDEATHSIG = 1
 def main(descriptor: int, parent: int, preload: Sequence[str], idle_load: Sequence[str] = ()) -> None:
     """Serve the pool on the socket `descriptor` until it says exit or `parent` (process id) is gone.
 
-    `preload` is imported before the word ready, `idle_load` after it, one module after the other while no task waits.
+    `preload` is imported before the word ready, `idle_load` once the parent has said load, one module after the other
+    while no task waits.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with(parent)
     connection = Connection(descriptor)
     for module in preload:
         importlib.import_module(module)
-    inbox: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+    inbox: _Inbox = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, inbox), name="listen", daemon=True).start()
     outbox = _Outbox(connection)
     threading.Thread(target=outbox.relay, name="relay", daemon=True).start()
     outbox.send("ready")
     modules = iter(idle_load)
-    while (task := _next(inbox, modules)) is not None:
-        _run(task, outbox)
+    loaded: Iterator[str] = iter(())
+    while (task := _next(inbox, loaded)) is not None:
+        if isinstance(task, _Load):
+            loaded = modules
+        else:
+            _run(task, outbox)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,8 +63,15 @@ class _Task:
     canceled: threading.Event = field(default_factory=threading.Event)
 
 
-def _next(inbox: "queue.SimpleQueue[_Task | None]", modules: Iterator[str]) -> "_Task | None":
-    """The next task; as long as there is none, modules are loaded."""
+class _Load:
+    """The word that idle time is for loading."""
+
+
+_Inbox = queue.SimpleQueue[_Task | _Load | None]
+
+
+def _next(inbox: _Inbox, modules: Iterator[str]) -> _Task | _Load | None:
+    """What the parent wants next; as long as that is nothing, modules are loaded."""
     while True:
         with suppress(queue.Empty):
             return inbox.get_nowait()
@@ -81,7 +93,7 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def _listen(connection: Connection, inbox: "queue.SimpleQueue[_Task | None]") -> None:
+def _listen(connection: Connection, inbox: _Inbox) -> None:
     """Hand tasks to the main thread and cancel the one that is asked for."""
     latest: _Task | None = None
     try:
@@ -93,6 +105,8 @@ def _listen(connection: Connection, inbox: "queue.SimpleQueue[_Task | None]") ->
                 inbox.put(latest)
             elif kind == "cancel" and latest is not None and latest.id == content[0]:
                 latest.canceled.set()
+            elif kind == "load":
+                inbox.put(_Load())
             elif kind == "exit":
                 inbox.put(None)
                 return

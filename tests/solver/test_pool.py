@@ -293,6 +293,8 @@ def test_close_while_workers_start_and_from_a_callback() -> None:
 
 def test_modules_are_loaded_while_no_task_waits() -> None:
     with WorkerPool(1, 3, idle_load=("no_such_module", "colorsys")) as pool:
+        assert not pool.submit(name(tasks.is_loaded), "colorsys", 10).result(20)
+        pool.load_idle()
         end_s = time.monotonic() + 30
         while not pool.submit(name(tasks.is_loaded), "colorsys", 10).result():
             assert time.monotonic() < end_s
