@@ -402,10 +402,10 @@ class WorkerPool:
 
     def _spare(self, spare: WorkerProcess | None) -> WorkerProcess | None:
         """The one that is on its way, else a new one, which has loaded everything when it is ready."""
-        if spare is not None and spare.alive:
+        if spare is not None and spare.alive and spare.age_s < _MAX_START_LIMIT_S:
             return spare
         if spare is not None:
-            _logger.warning("a worker is not replaced yet: the next one died at start (%s)", spare.end)
+            _logger.warning("a worker is not replaced yet: the next one did not start (%s)", spare.end)
             self._end(spare)
         try:
             return self._launched(self._preload + self._idle_load, ())
@@ -505,12 +505,18 @@ class WorkerPool:
             _logger.exception("unreadable answer to task %s", ticket.task)
             ticket._fail(WorkerError(f"the answer of task {ticket.task} cannot be read: {error}"))
             return False
-        worker.kill()
-        ticket._fail(_overdue(ticket))
+        self._overdue(worker, ticket)
         return False
 
+    def _overdue(self, worker: WorkerProcess, ticket: Ticket) -> None:
+        worker.kill()
+        if ticket._started is None:
+            self._lost(worker, ticket)
+        else:
+            ticket._fail(DeadlineError(f"task {ticket.task} was killed at its deadline of {ticket.deadline_s:g} s"))
+
     def _lost(self, worker: WorkerProcess, ticket: Ticket) -> None:
-        """The worker died. A task that had not begun is not to blame and goes back to the head of the queue."""
+        """The worker is dead. A task that had not begun is not to blame and goes back to the head of the queue."""
         ticket._handovers += 1
         with self._changed:
             retry = ticket._started is None and ticket._handovers < _MAX_HANDOVERS and not self._closed
@@ -521,12 +527,6 @@ class WorkerPool:
             reason = "the pool was closed" if self._closed else f"its worker died ({worker.end})"
             at_deadline = not self._closed and ticket.elapsed_s >= ticket.deadline_s
             ticket._fail((DeadlineError if at_deadline else WorkerError)(f"task {ticket.task} failed: {reason}"))
-
-
-def _overdue(ticket: Ticket) -> WorkerError:
-    if ticket._started is None:
-        return WorkerError(f"task {ticket.task} did not begin")
-    return DeadlineError(f"task {ticket.task} was killed at its deadline of {ticket.deadline_s:g} s")
 
 
 def _call(function: Callable[..., None], *arguments: object) -> None:

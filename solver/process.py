@@ -69,6 +69,11 @@ class WorkerProcess:
             raise WorkerError(f"a worker died at start ({self.end})") from error
 
     @property
+    def age_s(self) -> float:
+        """Seconds since its launch."""
+        return time.monotonic() - self._launched
+
+    @property
     def is_up(self) -> bool:
         """Whether the process is ready now."""
         with suppress(EOFError, OSError):

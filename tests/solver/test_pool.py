@@ -291,6 +291,21 @@ def test_close_while_workers_start_and_from_a_callback() -> None:
     assert closed.wait(20)
 
 
+def test_a_task_that_does_not_begin_is_given_to_another_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Say while a starved worker loads a large module."""
+    (tmp_path / "slow_once.py").write_text(
+        f"import pathlib, time\nfirst = pathlib.Path({str(tmp_path / 'first')!r})\n"
+        "if not first.exists():\n    first.touch()\n    time.sleep(60)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("solver.pool._BEGIN_LIMIT_S", 3.0)
+    with WorkerPool(1, 3, idle_load=("slow_once",)) as pool:
+        pool.load_idle()
+        until((tmp_path / "first").exists)
+        assert pool.submit(name(tasks.echo), 1, 10).result(60) == 1
+        assert pool.num_restarts > 0
+
+
 def test_modules_are_loaded_while_no_task_waits() -> None:
     with WorkerPool(1, 3, idle_load=("no_such_module", "colorsys")) as pool:
         assert not pool.submit(name(tasks.is_loaded), "colorsys", 10).result(20)
