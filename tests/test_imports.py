@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SOLVERS = ("highspy", "pyscipopt")
 DECLARATIONS = ("cvxpy", "pyomo")
 DRAWING = ("matplotlib",)

@@ -106,6 +106,7 @@ def test_a_database_that_cannot_be_opened_is_said_clearly(tmp_path: Path) -> Non
         serve(Settings(port=0, database=str(tmp_path / "missing" / "plans.sqlite")))
 
 
+@pytest.mark.slow
 def test_the_serving_process_loads_no_modelling_layer() -> None:
     code = "import sys, api.web; print(*{name.split('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
@@ -117,6 +118,7 @@ def test_the_checked_in_openapi_document_is_current() -> None:
     assert PATH.read_text(encoding="utf-8") == openapi_text(), "run `python -m api.openapi` and review the difference"
 
 
+@pytest.mark.slow
 def test_the_documented_plan_is_a_real_one(client: httpx.Client) -> None:
     document = client.get("/openapi.json").json()
     documented: Json = document["components"]["schemas"]["PlanDoc"]["examples"][0]
@@ -132,6 +134,7 @@ def test_the_documented_plan_is_a_real_one(client: httpx.Client) -> None:
     assert plan.keys() == documented.keys()
 
 
+@pytest.mark.slow
 def test_a_service_knows_the_users_catalogue(tmp_path: Path) -> None:
     """Names are looked up by the service, and what the GPU reaches by its worker."""
     own = tmp_path / "own.toml"

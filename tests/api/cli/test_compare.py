@@ -23,6 +23,8 @@ from solver.result import Limit
 from tests.api import comparison_tasks
 from tests.api.requests import sia_request
 
+pytestmark = pytest.mark.slow
+
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["compare-solvers", *(str(argument) for argument in arguments)])

@@ -108,6 +108,7 @@ def test_errors_become_exit_codes(error: type[StowplanError], code: ExitCode, mo
     assert (result.exit_code, result.stderr) == (code, "error: no such luck\n")
 
 
+@pytest.mark.slow
 def test_plan_answers_with_tables_picture_and_json(tmp_path: Path) -> None:
     request = written(tmp_path, sia_request())
     figure, output = tmp_path / "deep" / "plan.svg", tmp_path / "plan.json"
@@ -124,6 +125,7 @@ def test_plan_answers_with_tables_picture_and_json(tmp_path: Path) -> None:
     assert (legal.exit_code, legal.stdout) == (ExitCode.PLANNED, "legal: 2 allocations, no violations\n")
 
 
+@pytest.mark.slow
 def test_plan_prints_json_for_a_bare_snapshot(tmp_path: Path) -> None:
     snapshot = written(tmp_path, arnold_request()["snapshot"])
     result = run("plan", snapshot, "--policy", "arnold", "--parameters", '{"alpha": 0.9}', "--alpha", "0.25", "--json")
@@ -143,6 +145,7 @@ def test_the_answer_is_printed_even_if_a_file_cannot_be_written(planned: Path, m
     assert "j0 " in result.stdout
 
 
+@pytest.mark.slow
 def test_infeasible_has_its_own_exit_code_and_names_the_conflict() -> None:
     result = run("plan", EXAMPLES / "infeasible-reservations.json")
     assert result.exit_code == ExitCode.INFEASIBLE
@@ -298,6 +301,7 @@ def test_examples_are_listed_and_printed() -> None:
     assert "there is no example 'nothing'" in missing.stderr
 
 
+@pytest.mark.slow
 def test_standard_input(planned: Path) -> None:
     """`-` is the standard input of the process, so it needs one of its own."""
     command = [sys.executable, "-m", "api.cli.main", "verify", "-", str(planned / "plan.json")]
@@ -438,6 +442,7 @@ def slow_request(folder: Path) -> Path:
     return written(folder, changed(document, "/options", options))
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_best_plan(tmp_path: Path) -> None:
     request, _ = load_request(slow_request(tmp_path))
     seen: list[str] = []
@@ -555,6 +560,7 @@ def test_serve_refuses_bad_settings() -> None:
     assert "port is 70000; must be 0 (any free one) to 65535" in result.stderr
 
 
+@pytest.mark.slow
 def test_demo_runs_examples_through_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = tuple(example for example in examples() if example.id in ("quickstart", "infeasible-reservations"))
     monkeypatch.setattr(demo, "examples", lambda: chosen)
@@ -568,6 +574,7 @@ def test_demo_runs_examples_through_a_service(tmp_path: Path, monkeypatch: pytes
     )
 
 
+@pytest.mark.slow
 def test_demo_fails_when_an_answer_is_not_as_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     infeasible = next(example for example in examples() if example.id == "infeasible-reservations")
     broken = replace(infeasible, id="broken", request={"policy": "sia"})

@@ -19,6 +19,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["parallel", *(str(argument) for argument in arguments)])
 
 
+@pytest.mark.slow
 def test_tables_json_and_picture(tmp_path: Path) -> None:
     figure, output = tmp_path / "plan.svg", tmp_path / "plan.json"
     result = run(*SMALL, "--gpus", "4-8", "--gpu-type", "h100", "--figure", figure, "--output", output)
@@ -31,6 +32,7 @@ def test_tables_json_and_picture(tmp_path: Path) -> None:
     assert ParallelPlanAnswer.model_validate_json(output.read_text()).best.num_gpus == 8
 
 
+@pytest.mark.slow
 def test_several_types_and_what_does_not_fit() -> None:
     result = run("--model", "llama2-13b", "--gpus", "4,16", "--gpu-type", "h100,a10", "--json")
     assert result.exit_code == ExitCode.PLANNED, result.output
@@ -43,6 +45,7 @@ def test_several_types_and_what_does_not_fit() -> None:
     }
 
 
+@pytest.mark.slow
 def test_given_degrees_and_a_request_in_a_file(tmp_path: Path) -> None:
     request = {"job": {"model": "gpt2-350m", "global_batch": 8}, "gpus": [{"gpu_type": "h100"}]}
     degrees = {"pp": 2, "dp": 1, "tp": 2, "num_micro_batches": 4}
@@ -57,6 +60,7 @@ def test_given_degrees_and_a_request_in_a_file(tmp_path: Path) -> None:
     assert ParallelPlanAnswer.model_validate_json(result.stdout).best == whole.best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -78,6 +82,7 @@ def test_bad_input(arguments: tuple[str, ...], words: str) -> None:
     assert words in result.stderr.replace("\n", "")
 
 
+@pytest.mark.slow
 def test_a_model_and_a_gpu_that_only_the_users_catalogue_has(tmp_path: Path) -> None:
     """Both have the figures of shipped ones, so the worker plans the same: it reads the file, too."""
     own = tmp_path / "own.toml"
@@ -104,6 +109,7 @@ def test_the_users_catalogue_may_come_from_the_environment(tmp_path: Path, monke
     assert "/gpu/x1/memory_bytes: is -1; must be a whole number from 1 to" in result.stderr
 
 
+@pytest.mark.slow
 def test_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_PARALLEL_TASK", "tests.api.tasks:deaf_task")
     result = run(*SMALL, "--gpus", "8", "--gpu-type", "h100", "--time-limit", "0.1")

@@ -150,6 +150,7 @@ def _on_their_gpus(answer: Plan) -> dict[str, JobAllocation]:
     return {job.job_id: job for job in answer.allocations}
 
 
+@pytest.mark.slow
 def test_arena_places_every_job_with_its_plan_and_says_how_good_that_is() -> None:
     request = request_of("arena-two-types")
     outcome = plan(request)

@@ -33,6 +33,8 @@ from tests.api.conftest import SETTINGS
 from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
 
+pytestmark = pytest.mark.slow
+
 PATH = "/v1/solver-comparisons"
 WAIT_S = 120.0
 WorksAs = Callable[[Callable[..., Any]], None]

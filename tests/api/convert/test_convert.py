@@ -266,6 +266,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     return Snapshot(cluster=cluster, jobs=jobs)
 
 
+@pytest.mark.slow
 @given(snapshot=snapshots())
 @settings(max_examples=60, deadline=None)
 def test_a_snapshot_survives_the_round_trip(snapshot: Snapshot) -> None:

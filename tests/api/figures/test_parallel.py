@@ -83,6 +83,7 @@ def test_equal_answers_have_equal_bytes(format_: str) -> None:
     assert render(request) == render(replace(request))
 
 
+@pytest.mark.slow
 def test_throughput_has_a_line_per_type_and_the_plan_at_each_point() -> None:
     found = answered(Planner.GRID, (2, 8, 32))
     picture = render(ParallelFigure(answer=found, format="svg"))

@@ -201,6 +201,7 @@ def test_the_same_request_gives_the_same_bytes(format_: PictureFormat) -> None:
     assert picture(mixed_cluster(), small_plan(), format_) == picture(mixed_cluster(), small_plan(), format_)
 
 
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_gives_the_same_bytes() -> None:
     program = (
         "import sys; from tests.api.figures.test_render import *; "
@@ -271,6 +272,7 @@ def test_matrix_colours_are_those_of_the_cluster() -> None:
     assert colours("minipod-0") == colours("matrix-minipod-0") != colours("minipod-1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "rows", "columns"),
     [((93,) * 7 + (92,) * 4, 46, 8), ((8,) * 119, 64, 8), ((40,) * 30, 1000, 1), ((40,) * 30, 2, 500)],
@@ -290,6 +292,7 @@ def used_minipods(outcome: PlanOutcome) -> list[str]:
     return [minipod for row in outcome.plan.pretraining.minipods for minipod in row]
 
 
+@pytest.mark.slow
 def test_thousands_of_gpus_and_hundreds_of_jobs_stay_on_the_page() -> None:
     """847 hosts in three tiers, 300 jobs of 16 GPUs: the legend is cut, the labels go, the page does not grow."""
     nodes = tuple(
@@ -416,6 +419,7 @@ def test_fitted_text_is_as_long_as_fits(width: float) -> None:
     assert fitted(text, 8.0, width) == next((words for words in candidates if text_width(words, 8.0) <= width), "")
 
 
+@pytest.mark.slow
 def test_of_many_waiting_jobs_those_that_fit_a_line_are_named() -> None:
     plan = small_plan()
     waiting = tuple(replace(plan.unplaced[0], job_id=f"job-{k}") for k in range(20_000))

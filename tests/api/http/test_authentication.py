@@ -57,6 +57,7 @@ def test_with_the_token_all_is_as_usual(guarded: httpx.Client) -> None:
     assert post(guarded, "/v1/jobs/llm/metrics", batch_of(), **GIVEN).json()["accepted"] == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/metrics", "/openapi.json"])
 def test_operations_need_no_token(guarded: httpx.Client, path: str) -> None:
     # Ready or not: that is no secret.

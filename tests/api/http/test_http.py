@@ -218,6 +218,7 @@ def test_an_unexpected_error_tells_nothing_but_its_code(pool: WorkerPool) -> Non
         assert "secret" not in json.dumps(problem)
 
 
+@pytest.mark.slow
 def test_a_service_whose_workers_do_not_start_is_ill_and_says_so() -> None:
     with (
         WorkerPool(1, 10, preload=("no_such_module",), start_attempts=1, gives_up=False) as pool,

@@ -345,6 +345,7 @@ CASES: list[tuple[str, Json, str, Any, str, str, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("request_", "pointer", "value", "code", "expected", "words"),
     [case[1:] for case in CASES],

@@ -31,6 +31,7 @@ def test_the_running_example_of_the_sia_paper(client: httpx.Client) -> None:
     assert plan["times"]["queued"] <= plan["times"]["building"] <= plan["times"]["finished"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example_id", EXAMPLE_IDS)
 def test_every_small_example_is_answered(client: httpx.Client, example_id: str) -> None:
     plan = planned(client, client.get(f"/v1/examples/{example_id}").json())

@@ -207,6 +207,7 @@ def test_a_killed_worker_costs_its_plan_and_nothing_else(
     assert planned(client, sia_request())["status"] == "succeeded"
 
 
+@pytest.mark.slow
 def test_the_deadline_keeps_the_last_incumbent_if_there_is_one(pool: WorkerPool, works_as: WorksAs) -> None:
     settings = Settings(database=IN_MEMORY, deadline_slack_s=1.0)
     request = sia_request(options={"time_limit_s": 0.2})
@@ -281,6 +282,7 @@ def crashed(database: Path, folder: Path) -> Path:
     return folder / database.name
 
 
+@pytest.mark.slow
 def test_plans_go_on_after_a_crash(tmp_path: Path, pool: WorkerPool, works_as: WorksAs) -> None:
     settings = Settings(database=str(tmp_path / "plans.sqlite"), workers=1)
     requests = [sia_request(options={"seed": seed}) for seed in range(3)]
@@ -309,6 +311,7 @@ def test_plans_go_on_after_a_crash(tmp_path: Path, pool: WorkerPool, works_as: W
             assert events_of(client, plan, **{"Last-Event-ID": f"{last_seen}"})[-1][2] == {"status": "succeeded"}
 
 
+@pytest.mark.slow
 def test_a_plan_with_which_the_service_goes_down_is_given_up(
     tmp_path: Path, pool: WorkerPool, works_as: WorksAs
 ) -> None:
@@ -330,6 +333,7 @@ def test_a_plan_with_which_the_service_goes_down_is_given_up(
         assert events_of(client, plan, **{"Last-Event-ID": "1000"})[-1][2] == {"status": "interrupted"}
 
 
+@pytest.mark.slow
 def test_what_waits_when_the_service_stops_goes_on_in_the_next(
     tmp_path: Path, pool: WorkerPool, works_as: WorksAs
 ) -> None:
@@ -344,6 +348,7 @@ def test_what_waits_when_the_service_stops_goes_on_in_the_next(
             until(client, plan["links"]["self"], lambda known: known["status"] == "succeeded")
 
 
+@pytest.mark.slow
 def test_concurrent_clients_get_right_answers(client: httpx.Client) -> None:
     requests = [sia_request(options={"seed": seed}) for seed in range(4)]
     expected = [planned(client, request)["allocations"] for request in requests]

@@ -87,6 +87,7 @@ def test_a_snapshot_is_stored_once(path: Path | None) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_many_threads_write_and_read(path: Path | None) -> None:
     store = Store(path)
 

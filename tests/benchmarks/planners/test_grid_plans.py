@@ -1,3 +1,4 @@
+import pytest
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
@@ -14,6 +15,7 @@ def test_shares_of_a_small_case() -> None:
     assert len(str(row["grids"]).split(",")) == 2
 
 
+@pytest.mark.slow
 def test_plans_for_policies_are_asked_for_every_count() -> None:
     row = grid_plans.policy_plans("gpt2-350m")
     assert row["asked"] == 40

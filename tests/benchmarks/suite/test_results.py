@@ -120,6 +120,7 @@ def test_report_of_all_kinds_of_runs() -> None:
     assert "| sia/c | scip | 0/1 | no_solution_found, time | - | 1 | - | 0/1 |" in text
 
 
+@pytest.mark.slow
 def test_figures_of_all_kinds_of_runs(tmp_path: Path) -> None:
     written = write_figures(result(_spread_of_runs()), tmp_path)
     assert [path.name for path in written] == ["latency-sia.png", "gap-sia.png", "phases-sia.png"]

@@ -99,6 +99,7 @@ SMALL = [case for case in all_cases().values() if case.scale <= 2500 and case.pr
 FIRST = {case.name.rpartition("/")[0]: case for case in [*arena_cases(), *suika_cases()][::-1]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [*SMALL, *FIRST.values()], ids=lambda case: case.name)
 def test_cases_are_sound(case: Case) -> None:
     request = case.request(0)

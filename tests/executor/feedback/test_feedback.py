@@ -190,6 +190,7 @@ def test_all_runs_of_a_deployment_are_followed(tmp_path: Path) -> None:
     assert service.launches.keys() == {1000, 2000}
 
 
+@pytest.mark.slow
 @given(st.randoms(use_true_random=False), st.integers(1, 5))
 @settings(max_examples=12, deadline=None)
 def test_a_flapping_service_and_dying_posters(

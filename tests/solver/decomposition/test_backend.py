@@ -28,6 +28,7 @@ def _always_price(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST_EXTRA", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_always_price")
 @given(
     seed=st.integers(0, 100_000),
@@ -129,6 +130,7 @@ def test_the_same_input_gives_the_same_point() -> None:
     assert (first.incumbent == second.incumbent).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_always_price")
 @pytest.mark.parametrize("scale", [1.0, 1e-6])
 def test_prices_of_one_round_start_the_next(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:

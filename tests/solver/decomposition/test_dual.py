@@ -42,6 +42,7 @@ def test_one_knapsack_by_hand() -> None:
     assert maximise_dual(found).bound == pytest.approx(-8.0, abs=1e-3)
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10_000),
     num_resources=st.integers(1, 4),

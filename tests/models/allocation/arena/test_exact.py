@@ -40,6 +40,7 @@ def best_by_trying(instance: ArenaInstance) -> float | None:
     return best
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given_by(seed=SEEDS)
 def test_the_optimum_equals_trying_everything_and_is_placed_legally(seed: int) -> None:
@@ -59,6 +60,7 @@ def test_the_optimum_equals_trying_everything_and_is_placed_legally(seed: int) -
     assert sum(term.value for term in plan.score) == pytest.approx(expected, rel=1e-6, abs=1e-7)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given_by(seed=SEEDS)
 def test_the_heuristic_is_legal_and_never_better_than_the_optimum_or_the_bound(seed: int) -> None:
@@ -95,6 +97,7 @@ def test_the_bound_of_theta_cuts_off_no_plan(seed: int) -> None:
         assert bounded.lower[-1] <= best * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given_by(seed=SEEDS)
 def test_names_and_order_do_not_change_the_optimum(seed: int) -> None:

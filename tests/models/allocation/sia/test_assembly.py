@@ -33,6 +33,7 @@ def assert_same(formulation: SiaFormulation) -> None:
     np.testing.assert_array_equal(direct.row_upper, declared.row_upper[order])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
 def test_assembled_and_declared_are_the_same_program(seed: int) -> None:

@@ -37,6 +37,7 @@ def best_by_trying(instance: SiaInstance) -> float | None:
     return sign * min(values) if values else None
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given_by(seed=SEEDS)
 def test_the_optimum_equals_trying_everything_and_is_placed_legally(seed: int) -> None:

@@ -13,6 +13,7 @@ from solver.result import TerminationReason
 NAMES = instance_names()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not NAMES, reason="the recorded inputs (shared/data/sia/instances) are not beside the checkout")
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_inputs_reach_the_recorded_optimum(name: str) -> None:

@@ -88,6 +88,7 @@ def test_no_assignment_is_missed(
     assert list(_assigned(wanted, stages, unit * units, distance, unit)) == expected
 
 
+@pytest.mark.slow
 def test_a_prime_number_of_many_gpus_is_counted() -> None:
     """10,007 GPUs in 11 stages make 10^17 plans; without bounds 60 million branches led to the 58,811 that are left."""
     gpt = find_model("gpt2-350m", global_batch=16384)

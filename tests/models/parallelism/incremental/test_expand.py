@@ -17,6 +17,7 @@ ALL = IncrementalOptions(expansion_limit=None, window=None)
 EXAMPLES = settings(max_examples=60, deadline=None)
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(st.data())
 def test_steps_are_legal_and_agree_with_the_reference(data: st.DataObject) -> None:

@@ -59,6 +59,7 @@ def planned(formulation: PlacementFormulation, solver: str = "exact") -> tuple[S
     return result, plan, plan.pretraining
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("parameters", "kind"), KINDS)
 @given(
     free=st.lists(st.integers(1, 6), min_size=2, max_size=4),
@@ -305,6 +306,7 @@ def test_parameters_that_make_no_sense_are_refused(wrong: dict[str, object], tex
         ArnoldParameters(**wrong)  # type: ignore[arg-type]  # wrong on purpose
 
 
+@pytest.mark.slow
 @given(
     free=st.lists(st.integers(1, 9), min_size=2, max_size=6),
     drained=st.integers(0, 3),

@@ -111,6 +111,7 @@ def test_512_nodes_on_a_real_fabric_with_pods_as_minipods(
     assert len(set(placement.hosts)) == 512
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize(("rows", "columns", "spread"), [(64, 8, 1), (32, 16, 2)])
 def test_512_nodes_on_a_real_fabric_with_leaf_groups_as_minipods(

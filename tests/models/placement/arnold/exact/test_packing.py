@@ -133,6 +133,7 @@ def test_least_excess_is_the_best_subset_with_the_first(sizes: list[int], need: 
     assert sum(sizes[k] for k in chosen) == expected
 
 
+@pytest.mark.slow
 def test_the_flow_finds_the_fewest_minipods() -> None:
     for free, size, num_groups, spread in CASES[:120]:
         if spread == 1:

@@ -34,6 +34,7 @@ def random_instance(rng: np.random.Generator) -> ArnoldInstance:
     return instance(num_groups, size, free, float(rng.choice(ALPHAS)))
 
 
+@pytest.mark.slow
 def test_thousands_of_small_instances_reach_the_optimum() -> None:
     solved = three = modelled = 0
     for rng in seeded(2, 6_000):

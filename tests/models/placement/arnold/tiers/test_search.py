@@ -51,6 +51,7 @@ def searched(data: TierInstance, *, may_solve: bool = True) -> SearchAnswer:
     return answer
 
 
+@pytest.mark.slow
 def test_small_trees_reach_the_optimum() -> None:
     assert len(CASES) > 300
     for data in CASES:

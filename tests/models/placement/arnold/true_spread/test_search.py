@@ -51,6 +51,7 @@ def tiny(rng: np.random.Generator) -> TrueSpreadInstance | None:
 TINY = [data for rng in seeded(21, 500) if (data := tiny(rng)) is not None]
 
 
+@pytest.mark.slow
 def test_tiny_matrices_reach_the_optimum() -> None:
     assert len(TINY) > 300
     for data in TINY:
@@ -95,6 +96,7 @@ def frontier(data: TrueSpreadInstance) -> dict[int, int]:
     return least
 
 
+@pytest.mark.slow
 def test_row_sets_are_exact_and_shapes_bound_them() -> None:
     checked = 0
     for data in TINY[:120]:
@@ -145,6 +147,7 @@ def test_one_minipod_is_no_spread_at_all() -> None:
     assert (answer.objective, answer.proven) == (0, True)
 
 
+@pytest.mark.slow
 @given(
     rows=st.integers(2, 30),
     columns=st.integers(2, 10),
