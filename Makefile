@@ -48,7 +48,7 @@ contract: $(VENV)/.dev
 # Trainings first and by themselves: the ranks of several would starve one another, and all else, on few processors.
 # What fails for want of time on a slow machine gets one more try, by itself; what fails twice has failed.
 pytest: $(VENV)/.dev
-	$(BIN)/pytest -m training --durations 10 || $(BIN)/pytest -m training --last-failed
+	$(BIN)/pytest -m training tests/executor --durations 10 || $(BIN)/pytest -m training tests/executor --last-failed
 	$(BIN)/pytest $(PARALLEL) -m "not training" --durations 20 || \
 		$(BIN)/pytest --ignore tests/executor/trainer -m "not training" --last-failed
 

@@ -13,5 +13,14 @@ settings.load_profile("repeatable" if os.environ.get("CI") else "shared")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what is slow: a long test at the end would leave all workers but one with nothing to do."""
+    """Begin with what is slow: a long test at the end would leave all workers but one with nothing to do.
+
+    Raises
+    ------
+    pytest.UsageError
+        When a training lies where `make test` does not look for one: to collect all tests takes a minute.
+    """
+    for item in items:
+        if item.get_closest_marker("training") and not item.nodeid.startswith("tests/executor/"):
+            raise pytest.UsageError(f"{item.nodeid}: trainings lie in tests/executor")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
