@@ -260,12 +260,14 @@ class Plans:
 
     def _go_on(self, record: PlanRecord, times: int) -> None:
         last_event = times * _AFTER_LOST_EVENTS
-        failure = _GIVEN_UP if times > _MOST_TAKEN_UP else None
-        try:
-            request = stored_request(self.input_text(record.id), self._snapshots, self._settings)
-        except (InputError, ValidationError) as error:
-            failure = FailureDoc(code="interrupted", detail=f"this version cannot go on with the plan: {error}")
-        if failure is not None:
+        request, failure = None, _GIVEN_UP
+        # One that is given up is not read again: that may be what broke the service.
+        if times <= _MOST_TAKEN_UP:
+            try:
+                request = stored_request(self.input_text(record.id), self._snapshots, self._settings)
+            except (InputError, ValidationError) as error:
+                failure = FailureDoc(code="interrupted", detail=f"this version cannot go on with the plan: {error}")
+        if request is None:
             ended = replace(
                 record,
                 status=PlanStatus.INTERRUPTED,
