@@ -14,9 +14,10 @@ from api.http.body import BodyLimitMiddleware
 from api.http.describe import PROBLEM_RESPONSES, openapi_document
 from api.http.problems import install_problem_handlers
 from api.http.routers import checks, comparisons, deployments, jobs, parallel, plans, service, snapshots
+from api.reading.readers import Readers
 from api.services import Services
 from api.store.database import Store
-from api.workers import worker_pool
+from api.workers import reader_pool, worker_pool
 from solver.pool import WorkerPool
 from stowplan import __version__
 
@@ -56,7 +57,7 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         own_store = store or Store(settings.database_path)
         own_pool = pool or worker_pool(settings).start()
-        app.state.services = Services(settings, own_store, own_pool)
+        app.state.services = Services(settings, own_store, own_pool, Readers(reader_pool(settings), settings.read_s))
         own_pool.load_idle()
         try:
             yield

@@ -9,12 +9,14 @@ from api.comparisons.service import Comparisons
 from api.deployments.choice import PlannedJob
 from api.deployments.planned_jobs import planned_job
 from api.deployments.service import Deployments
-from api.jobs.calibrated_snapshots import MeasuredSnapshots
+from api.jobs.calibrated_snapshots import MeasuredJobs
 from api.jobs.feedback import JobFeedback
 from api.jobs.service import Jobs
 from api.parallel.service import ParallelPlans
 from api.plans.drawings import PlanDrawings
 from api.plans.service import Plans
+from api.reading.readers import Readers
+from api.reading.requests import RequestReader
 from api.store.database import Store
 from api.store.snapshots import Snapshots
 from solver.pool import WorkerPool
@@ -23,18 +25,20 @@ from solver.pool import WorkerPool
 class Services:
     """What routers ask: one attribute for each room, and what concerns all of them."""
 
-    def __init__(self, settings: Settings, store: Store, pool: WorkerPool) -> None:
+    def __init__(self, settings: Settings, store: Store, pool: WorkerPool, readers: Readers) -> None:
         self.settings = settings
         self.metrics = Metrics(pool)
         self.snapshots = Snapshots(store)
         self.jobs = Jobs(store)
         feedback = JobFeedback(self.jobs, settings.database_path)
         self.deployments = Deployments(settings.deployments_folder, self._planned_job, feedback)
-        self.measured = MeasuredSnapshots(self.snapshots, self.jobs, self.deployments.restart_cost_s)
-        self.plans = Plans(settings, store, pool, self.snapshots, self.measured, self.metrics)
-        self.plan_drawings = PlanDrawings(settings, pool, self.plans, self.snapshots)
+        measured = MeasuredJobs(self.jobs, self.deployments.restart_cost_s)
+        self.readers = readers
+        self.reader = RequestReader(readers, self.snapshots, measured, settings)
+        self.plans = Plans(settings, store, pool, self.reader, self.metrics)
+        self.plan_drawings = PlanDrawings(pool, self.plans)
         self.parallel = ParallelPlans(settings, pool)
-        self.comparisons = Comparisons(settings, store, self.snapshots)
+        self.comparisons = Comparisons(settings, store)
         self.comparison_drawings = ComparisonDrawings(self.comparisons, pool)
         self._store = store
         self._pool = pool
@@ -66,6 +70,7 @@ class Services:
             self._pool.close()
         # After the pool: the plans that its end stops are still written.
         self.plans.close()
+        self.readers.close()
 
     def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
         return planned_job(self.plans.plan(plan_id), self.plans.input_text(plan_id), job_id, self.snapshots)

@@ -10,6 +10,7 @@ from solver.registry import BACKEND_MODULES
 # serving process loads none of it.
 PRELOAD = ("models.planning",)
 IDLE_LOAD = (
+    "api.plans.planning",
     *BACKEND_MODULES,
     *FORMULATIONS,
     "models.parallelism.planner",
@@ -18,6 +19,10 @@ IDLE_LOAD = (
     "models.placement.moves",
     "models.allocation.sia.declaration",
 )
+# What a reader loads before it is ready.
+READERS_LOAD = ("api.plans.reading", "api.comparisons.reading", "api.reading.documents")
+# Large texts that wait for a reader; each is in memory.
+_READING_QUEUE = 8
 # Room for pictures, models and resumed plans beside the plans that wait.
 _AUXILIARY_QUEUE = 64
 
@@ -31,6 +36,20 @@ def worker_pool(settings: Settings) -> WorkerPool:
         settings.tasks_per_worker,
         PRELOAD,
         IDLE_LOAD,
+        warm_spare=True,
+        start_limit_s=settings.worker_start_s,
+        start_attempts=settings.worker_start_attempts,
+        gives_up=False,
+    )
+
+
+def reader_pool(settings: Settings) -> WorkerPool:
+    """Pool of processes that read large requests; it solves nothing, so that it is there while all workers solve."""
+    return WorkerPool(
+        settings.readers,
+        _READING_QUEUE,
+        settings.tasks_per_worker,
+        READERS_LOAD,
         warm_spare=True,
         start_limit_s=settings.worker_start_s,
         start_attempts=settings.worker_start_attempts,

@@ -8,9 +8,8 @@ At the deadline of a task the pool asks its worker to stop, and kills it a few s
 """
 
 import math
-from dataclasses import replace
 
-from models.plan import PlanOutcome, PlanRequest, PlanTask, Resume
+from models.plan import PlanRequest, PlanTask, Resume
 from solver.pool import Ticket, WorkerPool
 from solver.result import Limit
 from stowplan.errors import WorkerError
@@ -18,12 +17,10 @@ from stowplan.errors import WorkerError
 PLAN_TASK = "models.planning:plan_task"
 
 
-def limit_named(outcome: PlanOutcome, *, canceled: bool) -> PlanOutcome:
+def limit_named(limit: Limit | None, *, canceled: bool) -> Limit | None:
     """Tell the deadline from an interruption; `canceled` says whether anybody asked the task to stop."""
-    if outcome.limit is Limit.INTERRUPTED and not canceled:
-        # Nobody but the pool asked it to stop: at its deadline.
-        return replace(outcome, limit=Limit.DEADLINE)
-    return outcome
+    # Else nobody but the pool asked it to stop: at its deadline.
+    return Limit.DEADLINE if limit is Limit.INTERRUPTED and not canceled else limit
 
 
 def resumed(pool: WorkerPool, ticket: Ticket, request: PlanRequest, limit_s: float) -> Ticket | None:

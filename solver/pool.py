@@ -55,6 +55,16 @@ class DeadlineError(WorkerError):
     code: ClassVar[str] = "deadline"
 
 
+class Pickled:
+    """A pickled value that crosses this process unread: a task that gets it in its argument sees the value."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        return pickle.loads, (self._data,)
+
+
 class Ticket:
     """One submitted task. `future` is for waiting (`asyncio.wrap_future`); everything else may be read any time."""
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -87,7 +87,7 @@ class LocalPlanner:
             if second is None:
                 raise
             outcome = wait_for(second, watcher.on_progress, second.cancel)
-        return limit_named(outcome, canceled=stopped)
+        return replace(outcome, limit=limit_named(outcome.limit, canceled=stopped))
 
     def draw(self, request: FigureRequest) -> bytes:
         """Draw an outcome."""

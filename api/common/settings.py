@@ -108,6 +108,10 @@ class Settings(BaseModel):
         ),
     ] = 5
     max_body_bytes: Annotated[_Count, Flag("--max-body-bytes"), Field(description="Largest request body.")] = 32 * 2**20
+    readers: Annotated[_Count, Field(description="Processes that read large request bodies.")] = 1
+    read_s: Annotated[
+        _Seconds, Field(description="How long a large request body may wait to be read and take, together.")
+    ] = 60.0
     max_wait_s: Annotated[_Seconds, Field(description="Cap of `Prefer: wait`.")] = 60.0
     time_limit_s: Annotated[
         _Seconds, Flag("--time-limit"), Field(description="Seconds for a solve that names no limit.")

@@ -48,7 +48,8 @@ class SolverComparison:
             return _failed(solver, history, RunFailure(code=error.code, detail=error.detail, issues=error.issues))
         if run.outcome is None:
             return run
-        return replace(run, outcome=limit_named(run.outcome, canceled=self._stopped))
+        limit = limit_named(run.outcome.limit, canceled=self._stopped)
+        return replace(run, outcome=replace(run.outcome, limit=limit))
 
     def stop(self) -> None:
         """Ask the solver that runs to come back with its best plan; later ones are not run."""

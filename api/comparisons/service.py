@@ -11,11 +11,9 @@ from api.common.events import EventLog
 from api.common.settings import Settings
 from api.common.times import time_of
 from api.comparisons.race import SolverComparison
-from api.convert.comparison import agreement_document, result_document, run_document
-from api.convert.comparison_request import comparison_request, plan_body
-from api.convert.hashing import input_hash
+from api.comparisons.reading import ReadComparison
+from api.convert.comparison import agreement_document, run_document
 from api.schemas.comparison import (
-    ComparisonBody,
     ComparisonDoc,
     ComparisonLinksDoc,
     ComparisonList,
@@ -24,9 +22,8 @@ from api.schemas.comparison import (
     ComparisonSummary,
     ComparisonTimesDoc,
 )
-from api.schemas.plan import FailureDoc, UsedOptionsDoc
+from api.schemas.plan import FailureDoc
 from api.store.database import Store
-from api.store.snapshots import Snapshots
 from models.comparison import SolverRun
 from solver.pool import QueueFullError
 
@@ -47,10 +44,9 @@ class Comparisons:
     What an earlier process left unfinished is marked as interrupted at once.
     """
 
-    def __init__(self, settings: Settings, store: Store, snapshots: Snapshots) -> None:
+    def __init__(self, settings: Settings, store: Store) -> None:
         self._settings = settings
         self._store = store
-        self._snapshots = snapshots
         self._admission = threading.Lock()
         self._active: dict[str, _Active] = {}
         self._stopping = False
@@ -59,32 +55,26 @@ class Comparisons:
             left = _finished(ComparisonDoc.model_validate_json(text), ComparisonStatus.INTERRUPTED, _INTERRUPTED)
             store.finish_comparison(left.id, left.model_dump_json())
 
-    def submit(self, body: ComparisonBody) -> str:
+    def submit(self, asked: ReadComparison) -> str:
         """Store and queue a comparison; returns its id.
 
         Raises
         ------
-        InputError
-            When the request is wrong.
         QueueFullError
             When too many comparisons wait.
         ShuttingDownError
             When the service stops.
         """
-        source = self._snapshots.resolve(body.snapshot)
-        plan = plan_body(body)
-        request = comparison_request(plan, body.solvers, source.snapshot, self._settings)
-        options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
-        hashed = options.model_copy(update={"solver": ",".join(body.solvers)})
+        request = asked.request.for_worker()
         id_, slack_s = f"comparison-{uuid.uuid4().hex}", self._settings.deadline_slack_s
         path = f"{COMPARISONS_PATH}/{id_}"
         document = ComparisonDoc(
-            **dict(result_document(request, body.solvers)),
+            **dict(asked.document),
             id=id_,
             status=ComparisonStatus.QUEUED,
             times=ComparisonTimesDoc(queued=time_of(time.time())),
-            longest_s=len(body.solvers) * (options.time_limit_s + slack_s + _WORKER_OVERHEAD_S),
-            input_hash=input_hash(body.policy, source.id, plan.parameters, hashed),
+            longest_s=len(asked.document.solvers) * (request.options.time_limit_s + slack_s + _WORKER_OVERHEAD_S),
+            input_hash=asked.input_hash,
             links=ComparisonLinksDoc(self=path, figure=None),
         )
         self._admit(_Active(document, SolverComparison(request, slack_s)))

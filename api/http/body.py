@@ -1,18 +1,15 @@
 """How request bodies are read: with a limit, as JSON, into a document."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import Request
-from pydantic import TypeAdapter
-from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.common.errors import BodyTooLargeError, MediaTypeError
-from api.convert.reading import read_document
 from api.http.problems import problem_response
-
-T = TypeVar("T")
+from api.http.running import services_of
+from api.reading.documents import READ_DOCUMENT, DocumentT, DocumentText
 
 
 class BodyLimitMiddleware:
@@ -64,14 +61,16 @@ async def json_text(request: Request) -> bytes:
     return await request.body()
 
 
-def json_body(adapter: TypeAdapter[T]) -> Callable[[Request], Coroutine[Any, Any, T]]:
-    """Dependency that reads the body into a document.
+def json_body(kind: type[DocumentT]) -> Callable[[Request], Coroutine[Any, Any, DocumentT]]:
+    """Dependency that reads the body into a document of a kind.
 
     The body is parsed in one go from bytes by pydantic: strict, with the position of a syntax error, and several
     times faster than by way of Python objects.
     """
 
-    async def read(request: Request) -> T:
-        return await run_in_threadpool(read_document, adapter, await json_text(request))
+    async def read(request: Request) -> DocumentT:
+        text = DocumentText(kind=kind, body=await json_text(request))
+        document: DocumentT = await services_of(request).readers.read(READ_DOCUMENT, text, len(text.body))
+        return document
 
     return read

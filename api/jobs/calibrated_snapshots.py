@@ -9,7 +9,7 @@ performance      Sia, jobs without a model: observations of data-parallel launch
 restart_cost_s   where the request has 0: the newest measured cost of a change of plan
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,8 +19,8 @@ from api.convert.job_model import calibration_to_document, model_from_document
 from api.convert.performance import performance_to_document
 from api.convert.snapshot import snapshot_from_document
 from api.jobs.service import JobPerformance, Jobs, job_path
-from api.schemas.snapshot import JobDoc, SnapshotDoc, SnapshotReference
-from api.store.snapshots import ResolvedSnapshot, Snapshots
+from api.schemas.snapshot import JobDoc, SnapshotDoc
+from api.store.snapshots import ResolvedSnapshot
 from models.performance.goodput.spec import GoodputObservations
 from models.performance.iteration.calibration import same_costs
 from models.policies import POLICIES
@@ -37,54 +37,57 @@ class MeasuredSnapshot:
     notes: tuple[Issue, ...] = ()
 
 
-class MeasuredSnapshots:
-    """Snapshots with what was measured of their jobs; `restart_cost_s` gives the measured cost of a change by job."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredJob:
+    """What was measured of a job; `restart_cost_s` None: its plan was never changed."""
 
-    def __init__(self, snapshots: Snapshots, jobs: Jobs, restart_cost_s: Callable[[str], float | None]) -> None:
-        self._snapshots = snapshots
+    performance: JobPerformance
+    restart_cost_s: float | None
+
+
+class MeasuredJobs:
+    """The jobs that were measured; `restart_cost_s` gives the measured cost of a change by job."""
+
+    def __init__(self, jobs: Jobs, restart_cost_s: Callable[[str], float | None]) -> None:
         self._jobs = jobs
         self._restart_cost_s = restart_cost_s
 
-    def resolve(self, source: SnapshotDoc | SnapshotReference, policy: str) -> MeasuredSnapshot:
-        """Give the snapshot that a request for a policy brings or refers to; InputError when it is wrong or unknown."""
-        posted = self._snapshots.resolve(source)
-        if not any(self._jobs.knows(job.id) for job in posted.snapshot.jobs):
-            return MeasuredSnapshot(posted=posted, used=posted)
-        used, notes = _filled(
-            posted, self._snapshots.document(source), POLICIES[policy], self._jobs, self._restart_cost_s
-        )
-        return MeasuredSnapshot(posted=posted, used=used, notes=notes)
+    def ids(self) -> frozenset[str]:
+        """Ids of all of them."""
+        return self._jobs.ids()
+
+    def of(self, job_id: str) -> MeasuredJob:
+        """What was measured of one; NotFoundError when nothing was."""
+        return MeasuredJob(performance=self._jobs.measured(job_id), restart_cost_s=self._restart_cost_s(job_id))
 
 
-def _filled(
-    posted: ResolvedSnapshot,
-    document: SnapshotDoc,
-    policy: Policy,
-    jobs: Jobs,
-    restart_cost_s: Callable[[str], float | None],
-) -> tuple[ResolvedSnapshot, tuple[Issue, ...]]:
+def filled_in(
+    posted: ResolvedSnapshot, document: SnapshotDoc, policy: str, jobs: Mapping[str, MeasuredJob]
+) -> MeasuredSnapshot:
+    """Fill what was measured of `jobs` into a snapshot, posted as `document`, as far as a policy takes it."""
     changed: dict[int, JobDoc] = {}
     notes: list[Issue] = []
-    types = frozenset(kind.name for kind in document.cluster.gpu_types)
+    planner, types = POLICIES[policy], frozenset(kind.name for kind in document.cluster.gpu_types)
     for k, job in enumerate(document.jobs):
-        if not jobs.knows(job.id):
+        if job.id not in jobs:
             continue
-        measured = jobs.measured(job.id)
+        measured = jobs[job.id].performance
         found = {
-            **_calibration(job, measured, policy),
-            **_observations(job, measured.observations, policy, types),
-            **_restart_cost(job, restart_cost_s(job.id), policy),
+            **_calibration(job, measured, planner),
+            **_observations(job, measured.observations, planner, types),
+            **_restart_cost(job, jobs[job.id].restart_cost_s, planner),
         }
         notes += [_note(k, job.id, name, measured) for name in found]
-        if _takes_calibration(job, policy) and "calibration" not in found:
+        if _takes_calibration(job, planner) and "calibration" not in found:
             notes += _why_not(k, job, measured)
         if found:
             changed[k] = job.model_copy(update=found)
     if not changed:
-        return posted, tuple(notes)
+        return MeasuredSnapshot(posted=posted, used=posted, notes=tuple(notes))
     filled = document.model_copy(update={"jobs": tuple(changed.get(k, job) for k, job in enumerate(document.jobs))})
     text = filled.model_dump_json()
-    return ResolvedSnapshot(snapshot=snapshot_from_document(filled), id=snapshot_id(text), text=text), tuple(notes)
+    used = ResolvedSnapshot(snapshot=snapshot_from_document(filled), id=snapshot_id(text), text=text)
+    return MeasuredSnapshot(posted=posted, used=used, notes=tuple(notes))
 
 
 def _calibration(job: JobDoc, measured: JobPerformance, policy: Policy) -> dict[str, Any]:

@@ -126,9 +126,10 @@ class Jobs:
             performance=document if isinstance(document, GoodputDoc) else None,
         )
 
-    def knows(self, job_id: str) -> bool:
-        """Whether anything was measured of a job; quick."""
-        return job_id in self._known
+    def ids(self) -> frozenset[str]:
+        """Ids of the jobs of which anything was measured; quick."""
+        with self._lock:
+            return frozenset(self._known)
 
     def measured(self, job_id: str) -> JobPerformance:
         """What the measurements of a job say, computed anew when there are new ones.

@@ -8,6 +8,7 @@ from api.schemas.plan import (
     LinksDoc,
     OutcomeDoc,
     PlanDoc,
+    PlanHeader,
     PlanList,
     PlanStatus,
     PlanSummary,
@@ -29,6 +30,13 @@ def plan_document(record: PlanRecord) -> PlanDoc:
         timings=TimingsDoc.model_validate_json(record.timings),
         failure=None if record.failure is None else FailureDoc.model_validate_json(record.failure),
     )
+
+
+def plan_text(record: PlanRecord) -> str:
+    """Give the whole plan as JSON. Its outcome, which may be large, is text already and stays so."""
+    header = PlanHeader(**_header(record)).model_dump_json()
+    outcome = record.outcome or OutcomeDoc().model_dump_json()
+    return f'{header[:-1]},"timings":{record.timings},"failure":{record.failure or "null"},{outcome[1:]}'
 
 
 def plan_list(records: list[PlanRecord], limit: int, statuses: list[PlanStatus], query: str) -> PlanList:

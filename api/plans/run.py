@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from api.common.events import STATE, EventLog, Value
+from api.plans.planning import PLAN_TASK
 from api.plans.termination import Termination, termination_of_error, termination_of_outcome
 from api.schemas.plan import PlanStatus
 from api.store.database import PlanRecord
 from models.plan import PlanRequest, PlanTask
-from models.planning_task import PLAN_TASK, resumed
+from models.planning_task import resumed
 from solver.monitor import Progress
 from solver.pool import Ticket, WorkerPool
 from stowplan.errors import Issue, StowplanError

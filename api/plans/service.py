@@ -1,5 +1,6 @@
 """Plans from request to final state, without HTTP."""
 
+import asyncio
 import json
 import logging
 import threading
@@ -8,7 +9,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
-from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
 
 from api.common.errors import (
     IdempotencyConflictError,
@@ -20,21 +21,16 @@ from api.common.errors import (
 from api.common.events import STATE, EventLog, PlanEvent
 from api.common.metrics import Metrics
 from api.common.settings import Settings
-from api.convert.hashing import input_hash
-from api.convert.request import body_text, check_request
-from api.jobs.calibrated_snapshots import MeasuredSnapshots
 from api.plans.present import plan_document, plan_list
+from api.plans.reading import READ_PLAN, ReadPlan
 from api.plans.run import RunningPlan
-from api.plans.stored import stored_request
 from api.plans.termination import Termination, final_record
-from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc, UsedOptionsDoc
-from api.schemas.request import PlanBodyDoc
+from api.reading.requests import RequestReader
+from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc
 from api.store.database import PlanRecord, Store
-from api.store.snapshots import Snapshots
-from models.plan import PlanRequest
 from solver.pool import QueueFullError, WorkerPool
 from stowplan import __version__
-from stowplan.errors import InputError, Issue, StowplanError
+from stowplan.errors import InputError, StowplanError
 
 _MS_PER_S = 1e3
 _POLL_S = 0.02
@@ -59,13 +55,11 @@ class Plans:
         settings: Settings,
         store: Store,
         pool: WorkerPool,
-        snapshots: Snapshots,
-        measured: MeasuredSnapshots,
+        reader: RequestReader,
         metrics: Metrics,
     ) -> None:
         self._settings = settings
-        self._snapshots = snapshots
-        self._measured = measured
+        self._reader = reader
         self._metrics = metrics
         self._store = store
         self._pool = pool
@@ -82,13 +76,11 @@ class Plans:
         self._taking_up = threading.Thread(target=self._take_up, args=(left_behind,), name="take-up", daemon=True)
         self._taking_up.start()
 
-    def submit(self, body: PlanBodyDoc, idempotency_key: str | None, received_s: float) -> str:
+    def submit(self, asked: ReadPlan, idempotency_key: str | None, received_s: float) -> str:
         """Store and queue a plan; returns its id. `received_s` is when the request came (monotonic clock).
 
         Raises
         ------
-        InputError
-            When the request is wrong.
         IdempotencyConflictError
             When the key was used with another request.
         QueueFullError
@@ -96,29 +88,24 @@ class Plans:
         ShuttingDownError
             When the service stops.
         """
-        source = self._measured.resolve(body.snapshot, body.policy)
-        request = check_request(body, source.used.snapshot, self._settings).required()
-        options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
         record = PlanRecord(
             id=f"plan-{uuid.uuid4().hex}",
-            policy=body.policy,
+            policy=asked.policy,
             status=PlanStatus.QUEUED,
             queued_at_s=time.time(),
             version=__version__,
-            input_hash=input_hash(body.policy, source.used.id, body.parameters, options),
-            options=options.model_dump_json(),
+            input_hash=asked.input_hash,
+            options=asked.options.model_dump_json(),
             timings="",
             idempotency_key=idempotency_key,
         )
-        text = body_text(body, source.used.text)
-        posted_hash = input_hash(body.policy, source.posted.id, body.parameters, options)
         with self._admission:
             known = None if idempotency_key is None else self._store.plan_by_key(idempotency_key)
             if known is None:
-                self._admit(record, request, text, received_s, posted_hash, source.notes)
+                self._admit(record, asked, received_s)
                 return record.id
         # Not what was filled in: that may have changed since.
-        if (self._store.posted_hash(known.id) or known.input_hash) != posted_hash:
+        if (self._store.posted_hash(known.id) or known.input_hash) != asked.posted_hash:
             raise IdempotencyConflictError(
                 f"the Idempotency-Key belongs to {known.id}, which has another request; use another key"
             )
@@ -141,6 +128,20 @@ class Plans:
         if text is None:
             raise _no_plan(plan_id)
         return text
+
+    async def reread(self, plan_id: str) -> ReadPlan:
+        """Read the request behind a plan as it is stored: what was measured is in it, and not filled in again.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such plan.
+        InputError
+            When this version or these settings do not take the request any more.
+        """
+        text = await run_in_threadpool(self.input_text, plan_id)
+        asked: ReadPlan = await self._reader.read(READ_PLAN, text.encode(), fill_in=False)
+        return asked
 
     def events(self, plan_id: str) -> EventLog:
         """Events of a plan, running or final; NotFoundError when there is none."""
@@ -218,15 +219,7 @@ class Plans:
         for plan in list(self._running.values()):
             plan.events.close()
 
-    def _admit(
-        self,
-        record: PlanRecord,
-        request: PlanRequest,
-        text: str,
-        received_s: float,
-        posted_hash: str,
-        notes: tuple[Issue, ...],
-    ) -> None:
+    def _admit(self, record: PlanRecord, asked: ReadPlan, received_s: float) -> None:
         """Store the plan, then queue it: a plan that is answered for is never lost."""
         if self._stopping:
             raise ShuttingDownError("the service stops; ask again when it is back")
@@ -238,8 +231,10 @@ class Plans:
             accept_ms=accept_ms, queue_ms=None, phases_ms={}, cpu_ms=None, first_incumbent_ms=None, total_ms=None
         )
         record = replace(record, timings=timings.model_dump_json())
-        self._store.add_plan(record, text, posted_hash if posted_hash != record.input_hash else None)
-        plan = RunningPlan(record, request, self._pool, self._settings.deadline_slack_s, self._ended, notes)
+        posted_hash = asked.posted_hash if asked.posted_hash != record.input_hash else None
+        self._store.add_plan(record, asked.text, posted_hash)
+        request = asked.request.for_worker()
+        plan = RunningPlan(record, request, self._pool, self._settings.deadline_slack_s, self._ended, asked.notes)
         self._running[record.id] = plan
         try:
             plan.start()
@@ -260,14 +255,14 @@ class Plans:
 
     def _go_on(self, record: PlanRecord, times: int) -> None:
         last_event = times * _AFTER_LOST_EVENTS
-        request, failure = None, _GIVEN_UP
+        asked, failure = None, _GIVEN_UP
         # One that is given up is not read again: that may be what broke the service.
         if times <= _MOST_TAKEN_UP:
             try:
-                request = stored_request(self.input_text(record.id), self._snapshots, self._settings)
-            except (InputError, ValidationError) as error:
+                asked = asyncio.run(self.reread(record.id))
+            except InputError as error:
                 failure = FailureDoc(code="interrupted", detail=f"this version cannot go on with the plan: {error}")
-        if request is None:
+        if asked is None:
             ended = replace(
                 record,
                 status=PlanStatus.INTERRUPTED,
@@ -279,7 +274,7 @@ class Plans:
             return
         plan = RunningPlan(
             record,
-            request,
+            asked.request.for_worker(),
             self._pool,
             self._settings.deadline_slack_s,
             self._ended,
@@ -300,7 +295,7 @@ class Plans:
             self._finisher.submit(self._finish, plan, termination)
 
     def _finish(self, plan: RunningPlan, termination: Termination) -> None:
-        has_plan = termination.outcome is not None and termination.outcome.plan is not None
+        has_plan = termination.outcome is not None and termination.outcome.termination.has_incumbent
         if termination.status is PlanStatus.INTERRUPTED and not has_plan and self._store.is_lasting:
             # The next process goes on with it.
             del self._running[plan.record.id]
@@ -309,13 +304,7 @@ class Plans:
         if termination.outcome is not None:
             warnings = (*plan.notes, *termination.outcome.warnings)
             termination = replace(termination, outcome=replace(termination.outcome, warnings=warnings))
-        try:
-            record = final_record(plan.record, termination, plan.request.snapshot, plan.queued_s)
-        except Exception as error:
-            _logger.exception("the outcome of plan %s cannot be told", plan.record.id)
-            failure = FailureDoc(code="internal_error", detail=f"the outcome cannot be told: {error}")
-            termination = Termination(status=PlanStatus.FAILED, failure=failure)
-            record = final_record(plan.record, termination, plan.request.snapshot, plan.queued_s)
+        record = final_record(plan.record, termination, plan.queued_s)
         state = {"status": record.status.value}
         events = json.dumps([asdict(event) for event in plan.events.preview(STATE, state)])
         plan.record = record

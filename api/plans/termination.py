@@ -4,13 +4,12 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from api.convert.outcome import MS_PER_S, issue_documents, outcome_to_document
+from api.convert.outcome import MS_PER_S, issue_documents
 from api.convert.request import issue_in_request
+from api.plans.planning import Planned
 from api.schemas.plan import FailureDoc, PlanStatus, TimingsDoc
 from api.store.database import PlanRecord
-from models.plan import PlanOutcome
 from models.planning_task import limit_named
-from models.workload import Snapshot
 from solver.pool import DeadlineError
 from solver.result import Limit, TerminationReason
 from stowplan.errors import StowplanError
@@ -21,14 +20,13 @@ class Termination:
     """Final state, and the outcome or the failure behind it."""
 
     status: PlanStatus
-    outcome: PlanOutcome | None = None
+    outcome: Planned | None = None
     failure: FailureDoc | None = None
 
 
-def termination_of_outcome(outcome: PlanOutcome, stopped: PlanStatus | None) -> Termination:
+def termination_of_outcome(outcome: Planned, stopped: PlanStatus | None) -> Termination:
     """Judge what planning returned; `stopped` says as what the plan was asked to stop (None: it was not)."""
-    outcome = limit_named(outcome, canceled=stopped is not None)
-    outcome = replace(outcome, warnings=tuple(issue_in_request(issue) for issue in outcome.warnings))
+    outcome = replace(outcome, limit=limit_named(outcome.limit, canceled=stopped is not None))
     reason, interrupted = outcome.termination, outcome.limit is Limit.INTERRUPTED
     if stopped is not None and interrupted:
         failure = _interruption() if stopped is PlanStatus.INTERRUPTED else None
@@ -55,9 +53,7 @@ def termination_of_error(error: BaseException, stopped: PlanStatus | None) -> Te
     return Termination(status=PlanStatus.TIMED_OUT if at_deadline else PlanStatus.FAILED, failure=failure)
 
 
-def final_record(
-    record: PlanRecord, termination: Termination, snapshot: Snapshot, queued_s: float | None
-) -> PlanRecord:
+def final_record(record: PlanRecord, termination: Termination, queued_s: float | None) -> PlanRecord:
     """Give the row of the store for a plan that has ended after `queued_s` in the queue."""
     outcome, now_s = termination.outcome, time.time()
     timings = TimingsDoc.model_validate_json(record.timings)
@@ -67,7 +63,7 @@ def final_record(
         "total_ms": total_ms,
     }
     if outcome is not None:
-        first_s = outcome.statistics.first_incumbent_s
+        first_s = outcome.first_incumbent_s
         final["phases_ms"] = {name: wall_s * MS_PER_S for name, wall_s in outcome.times.wall_s.items()}
         final["cpu_ms"] = outcome.times.cpu_s * MS_PER_S
         final["first_incumbent_ms"] = None if first_s is None else first_s * MS_PER_S
@@ -78,7 +74,7 @@ def final_record(
         objective=None if outcome is None else outcome.objective,
         bound=None if outcome is None else outcome.bound,
         relative_gap=None if outcome is None else outcome.relative_gap,
-        outcome=None if outcome is None else outcome_to_document(outcome, snapshot).model_dump_json(),
+        outcome=None if outcome is None else outcome.document(),
         timings=timings.model_copy(update=final).model_dump_json(),
         failure=None if termination.failure is None else termination.failure.model_dump_json(),
     )

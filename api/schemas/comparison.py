@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.config import JsonDict
 
 from api.schemas.base import Document
@@ -30,6 +30,9 @@ class ComparisonBody(Document):
     """Limits and settings of every solve, as for a plan."""
     solvers: Annotated[tuple[SolverName, ...], Field(min_length=1, max_length=len(SOLVER_NAMES))]
     """In the order in which they run; each at most once."""
+
+
+COMPARISON_BODY = TypeAdapter(ComparisonBody)
 
 
 class ComparisonStatus(StrEnum):

@@ -96,3 +96,6 @@ class VerifyBody(Document):
 
     snapshot: SnapshotSource
     allocations: Annotated[tuple[AllocationDoc, ...], Field(max_length=MAX_ITEMS)]
+
+
+VERIFY_BODY = TypeAdapter(VerifyBody)

@@ -1,6 +1,7 @@
 """Snapshots that are stored once and planned often."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from api.common.errors import NotFoundError
@@ -24,31 +25,33 @@ class ResolvedSnapshot:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegalSnapshot:
+    """A snapshot that was checked: its text with defaults filled in, the id of that, and its size."""
+
+    id: str
+    text: str
+    num_nodes: int
+    num_gpus: int
+    num_jobs: int
+
+
 class Snapshots:
     """The stored snapshots, by the hash of their content."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def add(self, document: SnapshotDoc) -> tuple[SnapshotReceiptDoc, bool]:
-        """Store a snapshot; the second value is False when it was there before.
-
-        Raises
-        ------
-        InputError
-            When it is no legal snapshot.
-        """
-        snapshot_from_document(document)
-        text = document.model_dump_json()
-        id_ = snapshot_id(text)
-        created = self._store.add_snapshot(SnapshotRecord(id=id_, created_at_s=time.time(), document=text))
+    def add(self, new: LegalSnapshot) -> tuple[SnapshotReceiptDoc, bool]:
+        """Store a snapshot; the second value is False when it was there before."""
+        created = self._store.add_snapshot(SnapshotRecord(id=new.id, created_at_s=time.time(), document=new.text))
         receipt = SnapshotReceiptDoc(
-            id=id_,
-            created_at=time_of(self._record(id_).created_at_s),
-            num_nodes=len(document.cluster.nodes),
-            num_gpus=sum(node.num_gpus for node in document.cluster.nodes),
-            num_jobs=len(document.jobs),
-            links=SnapshotLinksDoc(self=f"/v1/snapshots/{id_}"),
+            id=new.id,
+            created_at=time_of(self._record(new.id).created_at_s),
+            num_nodes=new.num_nodes,
+            num_gpus=new.num_gpus,
+            num_jobs=new.num_jobs,
+            links=SnapshotLinksDoc(self=f"/v1/snapshots/{new.id}"),
         )
         return receipt, created
 
@@ -62,36 +65,62 @@ class Snapshots:
         """
         return self._record(id_).document
 
-    def resolve(self, source: SnapshotDoc | SnapshotReference) -> ResolvedSnapshot:
-        """Give the snapshot that a request brings or refers to.
-
-        Raises
-        ------
-        InputError
-            When it is wrong or not known; pointers are relative to the request.
-        """
-        text = source.model_dump_json()
-        with located("/snapshot"):
-            if isinstance(source, SnapshotReference):
-                return ResolvedSnapshot(snapshot=self._stored(source.snapshot_id), id=source.snapshot_id, text=text)
-            return ResolvedSnapshot(snapshot=snapshot_from_document(source), id=snapshot_id(text), text=text)
-
-    def document(self, source: SnapshotDoc | SnapshotReference) -> SnapshotDoc:
-        """Give the document of a snapshot that `resolve` has found."""
-        return self._document(source.snapshot_id) if isinstance(source, SnapshotReference) else source
-
-    def _stored(self, id_: str) -> Snapshot:
-        return snapshot_from_document(self._document(id_))
-
-    def _document(self, id_: str) -> SnapshotDoc:
+    def find(self, id_: str) -> str | None:
+        """One snapshot as JSON text; None when there is none."""
         record = self._store.snapshot(id_)
-        if record is None:
-            detail = f"there is no snapshot {id_!r}; post it to /v1/snapshots first"
-            raise InputError(detail, [Issue(code="unknown_snapshot", pointer="/snapshot_id", detail=detail)])
-        return SNAPSHOT.validate_json(record.document)
+        return None if record is None else record.document
+
+    def resolve(self, source: SnapshotDoc | SnapshotReference) -> ResolvedSnapshot:
+        """Give the snapshot that a request brings or refers to; raises what `resolved` does."""
+        return resolved(source, self.find)
 
     def _record(self, id_: str) -> SnapshotRecord:
         record = self._store.snapshot(id_)
         if record is None:
             raise NotFoundError(f"there is no snapshot {id_!r}")
         return record
+
+
+def resolved(source: SnapshotDoc | SnapshotReference, find: Callable[[str], str | None]) -> ResolvedSnapshot:
+    """Give the snapshot that a request brings or refers to; `find` gives the text of a stored one by its id.
+
+    Raises
+    ------
+    InputError
+        When it is wrong or not known; pointers are relative to the request.
+    """
+    text = source.model_dump_json()
+    with located("/snapshot"):
+        snapshot = snapshot_from_document(source_document(source, find))
+    id_ = source.snapshot_id if isinstance(source, SnapshotReference) else snapshot_id(text)
+    return ResolvedSnapshot(snapshot=snapshot, id=id_, text=text)
+
+
+def source_document(source: SnapshotDoc | SnapshotReference, find: Callable[[str], str | None]) -> SnapshotDoc:
+    """Give the document of a snapshot; InputError when it is not known."""
+    if not isinstance(source, SnapshotReference):
+        return source
+    text = find(source.snapshot_id)
+    if text is None:
+        detail = f"there is no snapshot {source.snapshot_id!r}; post it to /v1/snapshots first"
+        raise InputError(detail, [Issue(code="unknown_snapshot", pointer="/snapshot_id", detail=detail)])
+    return SNAPSHOT.validate_json(text)
+
+
+def legal_snapshot(document: SnapshotDoc) -> LegalSnapshot:
+    """Check a snapshot before it is stored.
+
+    Raises
+    ------
+    InputError
+        When it is no legal snapshot.
+    """
+    snapshot_from_document(document)
+    text = document.model_dump_json()
+    return LegalSnapshot(
+        id=snapshot_id(text),
+        text=text,
+        num_nodes=len(document.cluster.nodes),
+        num_gpus=sum(node.num_gpus for node in document.cluster.nodes),
+        num_jobs=len(document.jobs),
+    )

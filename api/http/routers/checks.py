@@ -3,19 +3,16 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
-from pydantic import TypeAdapter
-from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 
 from api.common.examples import example
-from api.http.body import json_body, json_text
-from api.http.routers.common import Services, documented_body
+from api.http.body import json_text
+from api.http.routers.common import Services, documented_body, json_response
 from api.http.routers.plans import DOCUMENTED_REQUEST
-from api.plans.checks import validate_request, verify_placement
+from api.plans.reading import VALIDATE_PLAN, VERIFY_PLACEMENT
 from api.schemas.problem import ValidationDoc, VerificationDoc
-from api.schemas.request import VerifyBody
 
 router = APIRouter(prefix="/v1", tags=["checks"])
-_VERIFY_BODY = TypeAdapter(VerifyBody)
 _PLACEMENT = {
     "snapshot": example("sia-paper-table1").request["snapshot"],
     "allocations": [
@@ -25,22 +22,26 @@ _PLACEMENT = {
 }
 
 
-@router.post("/plans:validate", summary="Validate a plan request", openapi_extra=DOCUMENTED_REQUEST)
-async def check_plan_request(services: Services, text: Annotated[bytes, Depends(json_text)]) -> ValidationDoc:
+@router.post(
+    "/plans:validate",
+    summary="Validate a plan request",
+    response_model=ValidationDoc,
+    openapi_extra=DOCUMENTED_REQUEST,
+)
+async def check_plan_request(services: Services, text: Annotated[bytes, Depends(json_text)]) -> Response:
     """Say everything that is wrong with a plan request, without solving it.
 
     Whatever is JSON is answered with 200: the issues are the answer.
     """
-    return await run_in_threadpool(validate_request, text, services.measured, services.settings)
+    return json_response(await services.reader.read(VALIDATE_PLAN, text))
 
 
 @router.post(
     "/placements:verify",
     summary="Verify a placement",
+    response_model=VerificationDoc,
     openapi_extra=documented_body("VerifyBody", {"The paper's answer": _PLACEMENT}),
 )
-async def check_placement(
-    services: Services, body: Annotated[VerifyBody, Depends(json_body(_VERIFY_BODY))]
-) -> VerificationDoc:
+async def check_placement(services: Services, text: Annotated[bytes, Depends(json_text)]) -> Response:
     """Check a placement by anybody against a snapshot and give every violation."""
-    return await run_in_threadpool(verify_placement, body, services.snapshots)
+    return json_response(await services.reader.read(VERIFY_PLACEMENT, text))

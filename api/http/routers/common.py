@@ -2,14 +2,15 @@
 
 import re
 import time
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
-from fastapi import Depends, Header, Path, Request
+from fastapi import Depends, Header, Path
 from pydantic import BaseModel, WithJsonSchema
 from starlette.responses import Response
 
 from api import services as rooms
 from api.common.errors import HeaderError
+from api.http.running import services_of
 
 SCHEMA_PATH = "#/components/schemas/"
 PLAN_BODY_NAME = "PlanBody"
@@ -22,11 +23,6 @@ IdempotencyKey = Annotated[
         json_schema_extra={"minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
     ),
 ]
-
-
-def services_of(request: Request) -> rooms.Services:
-    """Give the services of the application."""
-    return cast("rooms.Services", request.app.state.services)
 
 
 async def arrival_s() -> float:

@@ -3,20 +3,19 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.common.examples import example
+from api.comparisons.reading import READ_COMPARISON
 from api.comparisons.service import COMPARISONS_PATH
-from api.http.body import json_body
+from api.http.body import json_text
 from api.http.routers.common import Services, WaitS, documented_body, json_response
 from api.schemas.comparison import ComparisonBody, ComparisonDoc, ComparisonList, ComparisonPageQuery
 
 router = APIRouter(prefix=COMPARISONS_PATH, tags=["solver comparisons"])
 
 ComparisonId = Annotated[str, Path(examples=["comparison-0190f3a2"])]
-_BODY = TypeAdapter(ComparisonBody)
 _REQUESTS = {
     known.title: {**known.request, "solvers": solvers}
     for known, solvers in (
@@ -44,9 +43,7 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
     responses=_ACCEPTED,
     openapi_extra=documented_body(ComparisonBody.__name__, _REQUESTS),
 )
-async def create_comparison(
-    services: Services, body: Annotated[ComparisonBody, Depends(json_body(_BODY))], wait_s: WaitS
-) -> Response:
+async def create_comparison(services: Services, text: Annotated[bytes, Depends(json_text)], wait_s: WaitS) -> Response:
     """Run one instance through several solvers: one after another, under the same limits, each in a fresh process.
 
     A solver that dies, runs out of time or does not know the policy has a row that says so. Answers that contradict
@@ -54,7 +51,8 @@ async def create_comparison(
     comparison (200) if it is final within N seconds, otherwise 202 with the rows that there are. One comparison runs
     at a time, beside the plans of the service, which share its processors.
     """
-    comparison_id = await run_in_threadpool(services.comparisons.submit, body)
+    asked = await services.reader.read(READ_COMPARISON, text, fill_in=False)
+    comparison_id = await run_in_threadpool(services.comparisons.submit, asked)
     return await _answer(services, comparison_id, wait_s)
 
 

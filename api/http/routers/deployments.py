@@ -6,7 +6,6 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
@@ -18,8 +17,6 @@ from api.schemas.deployment import DeploymentBody, DeploymentDoc, DeploymentList
 router = APIRouter(prefix=DEPLOYMENTS_PATH, tags=["deployments"])
 
 DeploymentId = Annotated[str, Path(examples=["deployment-0190f3a2"])]
-_BODY = TypeAdapter(DeploymentBody)
-_RECONFIGURE = TypeAdapter(ReconfigureBody)
 _FOLLOW_S = 0.5
 _CHUNK_BYTES = 65_536
 _ON_TWO_CPUS = {
@@ -55,7 +52,9 @@ _CREATED: dict[int | str, dict[str, Any]] = {
     responses=_CREATED,
     openapi_extra=documented_body(DeploymentBody.__name__, {"Two pipeline stages on CPUs": _ON_TWO_CPUS}),
 )
-async def create_deployment(services: Services, body: Annotated[DeploymentBody, Depends(json_body(_BODY))]) -> Response:
+async def create_deployment(
+    services: Services, body: Annotated[DeploymentBody, Depends(json_body(DeploymentBody))]
+) -> Response:
     """Start a DeepSpeed training with exactly the groups of a plan on exactly its ranks.
 
     Refused are plans that do not fit the model, the cluster, or the memory of its GPUs as predicted, where these are
@@ -88,7 +87,9 @@ async def get_deployment(services: Services, deployment_id: DeploymentId) -> Res
     openapi_extra=documented_body(ReconfigureBody.__name__, {"From a plan": {"plan_id": "plan-0190f3a2"}}),
 )
 async def reconfigure_deployment(
-    services: Services, deployment_id: DeploymentId, body: Annotated[ReconfigureBody, Depends(json_body(_RECONFIGURE))]
+    services: Services,
+    deployment_id: DeploymentId,
+    body: Annotated[ReconfigureBody, Depends(json_body(ReconfigureBody))],
 ) -> Response:
     """Write a checkpoint, and go on from it with other degrees or on other GPUs; batch and data stay.
 

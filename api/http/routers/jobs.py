@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -14,7 +13,6 @@ from api.schemas.base import Name
 from api.schemas.metrics import JobPerformanceDoc, MetricsBody, MetricsReceiptDoc, StepPageDoc, StepPageQuery
 
 router = APIRouter(prefix=JOBS_PATH, tags=["jobs"])
-_BODY = TypeAdapter(MetricsBody)
 # Ids may hold slashes, as in `team/job`.
 JobId = Annotated[Name, Path(examples=["llm-13b"])]
 _RANK: dict[str, Any] = {
@@ -82,7 +80,7 @@ _EXAMPLE: dict[str, Any] = {
     openapi_extra=documented_body(MetricsBody.__name__, {"One process": _EXAMPLE}),
 )
 async def post_metrics(
-    services: Services, job_id: JobId, body: Annotated[MetricsBody, Depends(json_body(_BODY))]
+    services: Services, job_id: JobId, body: Annotated[MetricsBody, Depends(json_body(MetricsBody))]
 ) -> MetricsReceiptDoc:
     """Keep steps of a job's ranks, all of a batch or none. A step that is posted again is kept once.
 

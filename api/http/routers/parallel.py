@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path
-from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from api.figures.request import PictureFormat
@@ -14,8 +13,7 @@ from api.schemas.parallel_answer import ParallelPlanAnswer
 
 router = APIRouter(prefix="/v1/parallel-plans", tags=["parallel plans"])
 
-_BODY = TypeAdapter(ParallelPlanBody)
-Body = Annotated[ParallelPlanBody, Depends(json_body(_BODY))]
+Body = Annotated[ParallelPlanBody, Depends(json_body(ParallelPlanBody))]
 _LLAMA = {"model": "llama2-13b", "global_batch": 256}
 _REQUESTS = {
     "LLaMA2-13B on 8 to 64 H100": {"job": _LLAMA, "gpus": [{"gpu_type": "h100", "min_gpus": 8, "max_gpus": 64}]},

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from api.common.events import EventLog
 from api.common.examples import example
-from api.http.body import json_body
+from api.http.body import json_text
 from api.http.routers.common import (
     PLAN_BODY_NAME,
     Arrival,
@@ -21,11 +21,12 @@ from api.http.routers.common import (
     WaitS,
     checked_key,
     documented_body,
-    json_response,
 )
-from api.plans.present import plan_path
+from api.plans.present import plan_path, plan_text
+from api.plans.reading import READ_PLAN
 from api.schemas.plan import PageQuery, PlanDoc, PlanList
-from api.schemas.request import PLAN_BODY, PlanBody, PlanBodyDoc
+from api.schemas.request import PlanBody
+from api.store.database import PlanRecord
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
 
@@ -54,7 +55,7 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
 async def create_plan(
     services: Services,
     received_s: Arrival,
-    body: Annotated[PlanBodyDoc, Depends(json_body(PLAN_BODY))],
+    text: Annotated[bytes, Depends(json_text)],
     wait_s: WaitS,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
@@ -64,7 +65,9 @@ async def create_plan(
     final within N seconds; otherwise it is 202 and `Location` says where the plan will be. A client that goes away
     does not stop its plan.
     """
-    plan_id = await run_in_threadpool(services.plans.submit, body, checked_key(idempotency_key), received_s)
+    key = checked_key(idempotency_key)
+    asked = await services.reader.read(READ_PLAN, text)
+    plan_id = await run_in_threadpool(services.plans.submit, asked, key, received_s)
     return await _answer(services, plan_id, wait_s)
 
 
@@ -83,7 +86,8 @@ async def get_plan(services: Services, plan_id: PlanId, wait_s: WaitS) -> Respon
     """The plan as it stands. `Prefer: wait=N` waits until it is final, at most N seconds."""
     if wait_s is not None:
         await services.plans.wait(plan_id, wait_s)
-    return json_response(await run_in_threadpool(services.plans.plan, plan_id), headers=_applied(wait_s))
+    record = await run_in_threadpool(services.plans.record, plan_id)
+    return _plan_response(record, 200, _applied(wait_s))
 
 
 @router.get("/{plan_id}/input", summary="Get the input of a plan", response_model=PlanBody)
@@ -162,11 +166,15 @@ async def delete_plan(services: Services, plan_id: PlanId) -> None:
 async def _answer(services: Services, plan_id: str, wait_s: float | None) -> Response:
     if wait_s is not None:
         await services.plans.wait(plan_id, wait_s)
-    plan = await run_in_threadpool(services.plans.plan, plan_id)
+    record = await run_in_threadpool(services.plans.record, plan_id)
     headers = {"Location": plan_path(plan_id), **_applied(wait_s)}
-    if plan.status.final:
-        return json_response(plan, headers=headers)
-    return json_response(plan, 202, {**headers, "Retry-After": str(_RETRY_AFTER_S)})
+    if record.status.final:
+        return _plan_response(record, 200, headers)
+    return _plan_response(record, 202, {**headers, "Retry-After": str(_RETRY_AFTER_S)})
+
+
+def _plan_response(record: PlanRecord, status: int, headers: dict[str, str]) -> Response:
+    return Response(plan_text(record), status_code=status, media_type="application/json", headers=headers)
 
 
 def _applied(wait_s: float | None) -> dict[str, str]:

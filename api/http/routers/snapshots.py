@@ -7,10 +7,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.common.examples import example
-from api.http.body import json_body
+from api.http.body import json_text
 from api.http.routers.common import Services, documented_body, json_response
+from api.reading.documents import READ_SNAPSHOT
 from api.schemas.service import SnapshotReceiptDoc
-from api.schemas.snapshot import SNAPSHOT, SnapshotDoc
+from api.schemas.snapshot import SnapshotDoc
 
 router = APIRouter(prefix="/v1/snapshots", tags=["snapshots"])
 _EXAMPLE = example("sia-paper-table1")
@@ -24,9 +25,10 @@ _EXAMPLE = example("sia-paper-table1")
     responses={200: {"model": SnapshotReceiptDoc, "description": "It was stored before."}},
     openapi_extra=documented_body("SnapshotDoc", {_EXAMPLE.title: _EXAMPLE.request["snapshot"]}),
 )
-async def create_snapshot(services: Services, body: Annotated[SnapshotDoc, Depends(json_body(SNAPSHOT))]) -> Response:
+async def create_snapshot(services: Services, text: Annotated[bytes, Depends(json_text)]) -> Response:
     """Keep a snapshot. Its id is derived from its content, so that posting it again changes nothing."""
-    receipt, created = await run_in_threadpool(services.snapshots.add, body)
+    snapshot = await services.readers.read(READ_SNAPSHOT, text, len(text))
+    receipt, created = await run_in_threadpool(services.snapshots.add, snapshot)
     return json_response(receipt, 201 if created else 200, {"Location": receipt.links.self})
 
 

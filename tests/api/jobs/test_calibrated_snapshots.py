@@ -7,12 +7,12 @@ import httpx
 import pytest
 
 from api.app import create_app
-from api.jobs.calibrated_snapshots import MeasuredSnapshot, MeasuredSnapshots
+from api.jobs.calibrated_snapshots import MeasuredJobs, MeasuredSnapshot, filled_in
 from api.jobs.service import Jobs
 from api.schemas.metrics import MetricsBody
 from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
 from api.store.database import Store
-from api.store.snapshots import Snapshots
+from api.store.snapshots import Snapshots, legal_snapshot, source_document
 from solver.pool import WorkerPool
 from tests.api.asking import planned, post
 from tests.api.conftest import SETTINGS
@@ -34,13 +34,18 @@ class Scene:
         self.store = Store(None)
         self.snapshots = Snapshots(self.store)
         self.jobs = Jobs(self.store)
-        self.measured = MeasuredSnapshots(self.snapshots, self.jobs, lambda _: cost_s)
+        self.measured = MeasuredJobs(self.jobs, lambda _: cost_s)
 
     def post(self, body: Json, job: str = "llm") -> None:
         self.jobs.post(job, MetricsBody.model_validate_json(json_text(body)))
 
     def resolve(self, snapshot: Json, policy: str = "arena") -> MeasuredSnapshot:
-        return self.measured.resolve(SNAPSHOT.validate_json(json_text(snapshot)), policy)
+        return self.filled_in(SNAPSHOT.validate_json(json_text(snapshot)), policy)
+
+    def filled_in(self, source: SnapshotDoc | SnapshotReference, policy: str) -> MeasuredSnapshot:
+        document = source_document(source, self.snapshots.find)
+        measured = {job: self.measured.of(job) for job in self.measured.ids()}
+        return filled_in(self.snapshots.resolve(source), document, policy, measured)
 
 
 @pytest.fixture
@@ -70,15 +75,15 @@ def test_plans_in_three_dimensions_get_coefficients(scene: Scene, policy: str) -
     # The input that is kept holds them: it gives the same snapshot when it is posted again, whatever comes later.
     assert found.used.id != found.posted.id
     scene.post(changed(batch_of(30), "/records/40/forward_s", 0.09))
-    again = scene.measured.resolve(SNAPSHOT.validate_json(found.used.text), policy)
+    again = scene.filled_in(SNAPSHOT.validate_json(found.used.text), policy)
     assert again.used == again.posted == found.used
     assert again.notes == ()
 
 
 def test_a_reference_is_filled_in_too(scene: Scene) -> None:
     scene.post(batch_of(10))
-    receipt, _ = scene.snapshots.add(SNAPSHOT.validate_json(json_text(SNAPSHOT_JSON)))
-    found = scene.measured.resolve(SnapshotReference(snapshot_id=receipt.id), "suika")
+    receipt, _ = scene.snapshots.add(legal_snapshot(SNAPSHOT.validate_json(json_text(SNAPSHOT_JSON))))
+    found = scene.filled_in(SnapshotReference(snapshot_id=receipt.id), "suika")
     assert found.posted.id == receipt.id
     assert found.used == scene.resolve(SNAPSHOT_JSON, "suika").used
     assert SnapshotDoc.model_validate_json(found.used.text).jobs[1].calibration is not None

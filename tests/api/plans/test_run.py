@@ -18,7 +18,7 @@ import api.plans.run
 from api.app import create_app
 from api.common.events import MAX_EVENTS, EventLog
 from api.common.settings import IN_MEMORY, Settings
-from models.planning import plan_task
+from api.plans import planning
 from solver.pool import WorkerPool
 from tests.api import tasks
 from tests.api.asking import planned, post
@@ -298,7 +298,7 @@ def test_plans_go_on_after_a_crash(tmp_path: Path, pool: WorkerPool, works_as: W
         left = crashed(tmp_path / "plans.sqlite", tmp_path / "crashed")
         for plan in plans:
             canceled(client, plan)
-    works_as(plan_task)
+    works_as(planning.planned)
     with serving(create_app(settings.model_copy(update={"database": str(left)}), pool=pool)) as client:
         again = post(client, "/v1/plans", requests[0], **key, Prefer="wait=50")
         assert (again.status_code, again.json()["id"]) == (200, plans[0]["id"])
@@ -342,7 +342,7 @@ def test_what_waits_when_the_service_stops_goes_on_in_the_next(
         works_as(tasks.hanging_task)
         hanging = started(client, sia_request())
         waiting = post(client, "/v1/plans", sia_request()).json()
-    works_as(plan_task)
+    works_as(planning.planned)
     with serving(create_app(settings, pool=pool)) as client:
         for plan in (hanging, waiting):
             until(client, plan["links"]["self"], lambda known: known["status"] == "succeeded")

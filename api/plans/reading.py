@@ -1,0 +1,90 @@
+"""Tasks of readers: requests for plans and placements, from bytes to what is stored, planned or answered."""
+
+from dataclasses import dataclass
+
+from api.convert.hashing import input_hash
+from api.convert.outcome import issue_documents
+from api.convert.placement import placement_issues
+from api.convert.reading import read_document
+from api.convert.request import body_text, check_request
+from api.reading.packed import PackedRequest
+from api.reading.texts import Lacking, LackingError, RequestText, measured_snapshot_of, snapshot_of
+from api.schemas.plan import UsedOptionsDoc
+from api.schemas.problem import ValidationDoc, VerificationDoc
+from api.schemas.request import PLAN_BODY, VERIFY_BODY
+from solver.monitor import SolveMonitor
+from stowplan.errors import InputError, Issue, Severity
+
+READ_PLAN = f"{__name__}:read_plan"
+VALIDATE_PLAN = f"{__name__}:validate_plan"
+VERIFY_PLACEMENT = f"{__name__}:verify_placement"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """A sound request for a plan.
+
+    `text`: the body as it is stored, what was measured filled in, and `input_hash` of that; `posted_hash` is without.
+    `notes`: warnings about what was filled in.
+    """
+
+    policy: str
+    request: PackedRequest
+    options: UsedOptionsDoc
+    text: str
+    input_hash: str
+    posted_hash: str
+    notes: tuple[Issue, ...]
+
+
+def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:  # noqa: ARG001 - the pool's calling convention
+    """Read and check a request for a plan.
+
+    Raises
+    ------
+    MalformedJsonError
+        When the text is not JSON.
+    InputError
+        When the request is wrong.
+    """
+    body = read_document(PLAN_BODY, text.body)
+    try:
+        source = measured_snapshot_of(body.snapshot, body.policy, text)
+    except LackingError as error:
+        return error.lacking
+    request = check_request(body, source.used.snapshot, text.settings).required()
+    options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
+    return ReadPlan(
+        policy=body.policy,
+        request=PackedRequest.of(request),
+        options=options,
+        text=body_text(body, source.used.text),
+        input_hash=input_hash(body.policy, source.used.id, body.parameters, options),
+        posted_hash=input_hash(body.policy, source.posted.id, body.parameters, options),
+        notes=source.notes,
+    )
+
+
+def validate_plan(text: RequestText, monitor: SolveMonitor) -> ValidationDoc | Lacking:  # noqa: ARG001 - see above
+    """Say everything that is wrong with a request for a plan; MalformedJsonError when the text is not JSON."""
+    try:
+        body = read_document(PLAN_BODY, text.body)
+        source = measured_snapshot_of(body.snapshot, body.policy, text)
+        issues = (*source.notes, *check_request(body, source.used.snapshot, text.settings).issues)
+    except LackingError as error:
+        return error.lacking
+    except InputError as error:
+        issues = error.issues
+    valid = not any(issue.severity is Severity.ERROR for issue in issues)
+    return ValidationDoc(valid=valid, issues=issue_documents(issues))
+
+
+def verify_placement(text: RequestText, monitor: SolveMonitor) -> VerificationDoc | Lacking:  # noqa: ARG001 - see above
+    """Check a placement by anybody; InputError when the snapshot is wrong (a wrong placement is an answer)."""
+    body = read_document(VERIFY_BODY, text.body)
+    try:
+        snapshot = snapshot_of(body.snapshot, text).snapshot
+    except LackingError as error:
+        return error.lacking
+    violations = placement_issues(body.allocations, snapshot)
+    return VerificationDoc(legal=not violations, violations=issue_documents(violations))

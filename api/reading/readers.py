@@ -1,0 +1,55 @@
+"""Who reads: this process what is small, others what is large, under a limit."""
+
+import threading
+from pkgutil import resolve_name
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from api.common.tasks import run_task
+from solver.monitor import SolveMonitor
+from solver.pool import WorkerPool
+
+# Read within some ten milliseconds, whatever it holds; to hand it over would take longer.
+SMALL_BYTES = 64 * 2**10
+
+
+class Readers:
+    """Runs tasks that read; while one does, the interpreter lock of this process is free.
+
+    The processes of `pool` start with the first large text, or with `start`.
+    """
+
+    def __init__(self, pool: WorkerPool, limit_s: float) -> None:
+        self._pool = pool
+        self._limit_s = limit_s
+        self._starting = threading.Lock()
+        self._started = False
+
+    def start(self) -> None:
+        """Start the processes, if they have not been started; returns before they are ready."""
+        with self._starting:
+            if not self._started:
+                self._pool.start()
+                self._started = True
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.close()
+
+    async def read(self, task: str, argument: object, num_bytes: int) -> Any:
+        """Have a text of `num_bytes` read by `task`, a function `package.module:function`, and give what it returns.
+
+        Raises
+        ------
+        WorkerTimeoutError
+            When it is not read in time.
+        QueueFullError
+            When too many large texts wait.
+        StowplanError
+            What the task raises.
+        """
+        if num_bytes <= SMALL_BYTES:
+            return await run_in_threadpool(resolve_name(task), argument, SolveMonitor())
+        await run_in_threadpool(self.start)
+        return await run_task(self._pool, task, argument, self._limit_s)

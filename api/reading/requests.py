@@ -1,0 +1,44 @@
+"""Requests that bring or name a snapshot: from bytes to what the services need of them."""
+
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from api.common.settings import Settings
+from api.jobs.calibrated_snapshots import MeasuredJobs
+from api.reading.readers import Readers
+from api.reading.texts import Lacking, RequestText
+from api.store.snapshots import Snapshots
+
+
+class RequestReader:
+    """Has requests read, and fetches what they refer to."""
+
+    def __init__(self, readers: Readers, snapshots: Snapshots, measured: MeasuredJobs, settings: Settings) -> None:
+        self._readers = readers
+        self._snapshots = snapshots
+        self._measured = measured
+        # The token is nobody's business but ours.
+        self._settings = settings.model_copy(update={"token": None})
+
+    async def read(self, task: str, body: bytes, *, fill_in: bool = True) -> Any:
+        """Have `body` read by `task`, which takes a `RequestText`; give what it returns.
+
+        Without `fill_in` it is read as it stands, whatever was measured of its jobs.
+
+        Raises
+        ------
+        InputError
+            When the request is wrong.
+        WorkerTimeoutError, QueueFullError
+            When it is not read in time, or too many wait.
+        """
+        known = self._measured.ids() if fill_in else frozenset[str]()
+        text = RequestText(body=body, settings=self._settings, measured_jobs=known)
+        while isinstance(found := await self._readers.read(task, text, text.num_bytes), Lacking):
+            text = await run_in_threadpool(self._supplied, text, found)
+        return found
+
+    def _supplied(self, text: RequestText, lacking: Lacking) -> RequestText:
+        stored = None if lacking.snapshot_id is None else self._snapshots.find(lacking.snapshot_id)
+        return text.with_found(lacking, stored, {job: self._measured.of(job) for job in lacking.jobs})

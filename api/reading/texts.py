@@ -1,0 +1,83 @@
+"""What a reader gets, and what it says when it needs more: readers have no store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from api.common.settings import Settings
+from api.jobs.calibrated_snapshots import MeasuredJob, MeasuredSnapshot, filled_in
+from api.schemas.snapshot import SnapshotDoc, SnapshotReference
+from api.store.snapshots import ResolvedSnapshot, resolved, source_document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestText:
+    """The body of a request, and what is known of what it may refer to.
+
+    `snapshots`: texts of stored ones by id, None for one that there is not. `measured`: of those jobs, among
+    `measured_jobs`, that the request has.
+    """
+
+    body: bytes
+    settings: Settings
+    measured_jobs: frozenset[str] = frozenset()
+    snapshots: Mapping[str, str | None] = field(default_factory=dict)
+    measured: Mapping[str, MeasuredJob] = field(default_factory=dict)
+
+    def with_found(
+        self, lacking: "Lacking", snapshot: str | None, measured: Mapping[str, MeasuredJob]
+    ) -> "RequestText":
+        """The same with what it was lacking."""
+        snapshots = self.snapshots if lacking.snapshot_id is None else {lacking.snapshot_id: snapshot}
+        return replace(self, snapshots=snapshots, measured={**self.measured, **measured})
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of everything that is to be read."""
+        return len(self.body) + sum(len(text or "") for text in self.snapshots.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lacking:
+    """What a text refers to and does not bring: a stored snapshot, or measurements of jobs."""
+
+    snapshot_id: str | None = None
+    jobs: frozenset[str] = frozenset()
+
+
+class LackingError(Exception):
+    """Ends the reading of a text that lacks something; it is read again with that."""
+
+    def __init__(self, lacking: Lacking) -> None:
+        super().__init__(lacking)
+        self.lacking = lacking
+
+
+def snapshot_of(source: SnapshotDoc | SnapshotReference, text: RequestText) -> ResolvedSnapshot:
+    """Give the snapshot that a request brings or refers to.
+
+    Raises
+    ------
+    InputError
+        When it is wrong or not known; pointers are relative to the request.
+    LackingError
+        When it is to be fetched first.
+    """
+    return resolved(source, lambda id_: _stored(id_, text))
+
+
+def measured_snapshot_of(source: SnapshotDoc | SnapshotReference, policy: str, text: RequestText) -> MeasuredSnapshot:
+    """Give the snapshot, filled in with what was measured of its jobs; raises what `snapshot_of` does."""
+    posted = snapshot_of(source, text)
+    measured = text.measured_jobs & {job.id for job in posted.snapshot.jobs}
+    if measured - text.measured.keys():
+        raise LackingError(Lacking(jobs=measured))
+    if not measured:
+        return MeasuredSnapshot(posted=posted, used=posted)
+    document = source_document(source, lambda id_: _stored(id_, text))
+    return filled_in(posted, document, policy, {job: text.measured[job] for job in measured})
+
+
+def _stored(snapshot_id: str, text: RequestText) -> str | None:
+    if snapshot_id not in text.snapshots:
+        raise LackingError(Lacking(snapshot_id=snapshot_id))
+    return text.snapshots[snapshot_id]
