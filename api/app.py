@@ -57,7 +57,8 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         own_store = store or Store(settings.database_path)
         own_pool = pool or worker_pool(settings).start()
-        app.state.services = Services(settings, own_store, own_pool, Readers(reader_pool(settings), settings.read_s))
+        readers = Readers(reader_pool(settings), settings.read_s, settings.small_body_bytes)
+        app.state.services = Services(settings, own_store, own_pool, readers)
         own_pool.load_idle()
         try:
             yield

@@ -75,6 +75,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.service.startup:main",
         "Measure what starting costs: commands, imports, the service until it is ready.",
     ),
+    "large-posts": LazyCommand(
+        "benchmarks.service.large_posts:main",
+        "Post clusters of up to 100,000 GPUs: CPU of the service and of all, and whether it still answers.",
+    ),
     "post-to-answer": LazyCommand(
         "benchmarks.service.post_to_answer:main", "Time the way from POST to answer, split by phase."
     ),

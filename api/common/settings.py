@@ -109,6 +109,10 @@ class Settings(BaseModel):
     ] = 5
     max_body_bytes: Annotated[_Count, Flag("--max-body-bytes"), Field(description="Largest request body.")] = 32 * 2**20
     readers: Annotated[_Count, Field(description="Processes that read large request bodies.")] = 1
+    # Read within some ten milliseconds, whatever it holds; to hand it over would take longer.
+    small_body_bytes: Annotated[
+        _Count, Field(description="Up to this size a request body is read by the process that serves.")
+    ] = 64 * 2**10
     read_s: Annotated[
         _Seconds, Field(description="How long a large request body may wait to be read and take, together.")
     ] = 60.0

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from api.common.errors import BodyTooLargeError
 from api.convert.faults import fault_issue, mistaken_document, short_pointer
 from stowplan.errors import InputError, Issue, StowplanError
 
@@ -14,6 +15,8 @@ T = TypeVar("T")
 
 # Nobody reads more; a body of nothing but faults must not be answered by one many times its size.
 MAX_ISSUES = 200
+# The largest snapshots hold two millions.
+MAX_VALUES = 4_000_000
 
 
 class MalformedJsonError(StowplanError):
@@ -27,11 +30,17 @@ def read_document(adapter: TypeAdapter[T], text: bytes, what: str = "request") -
 
     Raises
     ------
+    BodyTooLargeError
+        When it holds more values than any document that is read.
     MalformedJsonError
         When the text is not JSON.
     InputError
         With one issue per fault, pointers relative to the document.
     """
+    # Short values by the million take a hundred times the memory of their text.
+    num_values = sum(text.count(mark) for mark in (b",", b"[", b"{"))
+    if num_values > MAX_VALUES:
+        raise BodyTooLargeError(f"the {what} has some {num_values} values; at most {MAX_VALUES} are read")
     try:
         document = adapter.validate_json(text)
     except ValidationError as error:

@@ -10,19 +10,17 @@ from api.common.tasks import run_task
 from solver.monitor import SolveMonitor
 from solver.pool import WorkerPool
 
-# Read within some ten milliseconds, whatever it holds; to hand it over would take longer.
-SMALL_BYTES = 64 * 2**10
-
 
 class Readers:
     """Runs tasks that read; while one does, the interpreter lock of this process is free.
 
-    The processes of `pool` start with the first large text, or with `start`.
+    Up to `small_bytes` are read here. The processes of `pool` start with the first larger text, or with `start`.
     """
 
-    def __init__(self, pool: WorkerPool, limit_s: float) -> None:
+    def __init__(self, pool: WorkerPool, limit_s: float, small_bytes: int) -> None:
         self._pool = pool
         self._limit_s = limit_s
+        self._small_bytes = small_bytes
         self._starting = threading.Lock()
         self._started = False
 
@@ -49,7 +47,7 @@ class Readers:
         StowplanError
             What the task raises.
         """
-        if num_bytes <= SMALL_BYTES:
+        if num_bytes <= self._small_bytes:
             return await run_in_threadpool(resolve_name(task), argument, SolveMonitor())
         await run_in_threadpool(self.start)
         return await run_task(self._pool, task, argument, self._limit_s)

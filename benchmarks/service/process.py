@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import os
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 from benchmarks.paths import ROOT
 
 _START_TIMEOUT_S = 180.0
+_ANSWER_TIMEOUT_S = 600.0
 _ASK_AGAIN_S = 0.01
 _PROC = Path("/proc")
 
@@ -41,6 +43,12 @@ class Service:
     port: int
     start_s: float
     start_cpu_s: float | None = None
+    pid: int = 0
+
+    def cpu_s(self) -> tuple[float, float]:
+        """CPU seconds so far of the process that serves, and of it and all its descendants; NaN where unknown."""
+        own_s, tree_s = process_cpu_s(self.pid), _tree_cpu_s(self.pid)
+        return (math.nan if own_s is None else own_s), (math.nan if tree_s is None else tree_s)
 
     def call(self, method: str, path: str, body: bytes | None = None, wait_s: int | None = None) -> Answer:
         """One request on a connection of its own."""
@@ -48,7 +56,7 @@ class Service:
         if wait_s is not None:
             headers["Prefer"] = f"wait={wait_s}"
         start_s = time.perf_counter()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ANSWER_TIMEOUT_S)
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
@@ -90,7 +98,8 @@ def running_service(*options: str, checkout: Path = ROOT) -> Iterator[Service]:
         ) as process:
             try:
                 elapsed_s = _wait_until_ready(port, start_s, process)
-                yield Service(port=port, start_s=elapsed_s, start_cpu_s=_tree_cpu_s(process.pid))
+                cpu_s = _tree_cpu_s(process.pid)
+                yield Service(port=port, start_s=elapsed_s, start_cpu_s=cpu_s, pid=process.pid)
             finally:
                 process.terminate()
                 process.wait(timeout=30)
@@ -110,14 +119,28 @@ def _wait_until_ready(port: int, start_s: float, process: "subprocess.Popen[byte
 
 def _tree_cpu_s(pid: int) -> float | None:
     """User and system seconds so far of a process, its ended children and its living descendants."""
+    own_s, ended_s = process_cpu_s(pid), _ticks_s(pid, 13, 15)
+    if own_s is None or ended_s is None:
+        return None
     try:
-        # utime, stime, cutime and cstime: fields 14 to 17 of proc(5), counted behind the name in brackets.
-        ticks = (_PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
         children = [int(child) for task in (_PROC / f"{pid}/task").iterdir() for child in _children(task)]
     except OSError:
         return None
-    own_s = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-    return own_s + sum(_tree_cpu_s(child) or 0.0 for child in children)
+    return own_s + ended_s + sum(_tree_cpu_s(child) or 0.0 for child in children)
+
+
+def process_cpu_s(pid: int) -> float | None:
+    """User and system seconds so far of a process alone; None where the system does not tell."""
+    return _ticks_s(pid, 11, 13)
+
+
+def _ticks_s(pid: int, first: int, end: int) -> float | None:
+    """Seconds in fields of proc(5), counted behind the name in brackets: utime, stime, cutime, cstime from 11 on."""
+    try:
+        ticks = (_PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()[first:end]
+    except OSError:
+        return None
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def _children(task: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pickle
 import queue
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from solver import worker
 from solver.feasibility import violations
 from solver.monitor import Progress
 from solver.options import SolveOptions
-from solver.pool import DeadlineError, QueueFullError, TaskCanceledError, Ticket, WorkerPool
+from solver.pool import DeadlineError, Pickled, QueueFullError, TaskCanceledError, Ticket, WorkerPool
 from solver.process import WorkerProcess
 from solver.result import Limit, SolveResult, TerminationReason
 from stowplan.errors import InputError, StowplanError, WorkerError
@@ -76,6 +77,11 @@ def test_results_come_back(pool: WorkerPool) -> None:
     assert ticket.queued_s >= 0
     until(lambda: pool.num_busy == 0)
     assert (pool.num_ready, pool.queue_length) == (1, 0)
+
+
+def test_what_is_pickled_is_a_value_again_in_the_worker(pool: WorkerPool) -> None:
+    packed = Pickled(pickle.dumps({"answer": 42}))
+    assert pool.submit(name(tasks.echo), ("a", packed), 10).result(20) == ("a", {"answer": 42})
 
 
 def test_workers_are_fresh_interpreters_without_input(pool: WorkerPool) -> None:

@@ -7,7 +7,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from api.cli.files import load_request
-from api.convert.reading import MAX_ISSUES, read_document
+from api.common.errors import BodyTooLargeError
+from api.convert.reading import MAX_ISSUES, MAX_VALUES, read_document
 from api.schemas.base import MAX_NAME_LENGTH
 from api.schemas.deployment import DeploymentBody, ReconfigureBody
 from api.schemas.request import PLAN_BODY
@@ -145,3 +146,9 @@ def test_what_is_quoted_of_a_body_is_bounded() -> None:
     assert max(len(issue.pointer) for issue in issues) < MAX_NAME_LENGTH + 64
     (unknown,) = issues_of(json_text({**SIA, "y" * 100_000: 1}))
     assert len(unknown.pointer) + len(unknown.detail) < 1000
+
+
+def test_a_text_of_very_many_values_is_refused_before_it_is_read() -> None:
+    text = b"[" + b"[]," * MAX_VALUES + b"[]]"
+    with pytest.raises(BodyTooLargeError, match="at most 4000000 are read"):
+        read_document(PLAN_BODY, text)

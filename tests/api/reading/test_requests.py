@@ -1,0 +1,91 @@
+"""Requests that other processes read: the same answers, whoever reads, and an end in time."""
+
+import asyncio
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from api.app import create_app
+from api.common.errors import WorkerTimeoutError
+from api.plans.reading import read_plan
+from api.reading.readers import Readers
+from api.reading.texts import Lacking, RequestText
+from api.workers import reader_pool
+from solver.monitor import SolveMonitor
+from solver.pool import WorkerPool
+from tests.api import reading_tasks
+from tests.api.asking import planned, post, refused
+from tests.api.conftest import SETTINGS
+from tests.api.requests import Json, arnold_request, changed, json_text, sia_request, table_job
+from tests.api.serving import serving
+from tests.growth import work
+
+
+@pytest.fixture(scope="module")
+def elsewhere(pool: WorkerPool) -> Iterator[httpx.Client]:
+    """A service that reads nothing itself."""
+    with serving(create_app(SETTINGS.model_copy(update={"small_body_bytes": 1}), pool=pool)) as client:
+        yield client
+
+
+@pytest.mark.slow
+def test_answers_do_not_depend_on_who_reads(elsewhere: httpx.Client, client: httpx.Client) -> None:
+    request = sia_request()
+    here, there = planned(client, request), planned(elsewhere, request)
+    for name in ("input_hash", "allocations", "objective", "status", "verified", "warnings"):
+        assert there[name] == here[name]
+    assert elsewhere.get(there["links"]["input"]).json() == client.get(here["links"]["input"]).json()
+    assert elsewhere.get(there["links"]["figure"]).text.startswith("<?xml")
+    assert "ROWS" in elsewhere.get(there["links"]["model"]).text
+
+    stored = post(elsewhere, "/v1/snapshots", request["snapshot"])
+    assert stored.status_code == 201
+    by_id = {**request, "snapshot": {"snapshot_id": stored.json()["id"]}}
+    assert planned(elsewhere, by_id)["input_hash"] == here["input_hash"]
+    assert post(elsewhere, "/v1/plans:validate", by_id).json() == {"valid": True, "issues": []}
+    placement = {"snapshot": request["snapshot"], "allocations": []}
+    answers = [post(asked, "/v1/placements:verify", placement).json() for asked in (elsewhere, client)]
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.slow
+def test_faults_are_told_whoever_reads(elsewhere: httpx.Client, client: httpx.Client) -> None:
+    unknown: Json = {**sia_request(), "snapshot": {"snapshot_id": "snapshot-0"}}
+    for wrong in (changed(sia_request(), "/policy", "best"), unknown, arnold_request() | {"snapshot": []}):
+        assert refused(elsewhere, wrong) == refused(client, wrong)
+    no_json = [
+        asked.post("/v1/plans", content=b"{", headers={"Content-Type": "application/json"}).json()
+        for asked in (elsewhere, client)
+    ]
+    assert no_json[0] == no_json[1]
+
+
+@pytest.mark.slow
+def test_reading_ends_in_time() -> None:
+    readers = Readers(reader_pool(SETTINGS), 0.2, small_bytes=1)
+    try:
+        with pytest.raises(WorkerTimeoutError, match=r"not done within 0\.2 s"):
+            asyncio.run(readers.read(f"{reading_tasks.__name__}:endless", b"", 2))
+    finally:
+        readers.close()
+
+
+def test_readers_say_what_they_lack() -> None:
+    reference = {**sia_request(), "snapshot": {"snapshot_id": "snapshot-0"}}
+    text = RequestText(body=json_text(reference), settings=SETTINGS)
+    assert read_plan(text, SolveMonitor()) == Lacking(snapshot_id="snapshot-0")
+    known = frozenset({"j1", "elsewhere"})
+    text = RequestText(body=json_text(sia_request()), settings=SETTINGS, measured_jobs=known)
+    assert read_plan(text, SolveMonitor()) == Lacking(jobs=frozenset({"j1"}))
+
+
+def test_reading_grows_with_the_size() -> None:
+    def cost(num_jobs: int) -> int:
+        request = sia_request([table_job(f"j{k}") for k in range(num_jobs)])
+        node = request["snapshot"]["cluster"]["nodes"][0]
+        nodes = [{**node, "id": f"n{k}"} for k in range(num_jobs)]
+        text = RequestText(body=json_text(changed(request, "/snapshot/cluster/nodes", nodes)), settings=SETTINGS)
+        return work(lambda: read_plan(text, SolveMonitor()))
+
+    assert cost(200) <= 2.3 * cost(100)
