@@ -75,6 +75,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.service.startup:main",
         "Measure what starting costs: commands, imports, the service until it is ready.",
     ),
+    "chaos": LazyCommand(
+        "benchmarks.service.chaos:main",
+        "Kill workers, the service and ranks at random while many clients post; fails on lost or wrong plans.",
+    ),
     "large-posts": LazyCommand(
         "benchmarks.service.large_posts:main",
         "Post clusters of up to 100,000 GPUs: CPU of the service and of all, and whether it still answers.",

@@ -50,11 +50,15 @@ class Service:
         own_s, tree_s = process_cpu_s(self.pid), _tree_cpu_s(self.pid)
         return (math.nan if own_s is None else own_s), (math.nan if tree_s is None else tree_s)
 
-    def call(self, method: str, path: str, body: bytes | None = None, wait_s: int | None = None) -> Answer:
-        """One request on a connection of its own."""
+    def call(
+        self, method: str, path: str, body: bytes | None = None, wait_s: int | None = None, key: str | None = None
+    ) -> Answer:
+        """One request on a connection of its own; `key` is its Idempotency-Key."""
         headers = {"Content-Type": "application/json"} if body is not None else {}
         if wait_s is not None:
             headers["Prefer"] = f"wait={wait_s}"
+        if key is not None:
+            headers["Idempotency-Key"] = key
         start_s = time.perf_counter()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ANSWER_TIMEOUT_S)
         try:
@@ -82,22 +86,12 @@ def checkout_environment(checkout: Path = ROOT) -> dict[str, str]:
 @contextmanager
 def running_service(*options: str, checkout: Path = ROOT) -> Iterator[Service]:
     """Start `stowplan serve` with a fresh database and the given options; stop it at the end."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
-        command = [*console_command(checkout), "serve", "--port", str(port)]
-        command += ["--database", str(Path(folder) / "plans.sqlite"), *options]
         start_s = time.perf_counter()
-        with subprocess.Popen(
-            command,
-            cwd=checkout,
-            env=checkout_environment(checkout),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as process:
+        with started_service(port, Path(folder) / "plans.sqlite", *options, checkout=checkout) as process:
             try:
-                elapsed_s = _wait_until_ready(port, start_s, process)
+                elapsed_s = wait_until_ready(port, start_s, process)
                 cpu_s = _tree_cpu_s(process.pid)
                 yield Service(port=port, start_s=elapsed_s, start_cpu_s=cpu_s, pid=process.pid)
             finally:
@@ -105,7 +99,26 @@ def running_service(*options: str, checkout: Path = ROOT) -> Iterator[Service]:
                 process.wait(timeout=30)
 
 
-def _wait_until_ready(port: int, start_s: float, process: "subprocess.Popen[bytes]") -> float:
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def started_service(port: int, database: Path, *options: str, checkout: Path = ROOT) -> "subprocess.Popen[bytes]":
+    """Start `stowplan serve`; returns before it is ready."""
+    return subprocess.Popen(
+        [*console_command(checkout), "serve", "--port", str(port), "--database", str(database), *options],
+        cwd=checkout,
+        env=checkout_environment(checkout),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def wait_until_ready(port: int, start_s: float, process: "subprocess.Popen[bytes]") -> float:
+    """Seconds since `start_s` (performance counter) when `/readyz` answers 200; RuntimeError when it does not."""
     probe = Service(port=port, start_s=0.0)
     while time.perf_counter() - start_s < _START_TIMEOUT_S:
         if process.poll() is not None:
@@ -122,11 +135,7 @@ def _tree_cpu_s(pid: int) -> float | None:
     own_s, ended_s = process_cpu_s(pid), _ticks_s(pid, 13, 15)
     if own_s is None or ended_s is None:
         return None
-    try:
-        children = [int(child) for task in (_PROC / f"{pid}/task").iterdir() for child in _children(task)]
-    except OSError:
-        return None
-    return own_s + ended_s + sum(_tree_cpu_s(child) or 0.0 for child in children)
+    return own_s + ended_s + sum(_tree_cpu_s(child) or 0.0 for child in children_of(pid))
 
 
 def process_cpu_s(pid: int) -> float | None:
@@ -143,5 +152,10 @@ def _ticks_s(pid: int, first: int, end: int) -> float | None:
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
-def _children(task: Path) -> list[str]:
-    return (task / "children").read_text().split()
+def children_of(pid: int) -> list[int]:
+    """Ids of the child processes; none of a process that is gone."""
+    try:
+        tasks = [(task / "children").read_text().split() for task in (_PROC / f"{pid}/task").iterdir()]
+    except OSError:
+        return []
+    return [int(child) for children in tasks for child in children]

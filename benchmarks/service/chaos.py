@@ -1,0 +1,309 @@
+"""Everything goes wrong while many clients post: `python -m benchmarks chaos --seconds 300 --clients 50`.
+
+Every few seconds one of these is killed with SIGKILL, at random: a worker, the service, a rank of a training that it
+looks after (where the executor is installed); or the machine is starved by busy loops on every processor. A killed
+service is started again on its database. Clients post small snapshots under a key of their own each, ask again under
+the same key until they are answered, wait for the plan, and compare its objective with the one that this process
+computed before. In the end nothing is disturbed any more, and it is counted:
+
+    accepted        keys that were answered with a plan
+    finished        plans that ended, verified, with the right objective
+    lost            accepted plans that are not there, or do not end
+    wrong           plans that end with anything else
+    planned twice   keys with two plans, and plans in the list that no key was answered with
+
+Exits 1 unless the last three are 0 and the training, if there is one, has got further than before.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.service.load import small_request
+from benchmarks.service.process import Answer, Service, children_of, free_port, started_service, wait_until_ready
+
+_VARIANTS = 20
+_WAIT_S = 20
+_AGAIN_S = 0.2
+_SETTLE_S = 300.0
+_STARVE_S = 8.0
+_PAUSE_S = (2.0, 8.0)
+_BUSY = "while True: pass"
+_RANK = "executor.trainer"
+_PAGE = "/v1/plans?limit=500"
+_TRAINING = {
+    "job_id": "chaos",
+    "job": {
+        "num_layers": 2,
+        "hidden_size": 64,
+        "num_heads": 2,
+        "vocabulary_size": 128,
+        "sequence_length": 32,
+        "global_batch": 4,
+        "precision": "fp32",
+    },
+    "plan": {
+        "stages": [
+            {"num_layers": 1, "replicas": [{"node": "a", "gpu_type": "cpu", "gpus": [k], "local_batch": 2}]}
+            for k in range(2)
+        ],
+        "num_micro_batches": 2,
+    },
+    "training": {"device": "cpu", "num_steps": 1_000_000, "checkpoint_interval": 20},
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Ledger:
+    """What clients were told, guarded by `lock`: ids by key, and what was posted under it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    ids: dict[str, set[str]] = field(default_factory=dict)
+    variants: dict[str, int] = field(default_factory=dict)
+    statuses: Counter[str] = field(default_factory=Counter)
+
+    def accept(self, key: str, variant: int, plan_id: str) -> None:
+        """Note that a key was answered with a plan."""
+        with self.lock:
+            self.ids.setdefault(key, set()).add(plan_id)
+            self.variants[key] = variant
+
+    def note(self, what: str) -> None:
+        """Count an answer, or that there was none."""
+        with self.lock:
+            self.statuses[what] += 1
+
+
+class Victim:
+    """The service, which is started again whenever it was killed, and what else can be hurt."""
+
+    def __init__(self, folder: Path, clients: int) -> None:
+        self._folder = folder
+        self._options = ("--queue-size", str(2 * clients), "--deployments", str(folder / "deployments"))
+        self._rng = random.Random(0)  # noqa: S311 - chooses what breaks, not a secret
+        self._killed_at_step = 0
+        self.hurt: Counter[str] = Counter()
+        self.service = Service(port=free_port(), start_s=0.0)
+        self._process = self._started()
+        wait_until_ready(self.service.port, time.perf_counter(), self._process)
+
+    def kill_service(self) -> bool:
+        """Kill the service and start it again on its database."""
+        self._process.kill()
+        self._process.wait()
+        self._process = self._started()
+        return True
+
+    def kill_worker(self) -> bool:
+        """Kill one of the processes that plan or read."""
+        return self._kill_one(children_of(self._process.pid))
+
+    def kill_rank(self) -> bool:
+        """Kill a rank of the training, once it has got further than when that was done last."""
+        step = self.training_step()
+        if step <= self._killed_at_step:
+            return False
+        self._killed_at_step = step
+        return self._kill_one(_running(_RANK, str(self._folder)))
+
+    def starve(self) -> bool:
+        """Keep every processor busy for some seconds."""
+        loops = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(2 * (os.cpu_count() or 1))]
+        time.sleep(_STARVE_S)
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+        return True
+
+    def training_step(self) -> int:
+        """How far the training is; 0 when that is not known now."""
+        answer = ask(self.service, "GET", "/v1/deployments")
+        found = answer.body.get("deployments", ()) if answer is not None and answer.status == 200 else ()
+        return max((deployment["step"] for deployment in found), default=0)
+
+    def harm(self) -> None:
+        """Do one of these, at random."""
+        kinds: dict[str, Callable[[], bool]] = {
+            "service": self.kill_service,
+            "worker": self.kill_worker,
+            "rank": self.kill_rank,
+            "starved": self.starve,
+        }
+        (name,) = self._rng.choices(list(kinds), weights=(2, 4, 2, 1))
+        self.hurt[name] += kinds[name]()
+
+    def close(self) -> None:
+        """End the training and the service."""
+        answer = ask(self.service, "GET", "/v1/deployments")
+        for deployment in answer.body.get("deployments", ()) if answer is not None else ():
+            ask(self.service, "DELETE", deployment["links"]["self"])
+        self._process.terminate()
+        self._process.wait(timeout=60)
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        return started_service(self.service.port, self._folder / "plans.sqlite", *self._options)
+
+    def _kill_one(self, pids: list[int]) -> bool:
+        if not pids:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(self._rng.choice(pids), signal.SIGKILL)
+        return True
+
+
+def main(
+    seconds: Annotated[float, typer.Option(help="How long things go wrong.")] = 300.0,
+    clients: Annotated[int, typer.Option(help="At a time.")] = 50,
+    train: Annotated[
+        bool, typer.Option(help="Look after a training, too, and kill its ranks; needs the executor.")
+    ] = find_spec("deepspeed") is not None,
+) -> None:
+    """Kill workers, the service and ranks at random while many clients post; fails on lost or wrong plans."""
+    bodies = [json.dumps(small_request(variant)).encode() for variant in range(_VARIANTS)]
+    with tempfile.TemporaryDirectory() as folder:
+        victim = Victim(Path(folder), clients)
+        try:
+            before = [_calm(victim.service, "POST", "/v1/plans", body) for body in bodies]
+            if train:
+                _calm(victim.service, "POST", "/v1/deployments", json.dumps(_TRAINING).encode())
+            ledger = Ledger()
+            with _posting(victim.service, bodies, clients, ledger):
+                end_s = time.monotonic() + seconds
+                while time.monotonic() < end_s:
+                    victim.harm()
+                    time.sleep(random.uniform(*_PAUSE_S))  # noqa: S311 - not a secret
+            verdict = _judged(victim, ledger, before)
+            went_on = not train or _goes_on(victim)
+        finally:
+            victim.close()
+    print(f"{clients} clients, {seconds:.0f} s; hurt: {dict(victim.hurt)}; answers: {dict(ledger.statuses)}")
+    print(", ".join(f"{name} {count}" for name, count in verdict.items()))
+    if train:
+        print("the training went on" if went_on else "the training did not go on")
+    if verdict["lost"] or verdict["wrong"] or verdict["planned twice"] or not went_on:
+        raise typer.Exit(1)
+
+
+def ask(service: Service, method: str, path: str, body: bytes | None = None, key: str | None = None) -> Answer | None:
+    """One request; None where no whole answer came back."""
+    with suppress(OSError, HTTPException, ValueError):
+        return service.call(method, path, body, _WAIT_S if key is not None else None, key)
+    return None
+
+
+@contextmanager
+def _posting(service: Service, bodies: list[bytes], clients: int, ledger: Ledger) -> Iterator[None]:
+    """Have clients post until the end of the block, and then finish what they have begun."""
+    over = threading.Event()
+    threads = [
+        threading.Thread(target=_client, args=(service, bodies, seed, over, ledger), daemon=True)
+        for seed in range(clients)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        end_s = time.monotonic() + _SETTLE_S
+        for thread in threads:
+            thread.join(max(0.0, end_s - time.monotonic()))
+
+
+def _client(service: Service, bodies: list[bytes], seed: int, over: threading.Event, ledger: Ledger) -> None:
+    rng = random.Random(seed)  # noqa: S311 - chooses what to post, not a secret
+    while not over.is_set():
+        variant, key = rng.randrange(len(bodies)), f"chaos-{uuid.uuid4().hex}"
+        while not _answered(service, bodies[variant], variant, key, ledger):
+            time.sleep(_AGAIN_S)
+
+
+def _answered(service: Service, body: bytes, variant: int, key: str, ledger: Ledger) -> bool:
+    answer = ask(service, "POST", "/v1/plans", body, key)
+    ledger.note("none" if answer is None else str(answer.status))
+    if answer is None or answer.status not in (200, 202):
+        return False
+    ledger.accept(key, variant, answer.body["id"])
+    return True
+
+
+def _calm(service: Service, method: str, path: str, body: bytes) -> Any:
+    """What is answered while nothing is wrong."""
+    answer = service.call(method, path, body, 60)
+    if answer.status not in (200, 201):
+        raise RuntimeError(f"{method} {path}: {answer.status} {answer.body}")
+    return answer.body
+
+
+def _judged(victim: Victim, ledger: Ledger, before: list[Any]) -> dict[str, int]:
+    """Look at every plan when nothing is wrong any more."""
+    end_s = time.monotonic() + _SETTLE_S
+    verdict = dict.fromkeys(("accepted", "finished", "lost", "wrong", "planned twice"), 0)
+    verdict["accepted"] = len(ledger.ids)
+    for key, ids in ledger.ids.items():
+        verdict["planned twice"] += len(ids) - 1
+        verdict[_fate(victim.service, min(ids), before[ledger.variants[key]]["objective"], end_s)] += 1
+    known = {plan["id"] for plan in before}.union(*ledger.ids.values())
+    verdict["planned twice"] += len(_listed(victim.service) - known)
+    return verdict
+
+
+def _fate(service: Service, plan_id: str, objective: float, end_s: float) -> str:
+    """What became of an accepted plan: `finished`, `wrong` or `lost`."""
+    while time.monotonic() < end_s:
+        answer = ask(service, "GET", f"/v1/plans/{plan_id}")
+        if answer is not None and answer.status == 404:
+            return "lost"
+        if answer is not None and answer.status == 200 and answer.body["times"]["finished"] is not None:
+            right = answer.body["verified"] and abs(answer.body["objective"] - objective) <= 1e-9
+            return "finished" if right else "wrong"
+        time.sleep(_AGAIN_S)
+    return "lost"
+
+
+def _listed(service: Service) -> set[str]:
+    """Ids of all plans that the service knows."""
+    found: set[str] = set()
+    path: str | None = _PAGE
+    while path is not None:
+        page = service.call("GET", path).body
+        found.update(plan["id"] for plan in page["plans"])
+        path = page["next"]
+    return found
+
+
+def _goes_on(victim: Victim) -> bool:
+    """Whether the training gets further, now that it can."""
+    before, end_s = victim.training_step(), time.monotonic() + _SETTLE_S
+    while time.monotonic() < end_s:
+        if victim.training_step() > before:
+            return True
+        time.sleep(1.0)
+    return False
+
+
+def _running(*words: str) -> list[int]:
+    """Ids of processes whose command line has all these words."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and all(word in (entry / "cmdline").read_text() for word in words):
+                found.append(int(entry.name))
+    return found
