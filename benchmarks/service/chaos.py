@@ -180,9 +180,9 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         victim = Victim(Path(folder), clients)
         try:
-            before = [_calm(victim.service, "POST", "/v1/plans", body) for body in bodies]
+            before = _planned(victim.service, bodies)
             if train:
-                _calm(victim.service, "POST", "/v1/deployments", json.dumps(_TRAINING).encode())
+                _posted(victim.service, "/v1/deployments", json.dumps(_TRAINING).encode())
             ledger = Ledger()
             with _posting(victim.service, bodies, clients, ledger):
                 end_s = time.monotonic() + seconds
@@ -244,12 +244,33 @@ def _answered(service: Service, body: bytes, variant: int, key: str, ledger: Led
     return True
 
 
-def _calm(service: Service, method: str, path: str, body: bytes) -> Any:
-    """What is answered while nothing is wrong."""
-    answer = service.call(method, path, body, 60)
-    if answer.status not in (200, 201):
-        raise RuntimeError(f"{method} {path}: {answer.status} {answer.body}")
+def _planned(service: Service, bodies: list[bytes]) -> list[Any]:
+    """The plans for these, while nothing is wrong."""
+    ids = [_posted(service, "/v1/plans", body)["id"] for body in bodies]
+    plans = [_ended(service, plan_id, time.monotonic() + _SETTLE_S) for plan_id in ids]
+    if not all(plan is not None and plan["verified"] for plan in plans):
+        raise RuntimeError("plans do not end even while nothing is wrong")
+    return plans
+
+
+def _posted(service: Service, path: str, body: bytes) -> Any:
+    """What a POST is answered while nothing is wrong."""
+    answer = service.call("POST", path, body, _WAIT_S)
+    if answer.status not in (200, 201, 202):
+        raise RuntimeError(f"POST {path}: {answer.status} {answer.body}")
     return answer.body
+
+
+def _ended(service: Service, plan_id: str, end_s: float) -> Any:
+    """A plan that has ended; None when it is not there, or does not end until `end_s` (monotonic clock)."""
+    while time.monotonic() < end_s:
+        answer = ask(service, "GET", f"/v1/plans/{plan_id}")
+        if answer is not None and answer.status == 404:
+            return None
+        if answer is not None and answer.status == 200 and answer.body["times"]["finished"] is not None:
+            return answer.body
+        time.sleep(_AGAIN_S)
+    return None
 
 
 def _judged(victim: Victim, ledger: Ledger, before: list[Any]) -> dict[str, int]:
@@ -259,23 +280,18 @@ def _judged(victim: Victim, ledger: Ledger, before: list[Any]) -> dict[str, int]
     verdict["accepted"] = len(ledger.ids)
     for key, ids in ledger.ids.items():
         verdict["planned twice"] += len(ids) - 1
-        verdict[_fate(victim.service, min(ids), before[ledger.variants[key]]["objective"], end_s)] += 1
+        plan = _ended(victim.service, min(ids), end_s)
+        verdict[_fate(plan, before[ledger.variants[key]]["objective"])] += 1
     known = {plan["id"] for plan in before}.union(*ledger.ids.values())
     verdict["planned twice"] += len(_listed(victim.service) - known)
     return verdict
 
 
-def _fate(service: Service, plan_id: str, objective: float, end_s: float) -> str:
+def _fate(plan: Any, objective: float) -> str:
     """What became of an accepted plan: `finished`, `wrong` or `lost`."""
-    while time.monotonic() < end_s:
-        answer = ask(service, "GET", f"/v1/plans/{plan_id}")
-        if answer is not None and answer.status == 404:
-            return "lost"
-        if answer is not None and answer.status == 200 and answer.body["times"]["finished"] is not None:
-            right = answer.body["verified"] and abs(answer.body["objective"] - objective) <= 1e-9
-            return "finished" if right else "wrong"
-        time.sleep(_AGAIN_S)
-    return "lost"
+    if plan is None:
+        return "lost"
+    return "finished" if plan["verified"] and abs(plan["objective"] - objective) <= 1e-9 else "wrong"
 
 
 def _listed(service: Service) -> set[str]:
