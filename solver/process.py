@@ -9,6 +9,7 @@ from contextlib import suppress
 from multiprocessing.connection import Pipe
 from typing import Any
 
+from stowplan.child_environment import child_environment
 from stowplan.errors import WorkerError
 
 _EXIT_LIMIT_S = 1.0
@@ -52,7 +53,7 @@ class WorkerProcess:
                     stdin=subprocess.DEVNULL,
                     # Solvers print; standard output belongs to the answers of the parent.
                     stdout=2,
-                    env=_ONE_THREAD | os.environ,
+                    env=_ONE_THREAD | child_environment(),
                     process_group=0,
                 )
             except OSError as error:

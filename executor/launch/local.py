@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from executor.launch.agent import PORT_HELD, hold_port, host_file
 from executor.launch.base import LaunchBackend, LaunchError, PortError, RunState, RunStatus, last_lines, read_launch
 from executor.records import write_text
+from stowplan.child_environment import child_environment
 
 _POLL_S = 0.05
 _CHECK_S = 60.0
@@ -57,7 +58,7 @@ class LocalBackend(LaunchBackend):
 
     def _start_agent(self, folder: Path, host: str, port: socket.socket | None) -> "subprocess.Popen[bytes]":
         """Start the agent of a host; it keeps the port as long as it lives."""
-        environment = os.environ if port is None else os.environ | {PORT_HELD: "1"}
+        environment = child_environment() | ({} if port is None else {PORT_HELD: "1"})
         with (folder / f"agent-{host_file(host)}.log").open("ab") as log:
             process = subprocess.Popen(  # noqa: S603 - our own module
                 self.agent_command(folder, host),
@@ -125,7 +126,7 @@ def refuse_interpreter(launch: Mapping[str, Any]) -> None:
     python = launch["python"]
     if shutil.which(python) is None:
         raise LaunchError(f"python is {python!r}: there is no such program here")
-    line, environment = [python, "-P", "-c", _CHECK], os.environ | launch["environment"]
+    line, environment = [python, "-P", "-c", _CHECK], child_environment() | launch["environment"]
     try:
         done = subprocess.run(  # noqa: S603 - what the user would have trained with
             line, env=environment, capture_output=True, text=True, timeout=_CHECK_S, check=False

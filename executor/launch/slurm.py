@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from executor.launch.agent import GPUS_GIVEN
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus, last_lines, read_launch
 from executor.records import write_text
+from stowplan.child_environment import child_environment
 
 _JOB_FILE = "slurm.json"
 _COMMAND_S = 60.0
@@ -189,6 +190,10 @@ def _run(*line: str) -> "subprocess.CompletedProcess[str]":
     if shutil.which(line[0]) is None:
         raise LaunchError(f"there is no {line[0]} here; deploy from a machine that submits to Slurm")
     try:
-        return subprocess.run(line, capture_output=True, text=True, timeout=_COMMAND_S, check=False)  # noqa: S603
+        # sbatch gives the job what it is given.
+        environment = child_environment("SLURM_", "SBATCH_")
+        return subprocess.run(  # noqa: S603
+            line, env=environment, capture_output=True, text=True, timeout=_COMMAND_S, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise LaunchError(f"{line[0]} did not answer within {_COMMAND_S:.0f} s") from error

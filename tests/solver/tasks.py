@@ -35,6 +35,11 @@ def process_facts(argument: object, monitor: SolveMonitor) -> dict[str, object]:
     return {"pid": os.getpid(), "test_runner": "_pytest" in sys.modules, "stdin": sys.stdin.read()}
 
 
+def variable(name: str, monitor: SolveMonitor) -> str | None:  # noqa: ARG001 - the pool's calling convention
+    """What a variable is in the worker."""
+    return os.environ.get(name)
+
+
 def wait(seconds: float, monitor: SolveMonitor) -> str:
     """Report an incumbent and many bounds, then wait for the end or a cancel."""
     monitor.on_progress(Progress(elapsed_s=0.0, objective=5.0, bound=0.0, incumbent=POINT))

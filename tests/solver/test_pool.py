@@ -68,6 +68,17 @@ def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("solver.pool._GRACE_S", 0.3)
 
 
+@pytest.mark.parametrize(
+    ("variable", "seen"), [("STOWPLAN_TOKEN", None), ("LC_TIME", "set"), ("OMP_NUM_THREADS", "set")]
+)
+def test_workers_get_no_variable_that_they_do_not_need(
+    monkeypatch: pytest.MonkeyPatch, variable: str, seen: str | None
+) -> None:
+    monkeypatch.setenv(variable, "set")
+    with WorkerPool(1, 1, preload=("tests.solver.tasks",)) as fresh:
+        assert fresh.submit(name(tasks.variable), variable, 10).result(20) == seen
+
+
 def test_results_come_back(pool: WorkerPool) -> None:
     started = threading.Event()
     ticket = pool.submit(name(tasks.echo), {"point": tasks.POINT}, 10, on_start=started.set)

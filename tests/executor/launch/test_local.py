@@ -66,6 +66,17 @@ def test_every_rank_gets_its_place_in_the_run(tmp_path: Path) -> None:
     assert lines == ["hello 0 0 3 127.0.0.1", "hello 1 1 3 127.0.0.1", "hello 2 0 3 127.0.0.1"]
 
 
+def test_agents_and_ranks_get_no_secret_of_whoever_starts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STOWPLAN_TOKEN", "CLOUD_KEY", "NCCL_DEBUG"):
+        monkeypatch.setenv(name, "of the starter")
+    backend = LocalBackend()
+    folder = deployment(tmp_path / "d", "cat /proc/$PPID/environ; env -0", {"a": 1})
+    backend.start(folder)
+    assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
+    agent_and_rank = log_file(folder, 0).read_text().split("\0")
+    assert [line for line in agent_and_rank if "of the starter" in line] == ["NCCL_DEBUG=of the starter"] * 2
+
+
 def test_a_rank_that_fails_is_named_and_the_others_end(tmp_path: Path) -> None:
     backend = LocalBackend()
     script = "if [ $RANK = 1 ]; then echo out of luck; exit 7; else sleep 60; fi"
@@ -284,9 +295,10 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert status.detail == "rank 0 cannot be started on host a: /nope/python: No such file or directory"
 
 
-def test_an_interpreter_is_not_asked_for_a_port_that_is_taken(tmp_path: Path) -> None:
+def test_an_interpreter_is_not_asked_for_a_port_that_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, python = deployment(tmp_path / "d", "true", {"a": 1}), tmp_path / "python"
-    python.write_text(f"#!/bin/sh\ntouch {tmp_path / 'asked'}\n")
+    monkeypatch.setenv("STOWPLAN_TOKEN", "secret")
+    python.write_text(f"#!/bin/sh\necho ${{STOWPLAN_TOKEN-none}} > {tmp_path / 'asked'}\n")
     python.chmod(0o755)
     launch = json.loads((folder / "launch.json").read_text()) | {"trainer": True, "python": str(python)}
     (folder / "launch.json").write_text(json.dumps(launch))
@@ -295,7 +307,7 @@ def test_an_interpreter_is_not_asked_for_a_port_that_is_taken(tmp_path: Path) ->
     assert not (tmp_path / "asked").exists()
     backend = LocalBackend()
     backend.start(folder)
-    assert (tmp_path / "asked").exists()
+    assert (tmp_path / "asked").read_text() == "none\n"
     assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
 
 

@@ -24,7 +24,7 @@ class Slurm:
         script = _SCONTROL.format(said=self.said)
         for name, text in (
             ("scontrol", script),
-            ("sbatch", "#!/bin/sh\necho 7\n"),
+            ("sbatch", "#!/bin/sh\nenv > {}\necho 7\n".replace("{}", str(root / "environment"))),
             ("scancel", "#!/bin/sh\necho $1 > {}\n"),
         ):
             (root / "bin" / name).write_text(text.replace("{}", str(root / "cancelled")))
@@ -70,6 +70,15 @@ def test_what_slurm_does_by_itself_is_a_fault(slurm: Slurm, state: str, reason: 
     assert slurm.status() == found
     SlurmBackend().stop(slurm.folder)
     assert not slurm.cancelled.exists()
+
+
+def test_a_job_gets_no_secret_of_whoever_submits_it(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOWPLAN_TOKEN", "secret")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/ours.conf")
+    SlurmBackend().start(slurm.folder)
+    # Slurm gives the job all variables of sbatch, and keeps them on its disk until then.
+    names = {line.partition("=")[0] for line in (slurm.folder.parent / "environment").read_text().splitlines()}
+    assert {"PATH", "SLURM_CONF", "STOWPLAN_TOKEN"} & names == {"PATH", "SLURM_CONF"}
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "COMPLETED", None])
