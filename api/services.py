@@ -31,7 +31,7 @@ class Services:
         self.snapshots = Snapshots(store)
         self.jobs = Jobs(store)
         feedback = JobFeedback(self.jobs, settings.database_path)
-        self.deployments = Deployments(settings.deployments_folder, self._planned_job, feedback)
+        self.deployments = Deployments(settings, self._planned_job, feedback)
         measured = MeasuredJobs(self.jobs, self.deployments.restart_cost_s)
         self.readers = readers
         self.reader = RequestReader(readers, self.snapshots, measured, settings)

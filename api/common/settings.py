@@ -86,6 +86,38 @@ class Settings(BaseModel):
         Flag("--deployments"),
         Field(description="Folder of deployments; without it the service deploys nothing."),
     ] = ""
+    launch_pythons: Annotated[
+        str, Field(description="Interpreters that deployments may name, with : between them, beside the usual one.")
+    ] = ""
+    # No programs, libraries and files: to whoever sets those, the service would lend its rights.
+    launch_variables: Annotated[
+        str,
+        Field(
+            description="Variables that deployments may set, with commas between them; * stands for letters, digits, "
+            "- and _."
+        ),
+    ] = (
+        "NCCL_DEBUG,NCCL_DEBUG_SUBSYS,NCCL_ALGO,NCCL_PROTO,NCCL_BUFFSIZE,NCCL_MIN_NCHANNELS,NCCL_MAX_NCHANNELS,"
+        "NCCL_CROSS_NIC,NCCL_P2P_DISABLE,NCCL_P2P_LEVEL,NCCL_SHM_DISABLE,NCCL_NVLS_ENABLE,NCCL_NET_GDR_LEVEL,"
+        "NCCL_SOCKET_IFNAME,NCCL_SOCKET_FAMILY,NCCL_SOCKET_NTHREADS,NCCL_NSOCKS_PERTHREAD,NCCL_IB_DISABLE,NCCL_IB_HCA,"
+        "NCCL_IB_GID_INDEX,NCCL_IB_TC,NCCL_IB_SL,NCCL_IB_TIMEOUT,NCCL_IB_RETRY_CNT,NCCL_IB_QPS_PER_CONNECTION,"
+        "GLOO_SOCKET_IFNAME,OMP_NUM_THREADS,MKL_NUM_THREADS,CUDA_LAUNCH_BLOCKING,CUDA_DEVICE_MAX_CONNECTIONS,"
+        "NVIDIA_TF32_OVERRIDE,PYTORCH_CUDA_ALLOC_CONF,TORCH_DISTRIBUTED_DEBUG,TORCH_NCCL_ASYNC_ERROR_HANDLING"
+    )
+    launch_hosts: Annotated[
+        str,
+        Field(
+            description="Hosts (or user@host) that deployments may reach by SSH or at addresses of their own, with "
+            "commas between them; * as in launch_variables. Without it, none."
+        ),
+    ] = ""
+    data_folders: Annotated[
+        str,
+        Field(
+            description="Folders that token files of deployments must lie below, with : between them; without it, "
+            "the folder of deployments."
+        ),
+    ] = ""
     catalogue: Annotated[str, Flag("--catalogue"), Field(description="TOML file with GPUs and models of your own.")] = (
         ""
     )

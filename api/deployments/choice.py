@@ -154,7 +154,7 @@ def deployment_of(body: DeploymentBody, choice: Choice) -> Deployment:
         When the plan cannot be deployed.
     """
     training, launch = dict(body.training), dict(body.launch)
-    launch["python"] = body.launch.python or (sys.executable if body.launch.backend == "local" else "python3")
+    launch["python"] = body.launch.python or usual_python(body.launch.backend)
     with in_request(body):
         return Deployment(
             name=deployment_name(body.job_id),
@@ -163,6 +163,11 @@ def deployment_of(body: DeploymentBody, choice: Choice) -> Deployment:
             training=TrainingOptions(**{**training, "schedule": Schedule(**dict(body.training.schedule))}),
             launch=LaunchOptions(**launch),
         )
+
+
+def usual_python(backend: str) -> str:
+    """Give the interpreter of the ranks where a request names none."""
+    return sys.executable if backend == "local" else "python3"
 
 
 def keep_cluster(choice: Choice, folder: Path) -> None:

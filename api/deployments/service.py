@@ -19,8 +19,10 @@ from typing import IO
 from pydantic import ValidationError
 
 from api.common.errors import DeploymentConflictError, NotFoundError, NothingDeployedError, StorageFullError
+from api.common.settings import Settings
 from api.common.times import time_of
 from api.convert.parallel_plan import plan_to_document
+from api.deployments.allowed import refuse_forbidden, refuse_foreign_hosts
 from api.deployments.choice import (
     CLUSTERS,
     Choice,
@@ -80,20 +82,21 @@ class _Request(Document):
 
 
 class Deployments:
-    """All deployments under one folder; `planned(plan_id, job_id)` finds a plan of the service.
+    """All deployments under the folder of the settings; `planned(plan_id, job_id)` finds a plan of the service.
 
-    `folder` None: the service deploys nothing. `feedback` gets what the ranks measure.
+    Without a folder the service deploys nothing. `feedback` gets what the ranks measure.
     """
 
-    def __init__(self, folder: Path | None, planned: Callable[[str, str], PlannedJob], feedback: JobFeedback) -> None:
-        self._folder = folder
+    def __init__(self, settings: Settings, planned: Callable[[str, str], PlannedJob], feedback: JobFeedback) -> None:
+        self._settings = settings
+        self._folder = settings.deployments_folder
         self._planned = planned
         self._feedback = feedback
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._leases: dict[str, IO[str]] = {}
         self._thread = threading.Thread(target=self._look_after, name="deployments", daemon=True)
-        if folder is not None:
+        if self._folder is not None:
             self._thread.start()
 
     def create(self, body: DeploymentBody) -> DeploymentDoc:
@@ -108,7 +111,7 @@ class Deployments:
         DeploymentConflictError
             When the job is deployed already, or another deployment has GPUs of the plan.
         InputError
-            When the plan cannot be deployed.
+            When the plan cannot be deployed, or the operator does not allow the launch.
         LaunchError
             When it cannot be started.
         StorageFullError
@@ -117,6 +120,7 @@ class Deployments:
         root = self._root()
         choice = choose(body, body.job_id, given_model(body), self._planned)
         deployment = deployment_of(body, choice)
+        refuse_forbidden(body, deployment, self._settings)
         id_ = f"deployment-{uuid.uuid4().hex}"
         folder = root / id_
         with self._lock, _room_in(root):
@@ -151,6 +155,7 @@ class Deployments:
                 body, request.job_id, present.model, self._planned, given_cluster(folder), set(present.plan.gpus)
             )
             following = replace(present, plan=choice.plan)
+            refuse_foreign_hosts(body, following, self._settings)
             self._refuse_conflicts(body, request.job_id, following, besides=deployment_id)
             with taken_back_on_error(folder, _REQUEST, CLUSTERS):
                 keep_cluster(choice, folder)

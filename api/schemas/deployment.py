@@ -47,7 +47,8 @@ class TrainingOptionsDoc(Document):
     device: Device = Device.CUDA
     schedule: ScheduleDoc = ScheduleDoc()
     token_file: _Path | None = None
-    """Tokens without a header, little-endian, on every host (null: a seeded synthetic stream)."""
+    """Tokens without a header, little-endian, on every host (null: a seeded synthetic stream). A service reads below
+    the folders that its operator names."""
     token_type: TokenType = TokenType.UINT16
     checkpoint_interval: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 100
     """Steps between checkpoints; one is written at the end in any case."""
@@ -55,7 +56,7 @@ class TrainingOptionsDoc(Document):
 
 
 class LaunchOptionsDoc(Document):
-    """How ranks are started."""
+    """How ranks are started. Of interpreters, variables and hosts a service takes those that its operator names."""
 
     backend: Annotated[str, OneOf(BACKENDS)] = "local"
     """kubernetes: the manifest is written, you apply it."""

@@ -14,6 +14,7 @@ from executor.launch.agent import GPUS_GIVEN
 from executor.launch.backends import BACKENDS
 from executor.launch.base import LaunchError
 from executor.lifecycle import PhaseError
+from stowplan.child_environment import child_environment
 from tests.api.asking import planned, post
 from tests.api.deployments.test_deployments import CLUSTER, JOB, body, client, folder, wait
 from tests.api.measurements import batch_of
@@ -150,8 +151,8 @@ def two_hosts(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> Callable
     as far as agents know."""
     assert client.get("/v1/deployments").status_code == 200
     monkeypatch.setitem(BACKENDS, "ssh", BACKENDS["local"])
-    monkeypatch.setenv(GPUS_GIVEN, "1")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    gpus = {**child_environment(), GPUS_GIVEN: "1", "CUDA_VISIBLE_DEVICES": "0,1"}
+    monkeypatch.setattr("executor.launch.local.child_environment", lambda: gpus)
     addresses = {"a": "127.0.0.1", "x": "trainer@127.0.0.1", "b": "127.0.0.2"}
 
     def made(**changes: Any) -> dict[str, Any]:

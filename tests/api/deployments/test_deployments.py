@@ -27,6 +27,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
+DEFAULTS = Settings()
 JOB: dict[str, Any] = {
     "num_layers": 4,
     "hidden_size": 128,
@@ -73,7 +74,12 @@ def client(folder: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def settings(folder: Path | None) -> Settings:
-    return Settings(database=IN_MEMORY, deployments=str(folder or ""))
+    return Settings(
+        database=IN_MEMORY,
+        deployments=str(folder or ""),
+        launch_variables=f"{DEFAULTS.launch_variables},PRETEND_*",
+        launch_hosts="127.0.0.*,trainer@127.0.0.*",
+    )
 
 
 def wait(client: httpx.Client, path: str, until: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -289,7 +295,7 @@ def test_the_cost_of_a_change_is_read_without_asking_a_backend(tmp_path: Path) -
         changed = Run(number=2, plan="", cause=Cause.RECONFIGURED, started_at_s=started_at_s + 9.0, cost_s=cost_s)
         state = DeploymentState(name="tiny", phase=Phase.FINISHED, runs=(first, changed), phase_since_s=9.0)
         write_record(state, root / "state.json")
-    deployments = Deployments(tmp_path, Mock(), create_autospec(JobFeedback, instance=True))
+    deployments = Deployments(settings(tmp_path), Mock(), create_autospec(JobFeedback, instance=True))
     try:
         assert [deployments.restart_cost_s(job) for job in ("tiny", "other")] == [7.0, None]
     finally:

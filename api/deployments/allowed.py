@@ -1,0 +1,85 @@
+"""What clients of the service may choose of a launch: what the operator's settings name.
+
+The command line needs none of this: who deploys with it runs everything as himself.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from api.common.settings import Settings
+from api.deployments.choice import usual_python
+from api.schemas.deployment import DeploymentBody, PlanChoice
+from executor.deployment import Deployment
+from executor.launch.backends import launch_backend
+from executor.launch.remote_shell import RemoteShellBackend
+from executor.rank_table import hosts_of
+from stowplan.errors import InputError, Issue, pointer_of
+
+
+def refuse_forbidden(body: DeploymentBody, deployment: Deployment, settings: Settings) -> None:
+    """Raise InputError when a request names an interpreter, variable, file or host that the settings do not."""
+    _refuse(
+        *_interpreter(body, settings),
+        *_variables(body, settings),
+        *_token_file(body, settings),
+        *_hosts(body, deployment, settings),
+    )
+
+
+def refuse_foreign_hosts(asked: PlanChoice, deployment: Deployment, settings: Settings) -> None:
+    """Raise InputError when a plan would have us reach a host that the settings do not name."""
+    _refuse(*_hosts(asked, deployment, settings))
+
+
+def _refuse(*found: Issue) -> None:
+    if found:
+        raise InputError("the settings of this service do not allow that launch", found)
+
+
+def _interpreter(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:
+    python, usual = body.launch.python, usual_python(body.launch.backend)
+    if python not in (None, usual, *settings.launch_pythons.split(os.pathsep)):
+        detail = f"is {python!r}; leave it out for {usual}, or have the operator name it in STOWPLAN_LAUNCH_PYTHONS"
+        yield _forbidden("/launch/python", detail)
+
+
+def _variables(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:
+    allowed = _pattern(settings.launch_variables)
+    for name in body.launch.environment:
+        if not allowed.fullmatch(name):
+            detail = f"may not be set; STOWPLAN_LAUNCH_VARIABLES allows {settings.launch_variables or 'none'}"
+            yield _forbidden(pointer_of("launch", "environment", name), detail)
+
+
+def _token_file(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:
+    given, folders = body.training.token_file, settings.data_folders or settings.deployments
+    if given is None:
+        return
+    # Where links lead, so that none of them leads out of the folders.
+    path, roots = Path(os.path.realpath(given)), map(os.path.realpath, filter(None, folders.split(os.pathsep)))
+    if not Path(given).is_absolute() or not any(path.is_relative_to(root) for root in roots):
+        detail = f"is {given!r}; must be an absolute path below {folders} (STOWPLAN_DATA_FOLDERS)"
+        yield _forbidden("/training/token_file", detail)
+
+
+def _hosts(asked: PlanChoice, deployment: Deployment, settings: Settings) -> Iterator[Issue]:
+    """Hosts that we would log in to, or at whose address the ranks would meet."""
+    launch, allowed = deployment.launch, _pattern(settings.launch_hosts)
+    logs_in = isinstance(launch_backend(launch.backend), RemoteShellBackend)
+    for node in hosts_of(deployment.ranks()):
+        address = launch.addresses.get(node, node)
+        if (logs_in or node in launch.addresses) and not allowed.fullmatch(address):
+            known = pointer_of("launch", "addresses", node) if node in launch.addresses else None
+            detail = f"names the host {address!r}; STOWPLAN_LAUNCH_HOSTS allows {settings.launch_hosts or 'none'}"
+            yield _forbidden(known or ("/plan_id" if asked.plan is None else "/plan"), detail)
+
+
+def _forbidden(pointer: str, detail: str) -> Issue:
+    return Issue(code="not_allowed", pointer=pointer, detail=detail)
+
+
+def _pattern(names: str) -> re.Pattern[str]:
+    """What a list of names matches; a star ends at dots and @, so that no pattern for hosts matches another domain."""
+    return re.compile("|".join(re.escape(name.strip()).replace(r"\*", "[A-Za-z0-9_-]*") for name in names.split(",")))

@@ -1,0 +1,132 @@
+"""What clients of a service may choose of a launch, on real processes. The command line does not ask."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.app import create_app
+from api.common.settings import IN_MEMORY, Settings
+from solver.pool import WorkerPool
+from tests.api.deployments.test_checks import on, refusal
+from tests.api.deployments.test_deployments import body, client, folder, wait
+from tests.api.serving import serving
+from tests.ports import free_port
+
+pytestmark = pytest.mark.slow
+
+# pytest finds fixtures by name in the module that uses them.
+__all__ = ["client", "folder"]
+
+
+@pytest.fixture
+def trainer(folder: Path, pool: WorkerPool) -> Iterator[httpx.Client]:
+    """A service as an operator starts it who has set nothing else, and whose ranks really are the trainer's."""
+    with serving(create_app(Settings(database=IN_MEMORY, deployments=str(folder)), pool=pool)) as made:
+        yield made
+
+
+def launched(**launch: Any) -> dict[str, Any]:
+    return body(launch={"master_port": free_port(), "grace_s": 1.0, **launch})
+
+
+def test_a_refused_deployment_runs_nothing(trainer: httpx.Client, tmp_path: Path) -> None:
+    script, proof = tmp_path / "script", tmp_path / "proof"
+    script.write_text(f"touch {proof}\n")
+    refused = trainer.post("/v1/deployments", json=launched(python="/bin/bash", environment={"BASH_ENV": str(script)}))
+    assert not proof.exists()
+    assert refusal(refused) == (
+        422,
+        [("not_allowed", "/launch/python"), ("not_allowed", "/launch/environment/BASH_ENV")],
+    )
+    assert "STOWPLAN_LAUNCH_PYTHONS" in refused.text
+    assert "STOWPLAN_LAUNCH_VARIABLES" in refused.text
+    assert trainer.get("/v1/deployments").json() == {"deployments": []}
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "PATH",
+        "LD_PRELOAD",
+        "PYTHONPATH",
+        "NCCL_NET_PLUGIN",
+        "NCCL_DEBUG_FILE",
+        "STOWPLAN_WAIT_FOR",
+        "nccl_debug",
+        "RANK",
+    ],
+)
+def test_variables_that_name_programs_or_files_are_refused(trainer: httpx.Client, variable: str) -> None:
+    refused = trainer.post("/v1/deployments", json=launched(environment={variable: "/x", "NCCL_DEBUG": "INFO"}))
+    assert refusal(refused) == (422, [("not_allowed", f"/launch/environment/{variable}")])
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/passwd", "tokens.bin", "{folder}/../tokens.bin", "{folder}/away/tokens.bin", "{folder}-too/tokens.bin"],
+)
+def test_token_files_lie_in_folders_of_the_operator(trainer: httpx.Client, folder: Path, path: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "away").symlink_to(folder.parent)
+    training = {"device": "cpu", "token_file": path.format(folder=folder)}
+    refused = trainer.post("/v1/deployments", json=body(training=training))
+    assert refusal(refused) == (422, [("not_allowed", "/training/token_file")])
+    assert "STOWPLAN_DATA_FOLDERS" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("launch", "pointer"),
+    [
+        ({"backend": "ssh"}, "/plan"),
+        ({"backend": "ssh", "addresses": {"a": "root@elsewhere"}}, "/launch/addresses/a"),
+        # Where the ranks meet.
+        ({"backend": "slurm", "addresses": {"a": "elsewhere"}}, "/launch/addresses/a"),
+    ],
+)
+def test_no_host_is_reached_that_the_operator_has_not_named(
+    trainer: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launch: dict[str, Any], pointer: str
+) -> None:
+    ssh, proof = tmp_path / "ssh", tmp_path / "proof"
+    ssh.write_text(f"#!/bin/sh\ntouch {proof}\nexit 255\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    refused = trainer.post("/v1/deployments", json=launched(**launch))
+    assert not proof.exists()
+    assert refusal(refused) == (422, [("not_allowed", pointer)])
+    assert "STOWPLAN_LAUNCH_HOSTS" in refused.text
+
+
+def test_a_change_of_plan_reaches_no_other_hosts(
+    folder: Path, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh, asked = tmp_path / "ssh", tmp_path / "asked"
+    ssh.write_text(f'#!/bin/sh\nwhile [ "$1" != "--" ]; do shift; done\necho "$2" >> {asked}\n')
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    settings = Settings(
+        database=IN_MEMORY, deployments=str(folder), launch_hosts="gpu-*, train@10.0.0.*", launch_pythons="/opt/python"
+    )
+    with serving(create_app(settings, pool=pool)) as service:
+        launch = {"backend": "ssh", "addresses": {"gpu-2": "train@10.0.0.2"}, "python": "/opt/python"}
+        made = service.post("/v1/deployments", json=body(plan=on(("gpu-1", 0), ("gpu-2", 0)), launch=launch))
+        assert made.status_code == 201, made.text
+        path = made.headers["Location"]
+        for host in ("gpu-1.elsewhere", "gpu-@elsewhere", "elsewhere"):
+            refused = service.post(f"{path}:reconfigure", json={"plan": on((host, 0))})
+            assert refusal(refused) == (422, [("not_allowed", "/plan")])
+        service.post(f"{path}:stop")
+    assert set(asked.read_text().split()) == {"gpu-1", "train@10.0.0.2"}
+
+
+def test_what_the_operator_names_is_deployed(client: httpx.Client, folder: Path) -> None:
+    tokens = folder / "tokens.bin"
+    tokens.parent.mkdir(exist_ok=True)
+    tokens.write_bytes(bytes(2**12))
+    request = launched(environment={"NCCL_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PRETEND_ANYTHING": "x"})
+    training = {"device": "cpu", "num_steps": 2, "token_file": str(tokens)}
+    made = client.post("/v1/deployments", json=request | {"training": training})
+    assert made.status_code == 201, made.text
+    wait(client, made.headers["Location"], lambda document: document["phase"] == "finished")
