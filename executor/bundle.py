@@ -120,6 +120,7 @@ def launch_document(deployment: Deployment, folder: Path) -> dict[str, Any]:
         "python": options.python,
         "device": deployment.training.device.value,
         "environment": dict(options.environment),
+        "secrets": dict(options.secrets),
         "addresses": dict(options.addresses),
         "master_addr": address,
         "master_port": options.master_port,

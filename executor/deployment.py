@@ -44,8 +44,9 @@ class LaunchOptions:
 
     `addresses`: node of the plan -> host name or address, where they differ; with SSH also `user@host`. `master_port`:
     port of rank 0's host on which the ranks meet; later runs of the deployment use the nine above it in turn.
-    `python`: interpreter on the hosts. `environment`: variables for all ranks. `command`: own training program in
-    place of ours; it gets the path of job.json as its last argument. `grace_s`: from being told to end to being killed.
+    `python`: interpreter on the hosts. `environment`: variables for all ranks. `secrets`: variable -> file with its
+    value, which agents read on every host, so that it stands in no record. `command`: own training program in place of
+    ours; it gets the path of job.json as its last argument. `grace_s`: from being told to end to being killed.
     `time_limit_s` and `image` are for Slurm and Kubernetes.
     """
 
@@ -54,6 +55,7 @@ class LaunchOptions:
     master_port: int = DEFAULT_PORT
     python: str = "python3"
     environment: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] | None = None
     grace_s: float = 10.0
     time_limit_s: float = 86_400.0

@@ -56,6 +56,15 @@ def deploy_command(
         bool, typer.Option("--dry-run", help="Write hostfile, configuration, rank table and scripts; start nothing.")
     ] = False,
     project: Project = False,
+    secrets: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            resolve_path=True,
+            help="Folder with a file for each variable in launch.secrets.",
+        ),
+    ] = None,
     _catalogue: Catalogue = None,
 ) -> None:
     """Start the training that FILE asks for, the body of POST /v1/deployments, and look after it until it is over.
@@ -66,7 +75,7 @@ def deploy_command(
     body = read_document(_BODY, _bytes(readable(file)))
     body = body.model_copy(update={"project": body.project or project})
     choice = choose(body, body.job_id, given_model(body), _no_service)
-    deployment = deployment_of(body, choice)
+    deployment = deployment_of(body, choice, secrets)
     out = console.output()
     _print_projection(out, choice.projection)
     if dry_run:

@@ -118,6 +118,13 @@ class Settings(BaseModel):
             "the folder of deployments."
         ),
     ] = ""
+    secrets: Annotated[
+        str,
+        Field(
+            description="Folder with a file for each variable that deployments may get as a secret, named as the "
+            "variable, on every host under the same path; without it, none."
+        ),
+    ] = ""
     catalogue: Annotated[str, Flag("--catalogue"), Field(description="TOML file with GPUs and models of your own.")] = (
         ""
     )
@@ -209,3 +216,8 @@ class Settings(BaseModel):
     def deployments_folder(self) -> Path | None:
         """Folder of the deployments; None where the service deploys nothing."""
         return Path(self.deployments).resolve() if self.deployments else None
+
+    @property
+    def secrets_folder(self) -> Path | None:
+        """Folder of the secrets; None where there are none."""
+        return Path(self.secrets).resolve() if self.secrets else None

@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from api.schemas.base import MAX_NAME_LENGTH, NAME_PATTERN, Document
 from api.schemas.comparison import ComparisonBody
-from api.schemas.deployment import PATH_PATTERN, VALUE_PATTERN, DeploymentBody, ReconfigureBody
+from api.schemas.deployment import PATH_PATTERN, VALUE_PATTERN, VARIABLE_PATTERN, DeploymentBody, ReconfigureBody
 from api.schemas.metrics import MetricsBody
 from api.schemas.model import OperatorModelDoc, TransformerDoc
 from api.schemas.parallel import ParallelPlanBody
@@ -63,6 +63,7 @@ _FORMATS: Mapping[str, str] = {
     NAME_PATTERN: "must not hold control characters or line breaks",
     PATH_PATTERN: "must not hold control characters",
     VALUE_PATTERN: "must not hold null characters",
+    VARIABLE_PATTERN: "must be the name of a variable: of letters, digits and _, no digit first",
 }
 _BOUNDS: Mapping[str, str] = {
     "greater_than": "above",
@@ -129,7 +130,7 @@ def _code(fault: ErrorDetails) -> str:
 
 def fault_detail(fault: ErrorDetails, document: str = "") -> str:
     """What is wrong and what would be right, in words; `document` as in `fault_issue`."""
-    kind, value, context = fault["type"], fault["input"], fault.get("ctx", {})
+    kind, value, context = fault["type"], _shown(fault), fault.get("ctx", {})
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
@@ -138,7 +139,7 @@ def fault_detail(fault: ErrorDetails, document: str = "") -> str:
         limit = next(context[key] for key in ("gt", "ge", "lt", "le") if key in context)
         return f"is {_short(value)}; must be {_BOUNDS[kind]} {limit}"
     if _CODES.get(kind) == "wrong_length":
-        return _wrong_length(kind, value, context)
+        return _wrong_length(kind, fault["input"], context)
     if kind == "string_pattern_mismatch":
         return f"is {_short(value)}; {_FORMATS.get(context['pattern'], 'must match ' + context['pattern'])}"
     if kind == "union_tag_invalid":
@@ -149,6 +150,11 @@ def fault_detail(fault: ErrorDetails, document: str = "") -> str:
         return fault["msg"]
     message = fault["msg"].removeprefix("Input should be ")
     return f"is {_short(value)}; must be {message}" if message != fault["msg"] else f"{fault['msg']}: {_short(value)}"
+
+
+def _shown(fault: ErrorDetails) -> Any:
+    """The value that is wrong; those of variables may be secrets."""
+    return "***" if "environment" in fault["loc"] and fault["loc"][-1] != "[key]" else fault["input"]
 
 
 def _wrong_length(kind: str, value: Any, context: Mapping[str, Any]) -> str:

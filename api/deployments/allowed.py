@@ -17,6 +17,8 @@ from executor.launch.remote_shell import RemoteShellBackend
 from executor.rank_table import hosts_of
 from stowplan.errors import InputError, Issue, pointer_of
 
+_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
+
 
 def refuse_forbidden(body: DeploymentBody, deployment: Deployment, settings: Settings) -> None:
     """Raise InputError when a request names an interpreter, variable, file or host that the settings do not."""
@@ -48,9 +50,13 @@ def _interpreter(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:
 def _variables(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:
     allowed = _pattern(settings.launch_variables)
     for name in body.launch.environment:
+        pointer = pointer_of("launch", "environment", name)
         if not allowed.fullmatch(name):
             detail = f"may not be set; STOWPLAN_LAUNCH_VARIABLES allows {settings.launch_variables or 'none'}"
-            yield _forbidden(pointer_of("launch", "environment", name), detail)
+            yield _forbidden(pointer, detail)
+        elif _SECRET.search(name):
+            detail = "would be kept with the deployment; name it in launch.secrets, with a file in STOWPLAN_SECRETS"
+            yield _forbidden(pointer, detail)
 
 
 def _token_file(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:

@@ -22,7 +22,7 @@ from models.parallel_plan import Gpu, ParallelPlan
 from models.performance.iteration.calibration import same_costs
 from models.performance.iteration.coefficients import Calibration
 from models.transformer import Precision, Transformer
-from stowplan.errors import InputError
+from stowplan.errors import InputError, Issue
 from topology.cluster import Cluster
 
 # The clusters that are kept in the folder of a deployment.
@@ -145,16 +145,17 @@ def given_model(body: DeploymentBody) -> Transformer | None:
     return None if body.job is None else transformer_from_document(body.job)
 
 
-def deployment_of(body: DeploymentBody, choice: Choice) -> Deployment:
-    """Build the deployment.
+def deployment_of(body: DeploymentBody, choice: Choice, secrets: Path | None = None) -> Deployment:
+    """Build the deployment; `secrets`: folder with a file for each variable that may be asked for as a secret.
 
     Raises
     ------
     InputError
-        When the plan cannot be deployed.
+        When the plan cannot be deployed, or there is no such secret.
     """
     training, launch = dict(body.training), dict(body.launch)
     launch["python"] = body.launch.python or usual_python(body.launch.backend)
+    launch["secrets"] = _secret_files(body.launch.secrets, secrets)
     with in_request(body):
         return Deployment(
             name=deployment_name(body.job_id),
@@ -163,6 +164,20 @@ def deployment_of(body: DeploymentBody, choice: Choice) -> Deployment:
             training=TrainingOptions(**{**training, "schedule": Schedule(**dict(body.training.schedule))}),
             launch=LaunchOptions(**launch),
         )
+
+
+def _secret_files(names: tuple[str, ...], folder: Path | None) -> dict[str, str]:
+    """File of every secret; InputError where there is none."""
+    place = folder or "the folder that STOWPLAN_SECRETS or --secrets of `stowplan deploy` has to name"
+    files = {name: folder / name for name in names} if folder is not None else {}
+    missing = [
+        Issue(code="unknown_secret", pointer=f"/launch/secrets/{k}", detail=f"is {name!r}: there is no file in {place}")
+        for k, name in enumerate(names)
+        if name not in files or not files[name].is_file()
+    ]
+    if missing:
+        raise InputError("the launch asks for secrets that are not there", missing)
+    return {name: str(path) for name, path in files.items()}
 
 
 def usual_python(backend: str) -> str:

@@ -119,7 +119,7 @@ class Deployments:
         """
         root = self._root()
         choice = choose(body, body.job_id, given_model(body), self._planned)
-        deployment = deployment_of(body, choice)
+        deployment = deployment_of(body, choice, self._settings.secrets_folder)
         refuse_forbidden(body, deployment, self._settings)
         id_ = f"deployment-{uuid.uuid4().hex}"
         folder = root / id_

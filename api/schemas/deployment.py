@@ -17,8 +17,10 @@ from executor.lifecycle import Cause, Phase
 from executor.training_job import Device, TokenType
 
 PATH_PATTERN, VALUE_PATTERN = r"^[^\x00-\x1f]+$", r"^[^\x00]*$"
+VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _Path = Annotated[str, Field(min_length=1, max_length=4096, pattern=PATH_PATTERN)]
 _Value = Annotated[str, Field(max_length=4096, pattern=VALUE_PATTERN)]
+_Variable = Annotated[str, Field(max_length=256, pattern=VARIABLE_PATTERN)]
 
 
 class ScheduleDoc(Document):
@@ -68,6 +70,9 @@ class LaunchOptionsDoc(Document):
     """Interpreter on the hosts (null: python3; local: that of the service)."""
     environment: dict[Name, _Value] = Field(default_factory=dict, max_length=1000)
     """Variables for all ranks, such as NCCL_SOCKET_IFNAME."""
+    secrets: Annotated[tuple[_Variable, ...], Field(max_length=1000)] = ()
+    """Variables for all ranks whose values the operator keeps in files of the same names, on every host under the same
+    path. They stand in no record; write none into `environment`."""
     grace_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """From being told to end to being killed."""
     time_limit_s: Annotated[float, Field(gt=0, le=MAX_COUNT)] = 86_400.0

@@ -61,6 +61,7 @@ class Agent:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._stopping = False
         self._port: socket.socket | None = None
+        self._secrets: dict[str, str] = {}
 
     def run(self) -> int:
         """Start the ranks and wait for all of them; returns the exit status."""
@@ -105,6 +106,7 @@ class Agent:
         environment = {
             **{name: value for name, value in os.environ.items() if name not in _NOT_FOR_RANKS},
             **self._launch["environment"],
+            **self._secrets,
             "RANK": str(rank["rank"]),
             "LOCAL_RANK": str(rank["local_rank"]),
             "WORLD_SIZE": str(len(self._launch["ranks"])),
@@ -129,6 +131,10 @@ class Agent:
         """What keeps the ranks from starting here; None when nothing does."""
         if self._launch["device"] == "cuda" and (short := self._lack_of_gpus()):
             return short
+        try:
+            self._secrets = {name: _secret(path) for name, path in self._launch.get("secrets", {}).items()}
+        except (OSError, ValueError) as problem:
+            return f"a secret of the ranks cannot be read on host {self._host}: {problem}"
         if any(rank["rank"] == 0 for rank in self._ranks) and PORT_HELD not in os.environ:
             port = int(self._launch["master_port"])
             try:
@@ -235,6 +241,11 @@ def host_file(host: str) -> str:
     """Name of a host as a part of a file name: no host leads to another folder, and no two share a file."""
     name = quote(host, safe="")
     return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}-{hashlib.sha256(host.encode()).hexdigest()[:16]}"
+
+
+def _secret(path: str) -> str:
+    """Value of a variable that stands in a file of its own: editors end the line."""
+    return Path(path).read_text(encoding="utf-8").removesuffix("\n")
 
 
 def log_file(folder: Path, rank: int) -> Path:

@@ -60,6 +60,19 @@ def test_a_dry_run_writes_and_starts_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "logs").exists()
 
 
+def test_the_command_line_takes_secrets_from_a_folder_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "API_KEY").write_text("hush")
+    request, launch = written(tmp_path, body(launch={"secrets": ["API_KEY"]})), tmp_path / "out" / "launch.json"
+    code, said = run("deploy", request, "--dry-run", "-o", str(tmp_path / "out"))
+    assert (code, "--secrets" in said) == (ExitCode.BAD_INPUT, True)
+    code, said = run(
+        "deploy", request, "--dry-run", "-o", str(tmp_path / "out"), "--secrets", str(tmp_path / "secrets")
+    )
+    assert code == ExitCode.PLANNED, said
+    assert json.loads(launch.read_text())["secrets"] == {"API_KEY": str(tmp_path / "secrets" / "API_KEY")}
+
+
 def test_deploy_follows_the_training_to_its_end(tmp_path: Path) -> None:
     code, said = run("deploy", written(tmp_path, body()), "-o", str(tmp_path / "job"))
     assert code == ExitCode.PLANNED, said

@@ -88,7 +88,10 @@ DEPLOYMENT: Json = {"job_id": "llm", "job": {"model": "llama2-7b", "global_batch
         ("/launch", {"pythn": "python3"}, "there is no field 'pythn' here; did you mean 'python'?"),
         ("/best", {}, "there is no field 'best' here; the fields here are ['cluster', "),
         ("/launch", {"python": "a\tb"}, 'is "a\\tb"; must not hold control characters'),
-        ("/launch", {"environment": {"A": "\0"}}, 'is "\\u0000"; must not hold null characters'),
+        ("/launch", {"environment": {"A": "\0"}}, 'is "***"; must not hold null characters'),
+        ("/launch", {"environment": {"A": 4711}}, 'is "***"; must be a valid string'),
+        ("/launch", {"environment": {"\n": "x"}}, 'is "\\n"; must not hold control characters or line breaks'),
+        ("/launch", {"secrets": ["../A"]}, 'is "../A"; must be the name of a variable'),
     ],
 )
 def test_words_about_a_deployment_are_of_the_place(pointer: str, value: Any, words: str) -> None:

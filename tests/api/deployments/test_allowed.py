@@ -1,6 +1,8 @@
 """What clients of a service may choose of a launch, on real processes. The command line does not ask."""
 
+import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,12 @@ import pytest
 
 from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
+from executor.deployment import LaunchOptions
 from solver.pool import WorkerPool
 from tests.api.deployments.test_checks import on, refusal
 from tests.api.deployments.test_deployments import body, client, folder, wait
 from tests.api.serving import serving
+from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
@@ -119,6 +123,39 @@ def test_a_change_of_plan_reaches_no_other_hosts(
             assert refusal(refused) == (422, [("not_allowed", "/plan")])
         service.post(f"{path}:stop")
     assert set(asked.read_text().split()) == {"gpu-1", "train@10.0.0.2"}
+
+
+def test_secrets_reach_ranks_and_stand_in_no_file_and_no_answer(
+    folder: Path, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    (secrets / "WANDB_API_KEY").write_text("s3cr3t\n")
+    trains = f"exec {sys.executable} {PRETEND_TRAINER} $0"
+    script = f'test "$WANDB_API_KEY" = "$(cat {secrets / "WANDB_API_KEY"})" && {trains}'
+    monkeypatch.setattr("api.deployments.choice.LaunchOptions", partial(LaunchOptions, command=("sh", "-c", script)))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    settings = Settings(database=IN_MEMORY, deployments=str(folder), secrets=str(secrets), launch_variables="WANDB_*")
+    with serving(create_app(settings, pool=pool)) as service:
+        plain = service.post("/v1/deployments", json=launched(environment={"WANDB_API_KEY": "s3cr3t"}))
+        assert refusal(plain) == (422, [("not_allowed", "/launch/environment/WANDB_API_KEY")])
+        unknown = service.post("/v1/deployments", json=launched(secrets=["WANDB_API_KEY", "OTHER"]))
+        assert refusal(unknown) == (422, [("unknown_secret", "/launch/secrets/1")])
+        made = service.post("/v1/deployments", json=launched(secrets=["WANDB_API_KEY"]))
+        assert made.status_code == 201, made.text
+        done = wait(service, made.headers["Location"], lambda document: document["phase"] == "finished")
+        answers = "".join((plain.text, unknown.text, made.text, str(done)))
+    assert "s3cr3t" not in answers
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"s3cr3t" in path.read_bytes()]
+    # They were there to be found.
+    assert [path for path in files if b"WANDB_API_KEY" in path.read_bytes()]
+
+
+def test_a_service_without_secrets_says_how_it_gets_some(trainer: httpx.Client) -> None:
+    refused = trainer.post("/v1/deployments", json=launched(secrets=["WANDB_API_KEY"]))
+    assert refusal(refused) == (422, [("unknown_secret", "/launch/secrets/0")])
+    assert "STOWPLAN_SECRETS" in refused.text
 
 
 def test_what_the_operator_names_is_deployed(client: httpx.Client, folder: Path) -> None:

@@ -77,6 +77,23 @@ def test_agents_and_ranks_get_no_secret_of_whoever_starts_them(tmp_path: Path, m
     assert [line for line in agent_and_rank if "of the starter" in line] == ["NCCL_DEBUG=of the starter"] * 2
 
 
+def test_secrets_are_read_where_the_ranks_start(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hush\n")
+    backend = LocalBackend()
+    for name, file in (("there", "secret"), ("away", "none")):
+        folder = deployment(tmp_path / name, "echo $API_KEY; echo $GREETING", {"a": 1})
+        launch = json.loads((folder / "launch.json").read_text())
+        secrets = {"API_KEY": str(tmp_path / file), "GREETING": str(tmp_path / file)}
+        (folder / "launch.json").write_text(json.dumps(launch | {"secrets": secrets}))
+        backend.start(folder)
+        status = wait(backend, folder, lambda status: status.state.final)
+        if file == "secret":
+            assert log_file(folder, 0).read_text() == "hush\nhush\n"
+        else:
+            assert "a secret of the ranks cannot be read on host a: " in status.detail
+            assert str(tmp_path / "none") in status.detail
+
+
 def test_a_rank_that_fails_is_named_and_the_others_end(tmp_path: Path) -> None:
     backend = LocalBackend()
     script = "if [ $RANK = 1 ]; then echo out of luck; exit 7; else sleep 60; fi"
