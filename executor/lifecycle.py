@@ -77,14 +77,14 @@ class Fault:
 class Launch:
     """A run that is to begin as soon as it can: what run `like` deployed, for the cause that `detail` explains.
 
-    `failures`: times in a row that it could not be started; `due_s`: when it is tried again, in seconds since 1970.
+    `failures`: times in a row that it could not be started; `pause_s`: until it is tried again.
     """
 
     like: int
     cause: Cause
     detail: str
     failures: int = 0
-    due_s: float = 0.0
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

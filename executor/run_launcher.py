@@ -1,7 +1,8 @@
 """Starting and ending the runs of a deployment."""
 
 import shutil
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from executor.deployment import Deployment
@@ -14,10 +15,9 @@ from stowplan.errors import InputError
 class RunLauncher:
     """Starts runs in `runs` with `backend`."""
 
-    def __init__(self, runs: RunFolders, backend: LaunchBackend, clock: Callable[[], float]) -> None:
+    def __init__(self, runs: RunFolders, backend: LaunchBackend) -> None:
         self._runs = runs
         self._backend = backend
-        self._clock = clock
 
     @contextmanager
     def started(self, deployment: Deployment, cause: Cause, detail: str = "", *, waits: bool = False) -> Iterator[Run]:
@@ -32,7 +32,7 @@ class RunLauncher:
             number=self._runs.next_number(),
             plan=deployment.plan.notation(),
             cause=cause,
-            started_at_s=self._clock(),
+            started_at_s=time.time(),
             from_step=self._runs.good_step(),
             detail=detail,
         )

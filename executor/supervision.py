@@ -7,9 +7,10 @@
                               the next one
     <root>/checkpoints/       shared by all runs
 
-Nothing is kept in memory: `advance` looks at what is there and does the next thing, so that a supervisor may be killed
-and another one goes on. A run ends by itself when its steps are done, on request by the file `stop` in its folder (it
-then writes a checkpoint first), or by a fault; after a fault the next run starts from the last good checkpoint.
+Nothing is kept in memory but how long is waited already, which another process counts anew: `advance` looks at what is
+there and does the next thing, so that a supervisor may be killed and another one goes on. A run ends by itself when its
+steps are done, on request by the file `stop` in its folder (it then writes a checkpoint first), or by a fault; after a
+fault the next run starts from the last good checkpoint.
 
 A change of plan overlaps: the processes of the next run start while the old one still trains, load their libraries, and
 wait for the file `go`; only then is the old run asked to stop. (Where a scheduler has no room for both, the old run
@@ -80,15 +81,13 @@ class Supervisor:
         backend: LaunchBackend,
         max_faults: int = 3,
         pause_s: float = 15.0,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.root = root
         self._backend = backend
         self._max_faults = max_faults
         self._pause_s = pause_s
-        self._clock = clock
         self._runs = RunFolders(root)
-        self._launcher = RunLauncher(self._runs, backend, clock)
+        self._launcher = RunLauncher(self._runs, backend)
 
     @property
     def checkpoints(self) -> Path:
@@ -221,7 +220,7 @@ class Supervisor:
         if state.phase is Phase.RECONFIGURING:
             return self._hand_over(state)
         if state.launch is not None:
-            if self._clock() < state.launch.due_s:
+            if self._waited_s("launch", state.launch) < state.launch.pause_s:
                 return state
             return self._launched(state, state.launch, self._launcher.end(state.current))
         run = self._backend.status(self.folder(state.current.number))
@@ -241,15 +240,16 @@ class Supervisor:
         """Wait for the next run to be ready, ask the old one to stop, and let the next one go."""
         old, following = state.runs[-2], state.current
         ready, is_ready = self._backend.status(self.folder(following.number)), self._runs.all_ready(following.number)
-        is_late = not is_ready and self._clock() - following.started_at_s > READY_LIMIT_S
+        waited_s = self._waited_s("ready", following.number)
+        is_late = not is_ready and waited_s > READY_LIMIT_S
         if ready.state.final or ready.state is RunState.LOST or is_late:
             limit = f"not ready after {READY_LIMIT_S / 60:.0f} min: " if is_late and not ready.state.final else ""
             return self._taken_back(state, ready, f"{limit}{ready.detail or ready.state}")
         status, asked = self._backend.status(self.folder(old.number)), self._asked(old)
-        if status.state.final or (asked.exists() and self._clock() - asked.stat().st_mtime > STOP_LIMIT_S):
+        if status.state.final or (asked.exists() and self._waited_s("stop", old.number) > STOP_LIMIT_S):
             return self._let_go(state)
         # A scheduler gives the next run the hosts of the old one only when that has ended.
-        is_stuck = ready.is_queued and self._clock() - following.started_at_s > QUEUE_LIMIT_S
+        is_stuck = ready.is_queued and waited_s > QUEUE_LIMIT_S
         if not asked.exists() and (is_ready or is_stuck):
             asked.touch()
         return state
@@ -301,7 +301,7 @@ class Supervisor:
 
     def _stopped(self, state: DeploymentState, run: RunStatus) -> DeploymentState:
         """Wait for the run to end; one that never spoke, or does not end in time, is ended."""
-        is_late = self._clock() - state.phase_since_s > STOP_LIMIT_S
+        is_late = self._waited_s("stop", state.phase_since_s) > STOP_LIMIT_S
         if run.state in (RunState.SUCCEEDED, RunState.STOPPED):
             return self._move(state, Phase.STOPPED)
         if not (run.state.final or run.state is RunState.STARTING or is_late):
@@ -358,8 +358,12 @@ class Supervisor:
         if failures > self._max_faults:
             return self._move(replace(state, launch=None), Phase.FAILED, f"given up after {failures} attempts: {why}")
         pause_s = self._pause_s * _PAUSE_GROWTH ** (failures - 1)
-        later = replace(launch, failures=failures, due_s=self._clock() + pause_s)
+        later = replace(launch, failures=failures, pause_s=pause_s)
         return self._move(replace(state, launch=later), Phase.STARTING, f"{why}; tried again after {pause_s:.0f} s")
+
+    def _waited_s(self, what: str, which: object) -> float:
+        """How long this process has seen that `which` is waited for; a step of the clock cuts no wait short."""
+        return self._backend.watch.unchanged_s((self.root, what), which)
 
     def _asked(self, run: Run) -> Path:
         """File that asks a run to stop."""
@@ -378,7 +382,7 @@ class Supervisor:
         return self._move(replace(state, runs=(*state.runs[:-1], known)), state.phase, state.detail)
 
     def _move(self, state: DeploymentState, phase: Phase, detail: str = "") -> DeploymentState:
-        since = state.phase_since_s if phase is state.phase else self._clock()
+        since = state.phase_since_s if phase is state.phase else time.time()
         moved = replace(state, phase=phase, detail=detail, phase_since_s=since)
         self._save(moved)
         return moved

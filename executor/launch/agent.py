@@ -60,6 +60,7 @@ class Agent:
         self._launch = launch
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._stopping = False
+        self._num_beats = 0
         self._port: socket.socket | None = None
         self._secrets: dict[str, str] = {}
 
@@ -201,6 +202,8 @@ class Agent:
         `own`: exit codes that ranks ended with before others were ended. `error`: what kept them from starting.
         """
         final = own is not None
+        # A count, no time: hosts need not agree on that, and it may be set.
+        self._num_beats += 1
         ranks = {}
         for rank, process in self._processes.items():
             code = process.poll()
@@ -215,7 +218,7 @@ class Agent:
         status = {
             "host": self._host,
             "agent_pid": os.getpid(),
-            "updated_at_s": time.time(),
+            "num_beats": self._num_beats,
             "final": final,
             "stopped": self._stopping,
             "error": error,

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +10,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from executor.launch.agent import host_file, log_file
+from executor.watch import Watch
 from stowplan.errors import StowplanError
 
 _LAST_LINES = 20
 _LAST_BYTES = 16_384
-# An agent writes every two seconds; this long without a word means that it or its host is gone.
+# An agent writes every two seconds; when nobody has seen a new word for this long, it or its host is gone.
 HEARTBEAT_LIMIT_S = 30.0
 
 
@@ -83,6 +83,8 @@ class LaunchBackend(ABC):
     """
 
     name: ClassVar[str]
+    # All backends of a process: whoever looks at a run goes on from what others have seen.
+    watch = Watch()
 
     @abstractmethod
     def start(self, folder: Path) -> None:
@@ -100,7 +102,7 @@ class LaunchBackend(ABC):
 
     def status(self, folder: Path) -> RunStatus:
         """State of the run from what the agents wrote."""
-        return status_of(folder, read_launch(folder))
+        return status_of(folder, read_launch(folder), self.watch)
 
 
 def read_launch(folder: Path) -> dict[str, Any]:
@@ -120,7 +122,7 @@ def read_launch(folder: Path) -> dict[str, Any]:
     return launch
 
 
-def status_of(folder: Path, launch: Mapping[str, Any], now_s: float | None = None) -> RunStatus:
+def status_of(folder: Path, launch: Mapping[str, Any], watch: Watch) -> RunStatus:
     """Combine the words of all agents; a run has succeeded only when every rank of every host ended with 0."""
     hosts = sorted({rank["node"] for rank in launch["ranks"]})
     reports = [
@@ -142,8 +144,8 @@ def status_of(folder: Path, launch: Mapping[str, Any], now_s: float | None = Non
     if all(report["final"] for report in reports):
         state = RunState.STOPPED if any(report["stopped"] for report in reports) else RunState.SUCCEEDED
         return RunStatus(state=state)
-    now_s = time.time() if now_s is None else now_s
-    lost = [r["host"] for r in reports if not r["final"] and now_s - r["updated_at_s"] > HEARTBEAT_LIMIT_S]
+    silent_s = {r["host"]: watch.unchanged_s((folder, "beat", r["host"]), r["beat"]) for r in reports if not r["final"]}
+    lost = [host for host, seconds in silent_s.items() if seconds > HEARTBEAT_LIMIT_S]
     if lost:
         detail = f"no word from {', '.join(lost)} for more than {HEARTBEAT_LIMIT_S:.0f} s"
         return RunStatus(state=RunState.LOST, num_running=running, detail=detail, pids=pids)
@@ -163,10 +165,11 @@ def last_lines(path: Path, count: int = _LAST_LINES) -> tuple[str, ...]:
 
 
 def _report(path: Path) -> dict[str, Any] | None:
-    """What an agent wrote, and when it last touched that; None where it has not written yet."""
+    """What an agent wrote, with what changes at its every sign of life; None where it has not written yet."""
     try:
         report: dict[str, Any] = json.loads(path.read_text())
-        return report | {"updated_at_s": max(report["updated_at_s"], path.stat().st_mtime)}
+        # On a full disk the report is only touched, and so did agents of older versions tell that they live.
+        return report | {"beat": (report.get("num_beats"), path.stat().st_mtime_ns)}
     except FileNotFoundError:
         return None
 

@@ -73,8 +73,7 @@ class RemoteShellBackend(LaunchBackend):
     def status(self, folder: Path) -> RunStatus:
         """State of the run from what the agents wrote; where they should have written long ago, see if they live."""
         found = super().status(folder)
-        # The folder is written right before the start.
-        waited_s = time.time() - (folder / "launch.json").stat().st_mtime
+        waited_s = self.watch.unchanged_s((folder, "state"), found.state)
         if found.state is not RunState.STARTING or waited_s < HEARTBEAT_LIMIT_S:
             return found
         try:

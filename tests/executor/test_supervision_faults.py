@@ -21,6 +21,7 @@ from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, DeploymentState, Phase, PhaseError
 from executor.metrics import first_metrics, metrics_path
 from executor.supervision import STOP_LIMIT_S, Supervisor
+from executor.watch import Watch
 from stowplan.errors import InputError
 from tests.executor.test_supervision import deployed, drive, steps
 
@@ -214,20 +215,21 @@ def test_a_full_disk_is_waited_for_and_leaves_no_folders(
 
 def test_a_disk_that_stays_full_is_given_up(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
     running(supervisor, deployed(1, 1, num_steps=12, PRETEND_FAULT="6"))
-    disk, clock = _FullDisk(), [0.0]
-    hasty = Supervisor(supervisor.root, LocalBackend(), clock=lambda: clock[0])
-    pauses: list[float] = []
+    disk, now, backend = _FullDisk(), [0.0], LocalBackend()
+    backend.watch = Watch(lambda: now[0])
+    hasty = Supervisor(supervisor.root, backend)
+    pauses: dict[int, float] = {}
 
     def skips_pauses(state: DeploymentState) -> bool:
-        if state.launch is not None and state.launch.due_s > clock[0]:
-            pauses.append(state.launch.due_s - clock[0])
-            clock[0] = state.launch.due_s
+        if state.launch is not None:
+            pauses[state.launch.failures] = state.launch.pause_s
+            now[0] += state.launch.pause_s
         return state.phase.final
 
     with monkeypatch.context() as patch:
         patch.setattr("executor.run_folders.write_bundle", disk)
         state = drive(hasty, skips_pauses)
-    assert (state.phase, disk.attempts, pauses) == (Phase.FAILED, 4, [15.0, 60.0, 240.0])
+    assert (state.phase, disk.attempts, pauses) == (Phase.FAILED, 4, {1: 15.0, 2: 60.0, 3: 240.0})
     assert "was killed by SIGKILL; the next run could not be started: " in state.detail
     supervisor.reconfigure(deployed(1, 1, num_steps=12))
     assert drive(supervisor, lambda state: state.phase.final).phase is Phase.FINISHED
@@ -265,15 +267,17 @@ def test_a_manifest_that_was_never_applied_can_be_stopped(tmp_path: Path) -> Non
 
 
 def test_a_run_that_falls_silent_while_it_stops_is_over_some_day(tmp_path: Path) -> None:
-    now = [time.time()]
-    supervisor = Supervisor(tmp_path / "job", KubernetesBackend(), clock=lambda: now[0])
+    now, backend = [0.0], KubernetesBackend()
+    backend.watch = Watch(lambda: now[0])
+    supervisor = Supervisor(tmp_path / "job", backend)
     supervisor.deploy(deployed(1, 1))
     rank = {"pid": 1, "running": True, "exit_code": None, "signal": None, "ended_by_agent": False}
-    report = {"host": "a", "updated_at_s": 0.0, "final": False, "stopped": False, "error": None, "ranks": {"0": rank}}
+    report = {"host": "a", "num_beats": 1, "final": False, "stopped": False, "error": None, "ranks": {"0": rank}}
     (supervisor.folder(1) / "status").mkdir()
     (supervisor.folder(1) / "status" / "a.json").write_text(json.dumps(report))
     os.utime(supervisor.folder(1) / "status" / "a.json", (0.0, 0.0))
     supervisor.stop()
+    supervisor.advance()
     now[0] += STOP_LIMIT_S
     assert supervisor.advance().phase is Phase.STOPPING
     now[0] += 1.0

@@ -11,6 +11,7 @@ from executor.bundle import GO_FILE, READY_FOLDER, STOP_FILE
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
 from executor.lifecycle import Phase
 from executor.supervision import QUEUE_LIMIT_S, READY_LIMIT_S, STOP_LIMIT_S, Supervisor
+from executor.watch import Watch
 from tests.executor.test_supervision import deployed
 
 pytestmark = pytest.mark.slow
@@ -50,8 +51,9 @@ class _Scene:
 
     def __init__(self, root: Path) -> None:
         self.backend = _Backend()
-        self.now_s = time.time()
-        self.supervisor = Supervisor(root, self.backend, clock=lambda: self.now_s)
+        self.now_s = 0.0
+        self.backend.watch = Watch(lambda: self.now_s)
+        self.supervisor = Supervisor(root, self.backend)
         self.supervisor.deploy(deployed(2, 1))
 
     def folder(self, number: int) -> Path:
@@ -59,6 +61,10 @@ class _Scene:
 
     def change(self) -> None:
         self.supervisor.reconfigure(deployed(1, 2))
+
+    def pass_s(self, seconds: float) -> None:
+        self.supervisor.advance()
+        self.now_s += seconds
 
     def get_ready(self) -> None:
         (self.folder(2) / READY_FOLDER).mkdir()
@@ -76,10 +82,10 @@ def test_a_run_that_could_not_be_ended_is_ended_before_the_next_one_starts(scene
     state = scene.supervisor.advance()
     assert (state.phase, len(state.runs)) == (Phase.STARTING, 1)
     assert "run 1 could not be ended: host a cannot be reached; tried again after 15 s" in state.detail
-    scene.now_s += 15.0
+    scene.pass_s(15.0)
     assert len(scene.supervisor.advance().runs) == 1
     scene.backend.is_away = False
-    scene.now_s += 60.0
+    scene.pass_s(60.0)
     state = scene.supervisor.advance()
     assert ([run.number for run in state.runs], scene.backend.ended) == ([1, 2], ["0001"])
 
@@ -115,7 +121,7 @@ def test_the_next_run_does_not_go_while_the_old_one_cannot_be_ended(scene: _Scen
     scene.supervisor.advance()
     assert (scene.folder(1) / STOP_FILE).exists()
     scene.backend.is_away = True
-    scene.now_s += STOP_LIMIT_S + 1.0
+    scene.pass_s(STOP_LIMIT_S + 1.0)
     state = scene.supervisor.advance()
     assert (state.phase, state.detail) == (
         Phase.RECONFIGURING,
@@ -162,7 +168,7 @@ def test_a_change_fails_when_its_next_run_is_lost(scene: _Scene) -> None:
 def test_a_change_fails_when_its_next_run_does_not_get_ready(scene: _Scene, was: RunState) -> None:
     scene.change()
     scene.backend.states["0002"] = was
-    scene.now_s += READY_LIMIT_S
+    scene.pass_s(READY_LIMIT_S)
     assert scene.supervisor.advance().phase is Phase.RECONFIGURING
     scene.now_s += 1.0
     state = scene.supervisor.advance()
@@ -173,9 +179,8 @@ def test_a_change_fails_when_its_next_run_does_not_get_ready(scene: _Scene, was:
 def test_the_old_run_makes_way_where_there_is_no_room_for_both(scene: _Scene) -> None:
     scene.change()
     scene.backend.states["0002"] = RunState.STARTING
-    scene.supervisor.advance()
+    scene.pass_s(QUEUE_LIMIT_S + 1.0)
     assert not (scene.folder(1) / STOP_FILE).exists()
-    scene.now_s += QUEUE_LIMIT_S + 1.0
     scene.supervisor.advance()
     assert (scene.folder(1) / STOP_FILE).exists()
     scene.backend.states["0001"] = RunState.SUCCEEDED
@@ -186,9 +191,26 @@ def test_the_old_run_makes_way_where_there_is_no_room_for_both(scene: _Scene) ->
 def test_a_ready_run_waits_longer(scene: _Scene) -> None:
     scene.change()
     scene.get_ready()
-    scene.now_s += READY_LIMIT_S + 1.0
+    scene.pass_s(READY_LIMIT_S + 1.0)
     assert scene.supervisor.advance().phase is Phase.RECONFIGURING
     assert (scene.folder(1) / STOP_FILE).exists()
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0])
+def test_a_step_of_the_clock_neither_ends_nor_delays_anything(
+    scene: _Scene, monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    began_s = time.time()
+    scene.change()
+    scene.backend.states["0002"] = RunState.STARTING
+    scene.supervisor.advance()
+    monkeypatch.setattr(time, "time", lambda: began_s + step_s)
+    assert scene.supervisor.advance().phase is Phase.RECONFIGURING
+    assert not (scene.folder(1) / STOP_FILE).exists()
+    scene.supervisor.stop()
+    scene.pass_s(STOP_LIMIT_S + 1.0)
+    assert scene.supervisor.state().phase is Phase.STOPPING
+    assert scene.supervisor.advance().phase is Phase.STOPPED
 
 
 def test_a_stop_that_cannot_be_noted_asks_for_nothing(scene: _Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pytest
 from executor.launch.agent import hold_port, log_file
 from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, PortError, RunState, RunStatus, read_launch, status_of
 from executor.launch.local import LocalBackend
+from executor.watch import Watch
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -206,26 +207,50 @@ def test_a_folder_without_a_deployment(tmp_path: Path) -> None:
 
 def test_silence_is_told_from_work(tmp_path: Path) -> None:
     folder = deployment(tmp_path / "d", "true", {"a": 1})
-    assert status_of(folder, read_launch(folder)).state is RunState.STARTING
+    now = [0.0]
+    watch = Watch(lambda: now[0])
+    assert status_of(folder, read_launch(folder), watch).state is RunState.STARTING
     (folder / "status").mkdir()
     rank = {"pid": 1, "running": True, "exit_code": None, "signal": None, "ended_by_agent": False}
     report = {
         "host": "a",
-        "updated_at_s": 1000.0,
+        "num_beats": 1,
         "final": False,
         "stopped": False,
         "error": None,
         "ranks": {"0": rank},
     }
-    (folder / "status" / "a.json").write_text(json.dumps(report))
-    os.utime(folder / "status" / "a.json", (1000.0, 1000.0))
-    assert status_of(folder, read_launch(folder), 1000.0 + HEARTBEAT_LIMIT_S).state is RunState.RUNNING
-    lost = status_of(folder, read_launch(folder), 1001.0 + HEARTBEAT_LIMIT_S)
+    path = folder / "status" / "a.json"
+    path.write_text(json.dumps(report))
+    os.utime(path, (0.0, 0.0))
+    assert status_of(folder, read_launch(folder), watch).state is RunState.RUNNING
+    now[0] = HEARTBEAT_LIMIT_S
+    assert status_of(folder, read_launch(folder), watch).state is RunState.RUNNING
+    now[0] += 1.0
+    lost = status_of(folder, read_launch(folder), watch)
     assert lost.state is RunState.LOST
     assert "no word from a" in lost.detail
-    # What has no room for a word is touched.
-    os.utime(folder / "status" / "a.json", (1002.0, 1002.0))
-    assert status_of(folder, read_launch(folder), 1001.0 + HEARTBEAT_LIMIT_S).state is RunState.RUNNING
+    # Who begins to look now has not waited yet.
+    assert status_of(folder, read_launch(folder), Watch(lambda: now[0])).state is RunState.RUNNING
+    # A count that goes on, and the touch of what has no room for it, are signs of life, whatever time they carry.
+    path.write_text(json.dumps(report | {"num_beats": 2}))
+    os.utime(path, (0.0, 0.0))
+    assert status_of(folder, read_launch(folder), watch).state is RunState.RUNNING
+    now[0] += HEARTBEAT_LIMIT_S + 1.0
+    os.utime(path, (-3600.0, -3600.0))
+    assert status_of(folder, read_launch(folder), watch).state is RunState.RUNNING
+
+
+@pytest.mark.parametrize("step_s", [40.0, 3600.0, -3600.0])
+def test_a_step_of_the_clock_loses_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
+    backend = LocalBackend()
+    folder = deployment(tmp_path / "d", "sleep 60", {"a": 1})
+    backend.start(folder)
+    wait(backend, folder, lambda status: status.num_running == 1)
+    now_s = time.time() + step_s
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    assert backend.status(folder).state is RunState.RUNNING
+    backend.stop(folder, grace_s=1.0)
 
 
 def test_a_report_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
@@ -245,18 +270,20 @@ def test_a_report_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
 
 
 def test_a_run_on_a_full_disk_is_not_lost(tmp_path: Path) -> None:
-    backend = LocalBackend()
+    backend, now = LocalBackend(), [0.0]
+    backend.watch = Watch(lambda: now[0])
     folder = deployment(tmp_path / "d", "sleep 60", {"a": 1})
     backend.start(folder)
     wait(backend, folder, lambda status: status.num_running == 1)
     # No new report can be drafted.
     (folder / "status" / "a.json.part").mkdir()
     report = folder / "status" / "a.json"
-    document = json.loads(report.read_text()) | {"updated_at_s": 0.0}
-    report.write_text(json.dumps(document))
-    os.utime(report, (0.0, 0.0))
-    assert wait(backend, folder, lambda status: status.state is not RunState.LOST).state is RunState.RUNNING
-    assert json.loads(report.read_text()) == document
+    said, touched_ns = report.read_text(), report.stat().st_mtime_ns
+    assert backend.status(folder).state is RunState.RUNNING
+    now[0] += HEARTBEAT_LIMIT_S + 1.0
+    eventually(lambda: report.stat().st_mtime_ns, lambda seen_ns: seen_ns != touched_ns)
+    assert backend.status(folder).state is RunState.RUNNING
+    assert report.read_text() == said
     backend.stop(folder, grace_s=1.0)
 
 

@@ -47,7 +47,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
     (made.folder / "status").mkdir()
     for number, host in enumerate(("a", "b")):
         rank = {"pid": 1, "running": False, "exit_code": None, "signal": 15, "ended_by_agent": True}
-        report = {"host": host, "updated_at_s": 0.0, "final": True, "stopped": True, "error": None}
+        report = {"host": host, "num_beats": 1, "final": True, "stopped": True, "error": None}
         (made.folder / "status" / f"{host}.json").write_text(json.dumps(report | {"ranks": {str(number): rank}}))
     return made
 

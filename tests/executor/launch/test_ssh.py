@@ -2,13 +2,11 @@
 
 import getpass
 import json
-import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import pytest
 from executor.launch.agent import log_file
 from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, RunState, RunStatus
 from executor.launch.ssh import SshBackend
+from executor.watch import Watch
 from tests.executor.launch.test_local import deployment, over
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -115,14 +114,14 @@ def test_a_host_without_the_executor_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("stand_in")
 def test_agents_that_die_before_their_first_word_are_found(tmp_path: Path) -> None:
-    backend = SshBackend()
+    backend, now = SshBackend(), [0.0]
+    backend.watch = Watch(lambda: now[0])
     folder = addressed(tmp_path / "d", "sleep 60", {"a": 1, "b": 1}, {})
     # No folder of this name can be made: both agents die, the first of them ends the run.
     (folder / "logs").touch()
     backend.start(folder)
     assert backend.status(folder).state is RunState.STARTING
-    long_ago = time.time() - HEARTBEAT_LIMIT_S - 1.0
-    os.utime(folder / "launch.json", (long_ago, long_ago))
+    now[0] = HEARTBEAT_LIMIT_S
     status = finished(backend, folder)
     assert status.state is RunState.FAILED
     assert re.search(r"the agent of host (\w) is gone without a word; agent-\1\.log ends: ", status.detail)
@@ -132,11 +131,14 @@ def test_agents_that_die_before_their_first_word_are_found(tmp_path: Path) -> No
 @pytest.mark.usefixtures("stand_in")
 @pytest.mark.parametrize("address", ["a", "down"])
 def test_agents_that_may_live_are_waited_for(tmp_path: Path, address: str) -> None:
+    backend, now = SshBackend(), [0.0]
+    backend.watch = Watch(lambda: now[0])
     folder = addressed(tmp_path / "d", "true", {"a": 1}, {"a": address})
-    os.utime(folder / "launch.json", (0.0, 0.0))
+    assert backend.status(folder).detail == "no word yet from a"
+    now[0] = HEARTBEAT_LIMIT_S
     line = [sys.executable, "-c", "import time; time.sleep(60)", "executor.launch.agent", str(folder), "a"]
     silent = subprocess.Popen(line)
-    status = SshBackend().status(folder)
+    status = backend.status(folder)
     silent.kill()
     silent.wait()
     assert status.state is RunState.STARTING
