@@ -51,8 +51,8 @@ class Services:
         return None if self._pool.num_ready else self._pool.trouble or "no worker is ready yet"
 
     def unhealthy(self) -> str | None:
-        """Say why a restart could help; None when nothing is wrong."""
-        return self._pool.trouble
+        """Say what needs somebody's hand, or a restart; None when nothing is wrong."""
+        return self._store.trouble or self._pool.trouble
 
     def begin_shutdown(self) -> None:
         """Take nothing new and ask what runs to come back with what it has."""

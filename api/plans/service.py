@@ -215,7 +215,10 @@ class Plans:
         self._closed = True
         self._taking_up.join()
         self._finisher.shutdown()
-        self._store.forget_crashes()
+        try:
+            self._store.forget_crashes()
+        except StoreError:
+            _logger.exception("the plans that are left unfinished cannot be told from those of a crash")
         for plan in list(self._running.values()):
             plan.events.close()
 

@@ -1,12 +1,11 @@
 """Plans, comparisons and snapshots in SQLite. What is final survives a restart; one process owns the database."""
 
-import fcntl
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sqlalchemy import (
     Boolean,
@@ -33,6 +32,8 @@ from sqlalchemy.pool import StaticPool
 
 from api.common.errors import StoreError
 from api.schemas.plan import PlanStatus
+from api.store.damage import look_for_damage, remedy
+from api.store.file import DatabaseFile
 
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x53544F57  # "STOW" in the header of the file
@@ -143,8 +144,8 @@ class Store:
     Raises
     ------
     StoreError
-        When the file cannot be opened or written, is no database of ours, was written by a newer version, or is in
-        use by another process.
+        When the file cannot be opened or written, is no database of ours, was written by a newer version, is damaged,
+        or is in use by another process.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -152,14 +153,17 @@ class Store:
         # A database in memory has one connection, which readers and writers share.
         self._read_lock: AbstractContextManager[object] = self._write_lock if path is None else nullcontext()
         self._name = "the database in memory" if path is None else f"the database {path}"
-        self._owner = None if path is None else _own(path)
+        self._file = None if path is None else DatabaseFile(path)
         self._engine = _engine(path)
         try:
             with self.writing() as connection:
                 self._check_version(connection)
+                look_for_damage(self._name, connection)
                 _metadata.create_all(connection)
                 connection.execute(text(f"PRAGMA application_id = {_APPLICATION_ID}"))
                 connection.execute(text(f"PRAGMA user_version = {SCHEMA_VERSION}"))
+            if self._file is not None:
+                self._file.note_log()
         except StoreError:
             self.close()
             raise
@@ -167,18 +171,23 @@ class Store:
     def close(self) -> None:
         """Release the database."""
         self._engine.dispose()
-        if self._owner is not None:
-            self._owner.close()
+        if self._file is not None:
+            self._file.close()
 
     @property
     def is_lasting(self) -> bool:
         """Whether what is stored is there for the next process."""
-        return self._owner is not None
+        return self._file is not None
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps that which is written from being found again; None when nothing does."""
+        return None if self._file is None else self._file.trouble
 
     def ping(self) -> None:
-        """Raise StoreError when the database does not answer."""
+        """Raise StoreError when the database cannot be read."""
         with self.reading() as connection:
-            connection.execute(select(1))
+            connection.execute(select(func.max(_plans.c.sequence)))
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -333,28 +342,21 @@ class Store:
 
     @contextmanager
     def _failing(self, done: str) -> Iterator[None]:
+        self._refuse_trouble()
         try:
             yield
         except DatabaseError as error:
-            raise StoreError(f"{self._name} cannot be {done}: {error.orig}") from error
+            raise StoreError(f"{self._name} cannot be {done}: {error.orig}{remedy(error.orig)}") from error
+        # What has been written meanwhile may have gone where nobody finds it.
+        self._refuse_trouble()
+
+    def _refuse_trouble(self) -> None:
+        if trouble := self.trouble:
+            raise StoreError(trouble)
 
 
 def _record(row: Any) -> PlanRecord:
     return PlanRecord(**{**row, "status": PlanStatus(row["status"])})
-
-
-def _own(path: Path) -> IO[bytes]:
-    """Hold a lock beside the database for as long as this process lives."""
-    try:
-        handle = path.with_name(path.name + ".lock").open("wb")
-    except OSError as error:
-        raise StoreError(f"the database {path} cannot be written: {error.strerror}") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        handle.close()
-        raise StoreError(f"the database {path} is in use by another process; stop it or name another file") from error
-    return handle
 
 
 def _engine(path: Path | None) -> Engine:

@@ -42,11 +42,11 @@ async def get_example(example_id: str) -> dict[str, Any]:
 @router.get(
     "/healthz",
     summary="Liveness",
-    responses={503: {"model": HealthDoc, "description": "Ill: no worker starts any more."}},
+    responses={503: {"model": HealthDoc, "description": "Ill: no worker starts any more, or the database is gone."}},
     response_model=HealthDoc,
 )
 async def healthz(services: Services) -> Response:
-    """Say that the process lives and can plan, or will once its workers are up."""
+    """Say that the process lives, has its database and can plan, or will once its workers are up."""
     return _health(services.unhealthy())
 
 

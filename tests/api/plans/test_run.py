@@ -274,6 +274,21 @@ def test_a_restart_keeps_what_is_final_and_marks_the_rest(tmp_path: Path, pool: 
         assert final["verified"]
 
 
+def test_a_service_whose_database_goes_away_says_so(tmp_path: Path, pool: WorkerPool, works_as: WorksAs) -> None:
+    settings = Settings(database=str(tmp_path / "plans.sqlite"), shutdown_s=2.0)
+    with serving(create_app(settings, pool=pool)) as client:
+        kept = planned(client, sia_request())
+        works_as(tasks.improving_task)
+        running = started(client, sia_request())
+        (tmp_path / "plans.sqlite").unlink()
+        asked = [client.get(path) for path in ("/healthz", "/readyz", kept["links"]["self"], "/v1/plans")]
+        for answer in (*asked, post(client, "/v1/plans", sia_request())):
+            assert answer.status_code == 503
+            assert "plans.sqlite was removed or replaced while the service used it" in answer.text
+        # What runs goes on, and is found as long as the service lives.
+        assert canceled(client, running)["verified"]
+
+
 def crashed(database: Path, folder: Path) -> Path:
     """The database as a process that dies now leaves it."""
     folder.mkdir()

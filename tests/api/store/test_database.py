@@ -2,15 +2,18 @@
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from api.common.errors import StoreError
 from api.schemas.plan import PlanStatus
 from api.store.database import SCHEMA_VERSION, PlanRecord, SnapshotRecord, Store
 
+PAGE = 4096
 RECORD = PlanRecord(
     id="plan-1",
     policy="sia",
@@ -111,8 +114,99 @@ def test_one_process_owns_a_database(tmp_path: Path) -> None:
     store = Store(tmp_path / "plans.sqlite")
     with pytest.raises(StoreError, match="in use by another process"):
         Store(tmp_path / "plans.sqlite")
+    # Under another name, and without what lies beside it, it is the same database.
+    (tmp_path / "link.sqlite").hardlink_to(tmp_path / "plans.sqlite")
+    (tmp_path / "plans.sqlite.lock").unlink(missing_ok=True)
+    for name in ("plans.sqlite", "link.sqlite"):
+        with pytest.raises(StoreError, match="in use by another process"):
+            Store(tmp_path / name)
     store.close()
     Store(tmp_path / "plans.sqlite").close()
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_file_that_goes_away_is_noticed(tmp_path: Path, suffix: str, is_replaced: bool) -> None:
+    store = Store(tmp_path / "plans.sqlite")
+    store.add_plan(RECORD, "{}")
+    assert store.trouble is None
+    file, away = tmp_path / f"plans.sqlite{suffix}", tmp_path / "away"
+    file.rename(away)
+    if is_replaced:
+        file.touch()
+    # Reading, too: what it finds is in nobody's file.
+    for ask in (store.ping, lambda: store.plan("plan-1"), lambda: store.delete_plan("plan-1")):
+        with pytest.raises(StoreError, match=f"plans.sqlite{suffix} was removed or replaced.*`stowplan backup`"):
+            ask()
+    away.rename(file)
+    assert store.plan("plan-1") is not None
+    store.close()
+
+
+def test_a_file_that_goes_away_while_it_is_written_is_noticed(tmp_path: Path) -> None:
+    store = Store(tmp_path / "plans.sqlite")
+    with pytest.raises(StoreError, match="was removed or replaced"), store.writing():
+        (tmp_path / "plans.sqlite").unlink()
+    store.close()
+
+
+def test_a_full_disk_is_said_clearly(tmp_path: Path) -> None:
+    store = Store(tmp_path / "plans.sqlite")
+    with store.writing() as connection:
+        connection.execute(text("PRAGMA max_page_count = 30"))
+    with pytest.raises(StoreError, match="cannot be written: database or disk is full; make room on its disk"):
+        store.add_plan(RECORD, "x" * 200_000)
+    assert store.plan("plan-1") is None
+    store.add_plan(RECORD, "{}")
+    store.close()
+
+
+def filled(path: Path) -> bytes:
+    """Content of a database of several hundred pages."""
+    store = Store(path)
+    for k in range(50):
+        store.add_plan(replace(RECORD, id=f"plan-{k}", idempotency_key=None), "x" * 20_000)
+    store.close()
+    return path.read_bytes()
+
+
+def overwritten(content: bytes) -> bytes:
+    """The same with a page in the middle that is none."""
+    middle = len(content) // 2 // PAGE * PAGE
+    return content[:middle] + b"\xff" * PAGE + content[middle + PAGE :]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "says"),
+    [
+        (overwritten, "is damaged: "),
+        (lambda content: content[: len(content) // 2], "database disk image is malformed"),
+        (lambda content: b"\xff" * 100 + content[100:], "file is not a database"),
+    ],
+)
+def test_damage_is_said_at_start_with_what_can_be_done(
+    tmp_path: Path, damaged: Callable[[bytes], bytes], says: str
+) -> None:
+    path = tmp_path / "plans.sqlite"
+    path.write_bytes(damaged(filled(path)))
+    with pytest.raises(StoreError, match=rf"{says}.*`stowplan backup`.*\.recover"):
+        Store(path)
+
+
+@pytest.mark.slow
+def test_a_large_database_does_not_delay_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(tmp_path / "plans.sqlite")
+    with store.writing() as connection:
+        numbers = "WITH RECURSIVE n(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n WHERE k < 300000) SELECT k FROM n"
+        connection.execute(text("CREATE TABLE large AS " + numbers))
+    store.close()
+    monkeypatch.setattr("api.store.damage._LOOK_S", 0.01)
+    store = Store(tmp_path / "plans.sqlite")
+    store.add_plan(RECORD, "{}")
+    assert "too large to be looked at as a whole" in caplog.text
+    store.close()
 
 
 def test_a_newer_database_is_refused(tmp_path: Path) -> None:
