@@ -34,6 +34,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.serve:serve_command",
         "Serve the HTTP interface. Every setting can be given as a variable STOWPLAN_..., options win.",
     ),
+    "backup": LazyCommand(
+        "api.cli.backup:backup_command",
+        "Copy the database of a service, also while it runs, and check the copy for damage.",
+    ),
     "import": LazyCommand(
         "api.cli.import_cluster:import_command",
         "Turn a foreign description of a cluster into our JSON.",
