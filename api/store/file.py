@@ -45,9 +45,11 @@ class DatabaseFile:
     def trouble(self) -> str | None:
         """What keeps that which is written from being found again; None when nothing does."""
         gone = next((path for path, known in self._known.items() if _found(path) != known), None)
-        return gone and (
+        if gone is None:
+            return None
+        return (
             f"{gone} was removed or replaced while the service used it: what is stored now would be lost. Put it back, "
-            f"or stop the service and start it with a copy that `stowplan backup` has made"
+            "or stop the service and start it with a copy that `stowplan backup` has made"
         )
 
     def close(self) -> None:
