@@ -11,6 +11,7 @@ from api.common.metrics import MetricsMiddleware
 from api.common.settings import Settings
 from api.http.authentication import TokenMiddleware
 from api.http.body import BodyLimitMiddleware
+from api.http.cross_site import CrossSiteMiddleware
 from api.http.describe import PROBLEM_RESPONSES, openapi_document
 from api.http.problems import install_problem_handlers
 from api.http.routers import checks, comparisons, deployments, jobs, parallel, plans, service, snapshots
@@ -86,5 +87,6 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
     app.add_middleware(BodyLimitMiddleware, max_bytes=settings.max_body_bytes)
     if settings.token is not None:
         app.add_middleware(TokenMiddleware, token=settings.token)
+    app.add_middleware(CrossSiteMiddleware, host_names=settings.host_names)
     app.add_middleware(MetricsMiddleware)
     return app

@@ -12,6 +12,8 @@ _STATUS: Mapping[str, HTTPStatus] = {
     "malformed_json": HTTPStatus.BAD_REQUEST,
     "invalid_header": HTTPStatus.BAD_REQUEST,
     "unauthorized": HTTPStatus.UNAUTHORIZED,
+    "misdirected_request": HTTPStatus.MISDIRECTED_REQUEST,
+    "foreign_origin": HTTPStatus.FORBIDDEN,
     "not_found": HTTPStatus.NOT_FOUND,
     "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
     "idempotency_conflict": HTTPStatus.CONFLICT,
@@ -51,6 +53,18 @@ class UnauthorizedError(StowplanError):
     """The request lacks the token of the service."""
 
     code: ClassVar[str] = "unauthorized"
+
+
+class MisdirectedRequestError(StowplanError):
+    """The request is to a name that is not the service's."""
+
+    code: ClassVar[str] = "misdirected_request"
+
+
+class ForeignOriginError(StowplanError):
+    """A web page of another origin asks for a change."""
+
+    code: ClassVar[str] = "foreign_origin"
 
 
 class NotFoundError(StowplanError):

@@ -6,6 +6,7 @@
 import ipaddress
 import math
 import re
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
@@ -17,6 +18,7 @@ from stowplan.errors import InputError
 IN_MEMORY = ":memory:"
 # What RFC 6750 allows in a header.
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+_HOST_NAME = re.compile(r"[A-Za-z0-9\-._]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,12 @@ def _token(value: str | None) -> str | None:
     return value
 
 
+def _allowed_hosts(value: str) -> str:
+    if value and not all(_HOST_NAME.fullmatch(name.strip()) for name in value.split(",")):
+        raise InputError(f"allowed_hosts is {value!r}; must be names without scheme and port, with commas between them")
+    return value
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -61,6 +69,7 @@ _Count = Annotated[int, AfterValidator(_above_zero)]
 _Seconds = Annotated[float, AfterValidator(_above_zero)]
 _Port = Annotated[int, AfterValidator(_port)]
 _Database = Annotated[str, AfterValidator(_database)]
+_AllowedHosts = Annotated[str, AfterValidator(_allowed_hosts)]
 _Token = Annotated[str | None, AfterValidator(_token)]
 
 
@@ -77,6 +86,14 @@ class Settings(BaseModel):
 
     host: Annotated[str, Flag("--host"), Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[_Port, Flag("--port"), Field(description="Port to listen on; 0 for any free one.")] = 8080
+    allowed_hosts: Annotated[
+        _AllowedHosts,
+        Flag("--allowed-hosts"),
+        Field(
+            description="Names under which clients reach the service, with commas between them; localhost, the "
+            "machine's name, --host and IP addresses always are."
+        ),
+    ] = ""
     database: Annotated[_Database, Flag("--database"), Field(description="SQLite file, or :memory:.")] = (
         "stowplan.sqlite"
     )
@@ -206,6 +223,12 @@ class Settings(BaseModel):
                 "deploy; set STOWPLAN_TOKEN, listen on 127.0.0.1, or say --insecure where a proxy in front asks for one"
             )
         return self
+
+    @property
+    def host_names(self) -> frozenset[str]:
+        """Names under which the service is asked, in lower case."""
+        names = ["localhost", self.host, socket.gethostname(), *self.allowed_hosts.split(",")]
+        return frozenset(name.strip().lower() for name in names if name)
 
     @property
     def database_path(self) -> Path | None:
