@@ -11,6 +11,7 @@ from api.common.metrics import MetricsMiddleware
 from api.common.settings import Settings
 from api.http.authentication import TokenMiddleware
 from api.http.body import BodyLimitMiddleware
+from api.http.connections import CrowdedMiddleware
 from api.http.cross_site import CrossSiteMiddleware
 from api.http.describe import PROBLEM_RESPONSES, openapi_document
 from api.http.problems import install_problem_handlers
@@ -84,9 +85,10 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
     for router in _ROUTERS:
         app.include_router(router)
     install_problem_handlers(app, [route for router in _ROUTERS for route in router.routes])
-    app.add_middleware(BodyLimitMiddleware, max_bytes=settings.max_body_bytes)
+    app.add_middleware(BodyLimitMiddleware, settings=settings)
     if settings.token is not None:
         app.add_middleware(TokenMiddleware, token=settings.token)
     app.add_middleware(CrossSiteMiddleware, host_names=settings.host_names)
+    app.add_middleware(CrowdedMiddleware)
     app.add_middleware(MetricsMiddleware)
     return app

@@ -9,9 +9,11 @@ from contextlib import closing
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
 
 from api.app import create_app
 from api.common.settings import Settings
+from api.http.connections import limited_protocol
 from api.services import Services
 from api.store.database import Store
 from solver.pool import WorkerPool
@@ -34,22 +36,28 @@ def run(settings: Settings, listener: socket.socket, pool: WorkerPool) -> None:
     """
     with closing(Store(settings.database_path)) as store:
         app = create_app(settings, pool, store)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
-        )
         host, port = listener.getsockname()[:2]
         _logger.info("serving on http://%s:%d, plans in %s", host, port, settings.database)
         # What start-up has made stays for good: garbage collection need not look at it while it reads large requests.
         gc.collect()
         gc.freeze()
-        server = _Server(config, app.state)
+        server = _Server(server_config(app, settings), app.state)
         server.run(sockets=[listener])
         if not server.started:
             raise WorkerError("the service could not start; its log says why")
+
+
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """Set uvicorn up for a service."""
+    return uvicorn.Config(
+        app,
+        http=limited_protocol(settings),
+        ws="none",
+        log_level="warning",
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
+    )
 
 
 class _Server(uvicorn.Server):

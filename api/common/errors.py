@@ -24,9 +24,11 @@ _STATUS: Mapping[str, HTTPStatus] = {
     "storage_full": HTTPStatus.INSUFFICIENT_STORAGE,
     "asymmetric_plan": HTTPStatus.UNPROCESSABLE_ENTITY,
     "no_outcome": HTTPStatus.CONFLICT,
+    "body_timeout": HTTPStatus.REQUEST_TIMEOUT,
     "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "queue_full": HTTPStatus.TOO_MANY_REQUESTS,
+    "overloaded": HTTPStatus.SERVICE_UNAVAILABLE,
     "shutting_down": HTTPStatus.SERVICE_UNAVAILABLE,
     "store_error": HTTPStatus.SERVICE_UNAVAILABLE,
     "worker_timeout": HTTPStatus.GATEWAY_TIMEOUT,
@@ -113,6 +115,18 @@ class BodyTooLargeError(StowplanError):
     """The request body exceeds the limit."""
 
     code: ClassVar[str] = "body_too_large"
+
+
+class BodyTimeoutError(StowplanError):
+    """The request body did not come in time."""
+
+    code: ClassVar[str] = "body_timeout"
+
+
+class OverloadedError(StowplanError):
+    """The service has as many bodies or connections as it holds at a time."""
+
+    code: ClassVar[str] = "overloaded"
 
 
 class MediaTypeError(StowplanError):

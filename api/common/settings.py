@@ -172,6 +172,14 @@ class Settings(BaseModel):
     read_s: Annotated[
         _Seconds, Field(description="How long a large request body may wait to be read and take, together.")
     ] = 60.0
+    max_bodies_bytes: Annotated[
+        _Count, Field(description="Most bytes of request bodies at a time, all requests together.")
+    ] = 128 * 2**20
+    header_timeout_s: Annotated[_Seconds, Field(description="How long the head of a request may take to come.")] = 10.0
+    body_timeout_s: Annotated[_Seconds, Field(description="How long the body of a request may take to come.")] = 60.0
+    max_connections: Annotated[
+        _Count, Field(description="Connections at a time; on a few more, health checks and metrics are answered.")
+    ] = 512
     max_wait_s: Annotated[_Seconds, Field(description="Cap of `Prefer: wait`.")] = 60.0
     time_limit_s: Annotated[
         _Seconds, Flag("--time-limit"), Field(description="Seconds for a solve that names no limit.")
@@ -212,6 +220,9 @@ class Settings(BaseModel):
     def _limits_agree(self) -> Self:
         if self.time_limit_s > self.max_time_limit_s:
             limits = f"time_limit_s is {self.time_limit_s}, above max_time_limit_s {self.max_time_limit_s}"
+            raise InputError(f"{limits}; lower the one or raise the other")
+        if self.max_body_bytes > self.max_bodies_bytes:
+            limits = f"max_body_bytes is {self.max_body_bytes}, above max_bodies_bytes {self.max_bodies_bytes}"
             raise InputError(f"{limits}; lower the one or raise the other")
         return self
 

@@ -1,47 +1,83 @@
 """How request bodies are read: with a limit, as JSON, into a document."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.common.errors import BodyTooLargeError, MediaTypeError
+from api.common.errors import BodyTimeoutError, BodyTooLargeError, MediaTypeError, OverloadedError
+from api.common.settings import Settings
 from api.http.problems import problem_response
 from api.http.running import services_of
 from api.reading.documents import READ_DOCUMENT, DocumentT, DocumentText
 
 
 class BodyLimitMiddleware:
-    """Refuses bodies above `max_bytes`, announced or streamed without a length."""
+    """Refuses bodies that are too large, announced or streamed without a length, too slow, or too many at a time.
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    A body counts among those at a time until its request is answered.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
-        self._max_bytes = max_bytes
+        self._settings = settings
+        self._bodies: set[_Body] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        detail = f"the body is larger than the {self._max_bytes} bytes that this service reads"
         announced = dict(scope["headers"]).get(b"content-length", b"0")
-        if announced.isdigit() and int(announced) > self._max_bytes:
+        if announced.isdigit() and int(announced) > self._settings.max_body_bytes:
+            error = _too_large(self._settings)
             # What is not read would be taken for the next request: the connection ends here.
-            response = problem_response(scope["path"], BodyTooLargeError.code, detail, headers={"Connection": "close"})
+            response = problem_response(scope["path"], error.code, error.detail, headers={"Connection": "close"})
             await response(scope, receive, send)
             return
-        received = 0
+        body = _Body(receive, self._settings)
+        self._bodies.add(body)
+        try:
+            await self._app(scope, partial(self._receive, body), send)
+        finally:
+            self._bodies.remove(body)
 
-        async def receive_counted() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > self._max_bytes:
-                raise BodyTooLargeError(detail)
-            return message
+    async def _receive(self, body: "_Body") -> Message:
+        message = await body.receive()
+        if sum(other.num_bytes for other in self._bodies) > self._settings.max_bodies_bytes:
+            raise OverloadedError("the service reads too many bodies at a time; try again later")
+        return message
 
-        await self._app(scope, receive_counted, send)
+
+class _Body:
+    """The body of one request, as it comes. num_bytes: so far."""
+
+    def __init__(self, receive: Receive, settings: Settings) -> None:
+        self._receive = receive
+        self._settings = settings
+        self._end_s: float | None = asyncio.get_running_loop().time() + settings.body_timeout_s
+        self.num_bytes = 0
+
+    async def receive(self) -> Message:
+        """Wait for the next part; behind the last one for a client that leaves, without end."""
+        try:
+            async with asyncio.timeout_at(self._end_s):
+                message = await self._receive()
+        except TimeoutError as error:
+            raise BodyTimeoutError(f"the body did not come within {self._settings.body_timeout_s:g} s") from error
+        self.num_bytes += len(message.get("body", b""))
+        if self.num_bytes > self._settings.max_body_bytes:
+            raise _too_large(self._settings)
+        if not message.get("more_body", False):
+            self._end_s = None
+        return message
+
+
+def _too_large(settings: Settings) -> BodyTooLargeError:
+    return BodyTooLargeError(f"the body is larger than the {settings.max_body_bytes} bytes that this service reads")
 
 
 async def json_text(request: Request) -> bytes:

@@ -58,8 +58,13 @@ def problem_response(
         errors=issue_documents(issues[:MAX_ISSUES]),
     )
     retry = {"Retry-After": str(_RETRY_AFTER_S[status])} if status in _RETRY_AFTER_S else {}
+    # A client that is still sending is not listened to any longer.
+    end = {"Connection": "close"} if status is HTTPStatus.REQUEST_TIMEOUT else {}
     return Response(
-        document.model_dump_json(), status_code=status, media_type=PROBLEM_TYPE, headers={**retry, **(headers or {})}
+        document.model_dump_json(),
+        status_code=status,
+        media_type=PROBLEM_TYPE,
+        headers={**retry, **end, **(headers or {})},
     )
 
 

@@ -9,16 +9,19 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
+from api.common.settings import Settings
 from api.server import listen
+from api.web import server_config
 
 START_LIMIT_S = 90.0
+_SETTINGS = Settings(shutdown_s=1.0)
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[httpx.Client]:
-    """Serve `app` on a free port and give a client for it."""
+def serving(app: FastAPI, settings: Settings = _SETTINGS) -> Iterator[httpx.Client]:
+    """Serve `app` on a free port and give a client for it; `settings` are those of connections."""
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none"))
+    server = uvicorn.Server(server_config(app, settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -204,6 +205,28 @@ def test_a_body_that_is_too_large_is_refused(small: httpx.Client) -> None:
 
     _problem(small.post("/v1/plans", content=chunks(), headers=JSON), 413, "body_too_large")
     assert small.get("/healthz").status_code == 200
+
+
+@pytest.mark.slow
+def test_bodies_at_a_time_are_limited_together(pool: WorkerPool) -> None:
+    settings = Settings(database=IN_MEMORY, max_body_bytes=2000, max_bodies_bytes=3000)
+    head = (
+        "POST /v1/plans HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n"
+    )
+
+    def answer(client: httpx.Client) -> httpx.Response:
+        return client.post("/v1/plans", content=b" " * 1900, headers=JSON)
+
+    with serving(create_app(settings, pool=pool)) as client:
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as unfinished:
+            unfinished.sendall(head.encode() + b" " * 1900)
+            refused = eventually(lambda: answer(client), lambda seen: seen.status_code != 400)
+            assert "too many bodies" in str(_problem(refused, 503, "overloaded")["detail"])
+            assert refused.headers["retry-after"]
+            # Without a body there is room, and streamed ones count, too.
+            assert client.get("/v1/plans").status_code == 200
+            _problem(client.post("/v1/plans", content=iter([b" " * 1900]), headers=JSON), 503, "overloaded")
+        eventually(lambda: answer(client).json()["code"], lambda code: code == "malformed_json")
 
 
 def test_an_unexpected_error_tells_nothing_but_its_code(pool: WorkerPool) -> None:
