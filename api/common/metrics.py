@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from http import HTTPMethod
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -10,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from solver.pool import WorkerPool
 
+_METHODS = frozenset(HTTPMethod)
 _BUCKETS_S = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
 
@@ -51,7 +53,7 @@ class _PoolCollector(Collector):
 
 
 class MetricsMiddleware:
-    """Counts requests by the template of their route, never by their path, which would grow without end.
+    """Counts requests by the template of their route and by known methods: what clients make up would grow without end.
 
     The metrics are those of `scope["app"].state.services`.
     """
@@ -78,5 +80,6 @@ class MetricsMiddleware:
         finally:
             route = getattr(scope.get("route"), "path", "unknown")
             metrics: Metrics = scope["app"].state.services.metrics
-            metrics.requests.labels(scope["method"], route, status).inc()
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            metrics.requests.labels(method, route, status).inc()
             metrics.request_seconds.labels(route).observe(time.perf_counter() - start_s)

@@ -186,6 +186,14 @@ def test_health_and_metrics(client: httpx.Client) -> None:
         assert f"\n{gauge} " in text
 
 
+def test_methods_that_nobody_knows_are_counted_together(client: httpx.Client) -> None:
+    for method in ("BREW", "BREW2"):
+        assert client.request(method, "/healthz").status_code == 405
+    text = client.get("/metrics").text
+    assert "BREW" not in text
+    assert 'stowplan_http_requests_total{method="other",route="/healthz",status="405"}' in text
+
+
 @pytest.fixture
 def small(pool: WorkerPool) -> Iterator[httpx.Client]:
     """A service that reads 2 kB."""
