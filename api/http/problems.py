@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
-from api.common.errors import HeaderError, status_of
+from api.common.errors import HeaderError, OverloadedError, status_of
 from api.convert.faults import fault_detail
 from api.convert.outcome import issue_documents
 from api.convert.reading import MAX_ISSUES
@@ -69,7 +69,8 @@ def problem_response(
 
 
 async def _stowplan_error(request: Request, error: StowplanError) -> Response:
-    if status_of(error.code) >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    # Who floods the service with requests shall not flood its log, too.
+    if status_of(error.code) >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, OverloadedError):
         _logger.error("%s %s: %s", request.method, request.url.path, error, exc_info=error)
     return problem_response(request.url.path, error.code, error.detail, error.issues)
 

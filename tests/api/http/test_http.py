@@ -216,7 +216,7 @@ def test_a_body_that_is_too_large_is_refused(small: httpx.Client) -> None:
 
 
 @pytest.mark.slow
-def test_bodies_at_a_time_are_limited_together(pool: WorkerPool) -> None:
+def test_bodies_at_a_time_are_limited_together(pool: WorkerPool, caplog: pytest.LogCaptureFixture) -> None:
     settings = Settings(database=IN_MEMORY, max_body_bytes=2000, max_bodies_bytes=3000)
     head = (
         "POST /v1/plans HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n"
@@ -235,6 +235,7 @@ def test_bodies_at_a_time_are_limited_together(pool: WorkerPool) -> None:
             assert client.get("/v1/plans").status_code == 200
             _problem(client.post("/v1/plans", content=iter([b" " * 1900]), headers=JSON), 503, "overloaded")
         eventually(lambda: answer(client).json()["code"], lambda code: code == "malformed_json")
+    assert "too many bodies" not in caplog.text
 
 
 def test_an_unexpected_error_tells_nothing_but_its_code(pool: WorkerPool) -> None:
