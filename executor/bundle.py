@@ -51,22 +51,20 @@ Hosts by SSH       sh launch-ssh.sh          (keys set up; no passwords are aske
 Slurm              sbatch job.sbatch
 Kubernetes         kubectl apply -f jobset.yaml   (JobSet controller; see the comments in the file)
 
+Started again, it goes on from the last good checkpoint in {checkpoints}.
+
 ranks.csv says which rank sits where. The groups of the plan come out right only with these ranks: every process must
 get RANK and LOCAL_RANK as listed there. Output goes to logs/rank-N.log, the end of every rank to status/HOST.json.
 """
 
 
-def write_bundle(
-    deployment: Deployment, folder: Path, checkpoints: Path, resume: str | None = None, *, waits: bool = False
-) -> None:
-    """Write the run into `folder`, which is made.
+def write_bundle(deployment: Deployment, folder: Path, checkpoints: Path, *, waits: bool = False) -> None:
+    """Write the run into `folder`, which is made; whenever it is started, it goes on from the last good checkpoint.
 
     Parameters
     ----------
     checkpoints
         Folder of the checkpoints, shared by all runs of the deployment.
-    resume
-        Tag of a checkpoint, `"last"`, or None to start anew.
     waits
         Whether the ranks load their libraries and then wait for GO_FILE.
 
@@ -78,7 +76,7 @@ def write_bundle(
     folder = folder.resolve()
     if (folder / "launch.json").exists():
         raise InputError(f"{folder} holds a run already; choose another folder")
-    job = deployment.training_job(folder, checkpoints.resolve(), resume)
+    job = deployment.training_job(folder, checkpoints.resolve())
     ranks = deployment.ranks()
     launch = launch_document(deployment, folder)
     if waits:
@@ -94,7 +92,7 @@ def write_bundle(
         "launch-ssh.sh": _ssh_script(launch, folder),
         "job.sbatch": batch_script(folder, launch, deployment.name, gpus, limit_s),
         "jobset.yaml": jobset_manifest(deployment, folder, checkpoints.resolve()),
-        "README.txt": _readme(deployment, folder),
+        "README.txt": _readme(deployment, folder, checkpoints.resolve()),
         "launch.json": json.dumps(launch, indent=1) + "\n",
     }
     try:
@@ -173,7 +171,7 @@ def _waited(commands: list[str]) -> list[str]:
     ]
 
 
-def _readme(deployment: Deployment, folder: Path) -> str:
+def _readme(deployment: Deployment, folder: Path, checkpoints: Path) -> str:
     ranks = deployment.ranks()
     return _README.format(
         title=f"Deployment {deployment.name}",
@@ -183,4 +181,5 @@ def _readme(deployment: Deployment, folder: Path) -> str:
         first=ranks[0].node,
         port=deployment.launch.master_port,
         folder=folder,
+        checkpoints=checkpoints,
     )

@@ -77,6 +77,8 @@ def fingerprint_of(job: TrainingJob) -> str:
 def complete_checkpoint(folder: Path, job: TrainingJob, step: int) -> Checkpoint:
     """Turn the partial folder of a step into the last good checkpoint, and remove the oldest beyond those to keep.
 
+    Checkpoints of later steps, which a run that started anew has not come to yet, stay.
+
     Raises
     ------
     OSError
@@ -96,9 +98,11 @@ def complete_checkpoint(folder: Path, job: TrainingJob, step: int) -> Checkpoint
         files=tuple(_files(partial)),
     )
     write_record(manifest, partial / MANIFEST)
+    # Of what stood there before.
+    shutil.rmtree(folder / (tag + UNIVERSAL), ignore_errors=True)
     _replace_folder(partial, folder / tag)
     write_text(folder / MARKER, tag + "\n")
-    _remove_old(folder, job.keep_checkpoints)
+    _remove_old(folder, tag, job.keep_checkpoints)
     return manifest
 
 
@@ -178,14 +182,18 @@ def _files(folder: Path) -> Iterator[StoredFile]:
 
 def _replace_folder(source: Path, target: Path) -> None:
     """Rename a folder over another one, which is of the same step: a run has come back to it."""
+    replaced = target.with_name(f"{target.name}.replaced{PARTIAL}")
     if target.exists():
-        shutil.rmtree(target)
+        # Removing takes a while, in which the place must not be empty.
+        target.rename(replaced)
     source.rename(target)
     sync_folder(target.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
-def _remove_old(folder: Path, keep: int) -> None:
-    tags = sorted(path.parent.name for path in folder.glob(f"step-*/{MANIFEST}") if path.parent.suffix != UNIVERSAL)
+def _remove_old(folder: Path, newest: str, keep: int) -> None:
+    names = (path.parent.name for path in folder.glob(f"step-*/{MANIFEST}"))
+    tags = sorted(name for name in names if name <= newest and not name.endswith((UNIVERSAL, PARTIAL)))
     for tag in tags[:-keep]:
         shutil.rmtree(folder / tag, ignore_errors=True)
         shutil.rmtree(folder / (tag + UNIVERSAL), ignore_errors=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from executor.launch.backends import BACKENDS
 from executor.rank_table import Rank, rank_table
-from executor.training_job import Device, Schedule, TokenType, TrainingJob
+from executor.training_job import LAST, Device, Schedule, TokenType, TrainingJob
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
 from stowplan.errors import InputError, Issue, raise_for_errors
@@ -101,7 +101,7 @@ class Deployment:
         """Rank table of the plan."""
         return rank_table(self.plan)
 
-    def training_job(self, folder: Path, checkpoints: Path, resume: str | None = None) -> TrainingJob:
+    def training_job(self, folder: Path, checkpoints: Path) -> TrainingJob:
         """What the ranks read when the run lies in `folder`; `checkpoints` outlive it."""
         options = self.training
         return TrainingJob(
@@ -120,7 +120,7 @@ class Deployment:
             checkpoint_folder=str(checkpoints),
             checkpoint_interval=options.checkpoint_interval,
             keep_checkpoints=options.keep_checkpoints,
-            resume=resume,
+            resume=LAST,
             metrics_folder=str(folder / "metrics"),
             layers_hook=options.layers_hook,
         )

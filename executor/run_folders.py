@@ -10,7 +10,7 @@ from executor.deployment import Deployment
 from executor.lifecycle import Run
 from executor.metrics import StepMetrics, first_metrics, last_metrics, metrics_path
 from executor.records import read_record, write_record
-from executor.training_job import LAST, read_training_job
+from executor.training_job import read_training_job
 
 _DEPLOYMENT = "deployment.json"
 # Runs take ports in turn, from the deployment's own on.
@@ -50,7 +50,7 @@ class RunFolders:
         port = deployment.launch.master_port + (number - 1 + attempt) % NUM_PORTS
         launch = replace(deployment.launch, master_port=port)
         folder = self.folder(number)
-        write_bundle(replace(deployment, launch=launch), folder, self.checkpoints, LAST, waits=waits)
+        write_bundle(replace(deployment, launch=launch), folder, self.checkpoints, waits=waits)
         write_record(deployment, folder / _DEPLOYMENT)
 
     def deployment(self, number: int) -> Deployment:

@@ -13,7 +13,7 @@ from executor.bundle import launch_document, write_bundle
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.kubernetes import stage_groups
 from executor.rank_table import AsymmetricPlanError
-from executor.training_job import Device, read_training_job
+from executor.training_job import LAST, Device, read_training_job
 from models.parallel_plan import symmetric_plan
 from models.transformer import Transformer
 from stowplan.errors import InputError
@@ -59,6 +59,8 @@ def test_ranks_hosts_and_configuration_agree(bundle: Path, tmp_path: Path) -> No
     job = read_training_job(bundle / "job.json")
     assert (job.stage_layers, job.dp, job.tp, job.micro_batch, job.num_micro_batches) == ((2, 1, 1, 1), 2, 1, 2, 2)
     assert job.checkpoint_folder == str(tmp_path / "checkpoints")
+    # Started again by hand, too, a run goes on.
+    assert job.resume == LAST
     config = json.loads((bundle / "ds_config.json").read_text())
     assert (config["train_batch_size"], config["gradient_accumulation_steps"]) == (8, 2)
     assert config["zero_optimization"] == {"stage": 1}

@@ -8,11 +8,13 @@ import pytest
 from executor.checkpoints import (
     MARKER,
     PARTIAL,
+    UNIVERSAL,
     Checkpoint,
     checkpoint_to_resume,
     complete_checkpoint,
     fingerprint_of,
     last_good,
+    publish_universal,
     read_checkpoint,
     remove_partial,
     tag_of,
@@ -85,11 +87,43 @@ def test_oldest_are_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [MARKER, tag_of(15), tag_of(20)]
 
 
+def test_a_run_that_starts_anew_keeps_what_it_writes_and_what_was_there(tmp_path: Path) -> None:
+    for step in (15, 20):
+        _write(tmp_path, tiny_job(keep_checkpoints=2), step)
+    for step in (5, 6, 7):
+        written = _write(tmp_path, tiny_job(keep_checkpoints=2), step)
+        assert last_good(tmp_path) == written
+    assert sorted(path.name for path in tmp_path.iterdir()) == [MARKER, *map(tag_of, (6, 7, 15, 20))]
+
+
 def test_step_that_is_done_again_replaces_its_checkpoint(tmp_path: Path) -> None:
     _write(tmp_path, tiny_job(), 5)
     again = _write(tmp_path, tiny_job(dp=2), 5)
     assert last_good(tmp_path) == again
     assert again.dp == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == [MARKER, tag_of(5)]
+
+
+def test_a_kill_while_a_step_is_replaced_loses_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(tmp_path, tiny_job(), 5)
+
+    def killed(path: Path, **_: object) -> None:
+        if path.exists():
+            (path / "weights.pt").unlink()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("executor.checkpoints.shutil.rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        _write(tmp_path, tiny_job(dp=2), 5)
+    assert last_good(tmp_path) == read_checkpoint(tmp_path, tag_of(5))
+
+
+def test_a_conversion_of_what_was_replaced_is_gone(tmp_path: Path) -> None:
+    before = _write(tmp_path, tiny_job(), 5)
+    (partial := tmp_path / (tag_of(5) + UNIVERSAL + PARTIAL)).mkdir()
+    publish_universal(tmp_path, before, partial)
+    _write(tmp_path, tiny_job(dp=2), 5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [MARKER, tag_of(5)]
 
 
 def test_layout_decides_whether_it_must_be_converted(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from benchmarks.placement.placement_runs import loss_difference, measured
 from benchmarks.placement.placement_visible import LOSS_TOLERANCE
 from executor import supervision
 from executor.bundle import write_bundle
+from executor.checkpoints import last_good
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.extra import missing_extra
 from executor.launch.agent import log_file
@@ -83,6 +85,14 @@ def deployment(script: str | None = None, *, hosts: tuple[str, ...] = ORDER, dev
     )
 
 
+def pretending() -> Deployment:
+    """The same with steps and checkpoints, but no training; for ever."""
+    what = deployment()
+    command, environment = (sys.executable, str(PRETEND_TRAINER)), {"PYTHONPATH": str(ROOT)}
+    training = TrainingOptions(num_steps=10_000, device=Device.CPU, checkpoint_interval=5)
+    return replace(what, launch=replace(what.launch, command=command, environment=environment), training=training)
+
+
 def submitted(what: Deployment, folder: Path) -> SlurmBackend:
     write_bundle(what, folder, folder / "checkpoints")
     backend = SlurmBackend()
@@ -115,6 +125,35 @@ def test_the_script_works_without_us(tmp_path: Path) -> None:
     write_bundle(deployment("echo $RANK"), folder, folder / "checkpoints")
     assert os.system(f"sbatch --wait --quiet {folder / 'job.sbatch'}") == 0  # noqa: S605
     assert [log_file(folder, k).read_text() for k in range(4)] == [f"{k}\n" for k in range(4)]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_is_canceled_or_killed_and_submitted_again_goes_on_from_its_checkpoints(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    def three_checkpoints_behind(step: int) -> int:
+        found = eventually(
+            lambda: last_good(folder / "checkpoints"), lambda good: good and good.step >= step + 15, limit_s=_LIMIT_S
+        )
+        assert found is not None
+        return found.step
+
+    backend = submitted(pretending(), folder)
+    canceled = three_checkpoints_behind(0)
+    backend.stop(folder)
+    backend.start(folder)
+    killed = three_checkpoints_behind(canceled)
+    os.kill(backend.status(folder).pids[0], signal.SIGKILL)
+    wait(backend, folder, lambda status: status.state.final)
+    backend.stop(folder)
+    backend.start(folder)
+    three_checkpoints_behind(killed)
+    backend.stop(folder)
+    begins = {step.launch: step.step for step in reversed(list(read_metrics(metrics_path(folder / "metrics", 0))))}
+    third, second, first = begins.values()
+    assert first == 1
+    assert second in (canceled + 1, canceled + 6)
+    assert third in (killed + 1, killed + 6)
 
 
 @pytest.mark.usefixtures("cluster")
@@ -201,14 +240,7 @@ def test_a_job_that_waits_says_so_and_can_be_stopped(tmp_path: Path) -> None:
 def test_a_change_on_the_same_hosts_takes_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm gives hosts to one job at a time: the next run waits in the queue until the old one has made way."""
     monkeypatch.setattr(supervision, "QUEUE_LIMIT_S", 1.0)
-    old = deployment()
-    options = replace(
-        old.launch,
-        command=(sys.executable, str(PRETEND_TRAINER)),
-        environment={"PYTHONPATH": str(ROOT)},
-    )
-    training = TrainingOptions(num_steps=10_000, device=Device.CPU)
-    before = replace(old, launch=options, training=training)
+    before = pretending()
     four_replicas = symmetric_plan(
         num_layers=GPT.num_layers,
         pp=1,
@@ -217,7 +249,7 @@ def test_a_change_on_the_same_hosts_takes_turns(tmp_path: Path, monkeypatch: pyt
         global_batch=GPT.global_batch,
         num_micro_batches=1,
         gpu_type="core",
-        gpus=old.plan.gpus,
+        gpus=before.plan.gpus,
     )
     after = replace(before, plan=four_replicas)
     supervisor = supervision.Supervisor(tmp_path / "job", SlurmBackend())
