@@ -26,7 +26,7 @@ from executor.launch.kubernetes import jobset_manifest
 from executor.launch.slurm import batch_script
 from executor.rank_table import Rank, hostfile, hosts_of
 from executor.records import write_text
-from executor.training_job import Device, write_training_job
+from executor.training_job import SYNTHETIC_DATA, Device, write_training_job
 from models.wording import counted
 from stowplan.errors import InputError
 
@@ -41,7 +41,7 @@ READY_FOLDER = "ready"
 _README = """{title}
 
 {notation}
-{ranks} on {hosts}; rank 0 is on {first}, the others meet it there on port {port}.
+{data}{ranks} on {hosts}; rank 0 is on {first}, the others meet it there on port {port}.
 
 This folder must lie under the same path on every host: {folder}
 The hosts need Python with the executor installed: pip install -e '.[executor]' in a checkout
@@ -176,6 +176,7 @@ def _readme(deployment: Deployment, folder: Path, checkpoints: Path) -> str:
     return _README.format(
         title=f"Deployment {deployment.name}",
         notation=f"{deployment.model.name or 'transformer'}: {deployment.plan.notation()}",
+        data=f"{SYNTHETIC_DATA}\n" if deployment.training.token_file is None else "",
         ranks=counted(len(ranks), "rank"),
         hosts=counted(len(hosts_of(ranks)), "host"),
         first=ranks[0].node,

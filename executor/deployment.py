@@ -46,8 +46,8 @@ class LaunchOptions:
     port of rank 0's host on which the ranks meet; later runs of the deployment use the nine above it in turn.
     `python`: interpreter on the hosts. `environment`: variables for all ranks. `secrets`: variable -> file with its
     value, which agents read on every host, so that it stands in no record. `command`: own training program in place of
-    ours; it gets the path of job.json as its last argument. `grace_s`: from being told to end to being killed.
-    `time_limit_s` and `image` are for Slurm and Kubernetes.
+    ours; it gets the path of job.json as its last argument, and has the exit codes of `executor.outcome`. `grace_s`:
+    from being told to end to being killed. `time_limit_s` and `image` are for Slurm and Kubernetes.
     """
 
     backend: str = "local"

@@ -1,9 +1,12 @@
-"""How a run has ended: `outcome.json` in its folder of metrics, written by rank 0."""
+"""How a run has ended: `outcome.json` in its folder of metrics, written by rank 0, and the exit codes of its ranks."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 OUTCOME_FILE = "outcome.json"
+# Exit codes beside 0: a fault; wrong input, which the same run would meet again; all steps done, but the last
+# checkpoint not written; another rank has gone.
+FAULT, WRONG_INPUT, NOT_SAVED, PEER_LOST = 1, 2, 3, 4
 
 
 class End(StrEnum):

@@ -10,7 +10,7 @@
 Nothing is kept in memory but how long is waited already, which another process counts anew: `advance` looks at what is
 there and does the next thing, so that a supervisor may be killed and another one goes on. A run ends by itself when its
 steps are done, on request by the file `stop` in its folder (it then writes a checkpoint first), or by a fault; after a
-fault the next run starts from the last good checkpoint.
+fault the next run starts from the last good checkpoint, unless a rank has found its input wrong.
 
 A change of plan overlaps: the processes of the next run start while the old one still trains, load their libraries, and
 wait for the file `go`; only then is the old run asked to stop. (Where a scheduler has no room for both, the old run
@@ -35,6 +35,7 @@ from executor.bundle import GO_FILE, STOP_FILE
 from executor.deployment import Deployment
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
 from executor.lifecycle import Cause, DeploymentState, DeploymentStatus, Fault, Launch, Phase, PhaseError, Run
+from executor.outcome import WRONG_INPUT
 from executor.records import read_record, write_record
 from executor.run_folders import RunFolders
 from executor.run_launcher import RunLauncher
@@ -316,7 +317,7 @@ class Supervisor:
         return self._move(state, Phase.STOPPED, _joined(unknown, left))
 
     def _broken(self, state: DeploymentState, run: RunStatus) -> DeploymentState:
-        """Go on from the last good checkpoint, unless runs keep breaking without getting further.
+        """Go on from the last good checkpoint, unless the input is wrong or runs keep breaking without getting further.
 
         What a change of plan has begun returns to the plan before it when it breaks before its first step, or keeps
         breaking.
@@ -332,14 +333,17 @@ class Supervisor:
             fallback=fallback,
             fault=Fault(run=current.number, detail=_joined(detail, left), dead=run.dead),
         )
-        if fallback is not None and (faults > self._max_faults or self._runs.first_step(current.number) is None):
+        is_wrong = any(rank.exit_code == WRONG_INPUT for rank in run.dead)
+        keeps_breaking = is_wrong or faults > self._max_faults
+        if fallback is not None and (keeps_breaking or self._runs.first_step(current.number) is None):
             before = next(earlier.plan for earlier in state.runs if earlier.number == fallback)
             why = f"the change to {current.plan} failed ({detail}): back to {before}"
             returning = replace(state, faults=0, fallback=None)
             return self._launched(returning, Launch(like=fallback, cause=Cause.RETURNED, detail=why), left)
-        if faults > self._max_faults:
-            given_up = f"given up after {self._max_faults} restarts without a new checkpoint: {detail}"
-            return self._move(state, Phase.FAILED, _joined(given_up, left))
+        if keeps_breaking:
+            often = f"given up after {self._max_faults} restarts without a new checkpoint"
+            why = "not started again, since its input is wrong" if is_wrong else often
+            return self._move(state, Phase.FAILED, _joined(f"{why}: {detail}", left))
         return self._launched(state, Launch(like=current.number, cause=Cause.RESTARTED, detail=detail), left)
 
     def _launched(self, state: DeploymentState, launch: Launch, left: str) -> DeploymentState:

@@ -5,17 +5,19 @@ another. It is cut into windows of sequence_length + 1 tokens that overlap by on
 permutation in every epoch.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from executor.training_job import TrainingJob
+from executor.training_job import SYNTHETIC_DATA, TrainingJob
 from stowplan.arrays import IntArray
 from stowplan.errors import InputError
 
 Tokens = IntArray
+_logger = logging.getLogger("stowplan.executor.token_stream")
 
 
 class TokenStream(ABC):
@@ -94,6 +96,7 @@ def open_stream(job: TrainingJob) -> TokenStream:
     """Open the data of a job; raise InputError when the token file cannot be used."""
     model = job.model
     if job.token_file is None:
+        _logger.warning(SYNTHETIC_DATA)
         return SyntheticStream(
             seed=job.seed, vocabulary_size=model.vocabulary_size, sequence_length=model.sequence_length
         )

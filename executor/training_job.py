@@ -18,7 +18,10 @@ from stowplan.errors import Issue, raise_for_errors
 
 # Value of `resume`: go on from the last good checkpoint, or start anew where there is none.
 LAST = "last"
-
+# Said wherever such a run is begun.
+SYNTHETIC_DATA = (
+    "SYNTHETIC DATA: no token_file is given, so that the model learns made-up sequences; good for trials only"
+)
 
 # Sizes of the model that are at least 1 where they are given.
 _POSITIVE = (

@@ -35,6 +35,7 @@ from executor.launch.base import LaunchError
 from executor.lifecycle import DeploymentStatus, Fault, Phase
 from executor.rank_table import hosts_of
 from executor.supervision import Supervisor
+from executor.training_job import SYNTHETIC_DATA
 from models.wording import counted
 from stowplan.errors import FileFormatError, InputError
 
@@ -78,6 +79,8 @@ def deploy_command(
     deployment = deployment_of(body, choice, secrets)
     out = console.output()
     _print_projection(out, choice.projection)
+    if deployment.training.token_file is None:
+        out.print(SYNTHETIC_DATA)
     if dry_run:
         write_bundle(deployment, folder, folder / "checkpoints")
         hosts = ", ".join(hosts_of(deployment.ranks()))

@@ -185,6 +185,8 @@ class DeploymentDoc(Document):
     projection: ProjectionDoc | None
     step: int
     num_steps: int
+    synthetic_data: bool
+    """No `token_file` was given: good for trials only."""
     loss: float | None
     runs: tuple[RunDoc, ...]
     dead: tuple[DeadRankDoc, ...]

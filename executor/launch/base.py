@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from executor.launch.agent import host_file, log_file
+from executor.outcome import PEER_LOST
 from executor.watch import Watch
 from stowplan.errors import StowplanError
 
@@ -63,8 +64,8 @@ class DeadRank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """State of a run. `dead`: the ranks that broke it; those that were ended because of them are not listed.
-    `is_queued`: a scheduler has no room for it yet.
+    """State of a run. `dead`: the ranks that broke it, causes first; those that were ended because of them are not
+    listed. `is_queued`: a scheduler has no room for it yet.
     """
 
     state: RunState
@@ -128,15 +129,12 @@ def status_of(folder: Path, launch: Mapping[str, Any], watch: Watch) -> RunStatu
     reports = [
         report for host in hosts if (report := _report(folder / "status" / f"{host_file(host)}.json")) is not None
     ]
-    dead = tuple(rank for report in reports for rank in _dead(folder, report))
+    dead = tuple(sorted((rank for report in reports for rank in _dead(folder, report)), key=_follows_others))
     running = sum(rank["running"] for report in reports for rank in report["ranks"].values())
     pids = {int(r): rank["pid"] for report in reports for r, rank in report["ranks"].items() if rank["running"]}
-    if dead:
-        detail = "; ".join(rank.describe() for rank in dead)
-        return RunStatus(state=RunState.FAILED, num_running=running, dead=dead, detail=detail, pids=pids)
-    errors = [report["error"] for report in reports if report["error"]]
-    if errors:
-        return RunStatus(state=RunState.FAILED, num_running=running, detail="; ".join(errors), pids=pids)
+    faults = [report["error"] for report in reports if report["error"]] + [rank.describe() for rank in dead]
+    if faults:
+        return RunStatus(state=RunState.FAILED, num_running=running, dead=dead, detail="; ".join(faults), pids=pids)
     if len(reports) < len(hosts):
         silent = sorted(set(hosts) - {report["host"] for report in reports})
         detail = f"no word yet from {', '.join(silent)}"
@@ -150,6 +148,11 @@ def status_of(folder: Path, launch: Mapping[str, Any], watch: Watch) -> RunStatu
         detail = f"no word from {', '.join(lost)} for more than {HEARTBEAT_LIMIT_S:.0f} s"
         return RunStatus(state=RunState.LOST, num_running=running, detail=detail, pids=pids)
     return RunStatus(state=RunState.RUNNING, num_running=running, pids=pids)
+
+
+def _follows_others(rank: DeadRank) -> bool:
+    """Whether a rank has ended as those do that lose another one: NCCL aborts the process."""
+    return rank.exit_code == PEER_LOST or rank.signal == signal.SIGABRT.name
 
 
 def last_lines(path: Path, count: int = _LAST_LINES) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """One rank: `RANK=.. LOCAL_RANK=.. WORLD_SIZE=.. MASTER_ADDR=.. MASTER_PORT=.. python -P -m executor.trainer job.json`.
 
 Exit codes: 0 done, or stopped in good order; 1 a fault; 2 wrong input, or torch and deepspeed are not installed; 3 all
-steps done but the last checkpoint could not be written.
+steps done but the last checkpoint could not be written; 4 another rank has gone.
 """
 
 import importlib
@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import NoReturn
 
 from executor.extra import missing_extra
+from executor.outcome import WRONG_INPUT
 from executor.training_job import read_training_job
 from stowplan.errors import InputError
-
-_WRONG_INPUT = 2
 
 
 def main(arguments: list[str]) -> NoReturn:
     """Read the job, then load the libraries for its device and run."""
     logging.basicConfig(
-        level=logging.INFO, format=f"%(levelname)s rank {os.environ.get('RANK', '?')} %(name)s: %(message)s"
+        level=logging.INFO,
+        format=f"%(asctime)s %(levelname)s rank {os.environ.get('RANK', '?')} %(name)s: %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S%z",
     )
     if missing := missing_extra():
         _refuse(missing)
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 def _refuse(reason: str) -> NoReturn:
     logging.getLogger("stowplan.executor.trainer").error("%s", reason)
-    sys.exit(_WRONG_INPUT)
+    sys.exit(WRONG_INPUT)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ For another layout the checkpoint is converted to the universal format first, on
 
 import os
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ from executor.checkpoints import (
 from executor.deepspeed_workarounds import convert_to_universal, place_step_counters
 from executor.training_job import TrainingJob
 from stowplan.errors import StowplanError, WorkerError
+
+# Key in the store of the ranks: rank 0 knows the checkpoint, and has converted it.
+_PREPARED = "stowplan-prepared"
+_CONVERSION_LIMIT = timedelta(days=1)
 
 
 def save(engine: Any, job: TrainingJob, step: int) -> str | None:
@@ -49,7 +54,8 @@ def save(engine: Any, job: TrainingJob, step: int) -> str | None:
 def find(job: TrainingJob) -> tuple[Checkpoint | None, bool]:
     """The checkpoint to go on from, and whether it must be loaded as a universal one; converts it if it must.
 
-    Rank 0 looks and converts, the others wait: all see the same, whatever the file system shows them.
+    Rank 0 looks and converts, the others wait, longer than one operation may take: all see the same, whatever the file
+    system shows them.
 
     Raises
     ------
@@ -57,11 +63,15 @@ def find(job: TrainingJob) -> tuple[Checkpoint | None, bool]:
         On all ranks, when the named checkpoint cannot be used.
     """
     found: list[Any] = [None, None]
+    store = dist.distributed_c10d._get_default_store()
     if dist.get_rank() == 0:
         try:
             found[0] = _prepared(job)
         except StowplanError as error:
             found[1] = error
+        store.set(_PREPARED, "")
+    else:
+        store.wait([_PREPARED], _CONVERSION_LIMIT)
     dist.broadcast_object_list(found)
     checkpoint, refusal = found
     if refusal is not None:

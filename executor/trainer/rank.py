@@ -3,7 +3,6 @@
 import logging
 import os
 import time
-import traceback
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,7 +10,7 @@ import torch.distributed as dist
 
 from executor.bundle import READY_FOLDER, STOP_FILE, WAIT_VARIABLE
 from executor.deepspeed_workarounds import leave_process
-from executor.outcome import OUTCOME_FILE, Outcome
+from executor.outcome import FAULT, NOT_SAVED, OUTCOME_FILE, PEER_LOST, WRONG_INPUT, Outcome
 from executor.records import write_record
 from executor.trainer import checkpointing
 from executor.trainer.engine import build_engine, join, place_of
@@ -20,8 +19,6 @@ from executor.training_job import TrainingJob
 from stowplan.errors import InputError, StowplanError
 
 _logger = logging.getLogger("stowplan.executor.trainer")
-
-FAULT, WRONG_INPUT, NOT_SAVED = 1, 2, 3
 
 _WAIT_S = 0.05
 
@@ -37,10 +34,10 @@ def _exit_code(job: TrainingJob, folder: Path) -> int:
     except StowplanError as error:
         _logger.error("%s", error)
         return WRONG_INPUT if isinstance(error, InputError) else FAULT
-    except Exception:  # noqa: BLE001
+    except Exception as error:
         # Whatever it was, this process must end at once, so that the others see it.
-        traceback.print_exc()
-        return FAULT
+        _logger.exception("ends by a fault")
+        return PEER_LOST if _has_lost_a_peer(error) else FAULT
     return 0 if outcome.checkpoint_failure is None else NOT_SAVED
 
 
@@ -61,6 +58,12 @@ def _train(job: TrainingJob, stop_file: Path) -> Outcome:
     # Nobody leaves while another rank may still need it.
     dist.barrier()
     return outcome
+
+
+def _has_lost_a_peer(error: Exception) -> bool:
+    """Whether a rank fails since it cannot reach another one any more; gloo's errors have no type of their own."""
+    lost = (dist.DistBackendError, dist.DistNetworkError, dist.DistStoreError)
+    return isinstance(error, lost) or "gloo/transport" in str(error)
 
 
 def _wait(path: str | None, rank: int) -> None:

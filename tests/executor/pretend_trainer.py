@@ -2,7 +2,7 @@
 
 Started as a program with the path of job.json. Rank 0 does the steps; the other ranks wait for it to end. PRETEND_FAULT
 names a step before which rank 0 dies by SIGKILL, once per deployment; PRETEND_STEPS is a number of steps after which it
-does so in every run.
+does so in every run, or ends with the exit code PRETEND_CODE where that is set.
 """
 
 import os
@@ -55,6 +55,8 @@ def train(job: TrainingJob, folder: Path, step: int) -> None:
                 fault.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             if str(step - first) == os.environ.get("PRETEND_STEPS"):
+                if code := os.environ.get("PRETEND_CODE"):
+                    sys.exit(int(code))
                 os.kill(os.getpid(), signal.SIGKILL)
             started = time.time()
             time.sleep(STEP_S)

@@ -127,6 +127,26 @@ def test_a_resumed_plan_that_breaks_returns_to_the_one_that_was_stopped(supervis
     assert (state.phase, causes(state)) == (Phase.FINISHED, [Cause.DEPLOYED, Cause.RESUMED, Cause.RETURNED])
 
 
+def test_wrong_input_is_not_tried_again(supervisor: Supervisor) -> None:
+    supervisor.deploy(with_command(deployed(1, 1), "echo there are no tokens; exit 2"))
+    state = drive(supervisor, lambda state: state.phase.final)
+    assert (state.phase, causes(state)) == (Phase.FAILED, [Cause.DEPLOYED])
+    assert state.detail == "not started again, since its input is wrong: rank 0 on host a ended with exit code 2"
+    assert state.fault is not None
+    assert state.fault.dead[0].last_lines == ("there are no tokens",)
+
+
+def test_a_change_to_wrong_input_is_taken_back_at_once(supervisor: Supervisor) -> None:
+    running(supervisor, deployed(2, 1, num_steps=30))
+    supervisor.stop()
+    drive(supervisor, lambda state: state.phase is Phase.STOPPED)
+    # It does two steps before it comes to what it cannot read.
+    second = deployed(1, 2, num_steps=30, PRETEND_STEPS="2", PRETEND_CODE="2")
+    supervisor.reconfigure(replace(second, training=replace(second.training, checkpoint_interval=0)))
+    state = drive(supervisor, lambda state: state.phase.final)
+    assert (state.phase, causes(state)) == (Phase.FINISHED, [Cause.DEPLOYED, Cause.RESUMED, Cause.RETURNED])
+
+
 def test_what_has_failed_goes_on_with_another_plan(supervisor: Supervisor) -> None:
     supervisor.deploy(with_command(deployed(1, 1, num_steps=5), "exit 4"))
     assert drive(supervisor, lambda state: state.phase.final).phase is Phase.FAILED

@@ -37,6 +37,16 @@ def test_synthetic_samples_differ_and_stay_in_the_vocabulary() -> None:
     assert batch.max() < GPT.vocabulary_size
 
 
+def test_synthetic_data_are_announced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    open_stream(tiny_job())
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.message.startswith("SYNTHETIC DATA")
+    np.zeros(1000, dtype=np.uint16).tofile(tmp_path / "tokens")
+    open_stream(tiny_job(token_file=str(tmp_path / "tokens")))
+    assert len(caplog.records) == 1
+
+
 @pytest.mark.parametrize("dtype", ["uint16", "uint32"])
 def test_epoch_gives_every_window_once_in_another_order(tmp_path: Path, dtype: str) -> None:
     # 25 tokens are 6 windows of 4, which overlap by one: 0..4, 4..8, ..., 20..24. Two steps of 3 are an epoch.

@@ -55,6 +55,8 @@ def run(*arguments: str) -> tuple[int, str]:
 def test_a_dry_run_writes_and_starts_nothing(tmp_path: Path) -> None:
     code, said = run("deploy", written(tmp_path, body()), "--dry-run", "-o", str(tmp_path / "out"))
     assert code == ExitCode.PLANNED, said
+    assert "SYNTHETIC DATA" in said
+    assert "SYNTHETIC DATA" in (tmp_path / "out" / "README.txt").read_text()
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"hostfile", "ds_config.json", "ranks.csv", "launch-ssh.sh", "job.sbatch", "jobset.yaml"} <= names
     assert not (tmp_path / "out" / "logs").exists()

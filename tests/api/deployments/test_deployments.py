@@ -93,6 +93,7 @@ def test_a_deployment_runs_to_its_end_and_its_logs_can_be_read(client: httpx.Cli
     assert created.json()["notation"] == "PP2 DP1 TP1 (2+2 layers, 2 x 4)"
     done = wait(client, path, lambda document: document["phase"] == "finished")
     assert (done["step"], done["num_steps"], done["run_state"]) == (12, 12, "succeeded")
+    assert done["synthetic_data"]
     assert [known["id"] for known in client.get("/v1/deployments").json()["deployments"]] == [done["id"]]
     assert client.get(f"{path}/logs", params={"rank": 1, "follow": True}).status_code == 200
     assert client.get(f"{path}/logs", params={"rank": 2}).json()["detail"].endswith("there is no rank 2")

@@ -1,6 +1,7 @@
 """The local backend and its agents, with shell commands in place of a trainer."""
 
 import errno
+import itertools
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import pytest
 from executor.launch.agent import hold_port, log_file
 from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, PortError, RunState, RunStatus, read_launch, status_of
 from executor.launch.local import LocalBackend
+from executor.outcome import PEER_LOST
 from executor.watch import Watch
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -251,6 +253,22 @@ def test_a_step_of_the_clock_loses_no_run(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(time, "time", lambda: now_s)
     assert backend.status(folder).state is RunState.RUNNING
     backend.stop(folder, grace_s=1.0)
+
+
+def test_causes_are_named_before_what_they_cause(tmp_path: Path) -> None:
+    folder = deployment(tmp_path / "d", "true", {"a": 2, "b": 3})
+    (folder / "status").mkdir()
+    ends = {"a": [(PEER_LOST, None), (None, signal.SIGABRT)]}
+    ends["b"] = [(PEER_LOST, None), (1, None), (None, signal.SIGKILL)]
+    numbers = itertools.count()
+    for host, own in ends.items():
+        ranks = {
+            next(numbers): {"pid": 1, "running": False, "exit_code": code, "signal": number, "ended_by_agent": False}
+            for code, number in own
+        }
+        report = {"host": host, "num_beats": 1, "final": True, "stopped": False, "error": None, "ranks": ranks}
+        (folder / "status" / f"{host}.json").write_text(json.dumps(report))
+    assert [dead.rank for dead in status_of(folder, read_launch(folder)).dead] == [3, 4, 0, 1, 2]
 
 
 def test_a_report_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:

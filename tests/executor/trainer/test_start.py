@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,11 @@ def _start(*arguments: str, **variables: str) -> tuple[int, str]:
 
 
 def test_job_file_is_needed() -> None:
-    assert _start() == (2, "ERROR rank ? stowplan.executor.trainer: usage: python -P -m executor.trainer job.json\n")
+    code, output = _start()
+    assert code == 2
+    stamp, said = output.split(" ", 1)
+    assert datetime.fromisoformat(stamp).tzinfo is not None
+    assert said == "ERROR rank ? stowplan.executor.trainer: usage: python -P -m executor.trainer job.json\n"
 
 
 def test_wrong_job_is_refused(tmp_path: Path) -> None:
