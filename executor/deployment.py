@@ -35,6 +35,8 @@ class TrainingOptions:
     token_type: TokenType = TokenType.UINT16
     checkpoint_interval: int = 100
     keep_checkpoints: int = 2
+    hang_limit_steps: float = 10.0
+    hang_limit_s: float = 120.0
     layers_hook: str | None = None
 
 
@@ -121,6 +123,8 @@ class Deployment:
             checkpoint_interval=options.checkpoint_interval,
             keep_checkpoints=options.keep_checkpoints,
             resume=LAST,
+            hang_limit_steps=options.hang_limit_steps,
+            hang_limit_s=options.hang_limit_s,
             metrics_folder=str(folder / "metrics"),
             layers_hook=options.layers_hook,
         )

@@ -86,6 +86,9 @@ class TrainingJob:
     end; the newest `keep_checkpoints` stay. All ranks share the folder. `resume`: a tag in it, `"last"`, or None to
     start anew.
 
+    Hangs. A rank hangs when a step takes longer than `hang_limit_steps` times the median step, but at least
+    `hang_limit_s`; the first step, conversions and checkpoints may take as long as they like.
+
     `metrics_folder`: where each rank writes its `metrics-rank<r>.jsonl`. `layers_hook`: `module:function` that gives
     the user's own layers (`executor.trainer.layers`), None for the built-in transformer.
 
@@ -111,6 +114,8 @@ class TrainingJob:
     checkpoint_interval: int = 0
     keep_checkpoints: int = 2
     resume: str | None = None
+    hang_limit_steps: float = 10.0
+    hang_limit_s: float = 120.0
     metrics_folder: str | None = None
     layers_hook: str | None = None
 
@@ -233,6 +238,9 @@ def _run_faults(job: TrainingJob) -> Iterator[Issue]:
             yield _fault("negative", f"schedule/{name}", f"is {getattr(schedule, name)}; at least 0")
     if job.checkpoint_interval < 0:
         yield _fault("negative", "checkpoint_interval", f"is {job.checkpoint_interval}; at least 0")
+    for name in ("hang_limit_steps", "hang_limit_s"):
+        if getattr(job, name) < 1:
+            yield _fault("hang_limit", name, f"is {getattr(job, name)}; at least 1")
     for name in ("checkpoint_interval", "resume"):
         if getattr(job, name) and job.checkpoint_folder is None:
             yield _fault("no_folder", "checkpoint_folder", f"is missing; {name} needs it")

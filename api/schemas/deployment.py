@@ -55,6 +55,10 @@ class TrainingOptionsDoc(Document):
     checkpoint_interval: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 100
     """Steps between checkpoints; one is written at the end in any case."""
     keep_checkpoints: Annotated[int, Field(ge=1, le=1000)] = 2
+    hang_limit_steps: Annotated[float, Field(ge=1, le=MAX_COUNT)] = 10.0
+    """A step that takes longer than so many median steps is a hang: the stacks are written and the run starts again."""
+    hang_limit_s: Annotated[float, Field(ge=1, le=MAX_COUNT)] = 120.0
+    """But not before so many seconds."""
 
 
 class LaunchOptionsDoc(Document):

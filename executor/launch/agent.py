@@ -4,9 +4,9 @@
 
 Reads `launch.json` of the deployment's folder, starts the ranks of HOST with the environment of a distributed run,
 writes their output to `logs/rank-N.log`, and keeps `status/HOST.json` up to date. When a rank dies, the others of the
-host are ended, since a collective would wait for it for ever; when the agent is killed, its ranks die with it. Exits
-with 0 when all ranks did, 143 when it was told to stop, else 1. Needs the standard library only, so that a host needs
-nothing but what trains.
+host are ended, since a collective would wait for it for ever; when one hangs, all write their stacks before. When the
+agent is killed, its ranks die with it. Exits with 0 when all ranks did, 143 when it was told to stop, else 1. Needs the
+standard library only, so that a host needs nothing but what trains.
 """
 
 import ctypes
@@ -17,12 +17,16 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from executor.launch.flight_recorder import FlightRecorder
+from executor.launch.pulse import DUMP_STACKS, PULSE, Listener
 
 # Set where a scheduler has chosen the GPUs of the host: they need not have the indices of the plan.
 GPUS_GIVEN = "STOWPLAN_GPUS_GIVEN"
@@ -37,6 +41,14 @@ _LAST_WORD_S = 20.0
 _MAX_NAME = 200
 # Slurm signals the agent and its ranks one after the other; a busy host takes its time.
 _SAME_TIME_S = 5.0
+# Ranks write their stacks at once; NCCL looks for requests every second.
+_DUMP_S = 2.0
+# States of /proc/PID/stat in which a process does nothing, whatever it should.
+_STANDSTILLS = {
+    "T": "is stopped by a signal",
+    "t": "is held by a debugger, so that its stack cannot be read",
+    "D": "waits in the kernel, so that its stack cannot be read",
+}
 # Settings of a service that may have started this agent, and of the agent: no business of what trains.
 _NOT_FOR_RANKS = frozenset({"STOWPLAN_TOKEN", PORT_HELD})
 _STOPPED = 128 + signal.SIGTERM
@@ -47,9 +59,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Agent:
-    """Ranks of one host."""
+    """Ranks of one host; `scratch` is a folder on it."""
 
-    def __init__(self, folder: Path, host: str) -> None:
+    def __init__(self, folder: Path, host: str, scratch: Path) -> None:
         self._folder = folder
         self._host = host
         launch = json.loads((folder / "launch.json").read_text())
@@ -59,6 +71,8 @@ class Agent:
             raise SystemExit(f"the deployment has no ranks on host {host!r}; its hosts are {', '.join(known)}")
         self._launch = launch
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._listeners = {rank["rank"]: Listener(scratch / f"pulse-{rank['rank']}") for rank in self._ranks}
+        self._recorder = FlightRecorder(folder / "logs", scratch) if launch["device"] == "cuda" else None
         self._stopping = False
         self._num_beats = 0
         self._port: socket.socket | None = None
@@ -78,9 +92,13 @@ class Agent:
         self._report()
         written = time.monotonic()
         known: dict[int, int | None] = {}
+        hang: str | None = None
         while any(process.poll() is None for process in self._processes.values()) and not self._stopping:
             codes = {rank: process.returncode for rank, process in self._processes.items()}
             if any(code not in (None, 0) for code in codes.values()):
+                break
+            if hang := self._hang():
+                self._dump_stacks()
                 break
             if codes != known or time.monotonic() - written > _HEARTBEAT_S:
                 self._report()
@@ -88,10 +106,10 @@ class Agent:
             time.sleep(_POLL_S)
         own = self._own_ends()
         self._end_all()
-        self._last_word(own)
+        self._last_word(own, hang)
         if self._stopping:
             return _STOPPED
-        return 0 if all(code == 0 for code in own.values()) else 1
+        return 0 if hang is None and all(code == 0 for code in own.values()) else 1
 
     def _start_all(self) -> str | None:
         """Start the ranks; gives what keeps one from starting."""
@@ -103,9 +121,35 @@ class Agent:
                 return f"rank {rank['rank']} cannot be started on host {self._host}: {program}: {problem.strerror}"
         return None
 
+    def _hang(self) -> str | None:
+        """What stands still; None when every rank gets on in the time that it gave itself."""
+        silent = [rank for rank, listener in self._listeners.items() if listener.is_late(_POLL_S)]
+        late = [rank for rank in silent if self._processes[rank].poll() is None]
+        if not late:
+            return None
+        still = [
+            f"rank {rank} {_STANDSTILLS[state]}"
+            for rank, process in self._processes.items()
+            if (state := _state(process.pid)) in _STANDSTILLS
+        ]
+        what = "; ".join([*still, f"rank {late[0]} has not ended its step in time"])
+        return f"host {self._host} hangs: {what}; the stacks are in logs/rank-*.log"
+
+    def _dump_stacks(self) -> None:
+        """Let the ranks write where they are; a debugger or the kernel may keep one from doing so."""
+        watched = [rank for rank, listener in self._listeners.items() if listener.is_watched]
+        for rank in watched:
+            self._processes[rank].send_signal(DUMP_STACKS)
+            # One that was stopped writes only when it goes on.
+            self._processes[rank].send_signal(signal.SIGCONT)
+        if self._recorder is not None:
+            self._recorder.dump(watched)
+        time.sleep(_DUMP_S)
+
     def _start(self, rank: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
         environment = {
             **{name: value for name, value in os.environ.items() if name not in _NOT_FOR_RANKS},
+            **(self._recorder.environment if self._recorder else {}),
             **self._launch["environment"],
             **self._secrets,
             "RANK": str(rank["rank"]),
@@ -115,6 +159,7 @@ class Agent:
             "MASTER_ADDR": self._launch["master_addr"],
             "MASTER_PORT": str(self._launch["master_port"]),
             "CUDA_VISIBLE_DEVICES": self._visible_gpus(),
+            PULSE: str(self._listeners[rank["rank"]].path),
         }
         with log_file(self._folder, rank["rank"]).open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - the command is that of the deployment
@@ -281,6 +326,14 @@ def hold_port(address: str, port: int) -> socket.socket:
     return held
 
 
+def _state(pid: int) -> str:
+    """State letter of a process in Linux; empty where that is not known."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 def _die_with_agent() -> None:
     """Ask the kernel to kill this process when its parent ends; elsewhere than on Linux it lives on."""
     if sys.platform == "linux":
@@ -292,7 +345,8 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 2:
         sys.stderr.write("usage: python -m executor.launch.agent FOLDER HOST\n")
         return 2
-    return Agent(Path(arguments[0]).resolve(), arguments[1]).run()
+    with tempfile.TemporaryDirectory(prefix="stowplan-agent-") as scratch:
+        return Agent(Path(arguments[0]).resolve(), arguments[1], Path(scratch)).run()
 
 
 if __name__ == "__main__":

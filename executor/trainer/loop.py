@@ -2,10 +2,13 @@
 
 import logging
 import math
+import os
 import resource
 import signal
 import socket
+import statistics
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import Any
 import torch
 
 from executor.deepspeed_workarounds import gradients_for_norm, time_instructions
+from executor.launch.pulse import Pulse
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path
 from executor.outcome import End, Outcome
 from executor.token_stream import TokenStream, micro_batch, open_stream
@@ -27,6 +31,8 @@ _logger = logging.getLogger("stowplan.executor.trainer")
 
 
 _PARTS = ("forward", "backward", "send", "receive", "load", "reduction", "optimizer")
+# Steps whose median tells a hang.
+_NUM_REMEMBERED = 100
 
 
 class Loop:
@@ -47,6 +53,8 @@ class Loop:
         self._signalled = False
         self._host = socket.gethostname()
         self._loss: float | None = None
+        self._pulse = Pulse(os.environ)
+        self._steps_s: deque[float] = deque(maxlen=_NUM_REMEMBERED)
         time_instructions(engine, self._clock.span, self._note_small_gradient)
         signal.signal(signal.SIGTERM, self._note_signal)
 
@@ -62,7 +70,11 @@ class Loop:
         step, failure, stopping = self._engine.global_steps, None, False
         with self._writer() as writer:
             while step < job.num_steps and not stopping:
+                self._pulse.beat(self._hang_limit_s())
                 metrics, stopping = self._step(step)
+                # What follows may take as long as the disks do.
+                self._pulse.beat(math.inf)
+                self._steps_s.append(metrics.step_s)
                 step += 1
                 if writer is not None:
                     writer.write(metrics)
@@ -72,6 +84,12 @@ class Loop:
                     self._log_checkpoint(step, failure)
         end = End.FINISHED if step >= job.num_steps else End.STOPPED
         return Outcome(end=end, step=step, loss=self._loss, checkpoint_failure=failure)
+
+    def _hang_limit_s(self) -> float:
+        """How long the next step may take; nobody knows how long compiling in the first one does."""
+        if not self._steps_s:
+            return math.inf
+        return max(self._job.hang_limit_s, self._job.hang_limit_steps * statistics.median(self._steps_s))
 
     def _is_due(self, step: int, stopping: bool) -> bool:
         """Whether a checkpoint follows step `step`, counted from 1."""

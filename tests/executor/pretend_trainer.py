@@ -5,6 +5,7 @@ names a step before which rank 0 dies by SIGKILL, once per deployment; PRETEND_S
 does so in every run, or ends with the exit code PRETEND_CODE where that is set.
 """
 
+import math
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from executor.bundle import READY_FOLDER, STOP_FILE, WAIT_VARIABLE
 from executor.checkpoints import PARTIAL, checkpoint_to_resume, complete_checkpoint, tag_of
+from executor.launch.pulse import Pulse
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path
 from executor.training_job import TrainingJob, read_training_job
 
@@ -42,7 +44,7 @@ def main() -> None:
 def train(job: TrainingJob, folder: Path, step: int) -> None:
     assert job.metrics_folder is not None
     assert job.checkpoint_folder is not None
-    launch, first = time.time_ns() // 1_000_000, step
+    launch, first, pulse = time.time_ns() // 1_000_000, step, Pulse(os.environ)
     with MetricsWriter(metrics_path(Path(job.metrics_folder), 0)) as writer:
         while step < job.num_steps:
             asked = (folder / STOP_FILE).exists()
@@ -58,10 +60,12 @@ def train(job: TrainingJob, folder: Path, step: int) -> None:
                 if code := os.environ.get("PRETEND_CODE"):
                     sys.exit(int(code))
                 os.kill(os.getpid(), signal.SIGKILL)
+            pulse.beat(job.hang_limit_s)
             started = time.time()
             time.sleep(STEP_S)
             step += 1
             writer.write(metrics(job, launch, step, started))
+    pulse.beat(math.inf)
     save(job, step)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from executor.checkpoints import last_good
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
+from executor.launch.agent import log_file
 from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, DeploymentState, Phase
 from executor.metrics import metrics_path, read_metrics
@@ -85,6 +86,19 @@ def test_a_killed_rank_goes_on_from_the_last_good_checkpoint(supervisor: Supervi
     assert (steps(supervisor, 1), steps(supervisor, 2)) == (list(range(1, 9)), list(range(6, 13)))
     assert state.runs[1].cost_s is not None
     assert state.runs[1].cost_s > 0
+
+
+def test_a_rank_that_hangs_costs_what_stands_behind_the_last_good_checkpoint(supervisor: Supervisor) -> None:
+    plan = deployed(2, 2, num_steps=30)
+    supervisor.deploy(replace(plan, training=replace(plan.training, hang_limit_s=2.0)))
+    drive(supervisor, lambda _: supervisor.status().step >= 6)
+    os.kill(supervisor.status().run.pids[0], signal.SIGSTOP)
+    state = drive(supervisor, lambda state: state.phase.final)
+    assert state.phase is Phase.FINISHED
+    assert [(run.cause, run.from_step % 5) for run in state.runs] == [(Cause.DEPLOYED, 0), (Cause.RESTARTED, 0)]
+    assert "host a hangs: rank 0 is stopped by a signal" in state.runs[1].detail
+    assert "in train\n" in log_file(supervisor.folder(1), 0).read_text()
+    assert steps(supervisor, 2) == list(range(state.runs[1].from_step + 1, 31))
 
 
 def test_a_change_of_plan_loses_no_step(supervisor: Supervisor) -> None:
