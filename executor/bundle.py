@@ -152,7 +152,7 @@ def _ssh_script(launch: Mapping[str, Any], folder: Path) -> str:
         host: shlex.join([launch["python"], "-P", "-m", "executor.launch.agent", str(folder), host]) for host in hosts
     }
     lines = [
-        shlex.join(["ssh", "-o", "BatchMode=yes", launch["addresses"].get(host, host), agent])
+        shlex.join(["ssh", "-o", "BatchMode=yes", "--", launch["addresses"].get(host, host), agent])
         for host, agent in agents.items()
     ]
     return "\n".join(["#!/bin/sh", "# One agent per host; ends with the first agent that fails.", *_waited(lines)])

@@ -11,7 +11,7 @@ from executor.rank_table import Rank, rank_table
 from executor.training_job import LAST, Device, Schedule, TokenType, TrainingJob
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
-from stowplan.errors import InputError, Issue, raise_for_errors
+from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 
 DEFAULT_PORT = 29_500
 # Runs of a deployment take ten ports in turn.
@@ -19,6 +19,9 @@ MAX_PORT = 65_526
 _NAME = re.compile(r"[A-Za-z0-9-]{1,63}")
 # Names that stay as they are; those that end like a digest do not, so that no two jobs get one name.
 _PLAIN = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
+# What Slurm, Kubernetes, MPI and SSH take for one host and nothing else: no list, option, second word or file.
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_ADDRESS = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9:][A-Za-z0-9._:%-]{0,252}")
 _DIGEST_LENGTH = 12
 _DIGESTED = re.compile(rf".*-[0-9a-f]{{{_DIGEST_LENGTH}}}")
 
@@ -147,6 +150,7 @@ def _faults(deployment: Deployment) -> Iterator[Issue]:
     if not _NAME.fullmatch(name):
         detail = f"is {name!r}; must be of letters a to z, digits and dashes, 63 at most"
         yield Issue(code="bad_name", pointer="/name", detail=detail)
+    yield from _host_faults(deployment)
     model, plan = deployment.model, deployment.plan
     if model.global_batch != plan.global_batch:
         detail = (
@@ -156,3 +160,16 @@ def _faults(deployment: Deployment) -> Iterator[Issue]:
     if model.num_layers != plan.num_layers:
         detail = f"the plan has {plan.num_layers} layers, the model {model.num_layers}"
         yield Issue(code="stage_layers", pointer="/plan/stages", detail=detail)
+
+
+def _host_faults(deployment: Deployment) -> Iterator[Issue]:
+    form = "must be of letters a to z, digits, and between them dots, dashes and underscores, 253 at most"
+    for i, stage in enumerate(deployment.plan.stages):
+        for j, replica in enumerate(stage.replicas):
+            if not _HOST.fullmatch(replica.node):
+                pointer = pointer_of("plan", "stages", i, "replicas", j, "node")
+                yield Issue(code="bad_node_name", pointer=pointer, detail=f"{replica.node!r} is no host name; {form}")
+    for node, address in deployment.launch.addresses.items():
+        if not _ADDRESS.fullmatch(address):
+            detail = f"{address!r} is no address; must be a host name or IP address, with SSH also user@host"
+            yield Issue(code="bad_address", pointer=pointer_of("launch", "addresses", node), detail=detail)

@@ -29,6 +29,8 @@ def issue_in_request(asked: PlanChoice, issue: Issue) -> Issue:
     below = issue.pointer.removeprefix(f"/{part}")
     if part == "name":
         return replace(issue, pointer="/job_id")
+    if part == "launch":
+        return issue
     if part not in ("model", *_OF_THE_PLAN):
         return replace(issue, pointer=f"/training{issue.pointer}")
     if part == "model" and isinstance(asked, DeploymentBody) and asked.job is not None:

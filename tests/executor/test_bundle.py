@@ -111,7 +111,29 @@ def test_the_local_script_runs_without_us(tmp_path: Path, code: int, status: int
 def test_scripts_are_shell(bundle: Path) -> None:
     for name in ("launch-local.sh", "launch-ssh.sh", "job.sbatch"):
         subprocess.run(["/bin/bash", "-n", str(bundle / name)], check=True)
-    assert "ssh -o BatchMode=yes trainer@10.0.0.2 " in (bundle / "launch-ssh.sh").read_text()
+    assert "ssh -o BatchMode=yes -- trainer@10.0.0.2 " in (bundle / "launch-ssh.sh").read_text()
+
+
+@pytest.mark.parametrize("node", ["$(id)", "a b", "--x", "a,b[1-100]", "n1/..", ".", "x" * 254])
+def test_nodes_are_host_names(node: str) -> None:
+    stages = tuple(
+        replace(stage, replicas=tuple(replace(replica, node=node) for replica in stage.replicas))
+        for stage in PLAN.stages[:1]
+    )
+    with pytest.raises(InputError) as caught:
+        replace(DEPLOYMENT, plan=replace(PLAN, stages=(*stages, *PLAN.stages[1:])))
+    assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [
+        ("bad_node_name", f"/plan/stages/0/replicas/{k}/node") for k in range(2)
+    ]
+
+
+@pytest.mark.parametrize("address", ["-oProxyCommand=id", "-l@b", "a b", "x@$(id)", "a;b", ""])
+def test_addresses_are_hosts_with_or_without_a_user(address: str) -> None:
+    with pytest.raises(InputError) as caught:
+        replace(DEPLOYMENT, launch=replace(DEPLOYMENT.launch, addresses={"a/b": address}))
+    assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [("bad_address", "/launch/addresses/a~1b")]
+    for good in ("10.0.0.2", "fe80::1%eth0", "trainer@node_1.example.com"):
+        replace(DEPLOYMENT, launch=replace(DEPLOYMENT.launch, addresses={"a": good}))
 
 
 def test_a_folder_is_written_once(bundle: Path, tmp_path: Path) -> None:

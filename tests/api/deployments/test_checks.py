@@ -145,6 +145,13 @@ def test_what_the_trainer_refuses_is_shown_in_the_request(client: httpx.Client) 
     assert "3 does not divide" in answer.text
 
 
+def test_what_is_no_host_is_shown_in_the_request(client: httpx.Client) -> None:
+    launch = {"backend": "ssh", "addresses": {"a": "-oProxyCommand=id"}}
+    answer = client.post("/v1/deployments", json=body(plan=on(("$(id)", 0)), launch=launch))
+    wrong = [("bad_node_name", "/plan/stages/0/replicas/0/node"), ("bad_address", "/launch/addresses/a")]
+    assert refusal(answer) == (422, wrong)
+
+
 @pytest.fixture
 def two_hosts(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Bodies of deployments on hosts a (also called x) and b, which are this machine under two addresses; it has GPUs
