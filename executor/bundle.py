@@ -22,11 +22,11 @@ from typing import Any
 
 from executor.deepspeed_config import ds_config
 from executor.deployment import Deployment
+from executor.launch.batch_script import batch_script
 from executor.launch.kubernetes import jobset_manifest
-from executor.launch.slurm import batch_script
 from executor.rank_table import Rank, hostfile, hosts_of
 from executor.records import write_text
-from executor.training_job import SYNTHETIC_DATA, Device, write_training_job
+from executor.training_job import SYNTHETIC_DATA, write_training_job
 from models.wording import counted
 from stowplan.errors import InputError
 
@@ -81,8 +81,6 @@ def write_bundle(deployment: Deployment, folder: Path, checkpoints: Path, *, wai
     launch = launch_document(deployment, folder)
     if waits:
         launch["environment"][WAIT_VARIABLE] = str(folder / GO_FILE)
-    gpus = max(map(len, hosts_of(ranks).values())) if deployment.training.device is Device.CUDA else 0
-    limit_s = deployment.launch.time_limit_s
     texts = {
         "ds_config.json": json.dumps(ds_config(job), indent=2) + "\n",
         "ranks.csv": _table(ranks),
@@ -90,7 +88,7 @@ def write_bundle(deployment: Deployment, folder: Path, checkpoints: Path, *, wai
         "slurm_hosts": "".join(f"{host}\n" for host in hosts_of(ranks)),
         "launch-local.sh": _local_script(launch, folder),
         "launch-ssh.sh": _ssh_script(launch, folder),
-        "job.sbatch": batch_script(folder, launch, deployment.name, gpus, limit_s),
+        "job.sbatch": batch_script(deployment, folder, folder / STOP_FILE),
         "jobset.yaml": jobset_manifest(deployment, folder, checkpoints.resolve()),
         "README.txt": _readme(deployment, folder, checkpoints.resolve()),
         "launch.json": json.dumps(launch, indent=1) + "\n",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from executor.launch.backends import BACKENDS
+from executor.launch.slurm_options import SlurmOptions
 from executor.rank_table import Rank, rank_table
 from executor.training_job import LAST, Device, Schedule, TokenType, TrainingJob
 from models.parallel_plan import ParallelPlan
@@ -52,7 +53,7 @@ class LaunchOptions:
     `python`: interpreter on the hosts. `environment`: variables for all ranks. `secrets`: variable -> file with its
     value, which agents read on every host, so that it stands in no record. `command`: own training program in place of
     ours; it gets the path of job.json as its last argument, and has the exit codes of `executor.outcome`. `grace_s`:
-    from being told to end to being killed. `time_limit_s` and `image` are for Slurm and Kubernetes.
+    from being told to end to being killed. `time_limit_s` is for Slurm and Kubernetes, `slurm` and `image` for one.
     """
 
     backend: str = "local"
@@ -64,6 +65,7 @@ class LaunchOptions:
     command: tuple[str, ...] | None = None
     grace_s: float = 10.0
     time_limit_s: float = 86_400.0
+    slurm: SlurmOptions = field(default_factory=SlurmOptions)
     image: str = "stowplan-executor:latest"
 
     def __post_init__(self) -> None:

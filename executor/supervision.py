@@ -322,7 +322,10 @@ class Supervisor:
         What a change of plan has begun returns to the plan before it when it breaks before its first step, or keeps
         breaking.
         """
-        current, detail = state.current, run.detail or "ended before its last step"
+        current = state.current
+        # Nobody but a scheduler asks a run to stop that is to go on.
+        ended = "ended as asked" if self._asked(current).exists() else "ended"
+        detail = run.detail or f"{ended} before its last step"
         left = self._launcher.end(current)
         got_further = self._runs.good_step() > current.from_step
         faults = 1 if got_further else state.faults + 1

@@ -15,6 +15,7 @@ from api.schemas.deployment import DeploymentBody, PlanChoice, ProjectionDoc
 from executor.deployable import Candidate, assumed_cluster, deployable_plan, usable_gpus
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions, deployment_name
 from executor.feedback.run import write_cluster
+from executor.launch.slurm_options import SlurmOptions
 from executor.projection import Projection
 from executor.records import write_text
 from executor.training_job import Schedule
@@ -156,6 +157,8 @@ def deployment_of(body: DeploymentBody, choice: Choice, secrets: Path | None = N
     training, launch = dict(body.training), dict(body.launch)
     launch["python"] = body.launch.python or usual_python(body.launch.backend)
     launch["secrets"] = _secret_files(body.launch.secrets, secrets)
+    with located("/launch/slurm"):
+        launch["slurm"] = SlurmOptions(**dict(body.launch.slurm))
     with in_request(body):
         return Deployment(
             name=deployment_name(body.job_id),

@@ -6,13 +6,14 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.base import MAX_COUNT, Count, Document, Name, NonNegative, OneOf, Positive
+from api.schemas.base import MAX_BYTES, MAX_COUNT, Count, Document, Name, NonNegative, OneOf, Positive
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.snapshot import ClusterDoc
 from executor.deployment import DEFAULT_PORT, MAX_PORT
 from executor.launch.backends import BACKENDS
 from executor.launch.base import RunState
+from executor.launch.slurm_options import MAX_SIGNAL_S, GpuRequest
 from executor.lifecycle import Cause, Phase
 from executor.training_job import Device, TokenType
 
@@ -61,6 +62,33 @@ class TrainingOptionsDoc(Document):
     """But not before so many seconds."""
 
 
+class SlurmOptionsDoc(Document):
+    """What a Slurm cluster wants to be told of a job beyond its hosts."""
+
+    partition: Name | None = None
+    account: Name | None = None
+    qos: Name | None = None
+    reservation: Name | None = None
+    constraint: Name | None = None
+    """Features of the nodes."""
+    gpu_request: GpuRequest = GpuRequest.GRES
+    """gres: `--gres=gpu:8`; gpus-per-node: `--gpus-per-node=8`; none: GPUs come with the node."""
+    gpu_type: Name | None = None
+    """As Slurm calls it, where it is to be named: `--gres=gpu:h100:8`."""
+    exclusive: bool = True
+    """Whole nodes, with all their CPUs and memory."""
+    cpus_per_node: Count | None = None
+    """Null: all with `exclusive`, else what the cluster gives."""
+    memory_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] | None = None
+    """Of a node; null: as for CPUs."""
+    checkpoint_s: Annotated[float, Field(ge=1, le=MAX_SIGNAL_S)] = 600.0
+    """That long before the time limit, but not before half of it, a checkpoint is written; the next run goes on from
+    it."""
+    extra_lines: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
+    """Further lines of the script, such as `#SBATCH --licenses=nvme:1`: an option each, of those that say when and
+    with what a job runs."""
+
+
 class LaunchOptionsDoc(Document):
     """How ranks are started. Of interpreters, variables and hosts a service takes those that its operator names."""
 
@@ -81,6 +109,7 @@ class LaunchOptionsDoc(Document):
     """From being told to end to being killed."""
     time_limit_s: Annotated[float, Field(gt=0, le=MAX_COUNT)] = 86_400.0
     """For Slurm and Kubernetes."""
+    slurm: SlurmOptionsDoc = SlurmOptionsDoc()
 
 
 class PlanChoice(Document):

@@ -1,21 +1,14 @@
-"""One agent per host, started by Slurm in the host order of the plan.
-
-`job.sbatch` in the folder asks for exactly the hosts of the plan; `srun -m arbitrary` with SLURM_HOSTFILE keeps their
-order, whatever Slurm's own would be. DeepSpeed's runner for Slurm ignores the order and sets no ranks.
-"""
+"""One agent per host, started by Slurm; `executor.launch.batch_script` says how."""
 
 import json
-import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from executor.launch.agent import GPUS_GIVEN
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus, last_lines, read_launch
 from executor.records import write_text
 from stowplan.child_environment import child_environment
@@ -91,38 +84,6 @@ class SlurmBackend(LaunchBackend):
         deadline = time.monotonic() + 3 * grace_s
         while _end_or_state(folder)[0] not in _OVER and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-
-
-def batch_script(folder: Path, launch: Mapping[str, Any], name: str, gpus_per_host: int, time_limit_s: float) -> str:
-    """Script for sbatch; with `gpus_per_host` 0 no generic resources are asked for."""
-    hosts = list(dict.fromkeys(rank["node"] for rank in launch["ranks"]))
-    minutes = max(1, round(time_limit_s / 60))
-    gres = [f"#SBATCH --gres=gpu:{gpus_per_host}"] if gpus_per_host else []
-    # The name of the node is known on the node only.
-    agent = ["bash", "-c", 'exec "$@" "$SLURMD_NODENAME"', "agent"]
-    agent += [launch["python"], "-P", "-m", "executor.launch.agent", str(folder)]
-    return "\n".join(
-        [
-            "#!/bin/bash",
-            f"#SBATCH --job-name={name}",
-            f"#SBATCH --nodes={len(hosts)}",
-            f"#SBATCH --ntasks={len(hosts)}",
-            "#SBATCH --ntasks-per-node=1",
-            f"#SBATCH --nodelist={','.join(hosts)}",
-            *gres,
-            f"#SBATCH --time={minutes}",
-            f"#SBATCH --output={shlex.quote(str(folder / 'slurm.log'))}",
-            "#SBATCH --open-mode=append",
-            "# What goes on after a fault is a new job.",
-            "#SBATCH --no-requeue",
-            *([f"export {GPUS_GIVEN}=1"] if gpus_per_host else []),
-            "# One line per agent: srun keeps this order.",
-            f"export SLURM_HOSTFILE={shlex.quote(str(folder / 'slurm_hosts'))}",
-            f"exec srun --distribution=arbitrary --ntasks={len(hosts)} --kill-on-bad-exit=1 \\",
-            f"    {shlex.join(agent)}",
-            "",
-        ]
-    )
 
 
 def _believed(found: RunStatus, state: str, reason: str) -> RunStatus:

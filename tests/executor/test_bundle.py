@@ -12,6 +12,7 @@ import yaml
 from executor.bundle import launch_document, write_bundle
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.kubernetes import stage_groups
+from executor.launch.slurm_options import GpuRequest, SlurmOptions
 from executor.rank_table import AsymmetricPlanError
 from executor.training_job import LAST, Device, read_training_job
 from models.parallel_plan import symmetric_plan
@@ -77,9 +78,65 @@ def test_rank_0_is_met_on_its_host(bundle: Path) -> None:
 def test_slurm_keeps_the_order_of_the_hosts(bundle: Path) -> None:
     script = (bundle / "job.sbatch").read_text()
     assert "#SBATCH --nodelist=b,a\n" in script
-    assert "#SBATCH --gres=gpu:4\n" in script
     assert f"export SLURM_HOSTFILE={bundle}/slurm_hosts" in script
     assert "--distribution=arbitrary --ntasks=2" in script
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["--exclusive", "--gres=gpu:4", "--mem=0", "--signal=B:USR1@600"]),
+        ({"gpu_request": GpuRequest.NONE, "checkpoint_s": 9.0}, ["--exclusive", "--mem=0", "--signal=B:USR1@9"]),
+        (
+            {"exclusive": False, "cpus_per_node": 8, "memory_bytes": 2**30 + 1, "gpu_type": "h100"},
+            ["--gres=gpu:h100:4", "--cpus-per-task=8", "--mem=1025M", "--signal=B:USR1@600"],
+        ),
+        (
+            {"gpu_request": GpuRequest.GPUS_PER_NODE, "gpu_type": "h100", "partition": "a", "constraint": "ib&x"},
+            ["--exclusive", "--partition=a", "--constraint='ib&x'", "--gpus-per-node=h100:4", "--mem=0"],
+        ),
+        (
+            {
+                "account": "a",
+                "qos": "q",
+                "reservation": "r",
+                "extra_lines": ("#SBATCH --nice", "#SBATCH --comment=a|b"),
+            },
+            ["--nice", "--comment=a|b", "--account=a", "--qos=q", "--reservation=r"],
+        ),
+    ],
+)
+def test_slurm_is_told_what_the_cluster_wants(tmp_path: Path, options: dict[str, Any], expected: list[str]) -> None:
+    launch = replace(DEPLOYMENT.launch, slurm=SlurmOptions(**options))
+    write_bundle(replace(DEPLOYMENT, launch=launch), tmp_path / "run", tmp_path / "checkpoints")
+    lines = (tmp_path / "run" / "job.sbatch").read_text().splitlines()
+    asked = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
+    assert [option for option in asked if option in expected] == expected
+    assert ("export STOWPLAN_GPUS_GIVEN=1" in lines) == (launch.slurm.gpu_request is not GpuRequest.NONE)
+
+
+def test_a_checkpoint_takes_at_most_half_of_the_time() -> None:
+    assert dict(SlurmOptions().arguments(0, 300.0))["signal"] == "B:USR1@150"
+
+
+@pytest.mark.parametrize(
+    ("options", "pointer"),
+    [
+        ({"partition": "a\nid"}, "/partition"),
+        ({"gpu_type": ""}, "/gpu_type"),
+        ({"extra_lines": ("#SBATCH --nice", "rm -r /")}, "/extra_lines/1"),
+        ({"extra_lines": ("#SBATCH --nice\nid",)}, "/extra_lines/0"),
+        ({"extra_lines": ("#SBATCH --comment=a --error=/etc/passwd",)}, "/extra_lines/0"),
+        ({"extra_lines": ("#SBATCH --error=/etc/passwd",)}, "/extra_lines/0"),
+        ({"extra_lines": ("#SBATCH --err=/etc/passwd",)}, "/extra_lines/0"),
+        ({"extra_lines": ("#SBATCH --array=1-9",)}, "/extra_lines/0"),
+        ({"extra_lines": ("#SBATCH --comment=a#b",)}, "/extra_lines/0"),
+    ],
+)
+def test_lines_for_slurm_are_one_harmless_option_each(options: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(InputError) as caught:
+        SlurmOptions(**options)
+    assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [("bad_slurm_option", pointer)]
 
 
 def test_kubernetes_ties_each_stage_group_to_its_nodes(bundle: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from executor.bundle import STOP_FILE
 from executor.deployment import Deployment
 from executor.launch.agent import hold_port
 from executor.launch.base import LaunchError
@@ -154,6 +155,15 @@ def test_what_has_failed_goes_on_with_another_plan(supervisor: Supervisor) -> No
         supervisor.deploy(deployed(1, 1))
     supervisor.reconfigure(deployed(1, 2, num_steps=5))
     assert drive(supervisor, lambda state: state.phase.final).phase is Phase.FINISHED
+
+
+def test_a_run_that_a_scheduler_asked_to_stop_goes_on(supervisor: Supervisor) -> None:
+    running(supervisor, deployed(2, 1, num_steps=40))
+    (supervisor.folder(1) / STOP_FILE).touch()
+    state = drive(supervisor, lambda state: state.phase.final)
+    assert (state.phase, causes(state)) == (Phase.FINISHED, [Cause.DEPLOYED, Cause.RESTARTED])
+    assert state.runs[1].detail == "ended as asked before its last step"
+    assert steps(supervisor, 1) + steps(supervisor, 2) == list(range(1, 41))
 
 
 def test_two_deployments_with_one_port_both_run(tmp_path: Path, supervisor: Supervisor) -> None:

@@ -152,6 +152,13 @@ def test_what_is_no_host_is_shown_in_the_request(client: httpx.Client) -> None:
     assert refusal(answer) == (422, wrong)
 
 
+def test_what_slurm_cannot_be_told_is_shown_in_the_request(client: httpx.Client) -> None:
+    slurm = {"partition": "gpu", "extra_lines": ["#SBATCH --nice=1", "#SBATCH --error=/etc/passwd"]}
+    answer = client.post("/v1/deployments", json=body(launch={"backend": "slurm", "slurm": slurm}))
+    assert refusal(answer) == (422, [("bad_slurm_option", "/launch/slurm/extra_lines/1")])
+    assert "must be one `#SBATCH --option=value` without spaces, quotes and #" in answer.text
+
+
 @pytest.fixture
 def two_hosts(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Bodies of deployments on hosts a (also called x) and b, which are this machine under two addresses; it has GPUs

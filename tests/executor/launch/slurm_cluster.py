@@ -1,6 +1,6 @@
 """A real Slurm of several nodes on this machine: Debian's slurm-wlm with its own munge, in a folder of its own.
 
-    leaf-a: n1 n3      leaf-b: n2 n4        1 CPU and 2 GPUs a node, the GPUs are /dev/null and /dev/zero
+    leaf-a: n1 n3      leaf-b: n2 n4        2 CPUs and 2 GPUs a node, the GPUs are /dev/null and /dev/zero
 
 No service of the system is touched. With a network, every node is a host of it and the controller runs on its spine;
 without, all share this machine's network and differ in their ports.
@@ -49,10 +49,11 @@ MailProg=/bin/true
 MpiDefault=none
 # Neither control groups nor accounting are needed.
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+# Tasks are bound to the CPUs that they are given, as on most clusters.
+TaskPlugin=task/affinity
 JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core_Memory
 TopologyPlugin=topology/tree
 # Nodes are what is written here, whatever the machine has.
 SlurmdParameters=config_overrides
@@ -122,7 +123,7 @@ def _write_configuration(folder: Path, network: Network | None) -> None:
         folder=folder,
         kill_wait=KILL_WAIT_S,
         nodes="\n".join(
-            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} CPUs=1 Gres=gpu:2 State=UNKNOWN"
+            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} CPUs=2 Gres=gpu:2 State=UNKNOWN"
             for node in NODES
         ),
     )

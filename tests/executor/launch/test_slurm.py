@@ -24,6 +24,7 @@ from executor.extra import missing_extra
 from executor.launch.agent import log_file
 from executor.launch.base import LaunchError, RunState, RunStatus
 from executor.launch.slurm import SlurmBackend
+from executor.launch.slurm_options import SlurmOptions
 from executor.lifecycle import Phase
 from executor.metrics import metrics_path, read_metrics
 from executor.training_job import Device
@@ -154,6 +155,33 @@ def test_what_is_canceled_or_killed_and_submitted_again_goes_on_from_its_checkpo
     assert first == 1
     assert second in (canceled + 1, canceled + 6)
     assert third in (killed + 1, killed + 6)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_host_may_use_all_its_cpus(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    backend = submitted(deployment("echo $SLURM_CPUS_ON_NODE; grep Cpus_allowed_list /proc/self/status"), folder)
+    assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
+    (mine,) = (line for line in Path("/proc/self/status").read_text().splitlines() if "Cpus_allowed_list" in line)
+    assert {log_file(folder, rank).read_text() for rank in range(4)} == {f"2\n{mine}\n"}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_before_the_time_limit_ranks_are_asked_to_stop(tmp_path: Path) -> None:
+    folder = tmp_path / "a run"
+    plain = deployment("while [ ! -f stop ]; do sleep 0.1; done")
+    options = SlurmOptions(
+        account="team#1", exclusive=False, cpus_per_node=1, memory_bytes=1, extra_lines=("#SBATCH --comment=a|b",)
+    )
+    backend = submitted(replace(plain, launch=replace(plain.launch, slurm=options)), folder)
+    wait(backend, folder, lambda status: status.num_running == 4)
+    job_id = json.loads((folder / "slurm.json").read_text())["job_id"]
+    job = subprocess.run(["scontrol", "--oneliner", "show", "job", job_id], capture_output=True, text=True, check=True)
+    asked = ("Account=team#1", "OverSubscribe=OK", "NumCPUs=4", "MinMemoryNode=1M", "Comment=a|b", "Requeue=0")
+    assert [word for word in asked if word not in job.stdout.split()] == [], job.stdout
+    # As Slurm does with --signal=B:USR1@600.
+    subprocess.run(["scancel", "--batch", "--signal=USR1", job_id], check=True)
+    assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
 
 
 @pytest.mark.usefixtures("cluster")
