@@ -50,15 +50,17 @@ class LaunchOptions:
 
     `addresses`: node of the plan -> host name or address, where they differ; with SSH also `user@host`. `master_port`:
     port of rank 0's host on which the ranks meet; later runs of the deployment use the nine above it in turn.
-    `python`: interpreter on the hosts. `environment`: variables for all ranks. `secrets`: variable -> file with its
-    value, which agents read on every host, so that it stands in no record. `command`: own training program in place of
-    ours; it gets the path of job.json as its last argument, and has the exit codes of `executor.outcome`. `grace_s`:
-    from being told to end to being killed. `time_limit_s` is for Slurm and Kubernetes, `slurm` and `image` for one.
+    `spares`: nodes like those of the plan that may take the place of one that Slurm says takes no job. `python`:
+    interpreter on the hosts. `environment`: variables for all ranks. `secrets`: variable -> file with its value, which
+    agents read on every host, so that it stands in no record. `command`: own training program in place of ours; it gets
+    the path of job.json as its last argument, and has the exit codes of `executor.outcome`. `grace_s`: from being told
+    to end to being killed. `time_limit_s` is for Slurm and Kubernetes, `slurm` and `image` for one of them.
     """
 
     backend: str = "local"
     addresses: Mapping[str, str] = field(default_factory=dict)
     master_port: int = DEFAULT_PORT
+    spares: tuple[str, ...] = ()
     python: str = "python3"
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
@@ -165,12 +167,15 @@ def _faults(deployment: Deployment) -> Iterator[Issue]:
 
 
 def _host_faults(deployment: Deployment) -> Iterator[Issue]:
+    nodes = {
+        pointer_of("plan", "stages", i, "replicas", j, "node"): replica.node
+        for i, stage in enumerate(deployment.plan.stages)
+        for j, replica in enumerate(stage.replicas)
+    } | {pointer_of("launch", "spares", k): spare for k, spare in enumerate(deployment.launch.spares)}
     form = "must be of letters a to z, digits, and between them dots, dashes and underscores, 253 at most"
-    for i, stage in enumerate(deployment.plan.stages):
-        for j, replica in enumerate(stage.replicas):
-            if not _HOST.fullmatch(replica.node):
-                pointer = pointer_of("plan", "stages", i, "replicas", j, "node")
-                yield Issue(code="bad_node_name", pointer=pointer, detail=f"{replica.node!r} is no host name; {form}")
+    for pointer, node in nodes.items():
+        if not _HOST.fullmatch(node):
+            yield Issue(code="bad_node_name", pointer=pointer, detail=f"{node!r} is no host name; {form}")
     for node, address in deployment.launch.addresses.items():
         if not _ADDRESS.fullmatch(address):
             detail = f"{address!r} is no address; must be a host name or IP address, with SSH also user@host"

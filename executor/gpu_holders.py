@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from executor.deployment import Deployment
 from executor.lifecycle import Phase
+from executor.spares import moved
 from executor.supervision import Supervisor
 from executor.training_job import Device
 from models.parallel_plan import Gpu
@@ -26,7 +27,8 @@ def holders_of(who: str, supervisor: Supervisor) -> Iterator[Holder]:
     for number in sorted(used):
         yield Holder(gpus=gpus_by_host(supervisor.deployment(number)), what=f"is used by {who}")
     if state.launch is not None:
-        yield Holder(gpus=gpus_by_host(supervisor.deployment(state.launch.like)), what=f"is about to be used by {who}")
+        due = moved(supervisor.deployment(state.launch.like), state.launch.moves)
+        yield Holder(gpus=gpus_by_host(due), what=f"is about to be used by {who}")
     if state.fallback is not None:
         gpus = gpus_by_host(supervisor.deployment(state.fallback))
         yield Holder(gpus=gpus, what=f"is kept for {who} until its new plan has written a checkpoint")

@@ -1,6 +1,7 @@
 """What is kept of a deployment's life: phase, runs, the last fault, and a launch that waits to be tried again."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
@@ -77,12 +78,14 @@ class Fault:
 class Launch:
     """A run that is to begin as soon as it can: what run `like` deployed, for the cause that `detail` explains.
 
-    `failures`: times in a row that it could not be started; `pause_s`: until it is tried again.
+    `moves`: other hosts for it, by the ones whose place they take. `failures`: times in a row that it could not be
+    started; `pause_s`: until it is tried again.
     """
 
     like: int
     cause: Cause
     detail: str
+    moves: Mapping[str, str] = field(default_factory=dict)
     failures: int = 0
     pause_s: float = 0.0
 

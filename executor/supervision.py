@@ -18,13 +18,14 @@ makes way.) Until the new plan has written a checkpoint of its own,
 the old one is kept in mind: when a run of the new plan breaks before its first step, or its restarts are used up, the
 deployment returns to the old plan, and the change has failed.
 
+A run that waits in a scheduler's queue for hosts that are down or drained is moved to spares, where there are enough.
 A run that cannot be launched (disk full, ports taken, host away) is tried again after pauses that grow. No run trains
 beside one that could not be ended, unless a user asks to go on with a deployment that was stopped or has failed.
 """
 
 import fcntl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
@@ -39,6 +40,7 @@ from executor.outcome import WRONG_INPUT
 from executor.records import read_record, write_record
 from executor.run_folders import RunFolders
 from executor.run_launcher import RunLauncher
+from executor.spares import moved, replacements
 from stowplan.errors import InputError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -221,12 +223,12 @@ class Supervisor:
         if state.phase is Phase.RECONFIGURING:
             return self._hand_over(state)
         if state.launch is not None:
-            if self._waited_s("launch", state.launch) < state.launch.pause_s:
-                return state
-            return self._launched(state, state.launch, self._launcher.end(state.current))
+            return self._tried_again(state, state.launch)
         run = self._backend.status(self.folder(state.current.number))
         if state.phase is Phase.STOPPING:
             return self._stopped(state, run)
+        if run.unavailable and (moves := replacements(self.deployment(), run.unavailable)):
+            return self._moved(state, moves, run)
         if run.state is RunState.SUCCEEDED and self._runs.is_done(state.current.number):
             return self._move(state, Phase.FINISHED)
         if run.state is RunState.STOPPED:
@@ -243,11 +245,13 @@ class Supervisor:
         ready, is_ready = self._backend.status(self.folder(following.number)), self._runs.all_ready(following.number)
         waited_s = self._waited_s("ready", following.number)
         is_late = not is_ready and waited_s > READY_LIMIT_S
-        if ready.state.final or ready.state is RunState.LOST or is_late:
+        if ready.state.final or ready.state is RunState.LOST or ready.unavailable or is_late:
             limit = f"not ready after {READY_LIMIT_S / 60:.0f} min: " if is_late and not ready.state.final else ""
             return self._taken_back(state, ready, f"{limit}{ready.detail or ready.state}")
         status, asked = self._backend.status(self.folder(old.number)), self._asked(old)
-        if status.state.final or (asked.exists() and self._waited_s("stop", old.number) > STOP_LIMIT_S):
+        is_overdue = asked.exists() and self._waited_s("stop", old.number) > STOP_LIMIT_S
+        # What waits in a queue has nothing to write.
+        if status.state.final or status.is_queued or is_overdue:
             return self._let_go(state)
         # A scheduler gives the next run the hosts of the old one only when that has ended.
         is_stuck = ready.is_queued and waited_s > QUEUE_LIMIT_S
@@ -349,6 +353,18 @@ class Supervisor:
             return self._move(state, Phase.FAILED, _joined(f"{why}: {detail}", left))
         return self._launched(state, Launch(like=current.number, cause=Cause.RESTARTED, detail=detail), left)
 
+    def _tried_again(self, state: DeploymentState, launch: Launch) -> DeploymentState:
+        """Start the run that waits, when it is due."""
+        if self._waited_s("launch", launch) < launch.pause_s:
+            return state
+        return self._launched(state, launch, self._launcher.end(state.current))
+
+    def _moved(self, state: DeploymentState, moves: Mapping[str, str], run: RunStatus) -> DeploymentState:
+        """Start anew on spares instead of waiting for hosts that take no job."""
+        named = ", ".join(f"{spare} takes the place of {host}" for host, spare in moves.items())
+        launch = Launch(like=state.current.number, cause=Cause.RESTARTED, detail=f"{named}: {run.detail}", moves=moves)
+        return self._launched(state, launch, self._launcher.end(state.current))
+
     def _launched(self, state: DeploymentState, launch: Launch, left: str) -> DeploymentState:
         """Start the run that is due; where that is impossible, note when to try again.
 
@@ -357,7 +373,8 @@ class Supervisor:
         try:
             if left and not self._launcher.is_over(state.current):
                 raise LaunchError(left)
-            with self._launcher.started(self._runs.deployment(launch.like), launch.cause, launch.detail) as run:
+            deployment = moved(self._runs.deployment(launch.like), launch.moves)
+            with self._launcher.started(deployment, launch.cause, launch.detail) as run:
                 return self._move(replace(state, runs=(*state.runs, run), launch=None), Phase.STARTING, launch.detail)
         except LaunchError as error:
             failures = launch.failures + 1

@@ -176,7 +176,8 @@ def _followed(supervisor: Supervisor, out: Console, asked: list[int]) -> ExitCod
         if state.fault is not None and state.fault != fault:
             fault = state.fault
             _print_last_lines(out, fault)
-        said = _say(out, _line(status), state.detail or status.run.detail, said)
+        detail = "; ".join(filter(None, (state.detail, status.run.detail)))
+        said = _say(out, _line(status), detail, said)
         if state.phase.final:
             return _exit_code(state.phase)
         time.sleep(_POLL_S)

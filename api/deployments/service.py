@@ -328,6 +328,7 @@ def _document(id_: str, request: _Request, supervisor: Supervisor, status: Deplo
         detail=state.detail,
         run_state=status.run.state,
         run_detail=status.run.detail,
+        unavailable_nodes=status.run.unavailable,
         plan=plan_to_document(present.plan),
         notation=present.plan.notation(),
         projection=request.projections.get(plan_digest(present.plan)),

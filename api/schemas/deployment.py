@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.base import MAX_BYTES, MAX_COUNT, Count, Document, Name, NonNegative, OneOf, Positive
+from api.schemas.base import MAX_BYTES, MAX_COUNT, MAX_ITEMS, Count, Document, Name, NonNegative, OneOf, Positive
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.snapshot import ClusterDoc
@@ -98,6 +98,9 @@ class LaunchOptionsDoc(Document):
     """Node of the plan -> host name or address, where they differ."""
     master_port: Annotated[int, Field(ge=1, le=MAX_PORT)] = DEFAULT_PORT
     """Port of rank 0's host on which the ranks meet, with the nine above it."""
+    spares: Annotated[tuple[Name, ...], Field(max_length=MAX_ITEMS)] = ()
+    """Nodes like those of the plan, kept free for it, such as `communication.spares` of Arnold. Where Slurm lets the
+    job wait for a node that is down or drained, one of these takes its place, in a new job."""
     python: _Path | None = None
     """Interpreter on the hosts (null: python3; local: that of the service)."""
     environment: dict[Name, _Value] = Field(default_factory=dict, max_length=1000)
@@ -213,6 +216,9 @@ class DeploymentDoc(Document):
     detail: str
     run_state: RunState
     run_detail: str
+    unavailable_nodes: tuple[str, ...]
+    """Nodes that Slurm lets the job wait for although they are down or drained: `run_detail` says why. Move the
+    deployment to a plan without them, unless `launch.spares` has enough for them."""
     plan: ParallelPlanDoc
     notation: str
     projection: ProjectionDoc | None

@@ -30,6 +30,9 @@ _OVER = (
 )
 # Of these, what Slurm did by itself: it tells the agents to stop, as a user would.
 _NOT_ASKED_FOR = ("BOOT_FAIL", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
+# How the reasons begin for which a job may wait for hosts that are down or drained, or only reserved.
+_HOSTS_MISSING = ("ReqNodeNotAvail", "Nodes_required")
+_REMEDY = "repair them, or move to a plan without them"
 _UNKNOWN = "UNKNOWN"
 _FORGOTTEN = "Slurm has forgotten the job"
 
@@ -73,7 +76,7 @@ class SlurmBackend(LaunchBackend):
                 state=ended, detail=f"Slurm ended the job as {state}: {said}" if said else f"Slurm: {state}"
             )
         if found.state is RunState.STARTING and state == "PENDING":
-            return RunStatus(state=RunState.STARTING, detail=f"waits in Slurm's queue: {reason}", is_queued=True)
+            return _queued(folder, reason)
         return found
 
     def stop(self, folder: Path, grace_s: float = 10.0) -> None:
@@ -84,6 +87,27 @@ class SlurmBackend(LaunchBackend):
         deadline = time.monotonic() + 3 * grace_s
         while _end_or_state(folder)[0] not in _OVER and time.monotonic() < deadline:
             time.sleep(_POLL_S)
+
+
+def _queued(folder: Path, reason: str) -> RunStatus:
+    """State of a job that waits; hosts of the plan that take no job are named, since it may wait for ever for them."""
+    lost = _lost_hosts(folder) if reason.startswith(_HOSTS_MISSING) else {}
+    detail = f"waits in Slurm's queue: {reason}"
+    if lost:
+        named = ", ".join(f"{host} is {why}" for host, why in lost.items())
+        detail = f"waits in Slurm's queue for hosts that take no job: {named}; {_REMEDY}"
+    return RunStatus(state=RunState.STARTING, detail=detail, is_queued=True, unavailable=tuple(lost))
+
+
+def _lost_hosts(folder: Path) -> dict[str, str]:
+    """Hosts of a run that are down, drained or failing, with the reason; empty where Slurm does not say."""
+    hosts = ",".join(sorted({rank["node"] for rank in read_launch(folder)["ranks"]}))
+    asked = ("--noheader", "--Node", f"--nodes={hosts}", "--states=down,drain,fail", "--format=%N|%T|%E")
+    with suppress(LaunchError):
+        lines = (line.split("|", 2) for line in _command("sinfo", *asked).splitlines())
+        # Slurm marks with a sign behind the state that the node does not answer, reboots, sleeps.
+        return {host: f"{state.rstrip('*~#!%$@^+-')} ({reason})" for host, state, reason in sorted(lines)}
+    return {}
 
 
 def _believed(found: RunStatus, state: str, reason: str) -> RunStatus:

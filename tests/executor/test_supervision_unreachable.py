@@ -2,14 +2,17 @@
 
 import errno
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from executor.bundle import GO_FILE, READY_FOLDER, STOP_FILE
+from executor.deployment import Deployment
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
-from executor.lifecycle import Phase
+from executor.lifecycle import Cause, Phase
+from executor.rank_table import hosts_of
 from executor.supervision import QUEUE_LIMIT_S, READY_LIMIT_S, STOP_LIMIT_S, Supervisor
 from executor.watch import Watch
 from tests.executor.test_supervision import deployed
@@ -26,6 +29,7 @@ class _Backend(LaunchBackend):
         self.is_away = False
         self.states: dict[str, RunState] = {}
         self.ended: list[str] = []
+        self.unavailable: dict[str, tuple[str, ...]] = {}
 
     def start(self, folder: Path) -> None:
         self._reach()
@@ -39,7 +43,10 @@ class _Backend(LaunchBackend):
 
     def status(self, folder: Path) -> RunStatus:
         state = self.states[folder.name]
-        return RunStatus(state=state, is_queued=state is RunState.STARTING)
+        unavailable = self.unavailable.get(folder.name, ())
+        return RunStatus(
+            state=state, is_queued=state is RunState.STARTING, unavailable=unavailable, detail=" ".join(unavailable)
+        )
 
     def _reach(self) -> None:
         if self.is_away:
@@ -49,15 +56,22 @@ class _Backend(LaunchBackend):
 class _Scene:
     """A deployment with one run, and a clock."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, deployment: Deployment | None = None) -> None:
         self.backend = _Backend()
         self.now_s = 0.0
         self.backend.watch = Watch(lambda: self.now_s)
         self.supervisor = Supervisor(root, self.backend)
-        self.supervisor.deploy(deployed(2, 1))
+        self.supervisor.deploy(deployment or deployed(2, 1))
 
     def folder(self, number: int) -> Path:
         return self.supervisor.folder(number)
+
+    def lose(self, number: int, *hosts: str) -> None:
+        """Let a run wait for hosts that take no job."""
+        self.backend.states[f"{number:04d}"], self.backend.unavailable[f"{number:04d}"] = RunState.STARTING, hosts
+
+    def hosts(self) -> list[str]:
+        return list(hosts_of(self.supervisor.deployment().ranks()))
 
     def change(self) -> None:
         self.supervisor.reconfigure(deployed(1, 2))
@@ -70,6 +84,12 @@ class _Scene:
         (self.folder(2) / READY_FOLDER).mkdir()
         for rank in range(2):
             (self.folder(2) / READY_FOLDER / str(rank)).touch()
+
+
+def with_spares(*spares: str) -> Deployment:
+    """On hosts a and b."""
+    deployment = deployed(2, 2)
+    return replace(deployment, launch=replace(deployment.launch, spares=spares))
 
 
 @pytest.fixture
@@ -174,6 +194,51 @@ def test_a_change_fails_when_its_next_run_does_not_get_ready(scene: _Scene, was:
     state = scene.supervisor.advance()
     assert (state.phase, len(state.runs), scene.backend.ended) == (Phase.RUNNING, 1, ["0002"])
     assert state.detail.endswith(f"did not start: not ready after 30 min: {was}")
+
+
+def test_spares_take_the_place_of_hosts_that_take_no_job(tmp_path: Path) -> None:
+    scene = _Scene(tmp_path / "job", with_spares("b", "c", "d"))
+    scene.lose(1, "b")
+    state = scene.supervisor.advance()
+    assert (scene.hosts(), scene.backend.ended) == (["a", "c"], ["0001"])
+    assert (state.phase, state.current.cause, state.faults) == (Phase.STARTING, Cause.RESTARTED, 0)
+    assert state.detail == "c takes the place of b: b"
+    scene.lose(2, "a", "c")
+    # One spare is left for two hosts.
+    assert scene.supervisor.advance() == state
+    scene.lose(2, "c")
+    scene.supervisor.advance()
+    assert scene.hosts() == ["a", "d"]
+    # None comes back that has been used.
+    scene.lose(3, "d")
+    assert scene.supervisor.advance().current.number == 3
+
+
+def test_a_move_to_spares_is_tried_again(tmp_path: Path) -> None:
+    scene = _Scene(tmp_path / "job", with_spares("c"))
+    scene.lose(1, "a")
+    scene.backend.is_away = True
+    state = scene.supervisor.advance()
+    assert "host a cannot be reached; tried again" in state.detail
+    scene.backend.is_away = False
+    scene.now_s += 100.0
+    scene.supervisor.advance()
+    assert scene.hosts() == ["c", "b"]
+
+
+def test_a_change_to_hosts_that_take_no_job_is_taken_back(scene: _Scene) -> None:
+    scene.change()
+    scene.lose(2, "b")
+    state = scene.supervisor.advance()
+    assert (state.phase, len(state.runs), scene.backend.ended) == (Phase.RUNNING, 1, ["0002"])
+    assert not (scene.folder(1) / STOP_FILE).exists()
+
+
+def test_a_run_that_waits_for_hosts_makes_way_at_once(scene: _Scene) -> None:
+    scene.lose(1, "a")
+    scene.change()
+    assert scene.supervisor.advance().phase is Phase.RUNNING
+    assert (scene.backend.ended, (scene.folder(2) / GO_FILE).exists()) == (["0001"], True)
 
 
 def test_the_old_run_makes_way_where_there_is_no_room_for_both(scene: _Scene) -> None:

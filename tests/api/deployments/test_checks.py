@@ -146,9 +146,10 @@ def test_what_the_trainer_refuses_is_shown_in_the_request(client: httpx.Client) 
 
 
 def test_what_is_no_host_is_shown_in_the_request(client: httpx.Client) -> None:
-    launch = {"backend": "ssh", "addresses": {"a": "-oProxyCommand=id"}}
+    launch = {"backend": "ssh", "addresses": {"a": "-oProxyCommand=id"}, "spares": ["b", "--x"]}
     answer = client.post("/v1/deployments", json=body(plan=on(("$(id)", 0)), launch=launch))
-    wrong = [("bad_node_name", "/plan/stages/0/replicas/0/node"), ("bad_address", "/launch/addresses/a")]
+    names = ("/plan/stages/0/replicas/0/node", "/launch/spares/1")
+    wrong = [*(("bad_node_name", name) for name in names), ("bad_address", "/launch/addresses/a")]
     assert refusal(answer) == (422, wrong)
 
 

@@ -268,7 +268,7 @@ def test_causes_are_named_before_what_they_cause(tmp_path: Path) -> None:
         }
         report = {"host": host, "num_beats": 1, "final": True, "stopped": False, "error": None, "ranks": ranks}
         (folder / "status" / f"{host}.json").write_text(json.dumps(report))
-    assert [dead.rank for dead in status_of(folder, read_launch(folder)).dead] == [3, 4, 0, 1, 2]
+    assert [dead.rank for dead in status_of(folder, read_launch(folder), Watch()).dead] == [3, 4, 0, 1, 2]
 
 
 def test_a_report_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:

@@ -250,6 +250,25 @@ def test_a_node_that_goes_down_is_a_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cluster")
+def test_a_spare_takes_the_place_of_a_drained_node(tmp_path: Path) -> None:
+    plain = deployment("sleep 600", hosts=("n2", "n1"))
+    supervisor = supervision.Supervisor(tmp_path / "job", SlurmBackend())
+    subprocess.run(["scontrol", "update", "nodename=n2", "state=drain", "reason=bad fan"], check=True)
+    try:
+        supervisor.deploy(replace(plain, launch=replace(plain.launch, spares=("n4",))))
+        state = drive(supervisor, lambda state: state.current.number == 2)
+        assert state.detail.startswith(
+            "n4 takes the place of n2: waits in Slurm's queue for hosts that take no job: n2 is drained (bad fan); "
+        )
+        eventually(supervisor.status, lambda status: status.run.num_running == 2, limit_s=_LIMIT_S)
+        assert [rank.node for rank in supervisor.deployment().ranks()] == ["n4", "n1"]
+    finally:
+        SlurmBackend().stop(supervisor.folder(supervisor.state().current.number))
+        subprocess.run(["scontrol", "update", "nodename=n2", "state=resume"], check=True)
+    assert SlurmBackend().status(supervisor.folder(1)).state is RunState.STOPPED
+
+
+@pytest.mark.usefixtures("cluster")
 def test_a_job_that_waits_says_so_and_can_be_stopped(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     backend = submitted(deployment("sleep 600"), first)

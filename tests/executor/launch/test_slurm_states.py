@@ -1,6 +1,7 @@
 """What Slurm says of a job's end against what the agents say; `scontrol`, `sbatch` and `scancel` are stood in for."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ class Slurm:
         self.said, self.folder = root / "said", deployment(root / "d", "true", {"a": 1, "b": 1})
         (root / "bin").mkdir()
         script = _SCONTROL.format(said=self.said)
+        self.nodes = root / "nodes"
         for name, text in (
+            ("sinfo", f"#!/bin/sh\ncat {self.nodes}\n"),
             ("scontrol", script),
             ("sbatch", "#!/bin/sh\nenv > {}\necho 7\n".replace("{}", str(root / "environment"))),
             ("scancel", "#!/bin/sh\necho $1 > {}\n"),
@@ -33,6 +36,9 @@ class Slurm:
 
     def says(self, state: str | None, reason: str = "None") -> None:
         self.said.write_text(f"JobId=7 JobName=job JobState={state} Reason={reason}\n" if state else "")
+
+    def says_of_nodes(self, *lines: str) -> None:
+        self.nodes.write_text("".join(f"{line}\n" for line in lines))
 
     def status(self) -> RunStatus:
         return SlurmBackend().status(self.folder)
@@ -93,6 +99,25 @@ def test_agents_are_not_believed_before_slurm_has_an_end(slurm: Slurm) -> None:
     assert (found.state, found.detail) == (RunState.RUNNING, "ends; Slurm calls the job RUNNING")
     slurm.says("CANCELLED")
     assert slurm.status().state is RunState.STOPPED
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["ReqNodeNotAvail,_UnavailableNodes:b", "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher"],
+)
+def test_hosts_that_take_no_job_are_named(slurm: Slurm, reason: str) -> None:
+    shutil.rmtree(slurm.folder / "status")
+    slurm.says("PENDING", reason)
+    # A line per partition.
+    slurm.says_of_nodes("b|down*|Not responding", "a|drained|bad fan|left", "b|down*|Not responding")
+    found = slurm.status()
+    assert (found.state, found.is_queued, found.unavailable) == (RunState.STARTING, True, ("a", "b"))
+    assert found.detail == (
+        "waits in Slurm's queue for hosts that take no job: a is drained (bad fan|left), b is down (Not responding); "
+        "repair them, or move to a plan without them"
+    )
+    slurm.says_of_nodes()
+    assert (slurm.status().unavailable, slurm.status().detail) == ((), f"waits in Slurm's queue: {reason}")
 
 
 def test_a_job_that_cannot_be_noted_is_cancelled(slurm: Slurm) -> None:
