@@ -78,7 +78,7 @@ class MetricsMiddleware:
         try:
             await self._app(scope, receive, send_and_note)
         finally:
-            route = getattr(scope.get("route"), "path", "unknown")
+            route = getattr(scope.get("route"), "path_format", "unknown")
             metrics: Metrics = scope["app"].state.services.metrics
             method = scope["method"] if scope["method"] in _METHODS else "other"
             metrics.requests.labels(method, route, status).inc()

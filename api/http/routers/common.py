@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path
 from pydantic import BaseModel, WithJsonSchema
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from api import services as rooms
@@ -14,6 +15,15 @@ from api.http.running import services_of
 
 SCHEMA_PATH = "#/components/schemas/"
 PLAN_BODY_NAME = "PlanBody"
+
+
+class _IdConvertor(StringConvertor):
+    """A segment of a path without a colon: `/{plan_id:id}:cancel` is no plan, and has methods of its own."""
+
+    regex = "[^/:]+"
+
+
+register_url_convertor("id", _IdConvertor())
 PlanId = Annotated[str, Path(examples=["plan-0190f3a2"])]
 IdempotencyKey = Annotated[
     str | None,

@@ -73,14 +73,14 @@ async def list_deployments(services: Services) -> DeploymentList:
     return await run_in_threadpool(services.deployments.deployments)
 
 
-@router.get("/{deployment_id}", summary="Look at a deployment", response_model=DeploymentDoc)
+@router.get("/{deployment_id:id}", summary="Look at a deployment", response_model=DeploymentDoc)
 async def get_deployment(services: Services, deployment_id: DeploymentId) -> Response:
     """Phase, runs, steps and loss; the ranks that broke a run last, with their last lines."""
     return json_response(await run_in_threadpool(services.deployments.deployment, deployment_id))
 
 
 @router.post(
-    "/{deployment_id}:reconfigure",
+    "/{deployment_id:id}:reconfigure",
     summary="Move a deployment to another plan",
     status_code=202,
     response_model=DeploymentDoc,
@@ -100,14 +100,14 @@ async def reconfigure_deployment(
     return json_response(await run_in_threadpool(services.deployments.reconfigure, deployment_id, body), 202)
 
 
-@router.post("/{deployment_id}:stop", summary="Stop a deployment", status_code=202, response_model=DeploymentDoc)
+@router.post("/{deployment_id:id}:stop", summary="Stop a deployment", status_code=202, response_model=DeploymentDoc)
 async def stop_deployment(services: Services, deployment_id: DeploymentId) -> Response:
     """Write a checkpoint and end; a deployment that is over stays as it is."""
     return json_response(await run_in_threadpool(services.deployments.stop, deployment_id), 202)
 
 
 @router.get(
-    "/{deployment_id}/logs",
+    "/{deployment_id:id}/logs",
     summary="Read the output of a rank",
     response_class=StreamingResponse,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The output."}},

@@ -81,7 +81,7 @@ async def list_plans(
     return await run_in_threadpool(services.plans.page, page.limit, page.before, list(page.status), query)
 
 
-@router.get("/{plan_id}", summary="Look at a plan", response_model=PlanDoc)
+@router.get("/{plan_id:id}", summary="Look at a plan", response_model=PlanDoc)
 async def get_plan(services: Services, plan_id: PlanId, wait_s: WaitS) -> Response:
     """The plan as it stands. `Prefer: wait=N` waits until it is final, at most N seconds."""
     if wait_s is not None:
@@ -90,7 +90,7 @@ async def get_plan(services: Services, plan_id: PlanId, wait_s: WaitS) -> Respon
     return _plan_response(record, 200, _applied(wait_s))
 
 
-@router.get("/{plan_id}/input", summary="Get the input of a plan", response_model=PlanBody)
+@router.get("/{plan_id:id}/input", summary="Get the input of a plan", response_model=PlanBody)
 async def get_input(services: Services, plan_id: PlanId) -> Response:
     """Get the request behind a plan, defaults filled in; it can be posted again."""
     text = await run_in_threadpool(services.plans.input_text, plan_id)
@@ -98,7 +98,7 @@ async def get_input(services: Services, plan_id: PlanId) -> Response:
 
 
 @router.get(
-    "/{plan_id}/figure.svg",
+    "/{plan_id:id}/figure.svg",
     summary="Draw a plan",
     response_class=Response,
     responses={200: {"content": {"image/svg+xml": {"schema": {"type": "string"}}}, "description": "The picture."}},
@@ -109,7 +109,7 @@ async def get_figure(services: Services, plan_id: PlanId) -> Response:
 
 
 @router.get(
-    "/{plan_id}/model.mps",
+    "/{plan_id:id}/model.mps",
     summary="Get the model of a plan",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The model."}},
@@ -120,7 +120,7 @@ async def get_model(services: Services, plan_id: PlanId) -> Response:
 
 
 @router.get(
-    "/{plan_id}/events",
+    "/{plan_id:id}/events",
     summary="Follow a plan",
     response_class=StreamingResponse,
     responses={
@@ -147,7 +147,7 @@ async def get_events(
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
-@router.post("/{plan_id}:cancel", summary="Cancel a plan", response_model=PlanDoc, responses=_ACCEPTED)
+@router.post("/{plan_id:id}:cancel", summary="Cancel a plan", response_model=PlanDoc, responses=_ACCEPTED)
 async def cancel_plan(services: Services, plan_id: PlanId, wait_s: WaitS) -> Response:
     """Stop a plan; the best solution found so far is kept.
 
@@ -157,7 +157,7 @@ async def cancel_plan(services: Services, plan_id: PlanId, wait_s: WaitS) -> Res
     return await _answer(services, plan_id, wait_s)
 
 
-@router.delete("/{plan_id}", summary="Delete a plan", status_code=204)
+@router.delete("/{plan_id:id}", summary="Delete a plan", status_code=204)
 async def delete_plan(services: Services, plan_id: PlanId) -> None:
     """Delete a final plan; one that is not has to be canceled first."""
     await run_in_threadpool(services.plans.delete, plan_id)

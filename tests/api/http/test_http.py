@@ -80,10 +80,19 @@ def test_unknown_paths_plans_and_methods(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize(
     ("path", "methods"),
-    [("/v1/plans", "GET, POST"), ("/v1/plans/plan-0", "DELETE, GET"), ("/v1/snapshots", "POST"), ("/healthz", "GET")],
+    [
+        ("/v1/plans", "GET, POST"),
+        ("/v1/plans/plan-0", "DELETE, GET"),
+        ("/v1/plans/plan-0:cancel", "POST"),
+        ("/v1/deployments/deployment-0:stop", "POST"),
+        ("/v1/deployments/deployment-0:reconfigure", "POST"),
+        ("/v1/snapshots", "POST"),
+        ("/healthz", "GET"),
+    ],
 )
-def test_a_wrong_method_is_told_the_right_ones(client: httpx.Client, path: str, methods: str) -> None:
-    answer = client.put(path, json={})
+@pytest.mark.parametrize("method", ["PUT", "OPTIONS"])
+def test_a_wrong_method_is_told_the_right_ones(client: httpx.Client, method: str, path: str, methods: str) -> None:
+    answer = client.request(method, path, json={})
     _problem(answer, 405, "method_not_allowed")
     assert answer.headers["allow"] == methods
 
@@ -178,8 +187,10 @@ def test_health_and_metrics(client: httpx.Client) -> None:
     planned(client, sia_request(options={"solver": "highs"}))
     assert client.get("/healthz").json()["status"] == "ok"
     assert client.get("/readyz").json()["status"] == "ok"
+    client.get("/v1/plans/plan-0")
     text = client.get("/metrics").text
     assert 'stowplan_http_requests_total{method="POST",route="/v1/plans",status="200"}' in text
+    assert 'stowplan_http_requests_total{method="GET",route="/v1/plans/{plan_id}",status="404"}' in text
     assert 'stowplan_plans_total{policy="sia",status="succeeded"}' in text
     assert 'stowplan_solve_seconds_count{policy="sia",solver="highs"}' in text
     for gauge in ("stowplan_queue_length", "stowplan_busy_workers", "stowplan_worker_restarts_total"):
