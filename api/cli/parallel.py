@@ -89,10 +89,10 @@ def parallel_command(
             found = local.parallel(request, time_limit_s(body.options, UNCAPPED), watcher)
         answer = answer_document(request, found)
         try:
-            if figure is not None and picture is not None:
-                write(figure, local.draw_parallel(ParallelFigure(answer=answer, format=picture)))
             if output is not None:
                 write(output, (answer.model_dump_json(indent=2) + "\n").encode())
+            if figure is not None and picture is not None:
+                write(figure, local.draw_parallel(ParallelFigure(answer=answer, format=picture)))
         finally:
             _print(answer, json_)
 

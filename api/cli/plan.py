@@ -68,13 +68,14 @@ def plan_command(
     with LocalPlanner() as planner:
         with progress_line() as watcher:
             outcome = planner.plan(request, watcher)
-        # A solve may have been long: whatever goes wrong with the files, the answer is printed.
+        # A solve may have been long: whatever goes wrong with the files, the answer is printed, and it is written before a
+        # worker draws it.
         try:
+            if output is not None:
+                write(output, (local_document(request, outcome).model_dump_json(indent=2) + "\n").encode())
             if figure is not None and picture is not None:
                 drawing = FigureRequest(snapshot=request.snapshot, outcome=outcome, format=picture)
                 write(figure, planner.draw(drawing))
-            if output is not None:
-                write(output, (local_document(request, outcome).model_dump_json(indent=2) + "\n").encode())
         finally:
             _print_answer(request, outcome, json_)
     raise typer.Exit(_outcome_code(outcome))

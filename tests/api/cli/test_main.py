@@ -145,6 +145,21 @@ def test_the_answer_is_printed_even_if_a_file_cannot_be_written(planned: Path, m
     assert "j0 " in result.stdout
 
 
+def test_the_answer_is_written_even_if_it_cannot_be_drawn(
+    planned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw(*_: object) -> bytes:
+        raise WorkerError("the worker died")
+
+    monkeypatch.setattr(LocalPlanner, "__enter__", lambda planner: planner)
+    monkeypatch.setattr(LocalPlanner, "plan", lambda _, request, __: plan(request))
+    monkeypatch.setattr(LocalPlanner, "draw", draw)
+    output = tmp_path / "plan.json"
+    result = run("plan", planned / "request.json", "--output", output, "--figure", tmp_path / "plan.svg")
+    assert result.exit_code == ExitCode.OUR_FAULT
+    assert json.loads(output.read_text())["proven_optimal"]
+
+
 @pytest.mark.slow
 def test_infeasible_has_its_own_exit_code_and_names_the_conflict() -> None:
     result = run("plan", EXAMPLES / "infeasible-reservations.json")
