@@ -52,6 +52,7 @@ Slurm              sbatch job.sbatch
 Kubernetes         kubectl apply -f jobset.yaml   (JobSet controller; see the comments in the file)
 
 Started again, it goes on from the last good checkpoint in {checkpoints}.
+Slurm and Kubernetes end the run after {hours:g} h (launch.time_limit_s of the request).
 
 ranks.csv says which rank sits where. The groups of the plan come out right only with these ranks: every process must
 get RANK and LOCAL_RANK as listed there. Output goes to logs/rank-N.log, the end of every rank to status/HOST.json.
@@ -181,4 +182,5 @@ def _readme(deployment: Deployment, folder: Path, checkpoints: Path) -> str:
         port=deployment.launch.master_port,
         folder=folder,
         checkpoints=checkpoints,
+        hours=deployment.launch.time_limit_s / 3600,
     )

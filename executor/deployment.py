@@ -70,6 +70,11 @@ class LaunchOptions:
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
     image: str = "stowplan-executor:latest"
 
+    @property
+    def run_limit_s(self) -> float | None:
+        """After this long a scheduler ends a run; None where there is no scheduler."""
+        return self.time_limit_s if self.backend in ("slurm", "kubernetes") else None
+
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise InputError(f"backend is {self.backend!r}; must be one of {', '.join(BACKENDS)}")

@@ -89,7 +89,9 @@ def refuse_asymmetry(plan: ParallelPlan, where: str = "") -> None:
     ]
     if issues:
         raise AsymmetricPlanError(
-            f"the plan {plan.notation()} is not symmetric and cannot be deployed; project it to a symmetric one", issues
+            f"the plan {plan.notation()} is not symmetric and cannot be deployed; with --project, or project in the "
+            "request, the best symmetric plan takes its place",
+            issues,
         )
 
 

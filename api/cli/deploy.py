@@ -29,6 +29,7 @@ from api.deployments.choice import (
 )
 from api.schemas.deployment import DeploymentBody, ProjectionDoc, ReconfigureBody
 from executor.bundle import write_bundle
+from executor.deployment import LaunchOptions
 from executor.feedback.run import given_cluster
 from executor.launch.backends import launch_backend
 from executor.launch.base import LaunchError
@@ -83,14 +84,19 @@ def deploy_command(
         out.print(SYNTHETIC_DATA)
     if dry_run:
         write_bundle(deployment, folder, folder / "checkpoints")
-        hosts = ", ".join(hosts_of(deployment.ranks()))
-        out.print(f"{deployment.plan.notation()} on {hosts}: written to {folder}; README.txt says how to start it")
+        hosts = hosts_of(deployment.ranks())
+        where = ", ".join(hosts)
+        out.print(f"{deployment.plan.notation()} on {where}: written to {folder}; README.txt says how to start it")
+        if all(host.isdecimal() for host in hosts):
+            # So the planners call the nodes of a plan for which they were given no cluster.
+            out.print(f"{where} are numbers of nodes, not hosts: plan with cluster, or name your hosts in the plan")
         return
     supervisor = Supervisor(folder, launch_backend(body.launch.backend))
     with _with_cluster(choice, folder):
         supervisor.deploy(deployment)
     out.print(
         f"{deployment.plan.notation()}: starting {counted(deployment.plan.num_gpus, 'rank')}, logs in {folder / 'runs'}"
+        + _limit_words(deployment.launch)
     )
     raise typer.Exit(_look_after(supervisor, out))
 
@@ -127,6 +133,11 @@ def redeploy_command(
         supervisor.reconfigure(present)
         out.print(f"{present.plan.notation()}: goes on from the last good checkpoint")
     raise typer.Exit(_look_after(supervisor, out))
+
+
+def _limit_words(launch: LaunchOptions) -> str:
+    limit_s = launch.run_limit_s
+    return "" if limit_s is None else f"; {launch.backend} ends a run after {limit_s / 3600:g} h (launch.time_limit_s)"
 
 
 @contextmanager

@@ -341,6 +341,7 @@ def _document(id_: str, request: _Request, supervisor: Supervisor, status: Deplo
         dead_run=dead_run,
         restart_cost_s=state.change_cost_s,
         backend=request.backend,
+        time_limit_s=present.launch.run_limit_s,
         folder=str(supervisor.folder(state.current.number)),
         links=DeploymentLinksDoc(
             self=path, logs=f"{path}/logs", job_performance=f"{job_path(request.job_id)}/performance"

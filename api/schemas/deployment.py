@@ -111,7 +111,7 @@ class LaunchOptionsDoc(Document):
     grace_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """From being told to end to being killed."""
     time_limit_s: Annotated[float, Field(gt=0, le=MAX_COUNT)] = 86_400.0
-    """For Slurm and Kubernetes."""
+    """Slurm and Kubernetes end a run after this."""
     slurm: SlurmOptionsDoc = SlurmOptionsDoc()
 
 
@@ -235,6 +235,8 @@ class DeploymentDoc(Document):
     restart_cost_s: float | None
     """The newest measured cost of a change; plans of this job use it as its restart cost."""
     backend: str
+    time_limit_s: float | None
+    """After this long the scheduler ends a run (`launch.time_limit_s`); null where there is no scheduler."""
     folder: str
     """On the machine of the service; README.txt in it says how to start it by hand."""
     links: DeploymentLinksDoc

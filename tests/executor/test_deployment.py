@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from executor.deployment import Deployment, deployment_name
+from executor.deployment import Deployment, LaunchOptions, deployment_name
 from executor.training_job import Device, TrainingJob
 from models.parallel_plan import symmetric_plan
 from stowplan.errors import InputError
@@ -33,6 +33,11 @@ def test_names_of_jobs_are_words_and_differ(job_ids: list[str]) -> None:
 def test_names_that_are_words_stay() -> None:
     assert deployment_name("llama2-13b") == "llama2-13b"
     assert deployment_name("gpt2-2.6b").startswith("gpt2-2-6b-")
+
+
+@pytest.mark.parametrize(("backend", "limit_s"), [("local", None), ("slurm", 86_400.0), ("kubernetes", 86_400.0)])
+def test_only_schedulers_end_a_run(backend: str, limit_s: float | None) -> None:
+    assert LaunchOptions(backend=backend).run_limit_s == limit_s
 
 
 @pytest.mark.parametrize(

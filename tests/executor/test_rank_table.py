@@ -95,7 +95,7 @@ def test_coordinates_match_the_stages_and_replicas() -> None:
 
 
 def test_asymmetric_plans_are_refused_stage_by_stage() -> None:
-    with pytest.raises(AsymmetricPlanError, match="project it") as caught:
+    with pytest.raises(AsymmetricPlanError, match="with --project, or project in the request") as caught:
         rank_table(FIG_3)
     assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [("asymmetric_stage", "/stages/1")]
 

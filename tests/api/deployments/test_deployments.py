@@ -90,6 +90,7 @@ def test_a_deployment_runs_to_its_end_and_its_logs_can_be_read(client: httpx.Cli
     created = client.post("/v1/deployments", json=body())
     assert created.status_code == 201, created.text
     path = created.headers["Location"]
+    assert created.json()["time_limit_s"] is None
     assert created.json()["notation"] == "PP2 DP1 TP1 (2+2 layers, 2 x 4)"
     done = wait(client, path, lambda document: document["phase"] == "finished")
     assert (done["step"], done["num_steps"], done["run_state"]) == (12, 12, "succeeded")
