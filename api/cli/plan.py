@@ -68,8 +68,8 @@ def plan_command(
     with LocalPlanner() as planner:
         with progress_line() as watcher:
             outcome = planner.plan(request, watcher)
-        # A solve may have been long: whatever goes wrong with the files, the answer is printed, and it is written before a
-        # worker draws it.
+        # A solve may have been long: whatever goes wrong with the files, the answer is printed, and it is written
+        # before a worker draws it.
         try:
             if output is not None:
                 write(output, (local_document(request, outcome).model_dump_json(indent=2) + "\n").encode())
