@@ -217,8 +217,8 @@ class Plans:
         self._finisher.shutdown()
         try:
             self._store.forget_crashes()
-        except StoreError:
-            _logger.exception("the plans that are left unfinished cannot be told from those of a crash")
+        except StoreError as error:
+            _logger.warning("what is left unfinished will look like a crash: %s", error)
         for plan in list(self._running.values()):
             plan.events.close()
 
