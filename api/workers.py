@@ -8,9 +8,8 @@ from solver.registry import BACKEND_MODULES
 # What a worker loads before it is ready, and what after that, while nobody waits: the most wanted first, Pyomo and
 # CVXPY last, which take seconds (a task that comes meanwhile waits for the one module that is being loaded). The
 # serving process loads none of it.
-PRELOAD = ("models.planning",)
+PRELOAD = ("api.plans.planning",)
 IDLE_LOAD = (
-    "api.plans.planning",
     *BACKEND_MODULES,
     *FORMULATIONS,
     "models.parallelism.planner",

@@ -168,7 +168,7 @@ def test_what_is_no_batch_is_refused(client: httpx.Client) -> None:
     path = "/v1/jobs/llm/metrics"
     assert client.post(path, content=b"{", headers={"Content-Type": "application/json"}).status_code == 400
     assert client.post(path, content=b"{}").status_code == 415
-    assert client.put(path, content=b"{}").status_code == 405
+    assert client.put(path, content=b"{}", headers={"Content-Type": "application/json"}).status_code == 405
     assert post(client, "/v1/jobs/llm/metrics", {"records": []}).status_code == 422
     assert faults(client, "llm", {"records": [record_of(0, 1)] * (MAX_RECORDS + 1)}) == [("wrong_length", "/records")]
     assert post(client, f"/v1/jobs/{'x' * 300}/metrics", BODY).status_code == 422

@@ -209,7 +209,7 @@ def test_a_killed_worker_costs_its_plan_and_nothing_else(
 
 @pytest.mark.slow
 def test_the_deadline_keeps_the_last_incumbent_if_there_is_one(pool: WorkerPool, works_as: WorksAs) -> None:
-    settings = Settings(database=IN_MEMORY, deadline_slack_s=1.0)
+    settings = Settings(database=IN_MEMORY, deadline_slack_s=3.0)
     request = sia_request(options={"time_limit_s": 0.2})
     with serving(create_app(settings, pool=pool)) as client:
         works_as(tasks.stuck_task)
