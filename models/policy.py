@@ -28,6 +28,7 @@ class Policy:
     algorithms: solver names that stand for algorithms of its own; no other policy is planned by them.
     is_heuristic: an algorithm answers, with a bound and a gap; optimal is what it cannot promise.
     plans_parallelism: makes 3D plans for all its jobs, and takes what was measured of their runs.
+    ignores: fields of jobs that it never looks at; whoever gives one is warned.
     takes_goodput: takes the observed goodput of jobs, and measured runs of those jobs that it makes 3D plans for.
     """
 
@@ -42,6 +43,7 @@ class Policy:
     variant: Mapping[str, Any] = field(default_factory=dict)
     declarations: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ()
+    ignores: tuple[str, ...] = ()
     is_heuristic: bool = False
     plans_parallelism: bool = False
     takes_goodput: bool = False

@@ -1,14 +1,16 @@
 """Everything that can be said about a request without solving. Light: imports no solver and no modelling layer."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pkgutil import resolve_name
 
 from models.performance.iteration.plausibility import calibration_warnings, peak_warnings
 from models.policies import POLICIES, policy_of
-from models.policy import Parameters
-from models.workload import Snapshot, snapshot_issues
+from models.policy import Parameters, Policy
+from models.wording import counted
+from models.workload import Job, Snapshot, snapshot_issues
 from solver.registry import SOLVER_NAMES
-from stowplan.errors import Issue
+from stowplan.errors import Issue, Severity
 
 
 def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
@@ -16,9 +18,27 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
 
     Pointers are relative to the snapshot (`/jobs/2/performance`), or start with `/parameters`.
     """
-    policy_issues: Callable[[Snapshot, Parameters], list[Issue]] = resolve_name(policy_of(parameters).issues)
+    policy = policy_of(parameters)
+    policy_issues: Callable[[Snapshot, Parameters], list[Issue]] = resolve_name(policy.issues)
     own = policy_issues(snapshot, parameters)
-    return [*snapshot_issues(snapshot.cluster, snapshot.jobs), *own, *_performance_warnings(snapshot)]
+    common = snapshot_issues(snapshot.cluster, snapshot.jobs)
+    return [*common, *own, *_performance_warnings(snapshot), *_ignored_fields(snapshot, policy)]
+
+
+def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
+    """What jobs say that the policy never looks at: once per field, at the first job that says it."""
+    for field in fields(Job):
+        if field.name not in policy.ignores:
+            continue
+        saying = [k for k, job in enumerate(snapshot.jobs) if getattr(job, field.name) != field.default]
+        if saying:
+            users = ", ".join(other.name for other in POLICIES.values() if field.name not in other.ignores)
+            yield Issue(
+                code="ignored_field",
+                pointer=f"/jobs/{saying[0]}/{field.name}",
+                detail=f"is not used by {policy.name}, and is given for {counted(len(saying), 'job')}; used by {users}",
+                severity=Severity.WARNING,
+            )
 
 
 def _performance_warnings(snapshot: Snapshot) -> Iterator[Issue]:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import MISSING, fields
 from pkgutil import resolve_name
 from typing import get_type_hints
 
@@ -12,7 +13,7 @@ from models.clock import PhaseClock
 from models.formulation import Formulation
 from models.policies import POLICIES, policy_of
 from models.policy import Policy
-from models.workload import Snapshot
+from models.workload import Job, Snapshot
 from solver.registry import SOLVER_NAMES
 from stowplan.errors import Issue
 
@@ -51,6 +52,11 @@ def test_its_document_has_every_parameter_that_makes_no_variant(policy: Policy) 
 def test_it_says_what_it_is_for(policy: Policy) -> None:
     assert all((policy.title, policy.source, policy.needs, policy.gives))
     assert set(policy.algorithms) <= set(SOLVER_NAMES)
+
+
+@every_policy
+def test_what_it_ignores_are_fields_of_jobs_that_may_be_left_out(policy: Policy) -> None:
+    assert set(policy.ignores) <= {field.name for field in fields(Job) if field.default is not MISSING}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,11 @@
 """What is said about a request before anything is planned."""
 
+from dataclasses import replace
+
+from models.allocation.sia.parameters import SiaParameters
 from models.allocation.suika.parameters import SuikaParameters
 from models.catalogue import find_model
+from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients
 from models.transformer import Transformer
 from models.validation import request_issues
@@ -10,6 +14,15 @@ from stowplan.errors import Severity
 from topology.cluster import Cluster, GpuType, Node
 
 MEASURED = GpuCoefficients(compute_s=1e-3, backward_ratio=2.0, optimizer_s=1e-3, overlap=1.0)
+
+
+KIND = GpuType(
+    name="own",
+    memory_bytes=80 * 10**9,
+    peak_flops_per_s=1e14,
+    intra_node_bandwidth_bytes_per_s=4.5e11,
+    inter_node_bandwidth_bytes_per_s=5e10,
+)
 
 
 def said(peak_flops_per_s: float, name: str, measured: str) -> set[tuple[str, str]]:
@@ -40,3 +53,14 @@ def test_a_known_product_has_the_peak_of_the_catalogue() -> None:
 def test_a_calibration_of_a_gpu_that_nobody_knows_is_not_used() -> None:
     assert said(989.5e12, "h100", "cqu") == {("calibration_not_used", "/jobs/0/calibration/gpus/cqu")}
     assert said(1e12, "core", "Core") == set()
+
+
+def test_who_gives_what_a_policy_ignores_is_warned_once_per_field() -> None:
+    table = ThroughputTable(entries=(TableEntry(gpu_type="own", num_gpus=1, value=1.0),))
+    plain = Job(id="plain", performance=table)
+    urgent = tuple(replace(plain, id=f"j{k}", priority=2, deadline_s=60.0 + k) for k in range(3))
+    cluster = Cluster(gpu_types=(KIND,), nodes=(Node(id="n", gpu_type="own", num_gpus=8),))
+    first, second = request_issues(Snapshot(cluster=cluster, jobs=(plain, *urgent)), SiaParameters())
+    assert (first.code, first.pointer, first.severity) == ("ignored_field", "/jobs/1/priority", Severity.WARNING)
+    assert first.detail == "is not used by sia, and is given for 3 jobs; used by arena, arena-ilp"
+    assert second.pointer == "/jobs/1/deadline_s"

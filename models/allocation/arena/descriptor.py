@@ -14,6 +14,7 @@ _NEEDS = (
     "priorities; deadlines and remaining iterations where the objective asks for them",
     "where jobs run now (current), and with which plan (parallel_plan)",
 )
+_IGNORES = ("num_restarts", "parallelism", "expansions")
 
 ARENA = Policy(
     name="arena",
@@ -26,6 +27,7 @@ ARENA = Policy(
     needs=_NEEDS,
     gives=(PARALLEL_PLANS, REASONS, "the bound of the integer program on the same event, and the gap to it"),
     is_heuristic=True,
+    ignores=_IGNORES,
     plans_parallelism=True,
 )
 ARENA_ILP = Policy(
@@ -38,5 +40,6 @@ ARENA_ILP = Policy(
     source=f"{_SOURCE}, Eqs. 5-7",
     needs=_NEEDS,
     gives=(PARALLEL_PLANS, REASONS, "bound and gap of the integer program"),
+    ignores=_IGNORES,
     plans_parallelism=True,
 )

@@ -21,5 +21,6 @@ SIA = Policy(
         REASONS,
         "bound and gap of the integer program",
     ),
+    ignores=("parallelism", "priority", "deadline_s", "remaining_iterations", "expansions"),
     takes_goodput=True,
 )

@@ -14,6 +14,8 @@ _NEEDS = (
     "jobs with a transformer or operators; min_gpus is the basic demand",
     "where jobs run now (current), with which plan (parallel_plan), and what earlier plans added (expansions)",
 )
+# The price of a restart is none of them: the service fills it in where it was measured.
+_IGNORES = ("num_restarts", "performance", "priority", "deadline_s")
 
 SUIKA = Policy(
     name="suika",
@@ -26,6 +28,7 @@ SUIKA = Policy(
     needs=_NEEDS,
     gives=(PARALLEL_PLANS, REASONS, "the bound of the integer program on the same scale-outs, and the gap to it"),
     is_heuristic=True,
+    ignores=_IGNORES,
     plans_parallelism=True,
 )
 SUIKA_ILP = Policy(
@@ -38,5 +41,6 @@ SUIKA_ILP = Policy(
     source=f"{_SOURCE}, Problem 1",
     needs=_NEEDS,
     gives=(PARALLEL_PLANS, REASONS, "bound and gap of the integer program"),
+    ignores=_IGNORES,
     plans_parallelism=True,
 )

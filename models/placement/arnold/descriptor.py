@@ -20,6 +20,10 @@ ARNOLD = Policy(
         "hosts in rank order",
         "bound and gap of the integer program",
     ),
+    ignores=(
+        *("weight", "age_s", "num_restarts", "operators", "priority", "deadline_s", "remaining_iterations"),
+        *("parallel_plan", "expansions"),
+    ),
     declarations=(
         "models.placement.arnold.paper.formulation",
         "models.placement.arnold.tiers.policy",
