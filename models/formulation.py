@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from models.clock import PhaseClock
-from models.plan import Plan
+from models.plan import Plan, UnplacedJob
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
@@ -43,6 +43,11 @@ class Formulation(ABC):
         from solver.infeasibility import conflicting_rows
 
         return conflicting_rows(self.named(), time_limit_s)
+
+    def unplaced(self) -> tuple[UnplacedJob, ...]:
+        """Jobs that fit nowhere, and what would help, asked for when the problem is infeasible; empty where the
+        conflicts have to do."""
+        return ()
 
     def prices(self, result: SolveResult) -> Mapping[str, float]:  # noqa: ARG002 - most models price nothing
         """What one more unit of each scarce resource is worth, by row name; empty where the solver did not price."""

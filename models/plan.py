@@ -172,7 +172,8 @@ class PhaseTimes:
 class PlanOutcome:
     """What planning ended with; `plan` is None exactly when the termination has no incumbent.
 
-    `conflicts` names constraints that exclude each other when infeasible. `warnings` travel with the answer.
+    `conflicts` names constraints that exclude each other when infeasible, `unplaced` are the jobs behind them where
+    that is known. `warnings` travel with the answer.
     `objective` and `bound` are in the policy's own sense (`sense`). `certificate` is one sentence: what proves the
     answer, or what ended the solve before it was proved. `prices` tell what one more unit of a scarce row (a GPU of a
     type, say) is worth in the objective, where the solver priced rows; they are a start for the next plan.
@@ -193,6 +194,7 @@ class PlanOutcome:
     solver_version: str
     certificate: str
     prices: Mapping[str, float] = field(default_factory=dict)
+    unplaced: tuple[UnplacedJob, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.plan is not None) != self.termination.has_incumbent:

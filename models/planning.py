@@ -7,7 +7,7 @@ from pkgutil import resolve_name
 from models.certificate import certificate_of
 from models.clock import PhaseClock
 from models.formulation import Formulation
-from models.plan import Plan, PlanOutcome, PlanRequest, PlanTask, Resume
+from models.plan import Plan, PlanOutcome, PlanRequest, PlanTask, Resume, UnplacedJob
 from models.policies import policy_of
 from models.policy import Parameters
 from models.validation import request_issues, solver_fault
@@ -64,6 +64,7 @@ def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resu
         else:
             result = _resumed(formulation, resume, request)
     conflicts: tuple[str, ...] = ()
+    unplaced: tuple[UnplacedJob, ...] = ()
     plan_: Plan | None = None
     if result.incumbent is not None and result.objective is not None:
         plan_ = formulation.extract(result.incumbent, clock)
@@ -71,7 +72,7 @@ def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resu
             _verify(formulation, plan_, result.objective)
     elif result.termination is TerminationReason.INFEASIBLE:
         with clock.phase("explain"):
-            conflicts = formulation.conflicts(_CONFLICT_TIME_LIMIT_S)
+            conflicts, unplaced = formulation.conflicts(_CONFLICT_TIME_LIMIT_S), formulation.unplaced()
     return PlanOutcome(
         termination=result.termination,
         limit=result.limit,
@@ -88,6 +89,7 @@ def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resu
         solver_version=result.solver_version,
         certificate=certificate_of(result),
         prices=formulation.prices(result),
+        unplaced=unplaced,
     )
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from api.common.wording import number, percent, termination_words
-from models.plan import JobAllocation, Plan, PlanOutcome, PretrainingPlacement
+from models.plan import JobAllocation, Plan, PlanOutcome, PretrainingPlacement, UnplacedJob
 from models.wording import counted
 from models.workload import NodeGpus
 from solver.options import SolveOptions
@@ -21,6 +21,7 @@ _MAX_HOSTS_SHOWN = 32
 def print_outcome(console: Console, policy: str, outcome: PlanOutcome, options: SolveOptions | None = None) -> None:
     """Everything about an outcome that fits a terminal."""
     console.print(_summary(policy, outcome, options))
+    _print_unplaced(console, outcome.unplaced)
     if outcome.conflicts:
         console.print("these constraints exclude each other:")
         for name in outcome.conflicts:
@@ -60,15 +61,20 @@ def _print_plan(console: Console, plan: Plan) -> None:
     if plan.allocations:
         console.print()
         console.print(_allocations_table(plan.allocations))
-    if plan.unplaced:
-        console.print()
-        table = Table("without GPUs", "reason", "detail", "remedy", box=None, pad_edge=False, header_style="bold")
-        for job in plan.unplaced:
-            reason = f"{job.reason}, preempted" if job.preempted else job.reason
-            table.add_row(*(escape(words) for words in (job.job_id, reason, job.detail, job.remedy)))
-        console.print(table)
+    _print_unplaced(console, plan.unplaced)
     if plan.pretraining is not None:
         _print_pretraining(console, plan.pretraining)
+
+
+def _print_unplaced(console: Console, jobs: Sequence[UnplacedJob]) -> None:
+    if not jobs:
+        return
+    console.print()
+    table = Table("without GPUs", "reason", "detail", "remedy", box=None, pad_edge=False, header_style="bold")
+    for job in jobs:
+        reason = f"{job.reason}, preempted" if job.preempted else job.reason
+        table.add_row(*(escape(words) for words in (job.job_id, reason, job.detail, job.remedy)))
+    console.print(table)
 
 
 def _allocations_table(allocations: Sequence[JobAllocation]) -> Table:

@@ -57,7 +57,7 @@ def outcome_to_document(outcome: PlanOutcome, snapshot: Snapshot) -> OutcomeDoc:
         verified=plan is not None,
         score=() if plan is None else tuple(ScoreTermDoc.model_validate(t, from_attributes=True) for t in plan.score),
         allocations=() if plan is None else tuple(_allocations(plan, jobs)),
-        unplaced=() if plan is None else tuple(_unplaced(job) for job in plan.unplaced),
+        unplaced=tuple(_unplaced(job) for job in (plan or outcome).unplaced),
         communication=None
         if pretraining is None
         else CommunicationMatrixDoc.model_validate(pretraining, from_attributes=True),
@@ -103,6 +103,7 @@ def outcome_from_document(document: OutcomeDoc, timings: TimingsDoc) -> PlanOutc
         # Plans of earlier versions have none.
         certificate=document.certificate or "",
         prices=document.prices,
+        unplaced=() if termination.reason.has_incumbent else tuple(_unplaced_jobs(document)),
     )
 
 
@@ -145,10 +146,14 @@ def _unplaced(job: UnplacedJob) -> UnplacedJobDoc:
 def _plan(document: OutcomeDoc) -> Plan:
     return Plan(
         allocations=tuple(_allocation(allocation) for allocation in document.allocations),
-        unplaced=tuple(UnplacedJob(**dict(job)) for job in document.unplaced),
+        unplaced=tuple(_unplaced_jobs(document)),
         score=tuple(ScoreTerm(**dict(term)) for term in document.score),
         pretraining=None if document.communication is None else _pretraining(document.communication),
     )
+
+
+def _unplaced_jobs(document: OutcomeDoc) -> Iterator[UnplacedJob]:
+    return (UnplacedJob(**dict(job)) for job in document.unplaced)
 
 
 def _allocation(document: JobAllocationDoc) -> JobAllocation:

@@ -9,7 +9,8 @@ from models.placement.arnold.check import plan_violations
 from models.placement.arnold.extraction import arnold_plan
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.selection import Affinity, Selection, minipod_tier
-from models.plan import Plan
+from models.placement.arnold.validation import crowded_out
+from models.plan import Plan, UnplacedJob
 from models.workload import Snapshot
 from solver.problem import MatrixProblem
 from stowplan.arrays import IntMatrix
@@ -55,6 +56,10 @@ class PlacementFormulation(Formulation):
     def problem(self) -> MatrixProblem:  # type: ignore[override]  # declared when somebody asks for it
         """The model in matrix form."""
         return self.compiled.problem
+
+    def unplaced(self) -> tuple[UnplacedJob, ...]:
+        """The job: it fits nowhere when too few nodes are free, and for nothing else."""
+        return (crowded_out(self.selection),)
 
     def violations(self, plan: Plan, objective: float) -> list[Issue]:
         """Check without any solver; the plan may be better than `objective`, never worse."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.selection import Selection, select
 from models.placement.arnold.volumes import num_microbatches
+from models.plan import UnplacedJob
 from models.wording import counted
 from models.workload import Snapshot
 from stowplan.errors import InputError, Issue, Severity
@@ -72,7 +73,8 @@ def _affinity_issues(selection: Selection, parameters: ArnoldParameters) -> Iter
 def _warnings(selection: Selection) -> Iterator[Issue]:
     job, pool, at = selection.job, selection.pool, f"/jobs/{selection.position}"
     if selection.num_free < selection.matrix.num_nodes:
-        yield _warning("not_enough_nodes", at, _shortage(selection))
+        short = crowded_out(selection)
+        yield _warning("not_enough_nodes", at, f"{short.detail}; {short.remedy}")
     if selection.other_types:
         detail = f"planned on GPU type {pool.gpu_type!r}; {list(selection.other_types)} would suit too"
         yield _warning("gpu_type_chosen", f"{at}/gpu_types", detail)
@@ -87,19 +89,23 @@ def _warnings(selection: Selection) -> Iterator[Issue]:
             yield _warning("batch_not_divisible", f"{at}/transformer", f"{detail}; choose a multiple of mb x dp")
 
 
-def _shortage(selection: Selection) -> str:
+def crowded_out(selection: Selection) -> UnplacedJob:
     """Counts behind an infeasible model, and what would make it feasible."""
     pool, needed = selection.pool, selection.matrix.num_nodes
     free = sorted(zip(selection.room.tolist(), pool.minipods, strict=True), key=lambda item: (-item[0], item[1]))
     listed = ", ".join(f"{label}: {count}" for count, label in free[:_MAX_LISTED] if count)
     verb = "is" if selection.num_free == 1 else "are"
     kept = f" beyond {selection.num_spares} spare ones per minipod" if selection.num_spares else ""
-    return (
-        f"job {selection.job.id!r} needs {counted(needed, 'wholly free node')} of "
+    return UnplacedJob(
+        job_id=selection.job.id,
+        reason="capacity",
+        detail=f"job {selection.job.id!r} needs {counted(needed, 'wholly free node')} of "
         f"{counted(pool.gpus_per_node, f'{pool.gpu_type!r} GPU')}, {selection.num_free} {verb} free{kept}"
-        + (f" ({listed})" if listed else "")
-        + f"; free {needed - selection.num_free} "
-        f"more, or lower dp or pp to at most {counted(selection.num_free, 'node')}"
+        + (f" ({listed})" if listed else ""),
+        counts={"needed_nodes": needed, "free_nodes": selection.num_free},
+        remedy=f"free {needed - selection.num_free} more, or lower dp or pp to at most "
+        f"{counted(selection.num_free, 'node')}",
+        preempted=False,
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -387,6 +388,9 @@ def test_an_outcome_survives_the_round_trip() -> None:
     assert (launch.stage_bounds, launch.hostfile) == ((0, 2, 3), "n1 slots=2\nn0 slots=2\n")
     with pytest.raises(ValueError, match="no outcome"):
         outcome_from_document(OutcomeDoc(), timings)
+    assert outcome.plan is not None
+    nowhere = replace(outcome, termination=TerminationReason.INFEASIBLE, plan=None, unplaced=outcome.plan.unplaced)
+    assert outcome_from_document(outcome_to_document(nowhere, snapshot), timings) == nowhere
 
 
 def _file(folder: Path, document: Any) -> Path:

@@ -114,6 +114,16 @@ def test_more_forced_demand_than_capacity_is_infeasible_with_names(client: httpx
     assert any("j0" in name for name in plan["conflicts"])
 
 
+def test_a_pretraining_job_without_room_is_unplaced_and_says_what_would_help(client: httpx.Client) -> None:
+    request = arnold_request()
+    del request["snapshot"]["cluster"]["nodes"][3:]
+    plan = planned(client, request)
+    assert plan["status"] == "infeasible"
+    (job,) = plan["unplaced"]
+    assert (job["job_id"], job["reason"]) == ("llm", "capacity")
+    assert job["remedy"].startswith("free 1 more")
+
+
 def test_a_limit_of_one_millisecond_never_lies(client: httpx.Client) -> None:
     hard = client.get("/v1/examples/sia-heterogeneous-64").json()
     plan = planned(client, changed(hard, "/options", {"time_limit_s": 0.001, "relative_gap": 0.0}))

@@ -232,6 +232,9 @@ def test_spare_nodes_that_are_missing_are_counted() -> None:
     (issue,) = policy_issues(snapshot, parameters)
     assert issue.code == "not_enough_nodes"
     assert "7 are free beyond 3 spare ones per minipod (A: 4, B: 3)" in issue.detail
+    (job,) = formulation.unplaced()
+    assert f"{job.detail}; {job.remedy}" == issue.detail
+    assert job.counts == {"needed_nodes": 8, "free_nodes": 7}
 
 
 def spoiled(change: Callable[[PretrainingPlacement], PretrainingPlacement]) -> set[str]:
