@@ -81,13 +81,13 @@ class SiaFormulation(Formulation):
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve; among plans of equal value the one that changes least is taken where costs have a step."""
         options = replace(options, prices=self._known_prices())
-        step = objective_step(self.problem.objective)
+        step = objective_step(self.problem.objective, self.instance.pair_jobs, options.relative_gap)
         if step is None or not self.problem.num_columns:
             return super().solve(options, monitor)
         changed = toward_present(self.problem, self.instance, step)
         start = options.warm_start if options.warm_start is not None else self.warm_start
         result = solve(changed, replace(options, warm_start=start), monitor)
-        return for_declared(result, self.problem, step)
+        return for_declared(result, self.problem, step, options.relative_gap)
 
     def prices(self, result: SolveResult) -> Mapping[str, float]:
         """What one more unit of each scarce row is worth, in the objective."""
