@@ -36,7 +36,8 @@ def test_deviations_of_jobs_add_up_and_stay_within_the_gap_that_is_asked_for() -
     jobs, values = np.array([0, 0, 1]), np.array([100.0001, 100.0002, 200.0001])
     found = objective_step(values, jobs, relative_gap=1e-4)
     assert found is not None
-    assert (found.size, found.slack) == (1.0, pytest.approx(3e-4))
+    assert found.size == 1.0
+    assert found.slack == pytest.approx(3e-4)
     assert objective_step(values, jobs, relative_gap=0.0) is None
     # 200 jobs that are off by a thousandth of a step each are off by a fifth of one.
     assert objective_step(np.full(200, 1000.001), np.arange(200), relative_gap=1e-4) == Step(size=0.001, slack=ANY)
@@ -62,6 +63,7 @@ def test_jobs_stay_where_they_are_when_nothing_is_gained(solver: str, order: tup
     formulation = formulate_sia(Snapshot(cluster=cluster(*nodes), jobs=jobs), COSTS, PhaseClock())
     result = formulation.solve(SolveOptions(solver=solver, relative_gap=10 * noise), SolveMonitor())
     assert result.termination is TerminationReason.OPTIMAL
+    assert result.objective is not None
     assert result.objective == pytest.approx(0.75, rel=1e-5)
     assert result.bound == pytest.approx(0.75, rel=1e-5)
     assert result.incumbent is not None
