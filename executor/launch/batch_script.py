@@ -18,6 +18,7 @@ def batch_script(deployment: Deployment, folder: Path, stop: Path) -> str:
     """Script for sbatch; `stop` is the file that asks the ranks to write a checkpoint and end."""
     launch, options, hosts = deployment.launch, deployment.launch.slurm, hosts_of(deployment.ranks())
     gpus = max(map(len, hosts.values())) if deployment.training.device is Device.CUDA else 0
+    asks = shlex.quote(str(stop))
     # The name of the node is known on the node only.
     agent = ["bash", "-c", 'exec "$@" "$SLURMD_NODENAME"', "agent"]
     agent += [launch.python, "-P", "-m", "executor.launch.agent", str(folder)]
@@ -40,7 +41,9 @@ def batch_script(deployment: Deployment, folder: Path, stop: Path) -> str:
             "#SBATCH --no-requeue",
             *([f"export {GPUS_GIVEN}=1"] if gpus and options.gpu_request is not GpuRequest.NONE else []),
             "# The signal comes before the time limit: the ranks write a checkpoint and end.",
-            f"trap {shlex.quote(shlex.join(['touch', str(stop)]))} USR1",
+            f"trap {shlex.quote(f'echo asked by Slurm > {asks}')} USR1",
+            "# It asked an earlier job of this folder; the file of anybody else is empty.",
+            f"if [ -s {asks} ]; then rm {asks}; fi",
             "# One line per agent: srun keeps this order. The ranks of a host share all the CPUs of the job there.",
             f"export SLURM_HOSTFILE={shlex.quote(str(folder / 'slurm_hosts'))}",
             f"srun --distribution=arbitrary --ntasks={len(hosts)} --cpu-bind=none --kill-on-bad-exit=1 \\",

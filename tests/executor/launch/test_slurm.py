@@ -182,6 +182,11 @@ def test_before_the_time_limit_ranks_are_asked_to_stop(tmp_path: Path) -> None:
     # As Slurm does with --signal=B:USR1@600.
     subprocess.run(["scancel", "--batch", "--signal=USR1", job_id], check=True)
     assert wait(backend, folder, lambda status: status.state.final).state is RunState.SUCCEEDED
+    # The next job of the folder is not asked.
+    backend.start(folder)
+    wait(backend, folder, lambda status: status.num_running == 4)
+    assert not (folder / "stop").exists()
+    backend.stop(folder)
 
 
 @pytest.mark.usefixtures("cluster")
