@@ -74,7 +74,7 @@ def _hosts(asked: PlanChoice, deployment: Deployment, settings: Settings) -> Ite
     """Hosts that we would log in to, or at whose address the ranks would meet."""
     launch, allowed = deployment.launch, _pattern(settings.launch_hosts)
     logs_in = isinstance(launch_backend(launch.backend), RemoteShellBackend)
-    for node in hosts_of(deployment.ranks()):
+    for node in (*hosts_of(deployment.ranks()), *launch.spares):
         address = launch.addresses.get(node, node)
         if (logs_in or node in launch.addresses) and not allowed.fullmatch(address):
             known = pointer_of("launch", "addresses", node) if node in launch.addresses else None

@@ -88,6 +88,7 @@ def test_token_files_lie_in_folders_of_the_operator(trainer: httpx.Client, folde
         ({"backend": "ssh", "addresses": {"a": "root@elsewhere"}}, "/launch/addresses/a"),
         # Where the ranks meet.
         ({"backend": "slurm", "addresses": {"a": "elsewhere"}}, "/launch/addresses/a"),
+        ({"backend": "slurm", "addresses": {"b": "elsewhere"}, "spares": ["b"]}, "/launch/addresses/b"),
     ],
 )
 def test_no_host_is_reached_that_the_operator_has_not_named(
