@@ -15,6 +15,7 @@ from api.schemas.comparison import ComparisonBody
 from api.schemas.deployment import DeploymentBody, ReconfigureBody
 from api.schemas.metrics import MetricsBody
 from api.schemas.parallel import ParallelPlanBody
+from api.schemas.plan import EVENT_DATA
 from api.schemas.problem import ProblemDoc
 from api.schemas.request import PLAN_BODIES, VerifyBody
 from api.schemas.snapshot import SnapshotDoc
@@ -30,6 +31,7 @@ _UNSEEN: tuple[type[BaseModel], ...] = (
     DeploymentBody,
     ReconfigureBody,
     ProblemDoc,
+    *EVENT_DATA,
 )
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {

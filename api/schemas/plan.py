@@ -222,7 +222,7 @@ class OutcomeDoc(Document):
     unplaced: tuple[UnplacedJobDoc, ...] = ()
     communication: CommunicationMatrixDoc | None = None
     conflicts: tuple[str, ...] = ()
-    """Infeasible: names of constraints that exclude each other."""
+    """Infeasible: names of constraints that exclude each other; `unplaced` has the job behind them, where it is one."""
     warnings: tuple[IssueDoc, ...] = ()
     size: ModelSizeDoc | None = None
     solver: SolverDoc | None = None
@@ -275,6 +275,25 @@ class PlanDoc(OutcomeDoc, PlanHeader):
 
     timings: TimingsDoc
     failure: FailureDoc | None = None
+
+
+class StateEventDoc(Document):
+    """Data of the event `state`."""
+
+    status: PlanStatus
+
+
+class ProgressEventDoc(Document):
+    """Data of the events `incumbent` and `bound`; null: not known yet."""
+
+    objective: float | None
+    bound: float | None
+    relative_gap: float | None
+    elapsed_s: float
+    """From the start of the solve."""
+
+
+EVENT_DATA = (StateEventDoc, ProgressEventDoc)
 
 
 class PageQuery(BaseModel):

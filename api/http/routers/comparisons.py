@@ -75,7 +75,7 @@ async def get_comparison(services: Services, comparison_id: ComparisonId, wait_s
     "/{comparison_id}/figure.svg",
     summary="Draw a comparison of solvers",
     response_class=Response,
-    responses={200: {"content": {"image/svg+xml": {"schema": {"type": "string"}}}, "description": "The picture."}},
+    responses={200: {"content": {"image/svg+xml": {}}, "description": "The picture."}},
 )
 async def get_comparison_figure(services: Services, comparison_id: ComparisonId) -> Response:
     """Draw the comparison: time by phase for each solver, and the gap over time."""

@@ -27,10 +27,7 @@ _DOCUMENTED = documented_body(ParallelPlanBody.__name__, _REQUESTS)
 _MEDIA = {"svg": "image/svg+xml", "png": "image/png"}
 _PICTURES: dict[int | str, dict[str, Any]] = {
     200: {
-        "content": {
-            "image/svg+xml": {"schema": {"type": "string"}},
-            "image/png": {"schema": {"type": "string", "format": "binary"}},
-        },
+        "content": {media: {} for media in _MEDIA.values()},
         "description": "The picture.",
     }
 }

@@ -14,6 +14,7 @@ from api.common.examples import example
 from api.http.body import json_text
 from api.http.routers.common import (
     PLAN_BODY_NAME,
+    SCHEMA_PATH,
     Arrival,
     IdempotencyKey,
     PlanId,
@@ -24,7 +25,7 @@ from api.http.routers.common import (
 )
 from api.plans.present import plan_path, plan_text
 from api.plans.reading import READ_PLAN
-from api.schemas.plan import PageQuery, PlanDoc, PlanList
+from api.schemas.plan import EVENT_DATA, PageQuery, PlanDoc, PlanList
 from api.schemas.request import PlanBody
 from api.store.database import PlanRecord
 
@@ -42,6 +43,20 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
             "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds until a look is worth it."},
         },
     }
+}
+# OpenAPI 3.1 describes each event of a stream, as its fields are named on the wire.
+_EVENT = {
+    "type": "object",
+    "required": ["id", "event", "data"],
+    "properties": {
+        "id": {"type": "string", "description": "For `Last-Event-ID`."},
+        "event": {"enum": ["state", "incumbent", "bound"]},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {"anyOf": [{"$ref": SCHEMA_PATH + data.__name__} for data in EVENT_DATA]},
+        },
+    },
 }
 
 
@@ -101,7 +116,7 @@ async def get_input(services: Services, plan_id: PlanId) -> Response:
     "/{plan_id:id}/figure.svg",
     summary="Draw a plan",
     response_class=Response,
-    responses={200: {"content": {"image/svg+xml": {"schema": {"type": "string"}}}, "description": "The picture."}},
+    responses={200: {"content": {"image/svg+xml": {}}, "description": "The picture."}},
 )
 async def get_figure(services: Services, plan_id: PlanId) -> Response:
     """Draw the plan: the cluster by tier and node, coloured by job; for Arnold the communication matrix, too."""
@@ -124,7 +139,7 @@ async def get_model(services: Services, plan_id: PlanId) -> Response:
     summary="Follow a plan",
     response_class=StreamingResponse,
     responses={
-        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events."},
+        200: {"content": {"text/event-stream": {"schema": _EVENT}}, "description": "Events."},
         204: {"description": "The plan is final and nothing came after `Last-Event-ID`: do not connect again."},
     },
 )

@@ -1,0 +1,98 @@
+"""Does the service keep what its OpenAPI document promises? Requests are drawn from the document, right ones and wrong.
+
+Of every answer status, content type, headers and body are declared, none is a 5xx, and what the document forbids is
+refused.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import BaseSchema, Case, GenerationMode
+
+from api.app import create_app
+from api.common.settings import IN_MEMORY, Settings
+from api.openapi import PATH
+from solver.pool import WorkerPool
+from tests.api.asking import planned, post
+from tests.api.requests import Json, sia_request
+from tests.api.serving import serving
+
+_DOCUMENT: Json = json.loads(PATH.read_text(encoding="utf-8"))
+_OPERATIONS = [(path, method) for path, methods in _DOCUMENT["paths"].items() for method in methods]
+# What a document can break: a text in a path cannot.
+_REFUSING = [(path, method) for path, method in _OPERATIONS if "requestBody" in _DOCUMENT["paths"][path][method]]
+_CHECKS: Json = {
+    "checks": {
+        # No schema says that a node must be of a type that the cluster knows: that is a 422 with issues.
+        "positive_data_acceptance": {"expected-statuses": ["2xx", "404", "409", "422"]},
+    },
+    "operations": [
+        # Whatever is JSON is answered: the issues are the answer.
+        {"include-name": "POST /v1/plans:validate", "checks": {"negative_data_rejection": {"enabled": False}}},
+    ],
+}
+# The same requests at every run. What fails is told as it is: to make it smaller takes minutes.
+_drawn = settings(
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(scope="module")
+def service(pool: WorkerPool) -> Iterator[httpx.Client]:
+    """A service that works and waits for two seconds at most."""
+    options = Settings(database=IN_MEMORY, time_limit_s=1.0, max_time_limit_s=2.0, max_wait_s=2.0, max_threads=1)
+    with serving(create_app(options, pool=pool)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def schema() -> BaseSchema:
+    return schemathesis.openapi.from_dict(_DOCUMENT, config=schemathesis.Config.from_dict(_CHECKS))
+
+
+@pytest.fixture
+def known(service: httpx.Client) -> dict[str, str]:
+    """Parameters of paths where there is something."""
+    return {
+        "plan_id": planned(service, sia_request())["id"],
+        "snapshot_id": post(service, "/v1/snapshots", sia_request()["snapshot"]).json()["id"],
+        "example_id": "quickstart",
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "method"), _OPERATIONS)
+def test_answers_to_right_requests_are_as_documented(
+    path: str, method: str, service: httpx.Client, schema: BaseSchema, known: dict[str, str]
+) -> None:
+    @settings(_drawn, max_examples=4)
+    @given(case=schema[path][method].as_strategy(generation_mode=GenerationMode.POSITIVE), exists=st.booleans())
+    def is_kept(case: Case[Any], exists: bool) -> None:
+        if exists:
+            case.path_parameters.update((name, known[name]) for name in known.keys() & case.path_parameters.keys())
+        case.call_and_validate(base_url=str(service.base_url))
+
+    is_kept()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "method"), _REFUSING)
+def test_wrong_requests_are_refused_as_documented(
+    path: str, method: str, service: httpx.Client, schema: BaseSchema
+) -> None:
+    @settings(_drawn, max_examples=2)
+    @given(case=schema[path][method].as_strategy(generation_mode=GenerationMode.NEGATIVE))
+    def is_kept(case: Case[Any]) -> None:
+        case.call_and_validate(base_url=str(service.base_url))
+
+    is_kept()
