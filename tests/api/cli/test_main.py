@@ -526,7 +526,7 @@ def test_a_killed_worker_is_finished_by_another_from_its_last_incumbent(planned:
     outcome = plan(request)
     point = np.array([1.0, 0.0])
     planner, pool = planner_with((WorkerError("killed"), point), (outcome, None))
-    assert planner.plan(request, WATCHER) is outcome
+    assert planner.plan(request, WATCHER) == outcome
     resume = pool.tasks[1].resume
     assert isinstance(resume, Resume)
     assert resume.incumbent is point
