@@ -221,7 +221,7 @@ def test_a_move_to_spares_is_tried_again(tmp_path: Path) -> None:
     state = scene.supervisor.advance()
     assert "host a cannot be reached; tried again" in state.detail
     scene.backend.is_away = False
-    scene.now_s += 100.0
+    scene.pass_s(100.0)
     scene.supervisor.advance()
     assert scene.hosts() == ["c", "b"]
 

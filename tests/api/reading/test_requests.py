@@ -12,11 +12,13 @@ from api.plans.reading import read_plan
 from api.reading.readers import Readers
 from api.reading.texts import Lacking, RequestText
 from api.workers import reader_pool
+from models.policies import POLICIES
 from solver.monitor import SolveMonitor
 from solver.pool import WorkerPool
 from tests.api import reading_tasks
 from tests.api.asking import planned, post, refused
 from tests.api.conftest import SETTINGS
+from tests.api.measurements import TRANSFORMER
 from tests.api.requests import Json, arnold_request, changed, json_text, sia_request, table_job
 from tests.api.serving import serving
 from tests.growth import work
@@ -80,12 +82,26 @@ def test_readers_say_what_they_lack() -> None:
     assert read_plan(text, SolveMonitor()) == Lacking(jobs=frozenset({"j1"}))
 
 
-def test_reading_grows_with_the_size() -> None:
-    def cost(num_jobs: int) -> int:
-        request = sia_request([table_job(f"j{k}") for k in range(num_jobs)])
-        node = request["snapshot"]["cluster"]["nodes"][0]
-        nodes = [{**node, "id": f"n{k}"} for k in range(num_jobs)]
-        text = RequestText(body=json_text(changed(request, "/snapshot/cluster/nodes", nodes)), settings=SETTINGS)
+def sized(policy: str, size: int) -> Json:
+    """As many jobs as nodes; half of the jobs run on a node each."""
+    request = arnold_request() if policy == "arnold" else sia_request()
+    node = request["snapshot"]["cluster"]["nodes"][0]
+    nodes = [{**node, "id": f"n{k}"} for k in range(size)]
+    trained = {"transformer": TRANSFORMER} if policy.startswith("suika") else {}
+    jobs = [
+        {**table_job(f"j{k}"), **trained, "current": {f"n{k}": [0]} if k % 2 or policy == "arnold" else None}
+        for k in range(size)
+    ]
+    waiting = request["snapshot"]["jobs"] if policy == "arnold" else []
+    cluster = {**request["snapshot"]["cluster"], "nodes": nodes}
+    return {**request, "policy": policy, "snapshot": {"cluster": cluster, "jobs": [*waiting, *jobs]}}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_reading_grows_with_the_size(policy: str) -> None:
+    def cost(size: int) -> int:
+        text = RequestText(body=json_text(sized(policy, size)), settings=SETTINGS)
+        assert not isinstance(read_plan(text, SolveMonitor()), Lacking)
         return work(lambda: read_plan(text, SolveMonitor()))
 
     assert cost(200) <= 2.3 * cost(100)
