@@ -61,7 +61,7 @@ def main(
         list[Path] | None, typer.Option(help="Measure this checkout instead; several take turns.")
     ] = None,
 ) -> None:
-    """Measure what a large POST costs, and whether the service answers meanwhile."""
+    """Post clusters of up to 100,000 GPUs: CPU of the service and of all, and whether it still answers."""
     checkouts = [path.resolve() for path in checkout or [ROOT]]
     table = Table(title=f"POST to plan, sia, gap 1e-4, medians of {runs} runs (health: the longest of all)")
     for name in ("jobs", "MB", "commit", "total", "accept", "all CPU", "service CPU", "health", "targets"):
