@@ -68,9 +68,10 @@ class Services:
         self.deployments.close()
         if close_pool:
             self._pool.close()
+        # What is being read for a plan that is taken up is read again by the next process.
+        self.readers.close()
         # After the pool: the plans that its end stops are still written.
         self.plans.close()
-        self.readers.close()
 
     def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
         return planned_job(self.plans.plan(plan_id), self.plans.input_text(plan_id), job_id, self.snapshots)

@@ -21,6 +21,7 @@ from api.common.errors import (
 from api.common.events import STATE, EventLog, PlanEvent
 from api.common.metrics import Metrics
 from api.common.settings import Settings
+from api.convert.reading import MalformedJsonError
 from api.plans.present import plan_document, plan_list
 from api.plans.reading import READ_PLAN, ReadPlan
 from api.plans.run import RunningPlan
@@ -263,7 +264,7 @@ class Plans:
         if times <= _MOST_TAKEN_UP:
             try:
                 asked = asyncio.run(self.reread(record.id))
-            except InputError as error:
+            except (InputError, MalformedJsonError) as error:
                 failure = FailureDoc(code="interrupted", detail=f"this version cannot go on with the plan: {error}")
         if asked is None:
             ended = replace(
