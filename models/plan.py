@@ -39,10 +39,14 @@ class Resume:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlanTask:
-    """What a worker gets: a request, and the last incumbent if an earlier worker was killed while solving it."""
+    """What a worker gets: a request, and the last incumbent if an earlier worker was killed while solving it.
+
+    `validated`: whoever sends it has asked `request_issues` and keeps the warnings.
+    """
 
     request: PlanRequest
     resume: Resume | None = None
+    validated: bool = False
 
 
 class Change(StrEnum):

@@ -26,7 +26,7 @@ _CONFLICT_TIME_LIMIT_S = 5.0
 
 def plan_task(task: PlanTask, monitor: SolveMonitor) -> PlanOutcome:
     """Entry point of workers: plan, or finish from the incumbent that a killed worker left."""
-    return plan(task.request, monitor, task.resume)
+    return plan(task.request, monitor, task.resume, validated=task.validated)
 
 
 def export_task(request: PlanRequest, monitor: SolveMonitor) -> str:  # noqa: ARG001 - the pool's calling convention
@@ -37,8 +37,14 @@ def export_task(request: PlanRequest, monitor: SolveMonitor) -> str:  # noqa: AR
     return write_mps(formulate(request, PhaseClock()).named())
 
 
-def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resume | None = None) -> PlanOutcome:
-    """Plan the request.
+def plan(
+    request: PlanRequest,
+    monitor: SolveMonitor | None = None,
+    resume: Resume | None = None,
+    *,
+    validated: bool = False,
+) -> PlanOutcome:
+    """Plan the request; one that is `validated` has no errors, and its warnings are known.
 
     Raises
     ------
@@ -52,7 +58,7 @@ def plan(request: PlanRequest, monitor: SolveMonitor | None = None, resume: Resu
     _load(request)
     clock = PhaseClock()
     with clock.phase("validate"):
-        issues = request_issues(request.snapshot, request.parameters)
+        issues = [] if validated else request_issues(request.snapshot, request.parameters)
         raise_for_errors(issues, "request")
         fault = solver_fault(request.parameters, request.options.solver)
         if fault is not None:

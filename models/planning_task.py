@@ -23,7 +23,9 @@ def limit_named(limit: Limit | None, *, canceled: bool) -> Limit | None:
     return Limit.DEADLINE if limit is Limit.INTERRUPTED and not canceled else limit
 
 
-def resumed(pool: WorkerPool, ticket: Ticket, request: PlanRequest, limit_s: float) -> Ticket | None:
+def resumed(
+    pool: WorkerPool, ticket: Ticket, request: PlanRequest, limit_s: float, *, validated: bool = False
+) -> Ticket | None:
     """Have another worker finish the plan of a task that is done, within `limit_s`, from the last incumbent.
 
     None where there is nothing to resume: the task did not lose its worker, or the worker had found no plan.
@@ -41,4 +43,4 @@ def resumed(pool: WorkerPool, ticket: Ticket, request: PlanRequest, limit_s: flo
         bound=bound if bound is not None and math.isfinite(bound) else None,
         elapsed_s=ticket.elapsed_s,
     )
-    return pool.submit(ticket.task, PlanTask(request=request, resume=resume), limit_s)
+    return pool.submit(ticket.task, PlanTask(request=request, resume=resume, validated=validated), limit_s)

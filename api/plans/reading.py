@@ -25,7 +25,7 @@ class ReadPlan:
     """A sound request for a plan.
 
     `text`: the body as it is stored, what was measured filled in, and `input_hash` of that; `posted_hash` is without.
-    `notes`: warnings about what was filled in.
+    `notes`: warnings, also about what was filled in.
     """
 
     policy: str
@@ -52,7 +52,8 @@ def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:  
         source = measured_snapshot_of(body.snapshot, body.policy, text)
     except LackingError as error:
         return error.lacking
-    request = check_request(body, source.used.snapshot, text.settings).required()
+    checked = check_request(body, source.used.snapshot, text.settings)
+    request = checked.required()
     options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
     return ReadPlan(
         policy=body.policy,
@@ -61,7 +62,7 @@ def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:  
         text=body_text(body, source.used.text),
         input_hash=input_hash(body.policy, source.used.id, body.parameters, options),
         posted_hash=input_hash(body.policy, source.posted.id, body.parameters, options),
-        notes=source.notes,
+        notes=(*source.notes, *checked.issues),
     )
 
 

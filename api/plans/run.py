@@ -27,7 +27,7 @@ class RunningPlan:
     """One plan that is not final yet. The pool calls in from its threads.
 
     `slack_s` is how long the worker may take beyond the time limit of the solve. `on_end` is called once, from a
-    thread of the pool, and must return soon. `notes` are warnings from before planning, `last_event` the highest id of
+    thread of the pool, and must return soon. `notes` are the warnings of validation, `last_event` the highest id of
     an event that clients may have seen.
     """
 
@@ -66,7 +66,7 @@ class RunningPlan:
         self.events.publish(STATE, {"status": PlanStatus.QUEUED.value})
         ticket = self._pool.submit(
             PLAN_TASK,
-            PlanTask(request=self.request),
+            PlanTask(request=self.request, validated=True),
             self.request.options.time_limit_s + self._slack_s,
             on_progress=self._advance,
             on_start=self._begin,
@@ -127,7 +127,7 @@ class RunningPlan:
 
     def _resumed(self, ticket: Ticket) -> Ticket | None:
         try:
-            return resumed(self._pool, ticket, self.request, self._slack_s)
+            return resumed(self._pool, ticket, self.request, self._slack_s, validated=True)
         except StowplanError:
             _logger.exception("plan %s cannot be resumed", self.record.id)
             return None

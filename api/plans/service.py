@@ -282,7 +282,8 @@ class Plans:
             self._pool,
             self._settings.deadline_slack_s,
             self._ended,
-            last_event=last_event,
+            asked.notes,
+            last_event,
         )
         with self._admission:
             if self._stopping:
