@@ -25,7 +25,8 @@ _LIMIT_S = 300.0
 
 
 def test_a_stopped_rank_is_told_with_the_stacks_of_all_and_the_run_goes_on(tmp_path: Path) -> None:
-    gpus = (("a", 0), ("b", 0))
+    # On one host, whose agent sees both that one rank waits and that the other one is stopped.
+    gpus = (("a", 0), ("a", 1))
     deployment = Deployment(
         name="job",
         model=GPT,
@@ -40,18 +41,24 @@ def test_a_stopped_rank_is_told_with_the_stacks_of_all_and_the_run_goes_on(tmp_p
             environment={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
         ),
     )
-    supervisor = Supervisor(tmp_path / "job", LocalBackend())
-    supervisor.deploy(deployment)
-    eventually(lambda: (supervisor.advance(), supervisor.status().step)[1] > 10, limit_s=_LIMIT_S)
-    os.kill(supervisor.status().run.pids[1], signal.SIGSTOP)
-    state = eventually(
-        supervisor.advance, lambda state: len(state.runs) == 2 and state.phase is Phase.RUNNING, limit_s=_LIMIT_S
-    )
-    # What was stopped is woken for its stack, so that all can write a checkpoint before they end.
-    assert state.current.cause is Cause.RESTARTED
-    assert state.current.from_step > 10
-    assert "host b hangs: rank 1 is stopped by a signal" in state.current.detail
-    for rank in (0, 1):
-        assert "in train_batch\n" in log_file(supervisor.folder(1), rank).read_text()
-    supervisor.stop()
-    assert eventually(supervisor.advance, lambda state: state.phase.final, limit_s=_LIMIT_S).phase is Phase.STOPPED
+    backend = LocalBackend()
+    supervisor = Supervisor(tmp_path / "job", backend)
+    try:
+        supervisor.deploy(deployment)
+        eventually(lambda: (supervisor.advance(), supervisor.status().step)[1] > 10, limit_s=_LIMIT_S)
+        os.kill(supervisor.status().run.pids[1], signal.SIGSTOP)
+        state = eventually(
+            supervisor.advance, lambda state: len(state.runs) == 2 and state.phase is Phase.RUNNING, limit_s=_LIMIT_S
+        )
+        # What was stopped is woken for its stack, so that all can write a checkpoint before they end.
+        assert state.current.cause is Cause.RESTARTED
+        assert state.current.from_step > 10
+        assert "host a hangs: rank 1 is stopped by a signal" in state.current.detail
+        for rank in (0, 1):
+            assert "in train_batch\n" in log_file(supervisor.folder(1), rank).read_text()
+        supervisor.stop()
+        assert eventually(supervisor.advance, lambda state: state.phase.final, limit_s=_LIMIT_S).phase is Phase.STOPPED
+    finally:
+        # Whatever happened, no rank goes on.
+        for run in (tmp_path / "job" / "runs").iterdir():
+            backend.stop(run, grace_s=1.0)
