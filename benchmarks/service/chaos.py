@@ -44,6 +44,7 @@ _WAIT_S = 20
 _AGAIN_S = 0.2
 _SETTLE_S = 300.0
 _STARVE_S = 8.0
+_STOP_S = 60.0
 _PAUSE_S = (2.0, 8.0)
 _BUSY = "while True: pass"
 _RANK = "executor.trainer"
@@ -153,7 +154,10 @@ class Victim:
         """End the training and the service."""
         answer = ask(self.service, "GET", "/v1/deployments")
         for deployment in answer.body.get("deployments", ()) if answer is not None else ():
-            ask(self.service, "DELETE", deployment["links"]["self"])
+            ask(self.service, "POST", f"{deployment['links']['self']}:stop")
+        end_s = time.monotonic() + _STOP_S
+        while _running(_RANK, str(self._folder)) and time.monotonic() < end_s:
+            time.sleep(_AGAIN_S)
         self._process.terminate()
         self._process.wait(timeout=60)
 
