@@ -7,10 +7,9 @@ from api.convert.comparison_request import comparison_request, plan_body
 from api.convert.hashing import input_hash
 from api.convert.reading import read_document
 from api.reading.packed import PackedRequest
-from api.reading.texts import Lacking, LackingError, RequestText, snapshot_of
+from api.reading.texts import RequestText, reading_task, snapshot_of
 from api.schemas.comparison import COMPARISON_BODY, ComparisonResultDoc
 from api.schemas.plan import UsedOptionsDoc
-from solver.monitor import SolveMonitor
 
 READ_COMPARISON = f"{__name__}:read_comparison"
 
@@ -24,7 +23,8 @@ class ReadComparison:
     input_hash: str
 
 
-def read_comparison(text: RequestText, monitor: SolveMonitor) -> ReadComparison | Lacking:  # noqa: ARG001 - the pool's calling convention
+@reading_task
+def read_comparison(text: RequestText) -> ReadComparison:
     """Read and check a request for a comparison.
 
     Raises
@@ -35,10 +35,7 @@ def read_comparison(text: RequestText, monitor: SolveMonitor) -> ReadComparison 
         When the request is wrong.
     """
     body = read_document(COMPARISON_BODY, text.body)
-    try:
-        source = snapshot_of(body.snapshot, text)
-    except LackingError as error:
-        return error.lacking
+    source = snapshot_of(body.snapshot, text)
     plan = plan_body(body)
     request = comparison_request(plan, body.solvers, source.snapshot, text.settings)
     options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)

@@ -8,11 +8,10 @@ from api.convert.placement import placement_issues
 from api.convert.reading import read_document
 from api.convert.request import body_text, check_request
 from api.reading.packed import PackedRequest
-from api.reading.texts import Lacking, LackingError, RequestText, measured_snapshot_of, snapshot_of
+from api.reading.texts import RequestText, measured_snapshot_of, reading_task, snapshot_of
 from api.schemas.plan import UsedOptionsDoc
 from api.schemas.problem import ValidationDoc, VerificationDoc
 from api.schemas.request import PLAN_BODY, VERIFY_BODY
-from solver.monitor import SolveMonitor
 from stowplan.errors import InputError, Issue, Severity
 
 READ_PLAN = f"{__name__}:read_plan"
@@ -37,7 +36,8 @@ class ReadPlan:
     notes: tuple[Issue, ...]
 
 
-def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:  # noqa: ARG001 - the pool's calling convention
+@reading_task
+def read_plan(text: RequestText) -> ReadPlan:
     """Read and check a request for a plan.
 
     Raises
@@ -48,10 +48,7 @@ def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:  
         When the request is wrong.
     """
     body = read_document(PLAN_BODY, text.body)
-    try:
-        source = measured_snapshot_of(body.snapshot, body.policy, text)
-    except LackingError as error:
-        return error.lacking
+    source = measured_snapshot_of(body.snapshot, body.policy, text)
     checked = check_request(body, source.used.snapshot, text.settings)
     request = checked.required()
     options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
@@ -66,26 +63,23 @@ def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:  
     )
 
 
-def validate_plan(text: RequestText, monitor: SolveMonitor) -> ValidationDoc | Lacking:  # noqa: ARG001 - see above
+@reading_task
+def validate_plan(text: RequestText) -> ValidationDoc:
     """Say everything that is wrong with a request for a plan; MalformedJsonError when the text is not JSON."""
     try:
         body = read_document(PLAN_BODY, text.body)
         source = measured_snapshot_of(body.snapshot, body.policy, text)
         issues = (*source.notes, *check_request(body, source.used.snapshot, text.settings).issues)
-    except LackingError as error:
-        return error.lacking
     except InputError as error:
         issues = error.issues
     valid = not any(issue.severity is Severity.ERROR for issue in issues)
     return ValidationDoc(valid=valid, issues=issue_documents(issues))
 
 
-def verify_placement(text: RequestText, monitor: SolveMonitor) -> VerificationDoc | Lacking:  # noqa: ARG001 - see above
+@reading_task
+def verify_placement(text: RequestText) -> VerificationDoc:
     """Check a placement by anybody; InputError when the snapshot is wrong (a wrong placement is an answer)."""
     body = read_document(VERIFY_BODY, text.body)
-    try:
-        snapshot = snapshot_of(body.snapshot, text).snapshot
-    except LackingError as error:
-        return error.lacking
+    snapshot = snapshot_of(body.snapshot, text).snapshot
     violations = placement_issues(body.allocations, snapshot)
     return VerificationDoc(legal=not violations, violations=issue_documents(violations))

@@ -1,12 +1,17 @@
 """What a reader gets, and what it says when it needs more: readers have no store."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import TypeVar
 
 from api.common.settings import Settings
 from api.jobs.calibrated_snapshots import MeasuredJob, MeasuredSnapshot, filled_in
 from api.schemas.snapshot import SnapshotDoc, SnapshotReference
 from api.store.snapshots import ResolvedSnapshot, resolved, source_document
+from solver.monitor import SolveMonitor
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,19 @@ class LackingError(Exception):
     def __init__(self, lacking: Lacking) -> None:
         super().__init__(lacking)
         self.lacking = lacking
+
+
+def reading_task(read: Callable[[RequestText], T]) -> Callable[[RequestText, SolveMonitor], T | Lacking]:
+    """Make a task of readers of a function that reads a text; it gives what the text lacks, where that is something."""
+
+    @wraps(read)
+    def task(text: RequestText, monitor: SolveMonitor) -> T | Lacking:  # noqa: ARG001 - the pool's calling convention
+        try:
+            return read(text)
+        except LackingError as error:
+            return error.lacking
+
+    return task
 
 
 def snapshot_of(source: SnapshotDoc | SnapshotReference, text: RequestText) -> ResolvedSnapshot:
