@@ -22,6 +22,8 @@ IDLE_LOAD = (
 READERS_LOAD = ("api.plans.reading", "api.comparisons.reading", "api.reading.documents")
 # Large texts that wait for a reader; each is in memory.
 _READING_QUEUE = 8
+# A task may be what workers die of, say for want of memory.
+_ATTEMPTS = 3
 # Room for pictures, models and resumed plans beside the plans that wait.
 _AUXILIARY_QUEUE = 64
 
@@ -39,6 +41,7 @@ def worker_pool(settings: Settings) -> WorkerPool:
         start_limit_s=settings.worker_start_s,
         start_attempts=settings.worker_start_attempts,
         gives_up=False,
+        attempts=_ATTEMPTS,
     )
 
 
@@ -53,4 +56,5 @@ def reader_pool(settings: Settings) -> WorkerPool:
         start_limit_s=settings.worker_start_s,
         start_attempts=settings.worker_start_attempts,
         gives_up=False,
+        attempts=_ATTEMPTS,
     )

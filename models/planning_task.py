@@ -5,6 +5,8 @@ At the deadline of a task the pool asks its worker to stop, and kills it a few s
     it stops in time       its outcome says `interrupted`, as if somebody had canceled it: `limit_named`
     it is killed           DeadlineError; what it reported last stays on the ticket: `resumed`
     it died before that    WorkerError; the same
+
+A worker that dies with nothing found is the pool's to replace: it has the task begun again.
 """
 
 import math
@@ -32,7 +34,7 @@ def resumed(
 
     Raises
     ------
-    QueueFullError, WorkerError
+    WorkerError
         When the pool does not take it.
     """
     if ticket.last_incumbent is None or not isinstance(ticket.future.exception(), WorkerError):
@@ -43,4 +45,5 @@ def resumed(
         bound=bound if bound is not None and math.isfinite(bound) else None,
         elapsed_s=ticket.elapsed_s,
     )
-    return pool.submit(ticket.task, PlanTask(request=request, resume=resume, validated=validated), limit_s)
+    task = PlanTask(request=request, resume=resume, validated=validated)
+    return pool.submit(ticket.task, task, limit_s, promised=True)

@@ -92,6 +92,7 @@ class Ticket:
         self._started: float | None = None
         self._ended: float | None = None
         self._handovers = 0
+        self._attempts = 0
         self._lock = threading.Lock()
         self._canceled = False
         self._withdraw: Callable[[], bool] = lambda: False
@@ -126,7 +127,7 @@ class Ticket:
         DeadlineError
             When the worker was killed at the deadline, or died there.
         WorkerError
-            When the worker died before.
+            When the worker died before, and so did those that began again.
         TaskCanceledError
             When the task was canceled before it began.
         StowplanError
@@ -157,6 +158,7 @@ class Ticket:
             worker.cancel(self.number)
 
     def _begin(self) -> None:
+        self._attempts += 1
         self._started = time.monotonic()
         if self._on_start is not None:
             _call(self._on_start)
@@ -167,6 +169,10 @@ class Ticket:
             self.last_incumbent = progress.incumbent
         if self._on_progress is not None:
             _call(self._on_progress, progress)
+
+    def _forget(self) -> None:
+        """Wait again, as if it had never begun."""
+        self._handovers, self._started, self.last_progress = 0, None, None
 
     def _finish(self, value: Any) -> None:
         if not self.future.done():
@@ -189,6 +195,9 @@ class WorkerPool:
     A start that fails, or takes longer than `start_limit_s`, is tried again, later and with more time. After
     `start_attempts` of them in a row in every slot the pool is in `trouble`: it takes no task, until a worker starts.
     With `gives_up` it then ends instead, and so do the tasks that wait.
+
+    A task whose worker dies before its deadline, and before it reported an incumbent, is begun again by another one,
+    before all that wait: `attempts` times in all, since it may be why they die.
     """
 
     def __init__(
@@ -203,6 +212,7 @@ class WorkerPool:
         start_limit_s: float = 60.0,
         start_attempts: int = 5,
         gives_up: bool = True,
+        attempts: int = 1,
     ) -> None:
         if num_workers < 1 or max_queue < 0 or max_tasks_per_worker < 1:
             raise InputError("a pool needs at least one worker, a queue of at least 0 and one task per worker")
@@ -222,6 +232,7 @@ class WorkerPool:
         self._start_limit_s = start_limit_s
         self._start_attempts = start_attempts
         self._gives_up = gives_up
+        self._attempts = attempts
         self._may_load = False
         self._closed = False
         # Per slot: how many starts failed in a row, and how the last one did.
@@ -302,11 +313,14 @@ class WorkerPool:
         deadline_s: float,
         on_progress: Callable[[Progress], None] | None = None,
         on_start: Callable[[], None] | None = None,
+        *,
+        promised: bool = False,
     ) -> Ticket:
         """Queue `task`, a function `package.module:function` called as `function(argument, monitor)`.
 
         `deadline_s` counts from its start in the worker. At the deadline it is asked to stop, and killed a few
-        seconds later; the last incumbent that it reported stays on the ticket.
+        seconds later; the last incumbent that it reported stays on the ticket. A `promised` task was accepted before:
+        it waits even where the queue is full, or no worker starts now.
 
         Raises
         ------
@@ -326,11 +340,11 @@ class WorkerPool:
         with self._changed:
             if self._closed:
                 raise WorkerError("the pool was closed")
-            if (trouble := self._trouble()) is not None:
+            if (trouble := self._trouble()) is not None and (self._gives_up or not promised):
                 raise WorkerError(trouble)
             # A spare counts only when the worker before it is gone.
             idle = min(self._num_workers, sum(worker.ready for worker in self._workers)) - self._num_busy
-            if len(self._queue) >= self._max_queue + idle:
+            if len(self._queue) >= self._max_queue + idle and not promised:
                 raise QueueFullError(f"the queue of {self._max_queue} waiting tasks is full")
             self._queue.append(ticket)
             self._changed.notify()
@@ -526,17 +540,28 @@ class WorkerPool:
             ticket._fail(DeadlineError(f"task {ticket.task} was killed at its deadline of {ticket.deadline_s:g} s"))
 
     def _lost(self, worker: WorkerProcess, ticket: Ticket) -> None:
-        """The worker is dead. A task that had not begun is not to blame and goes back to the head of the queue."""
+        """The worker is dead. A task that had not begun is not to blame; one that had may be begun again."""
         ticket._handovers += 1
+        at_deadline = ticket.elapsed_s >= ticket.deadline_s
         with self._changed:
-            retry = ticket._started is None and ticket._handovers < _MAX_HANDOVERS and not self._closed
+            retry = not self._closed and self._goes_on(ticket, at_deadline=at_deadline)
             if retry:
+                if ticket._started is not None:
+                    ticket._forget()
                 self._queue.appendleft(ticket)
                 self._changed.notify()
         if not retry:
-            reason = "the pool was closed" if self._closed else f"its worker died ({worker.end})"
-            at_deadline = not self._closed and ticket.elapsed_s >= ticket.deadline_s
+            again = f", {ticket._attempts} times in a row" if ticket._attempts > 1 else ""
+            reason = "the pool was closed" if self._closed else f"its worker died ({worker.end}){again}"
+            at_deadline = at_deadline and not self._closed
             ticket._fail((DeadlineError if at_deadline else WorkerError)(f"task {ticket.task} failed: {reason}"))
+
+    def _goes_on(self, ticket: Ticket, *, at_deadline: bool) -> bool:
+        """Whether another worker is tried."""
+        if ticket._started is None:
+            return ticket._handovers < _MAX_HANDOVERS
+        found_something = ticket.last_incumbent is not None
+        return not (found_something or at_deadline or ticket._canceled) and ticket._attempts < self._attempts
 
 
 def _call(function: Callable[..., None], *arguments: object) -> None:

@@ -55,8 +55,8 @@ class RunningPlan:
         self._objective: float | None = None
         self._bound: float | None = None
 
-    def start(self) -> None:
-        """Queue the plan.
+    def start(self, *, promised: bool = False) -> None:
+        """Queue the plan; one that is `promised` waits even where the pool takes nothing new.
 
         Raises
         ------
@@ -70,6 +70,7 @@ class RunningPlan:
             self.request.options.time_limit_s + self._slack_s,
             on_progress=self._advance,
             on_start=self._begin,
+            promised=promised,
         )
         with self._lock:
             self._ticket = ticket

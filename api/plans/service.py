@@ -290,7 +290,7 @@ class Plans:
                 return
             self._running[record.id] = plan
         try:
-            plan.start()
+            plan.start(promised=True)
         except StowplanError:
             del self._running[record.id]
             raise

@@ -12,7 +12,7 @@ from models.planning import plan
 from models.planning_task import PLAN_TASK, limit_named, resumed
 from models.workload import Snapshot
 from solver.monitor import Progress
-from solver.pool import DeadlineError, QueueFullError, TaskCanceledError, Ticket, WorkerPool
+from solver.pool import DeadlineError, TaskCanceledError, Ticket, WorkerPool
 from solver.result import Limit
 from stowplan.errors import InputError, WorkerError
 from topology.cluster import Cluster, GpuType, Node
@@ -37,13 +37,14 @@ REQUEST = PlanRequest(
 class Submissions:
     """A pool that writes down what it is asked for."""
 
-    def __init__(self, full: bool = False) -> None:
-        self.full = full
+    def __init__(self, closed: bool = False) -> None:
+        self.closed = closed
         self.asked: list[tuple[str, Any, float]] = []
 
-    def submit(self, task: str, argument: object, deadline_s: float) -> Ticket:
-        if self.full:
-            raise QueueFullError("full")
+    def submit(self, task: str, argument: object, deadline_s: float, *, promised: bool = False) -> Ticket:
+        if self.closed:
+            raise WorkerError("closed")
+        assert promised
         self.asked.append((task, argument, deadline_s))
         return Ticket(2, task, b"", deadline_s, None, None)
 
@@ -118,6 +119,6 @@ def test_nothing_found_is_nothing_to_resume(progress: tuple[Progress, ...]) -> N
     assert not pool.asked
 
 
-def test_a_full_pool_says_so() -> None:
-    with pytest.raises(QueueFullError):
-        resume_with(Submissions(full=True), ended(WorkerError("died"), Progress(elapsed_s=0.1, incumbent=POINT)))
+def test_a_closed_pool_says_so() -> None:
+    with pytest.raises(WorkerError, match="closed"):
+        resume_with(Submissions(closed=True), ended(WorkerError("died"), Progress(elapsed_s=0.1, incumbent=POINT)))

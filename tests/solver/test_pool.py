@@ -192,6 +192,38 @@ def test_a_worker_that_dies_fails_its_task_alone(pool: WorkerPool) -> None:
         assert next_one.result(20) == "alive"
 
 
+def test_a_task_whose_workers_die_is_begun_again_and_not_for_ever(tmp_path: Path) -> None:
+    with WorkerPool(1, 3, preload=("tests.solver.tasks",), attempts=3) as pool:
+        begun: list[None] = []
+        order = (str(tmp_path / "third"), 3)
+        third = pool.submit(name(tasks.exit_until), order, 60, on_start=lambda: begun.append(None))
+        next_one = pool.submit(name(tasks.echo), "alive", 60)
+        assert third.result(60) == 3
+        assert len(begun) == 3
+        assert next_one.result(20) == "alive"
+        fourth = pool.submit(name(tasks.exit_until), (str(tmp_path / "fourth"), 4), 60)
+        with pytest.raises(WorkerError, match=r"died \(exit code 7\), 3 times in a row"):
+            fourth.result(60)
+        # What it has found is not thrown away.
+        pid = pid_of(pool)
+        found = pool.submit(name(tasks.wait), 60.0, 60)
+        until(lambda: found.last_incumbent is not None)
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(WorkerError, match="signal 9"):
+            found.result(20)
+
+
+def test_what_was_promised_waits_where_nothing_else_may(pool: WorkerPool) -> None:
+    running = pool.submit(name(tasks.wait), 60.0, 60)
+    until(lambda: running.running)
+    waiting = [pool.submit(name(tasks.echo), number, 10) for number in range(3)]
+    with pytest.raises(QueueFullError):
+        pool.submit(name(tasks.echo), 3, 10)
+    promised = pool.submit(name(tasks.echo), 4, 10, promised=True)
+    running.cancel()
+    assert [ticket.result(20) for ticket in (*waiting, promised)] == [0, 1, 2, 4]
+
+
 def test_an_idle_worker_that_dies_is_replaced(pool: WorkerPool) -> None:
     pid = pid_of(pool)
     os.kill(pid, signal.SIGKILL)

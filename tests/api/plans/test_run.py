@@ -190,7 +190,20 @@ def test_a_full_queue_answers_429(pool: WorkerPool, works_as: WorksAs) -> None:
             canceled(client, plan)
 
 
-def test_a_killed_worker_costs_its_plan_and_nothing_else(
+def kill_workers(pool: WorkerPool) -> None:
+    for worker in list(pool._workers):
+        assert worker._process is not None
+        os.kill(worker._process.pid, signal.SIGKILL)
+
+
+def begun_again(client: httpx.Client, plan: Json) -> Json:
+    """The plan, once another worker solves it."""
+    before = plan["times"]["building"]
+    again = lambda plan: plan["status"] == "solving" and plan["times"]["building"] != before  # noqa: E731
+    return until(client, plan["links"]["self"], again)
+
+
+def test_a_killed_worker_costs_its_plan_nothing_and_several_cost_it_alone(
     client: httpx.Client,
     pool: WorkerPool,
     works_as: WorksAs,
@@ -198,11 +211,17 @@ def test_a_killed_worker_costs_its_plan_and_nothing_else(
 ) -> None:
     works_as(tasks.hanging_task)
     plan = started(client, sia_request())
-    for worker in list(pool._workers):
-        assert worker._process is not None
-        os.kill(worker._process.pid, signal.SIGKILL)
+    kill_workers(pool)
+    final = canceled(client, begun_again(client, plan))
+    assert final["status"] == "canceled"
+    plan = started(client, sia_request())
+    for _ in range(2):
+        kill_workers(pool)
+        plan = begun_again(client, plan)
+    kill_workers(pool)
     final = until(client, plan["links"]["self"], lambda plan: plan["status"] == "failed")
     assert final["failure"]["code"] == "worker_died"
+    assert final["failure"]["detail"].endswith("(signal 9), 3 times in a row")
     monkeypatch.undo()
     assert planned(client, sia_request())["status"] == "succeeded"
 
