@@ -94,9 +94,7 @@ def _latency(result: SuiteResult, chosen: Sequence[Summary]) -> Figure | None:
         axes.set_xlim(scales[0] / 1.5, scales[-1] * 1.5)
     _seconds_axis(panels[0].yaxis, panels[0].set_yscale)
     unit = "nodes of the cluster" if chosen[0].case.problem == "arnold" else "GPUs"
-    _finish(
-        figure, chosen, "CPU from snapshot arrays to checked plan", f"{unit}; median, whisker to the 95th percentile"
-    )
+    _finish(figure, chosen, "CPU from snapshot to checked plan", f"{unit}; median, whisker to the 95th percentile")
     return figure
 
 
@@ -142,7 +140,7 @@ def _cases(result: SuiteResult, chosen: Sequence[Summary]) -> Figure | None:
     _seconds_axis(axes.xaxis, axes.set_xscale)
     if any(not summary.is_proven for summary in single):
         axes.axvline(result.protocol.limit_s, color=FAINT_INK, lw=0.8, ls=":")
-    _finish(figure, single, "CPU from snapshot arrays to checked plan", "median, line to the 95th percentile")
+    _finish(figure, single, "CPU from snapshot to checked plan", "median, line to the 95th percentile")
     return figure
 
 

@@ -13,10 +13,9 @@ from typing import Any
 from stowplan.errors import InputError
 
 SCHEMA = "stowplan-benchmark/1"
-# Phases that are not on the way from snapshot arrays to the checked plan: the check of the input, the file that an
-# external solver reads (a price of its executable, not of its algorithm), the
-# plan that a planner starts from, and the reference that bounds it.
-BESIDE = ("validate", "export", "base", "bound")
+# Phases that are not on the way from the snapshot to the checked plan: the file that an external solver reads (a price
+# of its executable, not of its algorithm), the plan that a planner starts from, and the reference that bounds it.
+BESIDE = ("export", "base", "bound")
 
 
 class Status(StrEnum):
@@ -96,12 +95,12 @@ class RunRecord:
 
     @property
     def total_cpu_s(self) -> float | None:
-        """CPU from snapshot arrays to checked plan; None where there is no plan."""
+        """CPU from snapshot to checked plan; None where there is no plan."""
         return _total(self.cpu_s) if self.checked else None
 
     @property
     def total_wall_s(self) -> float | None:
-        """Wall clock from snapshot arrays to checked plan; None where there is no plan."""
+        """Wall clock from snapshot to checked plan; None where there is no plan."""
         return _total(self.wall_s) if self.checked else None
 
 
@@ -181,7 +180,7 @@ def read_result(path: Path) -> SuiteResult:
 
 
 def phases_of(record: RunRecord) -> tuple[str, ...]:
-    """Phases from snapshot arrays to checked plan, in order."""
+    """Phases from snapshot to checked plan, in order."""
     return tuple(name for name in record.cpu_s if name not in BESIDE)
 
 

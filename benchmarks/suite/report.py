@@ -128,7 +128,7 @@ def _latency_table(result: SuiteResult) -> Iterator[str]:
         num_runs = max(len(summary.runs) for summary in of_case.values())
         rows.append((next(iter(of_case.values())).case.name, str(num_runs), *cells, *ratios))
     yield (
-        f"CPU from snapshot arrays to checked plan: median (p95). {words.UNPROVEN} not proven within the gap in every "
+        f"CPU from snapshot to checked plan: median (p95). {words.UNPROVEN} not proven within the gap in every "
         "run. "
         f"`{REFERENCE}/x`: median of the ratios on the same instance in the same round, at least (≥) where "
         f"{REFERENCE} ended at its limit."
@@ -172,15 +172,14 @@ def _phase_table(result: SuiteResult) -> Iterator[str]:
         (
             summary.case.name,
             summary.solver,
-            words.seconds(_median(summary.phase_cpu("validate"))),
             *(words.seconds(summary.phases().get(name)) for name in names),
         )
         for summary in every
         if summary.phases()
     ]
-    yield "Median CPU of the phases; `validate` comes before the snapshot is arrays and does not count."
+    yield "Median CPU of the phases."
     yield ""
-    yield from _table(("case", "solver", "validate", *names), rows)
+    yield from _table(("case", "solver", *names), rows)
 
 
 def _modelling_table(result: SuiteResult) -> Iterator[str]:

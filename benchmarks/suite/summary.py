@@ -51,12 +51,12 @@ class Summary:
 
     @property
     def cpu(self) -> Spread | None:
-        """CPU from snapshot arrays to checked plan."""
+        """CPU from snapshot to checked plan."""
         return self.spread(lambda run: run.total_cpu_s)
 
     @property
     def wall(self) -> Spread | None:
-        """Wall clock from snapshot arrays to checked plan."""
+        """Wall clock from snapshot to checked plan."""
         return self.spread(lambda run: run.total_wall_s)
 
     @property

@@ -21,7 +21,7 @@ def output() -> Console:
 
 def result_table(result: SuiteResult) -> Table:
     """One line per case and solver."""
-    title = f"suite {result.protocol.suite}: CPU and wall clock from snapshot arrays to checked plan, median (p95)"
+    title = f"suite {result.protocol.suite}: CPU and wall clock from snapshot to checked plan, median (p95)"
     table = Table(box=SIMPLE_HEAD, title=title, caption=f"{words.UNPROVEN} not proven within the gap in every run")
     for name in ("case", "solver"):
         table.add_column(name, no_wrap=True)

@@ -23,9 +23,9 @@ def record(case: str, solver: str, cpu_s: float | None, run: int = 0, seed: int 
     """A proven run that took `cpu_s`, half of it to place; None for one that found nothing within its limit."""
     base = RunRecord(case=case, seed=seed, run=run, solver=solver, status=Status.ANSWERED, sense="minimize")
     if cpu_s is None:
-        phases = {"validate": 1.0, "build": 1.0, "solve": 60.0}
+        phases = {"export": 1.0, "build": 1.0, "solve": 60.0}
         return replace(base, termination="no_solution_found", limit="time", bound=1.0, cpu_s=phases, wall_s=phases)
-    phases = {"validate": 1.0, "solve": cpu_s / 2, "place": cpu_s / 2}
+    phases = {"export": 1.0, "solve": cpu_s / 2, "place": cpu_s / 2}
     return replace(
         base,
         termination="optimal",

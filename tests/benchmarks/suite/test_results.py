@@ -57,9 +57,9 @@ def test_spread_of_five() -> None:
     assert Spread.of([None]) is None
 
 
-def test_the_check_of_the_input_does_not_count() -> None:
+def test_the_file_for_an_external_solver_does_not_count() -> None:
     run = record("sia/a", "highs", 3.0)
-    assert run.cpu_s["validate"] == 1.0
+    assert run.cpu_s["export"] == 1.0
     assert run.total_cpu_s == pytest.approx(3.0)
     assert record("sia/a", "highs", None).total_cpu_s is None
 
