@@ -27,8 +27,8 @@ class RunningPlan:
     """One plan that is not final yet. The pool calls in from its threads.
 
     `slack_s` is how long the worker may take beyond the time limit of the solve. `on_end` is called once, from a
-    thread of the pool, and must return soon. `notes` are the warnings of validation, `last_event` the highest id of
-    an event that clients may have seen.
+    thread of the pool, and must return soon; so must `on_begin`, whenever a worker begins. `notes` are the warnings
+    of validation, `last_event` the highest id of an event that clients may have seen.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class RunningPlan:
         on_end: Callable[["RunningPlan", Termination], None],
         notes: tuple[Issue, ...] = (),
         last_event: int = 0,
+        on_begin: Callable[[], None] = lambda: None,
     ) -> None:
         self.events = EventLog(last_event)
         self.record = record
@@ -50,6 +51,7 @@ class RunningPlan:
         self._pool = pool
         self._slack_s = slack_s
         self._on_end = on_end
+        self._on_begin = on_begin
         self._ticket: Ticket | None = None
         self._stopped: PlanStatus | None = None
         self._objective: float | None = None
@@ -89,6 +91,7 @@ class RunningPlan:
 
     def _begin(self) -> None:
         self._enter(PlanStatus.BUILDING)
+        self._on_begin()
 
     def _advance(self, progress: Progress) -> None:
         if self.record.status is PlanStatus.BUILDING:

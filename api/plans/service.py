@@ -28,7 +28,7 @@ from api.plans.run import RunningPlan
 from api.plans.termination import Termination, final_record
 from api.reading.requests import RequestReader
 from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc
-from api.store.database import PlanRecord, Store
+from api.store.database import LeftBehind, PlanRecord, Store
 from solver.pool import QueueFullError, WorkerPool
 from stowplan import __version__
 from stowplan.errors import InputError, StowplanError
@@ -36,12 +36,12 @@ from stowplan.errors import InputError, StowplanError
 _MS_PER_S = 1e3
 _POLL_S = 0.02
 _AFTER_LOST_EVENTS = 1_000_000_000
-# A plan with which the process went down so often may be why.
-_MOST_TAKEN_UP = 3
+# A plan may be why the process goes down, when it does so often while a worker has begun with it.
+_MOST_BEGUN_AGAIN = 3
 _logger = logging.getLogger("stowplan.api.plans.service")
 _GIVEN_UP = FailureDoc(
     code="interrupted",
-    detail=f"the service crashed {_MOST_TAKEN_UP + 1} times before the plan was final; ask for it again, for less",
+    detail=f"the service crashed {_MOST_BEGUN_AGAIN + 1} times before the plan was final; ask for it again, for less",
 )
 
 
@@ -247,21 +247,20 @@ class Plans:
             self._store.delete_plan(record.id)
             raise
 
-    def _take_up(self, left_behind: list[tuple[PlanRecord, int]]) -> None:
-        for record, times in left_behind:
+    def _take_up(self, left_behind: list[LeftBehind]) -> None:
+        for left in left_behind:
             if self._stopping:
                 return
             try:
-                self._go_on(record, times)
+                self._go_on(left)
             except Exception:
                 # It stays in the store for the next process, and keeps no other plan from its turn.
-                _logger.exception("plan %s cannot be taken up", record.id)
+                _logger.exception("plan %s cannot be taken up", left.record.id)
 
-    def _go_on(self, record: PlanRecord, times: int) -> None:
-        last_event = times * _AFTER_LOST_EVENTS
+    def _go_on(self, left: LeftBehind) -> None:
+        record, last_event = left.record, left.times_taken_up * _AFTER_LOST_EVENTS
         asked, failure = None, _GIVEN_UP
-        # One that is given up is not read again: that may be what broke the service.
-        if times <= _MOST_TAKEN_UP:
+        if left.times_begun_again < _MOST_BEGUN_AGAIN:
             try:
                 asked = asyncio.run(self.reread(record.id))
             except (InputError, MalformedJsonError) as error:
@@ -284,6 +283,7 @@ class Plans:
             self._ended,
             asked.notes,
             last_event,
+            lambda: self._store.note_begun_again(record.id, left.times_begun_again + 1),
         )
         with self._admission:
             if self._stopping:

@@ -79,6 +79,13 @@ _taken_up = Table(
     Column("plan_id", String, primary_key=True),
     Column("times", Integer, nullable=False),
 )
+# How often a worker then began with it, in processes that went down as well.
+_begun_again = Table(
+    "plans_begun_again",
+    _metadata,
+    Column("plan_id", String, primary_key=True),
+    Column("times", Integer, nullable=False),
+)
 _snapshots = Table(
     "snapshots",
     _metadata,
@@ -123,6 +130,19 @@ class PlanRecord:
     relative_gap: float | None = None
     outcome: str | None = None
     failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftBehind:
+    """A plan that an earlier process left unfinished.
+
+    `times_taken_up`: by how many processes, this one included, since one last ended in good order;
+    `times_begun_again`: in how many of those before this a worker had begun with it.
+    """
+
+    record: PlanRecord
+    times_taken_up: int
+    times_begun_again: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +239,7 @@ class Store:
     def delete_plan(self, plan_id: str) -> bool:
         """Delete a plan; False when there is none."""
         with self.writing() as connection:
-            for table in (_posted, _taken_up):
+            for table in (_posted, _taken_up, _begun_again):
                 connection.execute(delete(table).where(table.c.plan_id == plan_id))
             return connection.execute(delete(_plans).where(_plans.c.id == plan_id)).rowcount > 0
 
@@ -256,24 +276,39 @@ class Store:
         with self.reading() as connection:
             return [_record(row._mapping) for row in connection.execute(query)]
 
-    def take_up_plans(self) -> list[tuple[PlanRecord, int]]:
-        """Plans that an earlier process left unfinished, oldest first, and the how-manieth time they are taken up."""
-        times = select(_taken_up.c.times).where(_taken_up.c.plan_id == _plans.c.id).scalar_subquery()
-        query = select(*_RECORD_COLUMNS, func.coalesce(times, 0).label("times")).order_by(_plans.c.sequence)
+    def take_up_plans(self) -> list[LeftBehind]:
+        """Plans that an earlier process left unfinished, oldest first."""
+        taken_up, begun_again = (
+            func.coalesce(select(table.c.times).where(table.c.plan_id == _plans.c.id).scalar_subquery(), 0)
+            for table in (_taken_up, _begun_again)
+        )
+        query = select(*_RECORD_COLUMNS, taken_up.label("taken_up"), begun_again.label("begun_again"))
         with self.writing() as connection:
-            rows = connection.execute(query.where(_plans.c.status.in_(_ACTIVE))).mappings().all()
+            rows = connection.execute(query.where(_plans.c.status.in_(_ACTIVE)).order_by(_plans.c.sequence)).all()
             connection.execute(delete(_taken_up))
             if rows:
-                counts = [{"plan_id": row["id"], "times": row["times"] + 1} for row in rows]
+                counts = [{"plan_id": row.id, "times": row.taken_up + 1} for row in rows]
                 connection.execute(insert(_taken_up), counts)
         return [
-            (_record({name: value for name, value in row.items() if name != "times"}), row["times"] + 1) for row in rows
+            LeftBehind(
+                record=_record({column.name: row._mapping[column.name] for column in _RECORD_COLUMNS}),
+                times_taken_up=row.taken_up + 1,
+                times_begun_again=row.begun_again,
+            )
+            for row in rows
         ]
+
+    def note_begun_again(self, plan_id: str, times: int) -> None:
+        """Write down that a worker has begun with a plan that was taken up, for the `times`-th time."""
+        with self.writing() as connection:
+            connection.execute(delete(_begun_again).where(_begun_again.c.plan_id == plan_id))
+            connection.execute(insert(_begun_again).values(plan_id=plan_id, times=times))
 
     def forget_crashes(self) -> None:
         """Say that this process ends in good order: what it leaves unfinished did not break it."""
         with self.writing() as connection:
-            connection.execute(delete(_taken_up))
+            for table in (_taken_up, _begun_again):
+                connection.execute(delete(table))
 
     def add_snapshot(self, record: SnapshotRecord) -> bool:
         """Insert a snapshot; False when it is there already."""

@@ -48,6 +48,8 @@ _STOP_S = 60.0
 _PAUSE_S = (2.0, 8.0)
 _BUSY = "while True: pass"
 _RANK = "executor.trainer"
+_WORKER = "solver.worker"
+_TOLD = ("phase", "detail", "run_state", "run_detail", "step", "runs")
 _PAGE = "/v1/plans?limit=500"
 _TRAINING = {
     "job_id": "chaos",
@@ -114,7 +116,8 @@ class Victim:
 
     def kill_worker(self) -> bool:
         """Kill one of the processes that plan or read."""
-        return self._kill_one(children_of(self._process.pid))
+        # The agent of a training is a child of the service that started it.
+        return self._kill_one(sorted(set(children_of(self._process.pid)) & set(_running(_WORKER))))
 
     def kill_rank(self) -> bool:
         """Kill a rank of the training, once it has got further than when that was done last."""
@@ -135,9 +138,13 @@ class Victim:
 
     def training_step(self) -> int:
         """How far the training is; 0 when that is not known now."""
+        return int(self.training().get("step", 0))
+
+    def training(self) -> dict[str, Any]:
+        """What the service says of the training; nothing when it does not answer now."""
         answer = ask(self.service, "GET", "/v1/deployments")
         found = answer.body.get("deployments", ()) if answer is not None and answer.status == 200 else ()
-        return max((deployment["step"] for deployment in found), default=0)
+        return dict(found[0]) if found else {}
 
     def harm(self) -> None:
         """Do one of these, at random."""
@@ -193,14 +200,17 @@ def main(
                 while time.monotonic() < end_s:
                     victim.harm()
                     time.sleep(random.uniform(*_PAUSE_S))  # noqa: S311 - not a secret
-            verdict = _judged(victim, ledger, before)
+            verdict, wrong = _judged(victim, ledger, before)
             went_on = not train or _goes_on(victim)
+            training = {name: value for name, value in victim.training().items() if name in _TOLD}
         finally:
             victim.close()
     print(f"{clients} clients, {seconds:.0f} s; hurt: {dict(victim.hurt)}; answers: {dict(ledger.statuses)}")
     print(", ".join(f"{name} {count}" for name, count in verdict.items()))
+    for what, count in wrong.items():
+        print(f"wrong: {what}, {count} times")
     if train:
-        print("the training went on" if went_on else "the training did not go on")
+        print(f"the training {'went on' if went_on else 'did not go on'}: {training}")
     if verdict["lost"] or verdict["wrong"] or verdict["planned twice"] or not went_on:
         raise typer.Exit(1)
 
@@ -277,18 +287,22 @@ def _ended(service: Service, plan_id: str, end_s: float) -> Any:
     return None
 
 
-def _judged(victim: Victim, ledger: Ledger, before: list[Any]) -> dict[str, int]:
-    """Look at every plan when nothing is wrong any more."""
+def _judged(victim: Victim, ledger: Ledger, before: list[Any]) -> tuple[dict[str, int], Counter[str]]:
+    """Look at every plan when nothing is wrong any more; also counts how the wrong ones ended."""
+    wrong: Counter[str] = Counter()
     end_s = time.monotonic() + _SETTLE_S
     verdict = dict.fromkeys(("accepted", "finished", "lost", "wrong", "planned twice"), 0)
     verdict["accepted"] = len(ledger.ids)
     for key, ids in ledger.ids.items():
         verdict["planned twice"] += len(ids) - 1
         plan = _ended(victim.service, min(ids), end_s)
-        verdict[_fate(plan, before[ledger.variants[key]]["objective"])] += 1
+        fate = _fate(plan, before[ledger.variants[key]]["objective"])
+        verdict[fate] += 1
+        if fate == "wrong":
+            wrong[f"{plan['status']} {plan['objective']} {plan['failure']}"] += 1
     known = {plan["id"] for plan in before}.union(*ledger.ids.values())
     verdict["planned twice"] += len(_listed(victim.service) - known)
-    return verdict
+    return verdict, wrong
 
 
 def _fate(plan: Any, objective: float) -> str:

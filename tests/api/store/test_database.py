@@ -60,11 +60,15 @@ def test_unfinished_plans_are_taken_up_after_a_restart(tmp_path: Path) -> None:
         store.close()
         store = Store(tmp_path / "plans.sqlite")
         taken = store.take_up_plans()
-        assert [(record, found) for record, found in taken] == [(store.plan(f"plan-{name}"), times) for name in active]
+        assert [left.record for left in taken] == [store.plan(f"plan-{name}") for name in active]
+        assert {left.times_taken_up for left in taken} == {times}
+        # A worker begins with the first one only.
+        assert [left.times_begun_again for left in taken] == [times - 1, *[0] * (len(active) - 1)]
+        store.note_begun_again(taken[0].record.id, times)
     store.forget_crashes()
-    assert [times for _, times in store.take_up_plans()] == [1] * len(active)
-    for record, _ in taken:
-        assert store.finish_plan(replace(record, status=PlanStatus.SUCCEEDED), "[]")
+    assert {(left.times_taken_up, left.times_begun_again) for left in store.take_up_plans()} == {(1, 0)}
+    for left in taken:
+        assert store.finish_plan(replace(left.record, status=PlanStatus.SUCCEEDED), "[]")
     assert store.take_up_plans() == []
     store.close()
 
