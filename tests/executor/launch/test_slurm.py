@@ -32,7 +32,7 @@ from models.parallel_plan import symmetric_plan
 from tests.executor.jobs import GPT
 from tests.executor.launch.slurm_cluster import NODES, missing, slurm_cluster
 from tests.executor.launch.test_local import over
-from tests.executor.test_placement_visible import LEAST_RATIO, NARROW, PP2_DP2
+from tests.executor.test_placement_visible import NARROW, PP2_DP2
 from tests.executor.test_supervision import drive
 from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
@@ -41,6 +41,8 @@ from tests.waiting import eventually
 # Neither the order of the names nor that of the leaves.
 ORDER = ("n3", "n2", "n4", "n1")
 _LIMIT_S = 300.0
+# The worst placement sends at least twice as much over the spine.
+LEAST_RATIO = 1.3
 
 pytestmark = [
     pytest.mark.slow,
@@ -348,20 +350,7 @@ def test_a_run_that_slurm_has_forgotten_is_over(tmp_path: Path) -> None:
 
 
 @needs_trainer
-@pytest.mark.usefixtures("cluster")
-def test_the_trainer_trains(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    backend = submitted(deployment(), folder)
-    status = wait(backend, folder, lambda status: status.state.final)
-    assert status.state is RunState.SUCCEEDED, status
-    steps = [list(read_metrics(metrics_path(folder / "metrics", rank))) for rank in range(4)]
-    assert [len(own) for own in steps] == [5] * 4
-    assert [(own[0].pipe, own[0].data) for own in steps] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert steps[0][-1].loss < steps[0][0].loss
-
-
-@needs_trainer
-def test_placement_is_visible_under_slurm(tmp_path: Path) -> None:
+def test_the_trainer_trains_and_placement_is_visible(tmp_path: Path) -> None:
     """Every node is a host of a network with a narrow spine."""
     reason = obstacle()
     if reason is not None:
@@ -380,5 +369,10 @@ def test_placement_is_visible_under_slurm(tmp_path: Path) -> None:
                 measured(network, plan, tmp_path / name, num_steps=6, python=sys.executable, backend=SlurmBackend())
             )
     best, worst = runs
+    assert worst.uplink_bytes_per_step > LEAST_RATIO * best.uplink_bytes_per_step
     assert worst.step_s > LEAST_RATIO * best.step_s
     assert loss_difference(runs) < LOSS_TOLERANCE
+    steps = [list(read_metrics(metrics_path(tmp_path / "arnold" / "metrics", rank))) for rank in range(4)]
+    assert [len(own) for own in steps] == [6] * 4
+    assert [(own[0].pipe, own[0].data) for own in steps] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert steps[0][-1].loss < steps[0][0].loss
