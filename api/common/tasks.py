@@ -4,9 +4,11 @@ import asyncio
 from typing import Any
 
 from api.common.errors import WorkerTimeoutError
-from solver.pool import WorkerPool
+from solver.pool import DeadlineError, TaskCanceledError, Ticket, WorkerPool
 
 _LIMIT_S = 60.0
+# As long as the pool waits before it kills.
+_GRACE_S = 3.0
 
 
 async def run_task(pool: WorkerPool, task: str, argument: object, limit_s: float = _LIMIT_S) -> Any:
@@ -17,7 +19,7 @@ async def run_task(pool: WorkerPool, task: str, argument: object, limit_s: float
     task
         Where the function is: `module:function`, so that this process need not load it.
     limit_s
-        Seconds for waiting and working together.
+        Seconds for waiting and working together. A task that listens comes back soon after with what it has.
 
     Raises
     ------
@@ -28,11 +30,19 @@ async def run_task(pool: WorkerPool, task: str, argument: object, limit_s: float
     """
     ticket = pool.submit(task, argument, limit_s)
     try:
-        async with asyncio.timeout(limit_s):
-            return await asyncio.wrap_future(ticket.future)
-    except TimeoutError as error:
+        try:
+            return await _within(limit_s, ticket)
+        except TimeoutError:
+            ticket.cancel()
+            return await _within(_GRACE_S, ticket)
+    except (TimeoutError, TaskCanceledError, DeadlineError) as error:
         raise WorkerTimeoutError(
             f"not done within {limit_s:g} s: all workers are busy, or this is too large for the time"
         ) from error
     finally:
         ticket.cancel()
+
+
+async def _within(limit_s: float, ticket: Ticket) -> Any:
+    async with asyncio.timeout(limit_s):
+        return await asyncio.wrap_future(ticket.future)

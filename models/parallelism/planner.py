@@ -1,7 +1,7 @@
 """Plan one job on the GPUs that it may get: search, bind to nodes, estimate there, check."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from models.parallel_plan import ParallelPlan
@@ -33,24 +33,32 @@ from models.performance.iteration.whitebox import roofline_s
 from models.wording import counted, size_of
 from models.workload import NodeGpus
 from solver.monitor import SolveMonitor
+from solver.pool import DeadlineError
 from stowplan.errors import InputError, Issue, Severity, UnverifiedPlanError
 
 # More are not counted one by one: nobody measures as many, and it would take longer than the plan.
 _MOST_ASSIGNMENTS = 100_000
 
 
-def answer_task(request: ParallelRequest, monitor: SolveMonitor) -> ParallelAnswer:  # noqa: ARG001 - the pool's convention
+def answer_task(request: ParallelRequest, monitor: SolveMonitor) -> ParallelAnswer:
     """Entry point of workers."""
     begun_s = time.perf_counter()
-    found = answer(request)
+    found = answer(request, monitor.canceled.is_set)
     return replace(found, warnings=(*request.warnings, *found.warnings), elapsed_s=time.perf_counter() - begun_s)
 
 
-def answer(request: ParallelRequest) -> ParallelAnswer:
+def answer(request: ParallelRequest, over: Callable[[], bool] = lambda: False) -> ParallelAnswer:
     """Plan the job.
+
+    Parameters
+    ----------
+    over
+        Whether the time is over. It is asked before every number of GPUs; those that are left are missing for it.
 
     Raises
     ------
+    DeadlineError
+        When nothing was found before the time was over.
     InputError
         When no plan is legal on any of the GPUs, or what is given does not fit the model; pointers are relative to the
         request (`/offers/0`, `/degrees/tp`, `/running`).
@@ -59,19 +67,24 @@ def answer(request: ParallelRequest) -> ParallelAnswer:
     """
     if request.planner is Planner.INCREMENTAL:
         return _grown(request)
+    request = replace(request, grid=replace(request.grid, over=over))
     parts = [_on_offer(request, k, offer) for k, offer in enumerate(request.offers)]
     found = ParallelAnswer(
         points=tuple(point for part in parts for point in part.points),
         missing=tuple(missing for part in parts for missing in part.missing),
         grids=tuple(grid for part in parts for grid in part.grids),
     )
+    if not found.points and over():
+        raise DeadlineError("no plan was found before the time was over")
     if not found.points:
         raise InputError("no plan is legal on any of these GPUs", list(_nowhere(parts)))
-    return replace(found, tuner=_tuner(request, found))
+    return found if over() else replace(found, tuner=_tuner(request, found))
 
 
 def _on_offer(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
     """Points of one offer, on its nodes."""
+    if k > 0 and request.grid.is_over:
+        return ParallelAnswer(points=(), missing=tuple(_missing(offer, count, (), None) for count in offer.counts))
     if request.planner is Planner.GIVEN:
         return _given(request, k, offer)
     result = _search(request, k, offer)
@@ -81,7 +94,7 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
         nodes = None if offer.nodes is None else fewest_nodes(offer.nodes, count, offer.gpus_per_node)
         if found is None or (nodes is None and offer.nodes is not None):
             grids = [grid for grid in result.grids if grid.num_gpus == count]
-            missing.append(_missing(offer, count, grids, has_plan=found is not None))
+            missing.append(_missing(offer, count, grids, found))
         else:
             plan = found.plan if nodes is None else bind_plan(found.plan, nodes)
             points.append(_point(request, _model(request, offer), plan, offer.gpu_type.name, count))
@@ -98,7 +111,7 @@ def _search(request: ParallelRequest, k: int, offer: Offer) -> GridResult:
             raise InputError("there are too many plans to compare all of them", [issue]) from error
         # Counts without a plan are explained by the grids, which say why they are empty.
         left = [count for count in offer.counts if (offer.gpu_type.name, count) not in found]
-        grids = _grids(request, offer, left, options).grids if left else ()
+        grids = _grids(request, offer, left, options).grids if left and not options.is_over else ()
         return GridResult(grids=grids, proxies={}, best=found)
     return _grids(request, offer, offer.counts, options)
 
@@ -112,6 +125,8 @@ def _exhaustive(request: ParallelRequest, offer: Offer) -> dict[tuple[str, int],
     size, name = offer.gpus_per_node, offer.gpu_type.name
     found = {}
     for count in offer.counts:
+        if found and request.grid.is_over:
+            break
         model = virtual_model(request.model, offer.gpu_type, size, -(-count // size), request.calibration)
         operators = min(request.grid.num_operators, model.profile.num_layers)
         options = ExhaustiveOptions(
@@ -263,14 +278,17 @@ def _types_of(plan: ParallelPlan) -> str:
     return "+".join(sorted({replica.gpu_type for stage in plan.stages for replica in stage.replicas}))
 
 
-def _missing(offer: Offer, num_gpus: int, grids: Sequence[Grid], *, has_plan: bool) -> MissingPoint:
-    """Why there is no plan: all rejections, or the nodes."""
+def _missing(offer: Offer, num_gpus: int, grids: Sequence[Grid], found: PlanEstimate | None) -> MissingPoint:
+    """Why there is no plan: all rejections, the nodes, or the time."""
     rejections = sorted((r for grid in grids for r in grid.rejections), key=how_close)
-    if has_plan:
+    name = f"{num_gpus} {offer.gpu_type.name}"
+    if found is not None:
         size, wanted = counted(offer.gpus_per_node, "GPU"), counted(num_gpus, "GPU")
         detail = f"the cluster has no free nodes with {size} each for {wanted}"
-        name = f"{num_gpus} {offer.gpu_type.name}"
         rejections = [Rejection(reason=RejectionReason.NODES, candidate=name, detail=detail)]
+    elif not grids:
+        detail = "was not looked at before the time was over; ask for fewer numbers of GPUs, or allow more time"
+        rejections = [Rejection(reason=RejectionReason.TIME, candidate=name, detail=detail)]
     return MissingPoint(gpu_type=offer.gpu_type.name, num_gpus=num_gpus, rejections=tuple(rejections))
 
 

@@ -25,7 +25,8 @@ class PlanEstimate:
 
 class RejectionReason(StrEnum):
     """Why a candidate is no plan: memory, tensor degree, fewer layers than stages, batch that does not divide,
-    GPUs that do not make so many stages whose tensor groups stay inside nodes, ZeRO stage that excludes pipelines."""
+    GPUs that do not make so many stages whose tensor groups stay inside nodes, ZeRO stage that excludes pipelines, or
+    that the time was over before it was looked at."""
 
     OUT_OF_MEMORY = "out_of_memory"
     TENSOR_DEGREE = "tensor_degree"
@@ -33,6 +34,7 @@ class RejectionReason(StrEnum):
     BATCH = "batch"
     NODES = "nodes"
     ZERO_STAGE = "zero_stage"
+    TIME = "time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,8 @@ class GridOptions:
     (of all degrees and numbers of micro-batches only); the best proxy plan counts when it is better. measured:
     iteration time in s of a plan that was measured, None for a plan that was not (for a mapping: its `get`). details:
     give all grids with their plans, and the best proxy plans; otherwise only the best plans, and the grids of counts
-    without one, which is much quicker.
+    without one, which is much quicker. over: asked before every number of GPUs but the first; when it says so, those
+    that are left are not looked at.
 
     Raises
     ------
@@ -46,6 +47,7 @@ class GridOptions:
     refine: bool = True
     measured: Callable[[ParallelPlan], float | None] | None = None
     details: bool = True
+    over: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_operators <= MAX_OPERATORS:
@@ -58,6 +60,11 @@ class GridOptions:
             values = getattr(self, name)
             if values is not None and (not values or min(values) < 1):
                 raise InputError(f"{name} is {values}; give at least one number, none below 1")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is over."""
+        return self.over is not None and self.over()
 
     @property
     def all_plans(self) -> bool:

@@ -63,6 +63,8 @@ def plan_on(
     """`plan_grids` for a performance model on virtual nodes, and the loads (L,) of its layers (Eq. 2)."""
     result = GridResult(grids=(), proxies={}, best={})
     for num_gpus, space in spaces(model, gpu_type, gpus_per_node, loads, counts, options.num_operators):
+        if (result.grids or result.best) and options.is_over:
+            break
         grids = [search_grid(space, num_gpus, pp, options) for pp in pipeline_degrees(model, num_gpus, options)]
         beyond = _laid_out(space, num_gpus) if options.all_plans else None
         found = _in_detail(grids, beyond, options) if options.details else _in_brief(grids, beyond)

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+import api.parallel.service
 from api.schemas.parallel_answer import ParallelPlanAnswer
 from tests.api.asking import post
 from tests.api.requests import Json, changed
@@ -359,7 +360,20 @@ def test_is_refused(
     assert any(words in detail for found, _, detail in issues if found == code), issues
 
 
-def test_nothing_takes_longer_than_its_limit(client: httpx.Client) -> None:
+def test_what_is_found_within_the_limit_is_answered(client: httpx.Client) -> None:
+    # By then a worker is up, and knows the planner.
+    answered(client, {"job": GPT, "gpus": [{"gpu_type": "h100", "counts": [1]}]})
+    offer = {"gpu_type": "h100", "counts": list(range(1, 65))}
+    answer = answered(client, {"job": GPT, "gpus": [offer], "options": {"time_limit_s": 0.5}})
+    found = [point.num_gpus for point in answer.points]
+    assert found == list(range(1, len(found) + 1))
+    assert [missing.num_gpus for missing in answer.missing] == list(range(len(found) + 1, 65))
+    assert answer.missing
+    assert {rejection.reason for missing in answer.missing for rejection in missing.rejections} == {"time"}
+
+
+def test_nothing_takes_longer_than_its_limit(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api.parallel.service, "_PLAN_TASK", "tests.api.tasks:deaf_task")
     answer = post(client, "/v1/parallel-plans", changed(REQUEST, "/options", {"time_limit_s": 1e-3}))
     assert (answer.status_code, answer.json()["code"]) == (504, "worker_timeout")
     assert "not done within 0.001 s" in answer.json()["detail"]

@@ -12,6 +12,7 @@ from models.parallelism.request import Degrees, MeasuredPlan, Offer, ParallelReq
 from models.performance.iteration.modelling import performance_model
 from models.transformer import Transformer
 from models.workload import NodeGpus
+from solver.pool import DeadlineError
 from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType, Node, NodeState, Tier
 
@@ -64,6 +65,22 @@ def test_a_measured_time_takes_the_place_of_the_predicted_one() -> None:
     assert point.estimate.measured
     assert point.estimate.iteration.total_s == 1000.0
     assert point.breakdown.total_s < 1000.0
+
+
+@pytest.mark.parametrize("planner", [Planner.GRID, Planner.EXHAUSTIVE])
+def test_what_is_found_before_the_time_is_over_is_answered(planner: Planner) -> None:
+    other = replace(KIND, name="other")
+    offers = (Offer(gpu_type=KIND, gpus_per_node=4, counts=(4, 8)), Offer(gpu_type=other, gpus_per_node=4, counts=(4,)))
+    request = replace(REQUEST, planner=planner, offers=offers, model=replace(GPT, num_layers=4))
+    found = answer(request, over=lambda: True)
+    assert [(point.gpu_type, point.num_gpus) for point in found.points] == [("gpu", 4)]
+    assert [(missing.gpu_type, missing.num_gpus) for missing in found.missing] == [("gpu", 8), ("other", 4)]
+    for missing in found.missing:
+        assert [rejection.reason for rejection in missing.rejections] == ["time"]
+        assert "not looked at before the time was over" in missing.rejections[0].detail
+    nothing = replace(request, model=replace(GPT, hidden_size=2**17))
+    with pytest.raises(DeadlineError, match="before the time was over"):
+        answer(nothing, over=lambda: True)
 
 
 def test_what_does_not_fit_is_told_with_its_memory() -> None:
