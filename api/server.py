@@ -1,9 +1,10 @@
 """`serve`: the service, until a signal comes."""
 
+import ctypes
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from api.common.settings import Settings
@@ -12,6 +13,8 @@ from models.catalogue import using_catalogue
 from stowplan.errors import InputError
 
 _BACKLOG = 2048
+# From linux/prctl.h.
+_PR_SET_DUMPABLE = 4
 
 
 def serve(settings: Settings) -> None:
@@ -30,6 +33,8 @@ def serve(settings: Settings) -> None:
         if settings.catalogue:
             stack.enter_context(using_catalogue(Path(settings.catalogue)))
         stack.enter_context(_files_for_us_only())
+        if settings.token is not None:
+            _keep_others_out()
         listener = stack.enter_context(listen(settings.host, settings.port))
         pool = stack.enter_context(worker_pool(settings))
         # The workers load what they need while this process loads the web stack, which takes as long.
@@ -46,6 +51,16 @@ def _files_for_us_only() -> Iterator[None]:
         yield
     finally:
         os.umask(before)
+
+
+def _keep_others_out() -> None:
+    """Close this process to others of the same user, where Linux can: its variables may hold the token.
+
+    That takes core dumps and debuggers with it.
+    """
+    # Not every libc has it.
+    with suppress(AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
 
 
 def listen(host: str, port: int) -> socket.socket:

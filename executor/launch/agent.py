@@ -293,7 +293,10 @@ def host_file(host: str) -> str:
 
 def _secret(path: str) -> str:
     """Value of a variable that stands in a file of its own: editors end the line."""
-    return Path(path).read_text(encoding="utf-8").removesuffix("\n")
+    value = Path(path).read_text(encoding="utf-8").removesuffix("\n")
+    if "\0" in value:
+        raise ValueError(f"{path} holds a null byte, which no variable can")
+    return value
 
 
 def log_file(folder: Path, rank: int) -> Path:

@@ -98,6 +98,24 @@ def test_wrong_settings_are_refused(environ: dict[str, str], message: str, monke
         read_settings({})
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.parametrize("closed", [False, True])
+def test_others_of_the_same_user_do_not_read_its_token(closed: bool) -> None:
+    """Workers and ranks are such others. Who has changed its user is closed to them until it starts a program."""
+    program = f"""
+import ctypes, os, subprocess
+from api.server import _keep_others_out
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+ctypes.CDLL(None).prctl(4, 1)
+if {closed}:
+    _keep_others_out()
+subprocess.run(["/bin/sh", "-c", "cat /proc/$PPID/environ"], env={{}}, stderr=subprocess.STDOUT)
+"""
+    environ = os.environ | {"STOWPLAN_TOKEN": "secret"}
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+    assert ("STOWPLAN_TOKEN=secret" in done.stdout, "Permission denied" in done.stdout) == (not closed, closed)
+
+
 def test_a_port_in_use_is_said_clearly(tmp_path: Path) -> None:
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]

@@ -82,8 +82,9 @@ def test_agents_and_ranks_get_no_secret_of_whoever_starts_them(tmp_path: Path, m
 
 def test_secrets_are_read_where_the_ranks_start(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("hush\n")
+    (tmp_path / "binary").write_bytes(b"a\0b")
     backend = LocalBackend()
-    for name, file in (("there", "secret"), ("away", "none")):
+    for name, file in (("there", "secret"), ("away", "none"), ("odd", "binary")):
         folder = deployment(tmp_path / name, "echo $API_KEY; echo $GREETING", {"a": 1})
         launch = json.loads((folder / "launch.json").read_text())
         secrets = {"API_KEY": str(tmp_path / file), "GREETING": str(tmp_path / file)}
@@ -94,7 +95,7 @@ def test_secrets_are_read_where_the_ranks_start(tmp_path: Path) -> None:
             assert log_file(folder, 0).read_text() == "hush\nhush\n"
         else:
             assert "a secret of the ranks cannot be read on host a: " in status.detail
-            assert str(tmp_path / "none") in status.detail
+            assert str(tmp_path / file) in status.detail
 
 
 def test_a_rank_that_fails_is_named_and_the_others_end(tmp_path: Path) -> None:
