@@ -24,7 +24,7 @@ class BodyLimitMiddleware:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._settings = settings
-        self._bodies: set[_Body] = set()
+        self._num_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
@@ -39,15 +39,18 @@ class BodyLimitMiddleware:
             await response(scope, receive, send)
             return
         body = _Body(receive, self._settings)
-        self._bodies.add(body)
         try:
             await self._app(scope, partial(self._receive, body), send)
         finally:
-            self._bodies.remove(body)
+            self._num_bytes -= body.num_bytes
 
     async def _receive(self, body: "_Body") -> Message:
-        message = await body.receive()
-        if sum(other.num_bytes for other in self._bodies) > self._settings.max_bodies_bytes:
+        before = body.num_bytes
+        try:
+            message = await body.receive()
+        finally:
+            self._num_bytes += body.num_bytes - before
+        if self._num_bytes > self._settings.max_bodies_bytes:
             raise OverloadedError("the service reads too many bodies at a time; try again later")
         return message
 

@@ -481,8 +481,9 @@ class FakePool:
         self._answers = answers
         self.tasks: list[PlanTask] = []
 
-    def submit(self, name: str, task: PlanTask, deadline_s: float) -> Ticket:
+    def submit(self, name: str, task: PlanTask, deadline_s: float, *, promised: bool = False) -> Ticket:
         assert deadline_s > 0
+        assert promised == bool(self.tasks)
         self.tasks.append(task)
         ticket = Ticket(1, name, b"", deadline_s, None, None)
         answer, incumbent = next(self._answers)

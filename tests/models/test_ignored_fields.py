@@ -1,0 +1,62 @@
+"""A policy that says that it ignores a field of jobs plans the same whatever the field says."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from api.common.settings import Settings
+from api.convert.reading import read_document
+from api.convert.request import check_request
+from api.reading.texts import RequestText, snapshot_of
+from api.schemas.request import PLAN_BODY
+from models.planning import plan
+from models.policies import POLICIES
+from models.workload import Expansion, Job, Parallelism
+from tests.paths import ROOT
+
+_EXAMPLES = {
+    "sia": "quickstart",
+    "arena": "arena-two-types",
+    "arena-ilp": "arena-two-types",
+    "suika": "suika-growing",
+    "suika-ilp": "suika-growing",
+    "arnold": "arnold-fig12",
+}
+# They exclude what the examples say instead, or need more beside them.
+_LEFT_OUT = {"performance", "operators", "parallel_plan"}
+
+
+def _said(job: Job, k: int) -> dict[str, Any]:
+    """Something for every field that some policy ignores, other in every job."""
+    return {
+        "weight": 1.0 + k,
+        "age_s": 1e5 / (k + 1),
+        "num_restarts": 7 * k + 1,
+        "priority": k % 3 + 2,
+        "deadline_s": 60.0 * (k + 1),
+        "remaining_iterations": 10.0 ** (k + 1),
+        "parallelism": Parallelism(tp=k + 1, pp=2, dp=3),
+        "expansions": (Expansion(gpus=job.current, benefit=2.0),) if job.current else (),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POLICIES)
+def test_what_is_ignored_changes_nothing(name: str) -> None:
+    policy = POLICIES[name]
+    document = json.loads((ROOT / f"api/examples/{_EXAMPLES[name]}.json").read_text())
+    body = {key: document[key] for key in ("snapshot", "parameters") if key in document}
+    read = read_document(PLAN_BODY, json.dumps({**body, "policy": name}).encode())
+    text = RequestText(body=b"", settings=Settings())
+    asked = check_request(read, snapshot_of(read.snapshot, text).snapshot, text.settings).required()
+    said = set(policy.ignores) - _LEFT_OUT
+    jobs = tuple(
+        replace(job, **{field: value for field, value in _said(job, k).items() if field in said})
+        for k, job in enumerate(asked.snapshot.jobs)
+    )
+    found, wanted = plan(replace(asked, snapshot=replace(asked.snapshot, jobs=jobs))), plan(asked)
+    assert wanted.plan is not None
+    assert found.plan == wanted.plan
+    assert said <= _said(jobs[0], 0).keys()
