@@ -18,7 +18,7 @@ from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
 from models.plan import PlanRequest
 from models.workload import Snapshot
 from stowplan.errors import FileFormatError, InputError, Issue
-from topology.files import read_text
+from stowplan.files import read_text
 
 _ALLOCATIONS: TypeAdapter[tuple[AllocationDoc, ...]] = TypeAdapter(tuple[AllocationDoc, ...])
 # Who plans on an own machine may ask for as much as a document can say.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stowplan.errors import FileFormatError
 from topology.cluster import Cluster, Node, NodeState
-from topology.files import read_text
+from stowplan.files import read_text
 from topology.readers.base import NodeDefaults, build_cluster
 
 _NODE_COLUMNS = ("gpu_type", "num_gpus", "state")
