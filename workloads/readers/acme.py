@@ -35,7 +35,7 @@ def read_acme(text: str, source: str, name: str) -> Trace:
         name,
         source,
         {
-            "id": table.unique("job_id"),
+            "id": table.ids("job_id"),
             "submit_s": submits,
             "num_gpus": table.required("gpu_num", count, COUNT),
             "duration_s": difference(table.optional("end_time", time_s, TIME), starts),

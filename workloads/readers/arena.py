@@ -22,7 +22,7 @@ def read_arena(text: str, source: str, name: str) -> Trace:
         name,
         source,
         {
-            "id": table.unique("job_id"),
+            "id": table.ids("job_id"),
             "submit_s": table.required("submit_s_rel", number, NUMBER),
             "num_gpus": table.required("req_gpus", count, COUNT),
             "gpu_type": table.named("req_gpu_type"),

@@ -5,7 +5,7 @@
 names the columns of submission, GPUs and duration, the last in minutes (`:s`, `:ms`, `:min` or `:h`). Submissions are
 numbers from the trace's zero, or since 1970 (where all are above 1e9), or times such as 2026-03-01 00:18:22.
 Where there is no duration, `start` and `end` give it, and `start` how long a job waited. Without `id` jobs are called by
-their lines. Columns that are not named are not read.
+their place in the file. Columns that are not named are not read.
 """
 
 import difflib
@@ -175,10 +175,10 @@ class _Cells:
         return self._table.fault(k, self._columns[what][0], detail)
 
     def ids(self) -> list[str]:
-        """Ids of the jobs, from their lines where no column has them."""
+        """Ids of the jobs, from their place where no column has them."""
         if "id" in self:
-            return self._table.unique(self._columns["id"][0])
-        return [f"line-{line}" for line in self._table.lines]
+            return self._table.ids(self._columns["id"][0])
+        return self._table.numbered()
 
     def required(self, what: str, parse: Parse[Any], wanted: str) -> list[Any]:
         """Values of which none may be missing."""

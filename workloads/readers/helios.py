@@ -29,7 +29,7 @@ def read_helios(text: str, source: str, name: str) -> Trace:
         name,
         source,
         {
-            "id": table.unique("job_id"),
+            "id": table.ids("job_id"),
             "submit_s": table.required("submit_time", time_s, TIME),
             "num_gpus": table.required("gpu_num", count, COUNT),
             "duration_s": table.optional("duration", number, NUMBER),

@@ -17,7 +17,7 @@ def read_itp(text: str, source: str, name: str) -> Trace:
         name,
         source,
         {
-            "id": table.unique("job_id"),
+            "id": table.ids("job_id"),
             "submit_s": table.required("submission_time", number, NUMBER),
             "num_gpus": table.required("num_gpu", count, COUNT),
             "duration_s": table.required("duration", number, NUMBER),

@@ -37,7 +37,7 @@ def read_openb(text: str, source: str, name: str) -> Trace:
         name,
         source,
         {
-            "id": table.unique("name"),
+            "id": table.ids("name"),
             "submit_s": submits,
             "num_gpus": counts,
             "duration_s": difference(table.optional("deletion_time", number, NUMBER), starts),

@@ -1,6 +1,6 @@
 """Microsoft Philly as a table: timestamp (submission), duration, num_gpus, gpu_time, cluster (virtual cluster).
 
-Jobs have no names here: they are called by the line in which they stand.
+Jobs have no names here: they are called by their place in the file.
 """
 
 from workloads.readers.table import COUNT, NUMBER, TIME, build_trace, count, number, read_table, time_s
@@ -20,7 +20,7 @@ def read_philly(text: str, source: str, name: str) -> Trace:
         name,
         source,
         {
-            "id": [f"line-{line}" for line in table.lines],
+            "id": table.numbered(),
             "submit_s": table.required("timestamp", time_s, TIME),
             "num_gpus": table.required("num_gpus", count, COUNT),
             "duration_s": table.required("duration", number, NUMBER),

@@ -91,7 +91,8 @@ def _read_records(text: str, source: str) -> Table:
     closed = len(names) > 1 and not names[-1]
     names = names[:-1] if closed else names
     check_names(source, first + 1, names)
-    rows, numbers = [], []
+    rows: list[list[str]] = []
+    numbers: list[int] = []
     for line_number, line in enumerate(lines[first + 1 :], start=first + 2):
         if not line.strip():
             continue
@@ -104,7 +105,7 @@ def _read_records(text: str, source: str) -> Table:
             raise FileFormatError.at(source, line_number, detail + hint)
         rows.append(cells)
         numbers.append(line_number)
-    return Table(source, names, rows, numbers, first + 1)
+    return Table(source, names, rows, lambda: numbers, first + 1)
 
 
 def _jobs_only(table: Table, id_column: str) -> tuple[Table, dict[str, int]]:

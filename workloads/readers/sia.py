@@ -21,7 +21,7 @@ def read_sia(text: str, source: str, name: str) -> Trace:
         name,
         source,
         {
-            "id": table.unique("name"),
+            "id": table.ids("name"),
             "submit_s": table.required("time", number, NUMBER),
             "num_gpus": table.required("num_replicas", count, COUNT),
             "application": table.named("application"),

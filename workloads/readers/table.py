@@ -4,19 +4,22 @@ import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from io import StringIO
 from itertools import compress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan.errors import FileFormatError
-from workloads.trace import Trace, TraceJob, sorted_trace
+from workloads.trace import Trace, jobs_from_columns, sorted_trace
 from workloads.words import STATES, state_of
+
+if TYPE_CHECKING:
+    from _csv import _reader as _Rows
 
 T = TypeVar("T")
 Parse = Callable[[str], T]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_WITHOUT_ZONE = _EPOCH.replace(tzinfo=None)
 _MAX_SHOWN = 60
 NUMBER = "a number from 0 on"
 POSITIVE = "a number above 0"
@@ -26,23 +29,29 @@ STATE = f"a state: {', '.join(STATES)}"
 
 
 class Table:
-    """Cells by column. `lines`: the line of the file in which each row ends."""
+    """Cells by column. `lines` gives the line of the file in which each row ends; it is asked when there is a fault."""
 
     def __init__(
-        self, source: str, names: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[int], header_line: int = 1
+        self,
+        source: str,
+        names: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        lines: Callable[[], Sequence[int]],
+        header_line: int = 1,
     ) -> None:
         self.source = source
         self.names = tuple(names)
-        self.lines = lines
-        self._rows = rows
+        self._num_rows = len(rows)
+        # By column: fewer objects to look after than a list per row.
+        self._columns = dict(zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True))
+        self._lines = lines
         self._header_line = header_line
-        self._position = {name: k for k, name in enumerate(names)}
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._num_rows
 
     def __contains__(self, name: str) -> bool:
-        return name in self._position
+        return name in self._columns
 
     def require(self, *names: str, hint: str = "") -> None:
         """Refuse a table that lacks one of these columns."""
@@ -53,55 +62,63 @@ class Table:
 
     def only(self, keep: Sequence[bool]) -> "Table":
         """The rows that are to be kept."""
-        rows, lines = list(compress(self._rows, keep)), list(compress(self.lines, keep))
-        return Table(self.source, self.names, rows, lines, self._header_line)
+        rows = list(compress(zip(*self._columns.values(), strict=True), keep))
+        return Table(self.source, self.names, rows, lambda: list(compress(self._lines(), keep)), self._header_line)
 
     def texts(self, name: str) -> list[str]:
         """Cells of a column, without the space around them."""
         self.require(name)
-        k = self._position[name]
-        return [row[k].strip() for row in self._rows]
+        return list(map(str.strip, self._columns[name]))
 
     def required(self, name: str, parse: Parse[T], wanted: str) -> list[T]:
         """Values of a column in which no cell is empty; `wanted` says what they must be."""
-        return self._parsed(name, self.texts(name), parse, wanted)
+        cells = self.texts(name)
+        try:
+            return [parse(cell) for cell in cells]
+        except ValueError as error:
+            raise self._refused(name, parse, wanted, ()) from error
 
     def optional(self, name: str, parse: Parse[T], wanted: str, *, empty: Sequence[str] = ("",)) -> list[T | None]:
         """Values of a column, None for cells that say nothing and where there is no such column."""
         if name not in self:
             return [None] * len(self)
-        return self._parsed(name, self.texts(name), partial(_unless_empty, frozenset(empty), parse), wanted)
+        try:
+            return [None if cell in empty else parse(cell) for cell in self.texts(name)]
+        except ValueError as error:
+            raise self._refused(name, parse, wanted, empty) from error
 
-    def named(self, name: str, *, empty: Sequence[str] = ("",)) -> list[str | None]:
+    def named(self, name: str) -> list[str | None]:
         """Texts of a column, None for cells that say nothing and where there is no such column."""
-        return self.optional(name, str, "a text", empty=empty)
+        return [cell or None for cell in self.texts(name)] if name in self else [None] * len(self)
 
-    def fault(self, k: int, name: str, detail: str) -> FileFormatError:
-        """The error about a cell of row k."""
-        return FileFormatError.at(self.source, self.lines[k], f"column {name!r} {detail}")
-
-    def unique(self, name: str) -> list[str]:
+    def ids(self, name: str) -> list[str]:
         """Cells of a column in which every row has its own."""
-        cells = self.required(name, text_cell, "a text")
+        cells = self.required(name, text_cell, "the id of a job")
         if len(set(cells)) < len(cells):
             first: dict[str, int] = {}
             for k, cell in enumerate(cells):
                 if cell in first:
-                    raise self.fault(k, name, f"is {cell!r}, which is already in line {self.lines[first[cell]]}")
+                    raise self.fault(k, name, f"is {cell!r}, which is already in line {self._lines()[first[cell]]}")
                 first[cell] = k
         return cells
 
-    def _parsed(self, name: str, cells: Sequence[str], parse: Parse[T], wanted: str) -> list[T]:
-        try:
-            return [parse(cell) for cell in cells]
-        except ValueError:
-            pass
-        for k, cell in enumerate(cells):
+    def numbered(self) -> list[str]:
+        """Ids for the rows of a table that has none: their place among the rows."""
+        return [f"job-{k}" for k in range(1, len(self) + 1)]
+
+    def fault(self, k: int, name: str, detail: str) -> FileFormatError:
+        """The error about a cell of row k."""
+        return FileFormatError.at(self.source, self._lines()[k], f"column {name!r} {detail}")
+
+    def _refused(self, name: str, parse: Parse[Any], wanted: str, empty: Sequence[str]) -> FileFormatError:
+        """The error about the first cell of a column that cannot be parsed."""
+        for k, cell in enumerate(self.texts(name)):
             try:
-                parse(cell)
-            except ValueError as error:
+                if cell not in empty:
+                    parse(cell)
+            except ValueError:
                 shown = repr(cell if len(cell) <= _MAX_SHOWN else cell[: _MAX_SHOWN - 3] + "...")
-                raise self.fault(k, name, f"is {shown if cell else 'empty'}; must be {wanted}") from error
+                return self.fault(k, name, f"is {shown if cell else 'empty'}; must be {wanted}")
         raise AssertionError("a cell is wrong the first time only")
 
 
@@ -111,29 +128,33 @@ def read_table(text: str, source: str, *, names: Sequence[str] | None = None) ->
     Raises
     ------
     FileFormatError
-        When it is none, has no rows, or rows of another length than the header.
+        When it is none, has no header, or rows of another length than the header.
     """
-    # newline translation is csv's business, hence no splitlines here.
-    rows = csv.reader(StringIO(text, newline=""), strict=True)
-    kept: list[list[str]] = []
-    lines: list[int] = []
-    header_line = 1
+    rows = _rows(text)
+    header_line = 0
     try:
         if names is None:
             names = [name.strip() for name in next((row for row in rows if row), [])]
             header_line = rows.line_num
             check_names(source, header_line, names)
-        num_columns = len(names)
-        for row in rows:
-            if len(row) == num_columns:
-                kept.append(row)
-                lines.append(rows.line_num)
-            elif row:
-                detail = f"has {len(row)} cells; there are {num_columns} columns"
-                raise FileFormatError.at(source, rows.line_num, detail)
+        kept = [row for row in rows if row]
     except csv.Error as error:
         raise FileFormatError.at(source, rows.line_num, f"no CSV: {error}") from error
+
+    def lines() -> list[int]:
+        again = _rows(text)
+        return [again.line_num for row in again if row and again.line_num > header_line]
+
+    num_columns = len(names)
+    if set(map(len, kept)) - {num_columns}:
+        k = next(k for k, row in enumerate(kept) if len(row) != num_columns)
+        raise FileFormatError.at(source, lines()[k], f"has {len(kept[k])} cells; there are {num_columns} columns")
     return Table(source, names, kept, lines, header_line)
+
+
+def _rows(text: str) -> "_Rows":
+    # newline translation is csv's business, hence no splitlines here.
+    return csv.reader(StringIO(text, newline=""), strict=True)
 
 
 def check_names(source: str, line: int, names: Sequence[str]) -> None:
@@ -169,10 +190,8 @@ def build_trace(
     if absolute:
         first_s = origin_s = min(submits)
         columns = {**columns, "submit_s": [submit_s - first_s for submit_s in submits]}
-    fields = tuple(columns)
-    rows = zip(*columns.values(), strict=True)
-    jobs = (TraceJob(**dict(zip(fields, row, strict=True))) for row in rows)
-    return sorted_trace(name, jobs, origin_s=origin_s, left_out={k: n for k, n in (left_out or {}).items() if n})
+    counted = {reason: count for reason, count in (left_out or {}).items() if count}
+    return sorted_trace(name, jobs_from_columns(columns), origin_s=origin_s, left_out=counted)
 
 
 def number(cell: str) -> float:
@@ -194,6 +213,8 @@ def positive(cell: str) -> float:
 
 def count(cell: str) -> int:
     """A whole number from 0 on; 4.0 is one."""
+    if cell.isdecimal():
+        return int(cell)
     value = number(cell)
     if value % 1:
         raise ValueError(cell)
@@ -208,7 +229,7 @@ def some(cell: str) -> int | None:
 def time_s(cell: str) -> float:
     """A time of day in seconds since 1970; UTC where it names no zone."""
     moment = datetime.fromisoformat(cell)
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH).total_seconds()
+    return (moment - (_EPOCH if moment.tzinfo else _EPOCH_WITHOUT_ZONE)).total_seconds()
 
 
 def difference(later: Sequence[float | None], earlier: Sequence[float | None]) -> list[float | None]:
@@ -226,7 +247,3 @@ def text_cell(cell: str) -> str:
     if not cell:
         raise ValueError(cell)
     return cell
-
-
-def _unless_empty(empty: frozenset[str], parse: Parse[T], cell: str) -> T | None:
-    return None if cell in empty else parse(cell)
