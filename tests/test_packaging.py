@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.paths import ROOT
 
-ROOMS = ("stowplan", "topology", "solver", "models", "executor", "api")
+ROOMS = ("stowplan", "topology", "workloads", "solver", "models", "executor", "api")
 
 
 def test_every_package_of_the_rooms_is_shipped() -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
-ROOMS = ("stowplan", "topology", "solver", "models", "executor", "api", "tests")
+ROOMS = ("stowplan", "topology", "workloads", "solver", "models", "executor", "api", "tests")
 _BLOCK = re.compile(r"^```(python|diff) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LIMIT_S = 120
 

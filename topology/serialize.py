@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stowplan.errors import FileFormatError, InputError, Issue
+from stowplan.files import read_text
 from stowplan.records import Reading, to_document
 from topology.cluster import Cluster, Node
-from stowplan.files import read_text
 
 MAX_GPUS_PER_NODE = 4096  # far above any machine; keeps a slip of the pen from filling the memory
 

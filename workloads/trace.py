@@ -44,11 +44,11 @@ class TraceJob:
     """One job. None stands for what the trace does not say; times are in seconds.
 
     `submit_s` counts from the trace's time zero, `deadline_s` from the submission. `num_gpus` is 0 for work without
-    GPUs; `gpu_share` is the part of each of its GPUs that the job asked for. `gpu_type` may name alternatives, separated
-    by `|`. `duration_s` is how long it ran on these GPUs; of a job that was running when it was last seen, until then.
-    `waited_s` is how long it waited where the trace was taken, `time_limit_s` what its user gave it at most.
-    `application` is the model or program, jobs of one application being alike; `iterations` are those it needs in all.
-    `priority`: 1 is launched first. `queue`: virtual cluster, partition or class of service.
+    GPUs; `gpu_share` is the part of each of its GPUs that the job asked for. `gpu_type` may name alternatives,
+    separated by `|`. `duration_s` is how long it ran on these GPUs; of a job that was running when it was last seen,
+    until then. `waited_s` is how long it waited where the trace was taken, `time_limit_s` what its user gave it at
+    most. `application` is the model or program, jobs of one application being alike; `iterations` are those it needs
+    in all. `priority`: 1 is launched first. `queue`: virtual cluster, partition or class of service.
     """
 
     id: str
@@ -89,7 +89,9 @@ class _Rule(NamedTuple):
     wanted: str
 
 
-_NAME = _Rule(lambda text: bool(text) and not text[0].isspace() and not text[-1].isspace(), "a text without space around")
+_NAME = _Rule(
+    lambda text: bool(text) and not text[0].isspace() and not text[-1].isspace(), "a text without space around"
+)
 _NOT_NEGATIVE = _Rule(lambda value: 0 <= value < math.inf, "a number from 0 on")
 _POSITIVE = _Rule(lambda value: 0 < value < math.inf, "a number above 0")
 _COUNT = _Rule(lambda value: isinstance(value, int) and value >= 0, "a whole number from 0 on")
@@ -188,7 +190,9 @@ class Trace:
             When the window is none.
         """
         if not 0 <= start_s < end_s:
-            raise InputError(f"the window from {start_s} to {end_s} s is none; must begin at 0 or later, before it ends")
+            raise InputError(
+                f"the window from {start_s} to {end_s} s is none; must begin at 0 or later, before it ends"
+            )
         jobs = (job for job in self.jobs if start_s <= job.submit_s < end_s)
         return replace(
             self,

@@ -16,9 +16,7 @@ def csv_text(trace: Trace) -> str:
     """The trace as CSV, without the columns that say nothing. Its name and what was left out are not in it."""
     defaults = {name: TraceJob.__dataclass_fields__[name].default for name in _FIELDS}
     names = [
-        name
-        for name in _FIELDS
-        if name in _ALWAYS or any(getattr(job, name) != defaults[name] for job in trace.jobs)
+        name for name in _FIELDS if name in _ALWAYS or any(getattr(job, name) != defaults[name] for job in trace.jobs)
     ]
     origin = [] if trace.origin_s is None else [trace.origin_s]
     written = StringIO(newline="")

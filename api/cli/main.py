@@ -42,6 +42,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.import_cluster:import_command",
         "Turn a foreign description of a cluster into our JSON.",
     ),
+    "trace": LazyCommand(
+        "api.cli.trace:trace_command",
+        "Summarise a trace of jobs: how many, how large, how long, what load, what is missing.",
+    ),
     "examples": LazyCommand(
         "api.cli.examples:examples_command",
         "List the packaged examples, or print one, ready for `stowplan plan -`.",

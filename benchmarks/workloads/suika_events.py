@@ -23,36 +23,14 @@ from models.transformer import Checkpointing, Transformer
 from models.workload import Job, Parallelism, Snapshot
 from topology.cluster import Cluster, Node, Tier
 from topology.gpu_catalogue import find_product, gpu_type_of
+from workloads.generators.table_1 import GLOBAL_BATCH, TABLE_1, basic_demand
 
 _NODES_PER_RACK = 16
 _GPUS_PER_NODE = 8
 _MEDIAN_S = 1800.0
 _SMALLEST_WITH_XL = 512
 
-Degrees = tuple[int, int, int]
-# Table 1: PP, DP, TP.
-TABLE_1: dict[str, dict[str, Degrees]] = {
-    "S": {
-        "gpt2-350m": (1, 1, 1),
-        "gpt2-1.3b": (1, 4, 1),
-        "gpt2-2.6b": (1, 4, 1),
-        "qwen2-0.5b": (1, 1, 1),
-        "qwen2-1.5b": (1, 4, 1),
-    },
-    "M": {"gpt2-6.7b": (1, 4, 2), "llama2-7b": (1, 4, 2), "qwen2-7b": (1, 4, 2)},
-    "L": {"gpt2-15b": (1, 4, 4), "llama2-13b": (1, 4, 4)},
-    "XL": {
-        "gpt2-39b": (2, 4, 4),
-        "llama-30b": (2, 4, 4),
-        "gpt2-76b": (2, 4, 8),
-        "llama-65b": (2, 4, 8),
-        "qwen2-72b": (2, 4, 8),
-        "llama2-70b": (3, 8, 8),
-        "gpt2-175b": (4, 8, 8),
-    },
-}
 _SHARES = {"S": 12, "M": 4, "L": 4, "XL": 1}
-_GLOBAL_BATCH = {"S": 256, "M": 512, "L": 512, "XL": 1024}
 
 
 def rack_cluster(num_nodes: int) -> Cluster:
@@ -160,7 +138,7 @@ class EventStream:
         """Gap between arrivals that makes the load."""
         shares = self._shares()
         mean_gpus = sum(
-            share * sum(math.prod(degrees) for degrees in TABLE_1[size].values()) / len(TABLE_1[size])
+            share * sum(basic_demand(degrees) for degrees in TABLE_1[size].values()) / len(TABLE_1[size])
             for size, share in shares.items()
         ) / sum(shares.values())
         return mean_gpus * _MEDIAN_S * math.exp(0.5) / (self.load * self.cluster.num_gpus)
@@ -182,7 +160,7 @@ def event_snapshot(num_nodes: int, load: float, event: int, seed: int) -> Snapsh
 def table_1_model(size: str, model: str) -> Transformer:
     """A model of Table 1 as it is trained here."""
     checkpointing = Checkpointing.SELECTIVE if size == "XL" else Checkpointing.NONE
-    found = find_model(model, global_batch=_GLOBAL_BATCH[size], checkpointing=checkpointing)
+    found = find_model(model, global_batch=GLOBAL_BATCH[size], checkpointing=checkpointing)
     if not isinstance(found, Transformer):
         raise TypeError(f"{model} is no transformer")
     return found

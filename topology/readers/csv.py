@@ -13,8 +13,8 @@ from io import StringIO
 from pathlib import Path
 
 from stowplan.errors import FileFormatError
-from topology.cluster import Cluster, Node, NodeState
 from stowplan.files import read_text
+from topology.cluster import Cluster, Node, NodeState
 from topology.readers.base import NodeDefaults, build_cluster
 
 _NODE_COLUMNS = ("gpu_type", "num_gpus", "state")

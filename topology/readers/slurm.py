@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stowplan.errors import FileFormatError
-from topology.cluster import Cluster
 from stowplan.files import read_text
+from topology.cluster import Cluster
 from topology.readers.base import NodeDefaults, build_cluster, nodes_from_paths
 from topology.readers.hostlist import expand_hostlist
 from topology.readers.tree import SwitchForest

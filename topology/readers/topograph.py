@@ -21,8 +21,8 @@ from pathlib import Path
 import yaml
 
 from stowplan.errors import FileFormatError
-from topology.cluster import Cluster
 from stowplan.files import read_text
+from topology.cluster import Cluster
 from topology.readers.base import NodeDefaults, build_cluster, nodes_from_paths
 from topology.readers.hostlist import expand_hostlist
 from topology.readers.tree import SwitchForest

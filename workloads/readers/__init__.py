@@ -1,4 +1,4 @@
-"""Readers of traces: each turns the text of a file into a `Trace`. `READERS` names them, and loads one when it reads."""
+"""Readers of traces: each turns text into a `Trace`. `READERS` names them, and loads one when it reads."""
 
 import gc
 from collections.abc import Iterator, Mapping
@@ -61,9 +61,7 @@ READERS: Mapping[str, Reader] = MappingProxyType(
 )
 
 
-def read_trace(
-    path: Path, *, format_: str | None = None, columns: str | None = None, name: str | None = None
-) -> Trace:
+def read_trace(path: Path, *, format_: str | None = None, columns: str | None = None, name: str | None = None) -> Trace:
     """Read a trace.
 
     Parameters

@@ -4,8 +4,8 @@
 
 names the columns of submission, GPUs and duration, the last in minutes (`:s`, `:ms`, `:min` or `:h`). Submissions are
 numbers from the trace's zero, or since 1970 (where all are above 1e9), or times such as 2026-03-01 00:18:22.
-Where there is no duration, `start` and `end` give it, and `start` how long a job waited. Without `id` jobs are called by
-their place in the file. Columns that are not named are not read.
+Where there is no duration, `start` and `end` give it, and `start` how long a job waited. Without `id` jobs are called
+by their place in the file. Columns that are not named are not read.
 """
 
 import difflib

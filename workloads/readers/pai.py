@@ -93,9 +93,7 @@ def read_pai(text: str, source: str, name: str) -> Trace:
             "id": list(launched),
             "submit_s": [job.start_s for job in launched.values()],
             "num_gpus": [job.num_gpus for job in launched.values()],
-            "duration_s": [
-                max(0.0, job.end_s - job.start_s) if job.all_ended else None for job in launched.values()
-            ],
+            "duration_s": [max(0.0, job.end_s - job.start_s) if job.all_ended else None for job in launched.values()],
             "gpu_type": ["|".join(job.gpu_types) or None for job in launched.values()],
             "state": [next((s for s in _DECIDING if s in job.states), None) for job in launched.values()],
             "gpu_share": [job.asked_gpus / job.num_gpus if job.num_gpus else 1.0 for job in launched.values()],

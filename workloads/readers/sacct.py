@@ -5,9 +5,9 @@
 
 A job that never got GPUs has what it asked for (ReqTRES). Steps, runs that were requeued, and tasks of an array that
 have not begun are left out. Without SLURM_TIME_FORMAT=%s sacct gives times of the cluster's clock, which are taken as
-UTC here; where its zone changes to summer time, differences across the change are wrong by an hour. A `|` in the name of
-a job would move all columns behind it, so let JobName be the last. GPUs are counted when AccountingStorageTRES names
-gres/gpu.
+UTC here; where its zone changes to summer time, differences across the change are wrong by an hour. A `|` in the name
+of a job would move all columns behind it, so let JobName be the last. GPUs are counted when AccountingStorageTRES names
+gres/gpu. Tried on what Slurm 22.05.8 writes.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Slurm's accounting as JSON, from `sacct --allusers --json`, of Slurm 22.05 and later.
 
-Later versions wrap numbers (`{"set": true, "infinite": false, "number": 5}`), give several states a job, and write 0 for
-a time that has not come; all are read. Ids are those of `sacct --parsable2`: `5_2` is task 2 of array 5.
+Tried on what 22.05.8 writes. Later versions wrap numbers (`{"set": true, "infinite": false, "number": 5}`), give a job
+several states, and write 0 for a time that has not come; that is read after Slurm's documentation. Ids are those of
+`sacct --parsable2`: `5_2` is task 2 of array 5.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Standard Workload Format, version 2.2, of the Parallel Workloads Archive: 18 numbers a line, -1 for what is not known.
+"""Standard Workload Format 2.2 of the Parallel Workloads Archive: 18 numbers a line, -1 for what is not known.
 
     ; UnixStartTime: 1000000000
     1   0  10  300  8 -1 -1  8 600 -1 1 3 1 5 0 1 -1 -1

@@ -6,14 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from io import StringIO
 from itertools import compress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from stowplan.errors import FileFormatError
 from workloads.trace import Trace, jobs_from_columns, sorted_trace
 from workloads.words import STATES, state_of
-
-if TYPE_CHECKING:
-    from _csv import _reader as _Rows
 
 T = TypeVar("T")
 Parse = Callable[[str], T]
@@ -130,7 +127,8 @@ def read_table(text: str, source: str, *, names: Sequence[str] | None = None) ->
     FileFormatError
         When it is none, has no header, or rows of another length than the header.
     """
-    rows = _rows(text)
+    # newline translation is csv's business, hence no splitlines here.
+    rows = csv.reader(StringIO(text, newline=""), strict=True)
     header_line = 0
     try:
         if names is None:
@@ -142,7 +140,7 @@ def read_table(text: str, source: str, *, names: Sequence[str] | None = None) ->
         raise FileFormatError.at(source, rows.line_num, f"no CSV: {error}") from error
 
     def lines() -> list[int]:
-        again = _rows(text)
+        again = csv.reader(StringIO(text, newline=""), strict=True)
         return [again.line_num for row in again if row and again.line_num > header_line]
 
     num_columns = len(names)
@@ -150,11 +148,6 @@ def read_table(text: str, source: str, *, names: Sequence[str] | None = None) ->
         k = next(k for k, row in enumerate(kept) if len(row) != num_columns)
         raise FileFormatError.at(source, lines()[k], f"has {len(kept[k])} cells; there are {num_columns} columns")
     return Table(source, names, kept, lines, header_line)
-
-
-def _rows(text: str) -> "_Rows":
-    # newline translation is csv's business, hence no splitlines here.
-    return csv.reader(StringIO(text, newline=""), strict=True)
 
 
 def check_names(source: str, line: int, names: Sequence[str]) -> None:
@@ -234,9 +227,7 @@ def time_s(cell: str) -> float:
 
 def difference(later: Sequence[float | None], earlier: Sequence[float | None]) -> list[float | None]:
     """How much later, nowhere below 0; None where one of them is not known."""
-    return [
-        None if b is None or a is None else max(0.0, b - a) for b, a in zip(later, earlier, strict=True)
-    ]
+    return [None if b is None or a is None else max(0.0, b - a) for b, a in zip(later, earlier, strict=True)]
 
 
 state = state_of

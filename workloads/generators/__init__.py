@@ -1,0 +1,1 @@
+"""Workloads that are made: from traces, with deadlines, with failures. Same seed, same workload."""
