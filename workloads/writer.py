@@ -20,7 +20,8 @@ def csv_text(trace: Trace) -> str:
     ]
     origin = [] if trace.origin_s is None else [trace.origin_s]
     written = StringIO(newline="")
-    rows = csv.writer(written, lineterminator="\n")
+    # Lines end as RFC 4180 has it, by which csv also knows which cells to quote.
+    rows = csv.writer(written)
     rows.writerow([*names, *([ORIGIN] if origin else [])])
     rows.writerows([*(getattr(job, name) for name in names), *origin] for job in trace.jobs)
     return written.getvalue()

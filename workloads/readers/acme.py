@@ -29,6 +29,7 @@ def read_acme(text: str, source: str, name: str) -> Trace:
         Names file, line, column and what is wrong.
     """
     table = read_table(text, source)
+    table.require("type")
     submits = table.required("submit_time", time_s, TIME)
     starts = table.optional("start_time", time_s, TIME)
     return build_trace(

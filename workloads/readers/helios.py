@@ -25,6 +25,7 @@ def read_helios(text: str, source: str, name: str) -> Trace:
         Names file, line, column and what is wrong.
     """
     table = read_table(text, source)
+    table.require("vc")
     return build_trace(
         name,
         source,

@@ -66,7 +66,7 @@ def read_sacct(text: str, source: str, name: str) -> Trace:
         {
             "id": told_apart(table.required(id_column, text_cell, "the id of a job")),
             "submit_s": submits,
-            "num_gpus": [job.count for job in gpus],
+            "num_gpus": [job.num for job in gpus],
             "duration_s": _durations(table, starts),
             "gpu_type": [job.types for job in gpus],
             "application": table.named("JobName"),

@@ -73,7 +73,7 @@ class _Record:
         return {
             "id": self._id(),
             "submit_s": submit_s,
-            "num_gpus": gpus.count,
+            "num_gpus": gpus.num,
             "duration_s": None if start_s is None else self._number("time", "elapsed"),
             "gpu_type": gpus.types,
             "application": self._text("name"),
@@ -91,11 +91,11 @@ class _Record:
 
     def states(self) -> list[str]:
         """Words for the state; newer versions give several."""
-        words = self._get("state", "current")
-        words = words if isinstance(words, list) else [] if words is None else [words]
+        given = self._get("state", "current")
+        words = given if isinstance(given, list) else [] if given is None else [given]
         if not all(isinstance(word, str) for word in words):
-            raise self._fault(("state", "current"), f"is {words!r}; must be the name of a state")
-        return words
+            raise self._fault(("state", "current"), f"is {given!r}; must be the name of a state")
+        return [str(word) for word in words]
 
     def _id(self) -> str:
         array, job_id = self._number("array", "job_id"), self._number("job_id")

@@ -12,7 +12,7 @@ RESOURCES = "trackable resources such as cpu=8,gres/gpu:a100=4,gres/gpu=4,node=1
 class Gpus(NamedTuple):
     """GPUs of a job: how many, of which types."""
 
-    count: int
+    num: int
     types: str | None
 
 
