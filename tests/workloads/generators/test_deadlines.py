@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.errors import InputError
@@ -15,6 +15,7 @@ def _trace(num_jobs: int) -> Trace:
     return sorted_trace("t", [trace_job(str(k), float(k), duration_s=100.0 + k) for k in range(num_jobs)])
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 2**32), st.floats(0.1, 2), st.floats(0, 2), st.floats(0.1, 10))
 def test_deadlines_lie_within_their_bounds(seed: int, tightest: float, more: float, loosening: float) -> None:
     parameters = DeadlineParameters(tightest=tightest, loosest=tightest + more, loosening=loosening)

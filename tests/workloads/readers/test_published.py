@@ -75,6 +75,7 @@ def test_every_file_is_recognised() -> None:
             assert [name for name, reader in READERS.items() if reader.recognises(first_line)] == [format_]
 
 
+@pytest.mark.slow
 def test_deadlines_of_arena_are_those_of_elasticflow() -> None:
     """What `workloads.generators.deadlines` says of them: tightness 0.5 to 1.5, loosened by 5."""
     durations = {
