@@ -82,7 +82,7 @@ def test_settings_and_traces_that_are_none_are_refused() -> None:
         {"shares": {"S": -1}},
     ):
         with pytest.raises(InputError, match=next(iter(wrong))):
-            replace(_SETTING, **wrong)  # type: ignore[arg-type] # any of them
+            replace(_SETTING, **wrong)
     with pytest.raises(InputError, match="no busiest time"):
         suika_workload(jobs_of((0.0, 1, None)), _SETTING, seed=1)
 
