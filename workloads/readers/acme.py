@@ -14,10 +14,10 @@ from workloads.readers.table import (
     difference,
     read_table,
     some,
-    state,
     time_s,
 )
 from workloads.trace import Trace
+from workloads.words import state_of
 
 
 def read_acme(text: str, source: str, name: str) -> Trace:
@@ -42,7 +42,7 @@ def read_acme(text: str, source: str, name: str) -> Trace:
             "duration_s": difference(table.optional("end_time", time_s, TIME), starts),
             "application": table.named("type"),
             "user": table.named("user"),
-            "state": table.optional("state", state, STATE),
+            "state": table.optional("state", state_of, STATE),
             "num_nodes": table.optional("node_num", some, COUNT),
             "waited_s": difference(starts, submits),
         },

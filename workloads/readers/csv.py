@@ -28,10 +28,10 @@ from workloads.readers.table import (
     positive,
     read_table,
     some,
-    state,
     time_s,
 )
 from workloads.trace import Adaptivity, Trace
+from workloads.words import state_of
 
 # What a column may be -> the column of that name that we write.
 COLUMNS: Mapping[str, str] = {
@@ -96,7 +96,7 @@ def read_csv(text: str, source: str, name: str, *, columns: str | None = None) -
         "global_batch": cells.optional("batch", some, COUNT),
         "iterations": cells.optional("iterations", positive, POSITIVE),
         "priority": cells.optional("priority", _rank, "a whole number above 0"),
-        "state": cells.optional("state", state, STATE),
+        "state": cells.optional("state", state_of, STATE),
         "num_nodes": cells.optional("nodes", some, COUNT),
         "adaptivity": cells.optional("adaptivity", Adaptivity, f"one of {', '.join(Adaptivity)}"),
         "gpu_share": [1.0 if share is None else share for share in cells.optional("share", _share, _SHARE)],

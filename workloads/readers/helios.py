@@ -10,10 +10,10 @@ from workloads.readers.table import (
     number,
     read_table,
     some,
-    state,
     time_s,
 )
 from workloads.trace import Trace
+from workloads.words import state_of
 
 
 def read_helios(text: str, source: str, name: str) -> Trace:
@@ -36,7 +36,7 @@ def read_helios(text: str, source: str, name: str) -> Trace:
             "duration_s": table.optional("duration", number, NUMBER),
             "user": table.named("user"),
             "queue": table.named("vc"),
-            "state": table.optional("state", state, STATE),
+            "state": table.optional("state", state_of, STATE),
             "num_nodes": table.optional("node_num", some, COUNT),
             "waited_s": table.optional("queue", number, NUMBER),
         },

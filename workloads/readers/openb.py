@@ -14,9 +14,9 @@ from workloads.readers.table import (
     difference,
     number,
     read_table,
-    state,
 )
 from workloads.trace import Trace
+from workloads.words import state_of
 
 _MILLI = 1000
 
@@ -43,7 +43,7 @@ def read_openb(text: str, source: str, name: str) -> Trace:
             "duration_s": difference(table.optional("deletion_time", number, NUMBER), starts),
             "gpu_type": table.named("gpu_spec"),
             "queue": table.named("qos"),
-            "state": table.optional("pod_phase", state, STATE),
+            "state": table.optional("pod_phase", state_of, STATE),
             "waited_s": difference(starts, submits),
             "gpu_share": _shares(table, counts),
         },

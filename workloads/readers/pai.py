@@ -17,10 +17,10 @@ from workloads.readers.table import (
     count,
     number,
     read_table,
-    state,
     text_cell,
 )
 from workloads.trace import JobState, Trace
+from workloads.words import state_of
 
 COLUMNS = (
     "job_name",
@@ -65,7 +65,7 @@ def read_pai(text: str, source: str, name: str) -> Trace:
     rows = zip(
         table.required("job_name", text_cell, "a text"),
         table.optional("inst_num", count, COUNT),
-        table.optional("status", state, STATE),
+        table.optional("status", state_of, STATE),
         table.optional("start_time", number, NUMBER),
         table.optional("end_time", number, NUMBER),
         table.optional("plan_gpu", number, NUMBER),

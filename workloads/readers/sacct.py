@@ -26,11 +26,11 @@ from workloads.readers.table import (
     difference,
     number,
     some,
-    state,
     text_cell,
     time_s,
 )
 from workloads.trace import Trace
+from workloads.words import state_of
 
 FIELDS = "JobID,User,Partition,State,Submit,Start,End,ElapsedRaw,TimelimitRaw,NNodes,ReqTRES,AllocTRES,JobName"
 _HINT = f"Ask for sacct --allusers --allocations --parsable2 --format={FIELDS}"
@@ -72,7 +72,7 @@ def read_sacct(text: str, source: str, name: str) -> Trace:
             "application": table.named("JobName"),
             "user": table.named("User"),
             "queue": table.named("Partition"),
-            "state": table.optional("State", state, STATE),
+            "state": table.optional("State", state_of, STATE),
             "num_nodes": table.optional("NNodes", some, COUNT),
             "waited_s": difference(starts, submits),
             "time_limit_s": _time_limits(table),

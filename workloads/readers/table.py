@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from stowplan.errors import FileFormatError
 from workloads.trace import Trace, jobs_from_columns, sorted_trace
-from workloads.words import STATES, state_of
+from workloads.words import STATES
 
 T = TypeVar("T")
 Parse = Callable[[str], T]
@@ -228,9 +228,6 @@ def time_s(cell: str) -> float:
 def difference(later: Sequence[float | None], earlier: Sequence[float | None]) -> list[float | None]:
     """How much later, nowhere below 0; None where one of them is not known."""
     return [None if b is None or a is None else max(0.0, b - a) for b, a in zip(later, earlier, strict=True)]
-
-
-state = state_of
 
 
 def text_cell(cell: str) -> str:
