@@ -59,6 +59,18 @@ def test_the_models_are_in_the_catalogue() -> None:
             assert find_model(model, global_batch=GLOBAL_BATCH[size]) is not None
 
 
+def test_a_stated_load_takes_the_place_of_the_traced_gpu_time() -> None:
+    for scaling in Scaling:
+        usual = suika_workload(_traced(), replace(_SETTING, scaling=scaling), seed=1)
+        loaded = suika_workload(_traced(), replace(_SETTING, scaling=scaling, load=0.8), seed=1)
+        assert sum(job.gpu_s or 0.0 for job in loaded.jobs) == pytest.approx(0.8 * 50 * 3600.0)
+        ratios = [
+            (job.duration_s or 0.0) / (other.duration_s or 1.0)
+            for job, other in zip(loaded.jobs, usual.jobs, strict=True)
+        ]
+        assert ratios == pytest.approx([ratios[0]] * len(ratios))
+
+
 def test_same_seed_same_workload() -> None:
     traced = _traced()
     assert suika_workload(traced, _SETTING, seed=1) == suika_workload(traced, _SETTING, seed=1)
@@ -77,6 +89,7 @@ def test_settings_and_traces_that_are_none_are_refused() -> None:
     for wrong in (
         {"num_gpus": 101},
         {"num_gpus": 0},
+        {"load": 0.0},
         {"shares": {"XS": 1}},
         {"shares": {"S": 0}},
         {"shares": {"S": -1}},
