@@ -8,7 +8,7 @@ from models.performance.iteration.plausibility import calibration_warnings, peak
 from models.policies import POLICIES, policy_of
 from models.policy import Parameters, Policy
 from models.wording import counted
-from models.workload import Job, Snapshot, snapshot_issues
+from models.workload import Job, Snapshot, snapshot_warnings
 from solver.registry import SOLVER_NAMES
 from stowplan.errors import Issue, Severity
 
@@ -21,8 +21,7 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
     policy = policy_of(parameters)
     policy_issues: Callable[[Snapshot, Parameters], list[Issue]] = resolve_name(policy.issues)
     own = policy_issues(snapshot, parameters)
-    common = snapshot_issues(snapshot.cluster, snapshot.jobs)
-    return [*common, *own, *_performance_warnings(snapshot), *_ignored_fields(snapshot, policy)]
+    return [*snapshot_warnings(snapshot), *own, *_performance_warnings(snapshot), *_ignored_fields(snapshot, policy)]
 
 
 def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:

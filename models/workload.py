@@ -12,6 +12,7 @@ from models.performance.iteration.architecture import model_issues
 from models.performance.iteration.coefficients import Calibration
 from models.transformer import JobModel, OperatorModel, Transformer
 from stowplan.errors import Issue, Severity, pointer_of, raise_for_errors
+from stowplan.pickling import quickly_pickled
 from topology.cluster import Cluster, Node, NodeState
 
 
@@ -26,6 +27,7 @@ class Adaptivity(StrEnum):
     RIGID = "rigid"
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGpus:
     """GPU indices (0-based, ascending) on one node."""
@@ -67,6 +69,7 @@ class Expansion:
     benefit: float
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One job of the snapshot.
@@ -146,6 +149,13 @@ def snapshot_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
     ]
     issues += _current_issues(cluster, jobs)
     return issues
+
+
+def snapshot_warnings(snapshot: Snapshot) -> list[Issue]:
+    """What is odd about a snapshot, which is legal."""
+    if all(node.state is not NodeState.DOWN for node in snapshot.cluster.nodes):
+        return []
+    return _current_issues(snapshot.cluster, snapshot.jobs)
 
 
 def _job_issues(pointer: str, job: Job, known: Set[str], type_of: Mapping[str, str]) -> Iterator[Issue]:

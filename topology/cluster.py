@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from stowplan.errors import Issue, raise_for_errors
+from stowplan.pickling import quickly_pickled
 
 
 class NodeState(StrEnum):
@@ -44,6 +45,7 @@ class Tier:
     bandwidth_fraction: float = 1.0
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One host.

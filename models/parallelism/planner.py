@@ -123,7 +123,7 @@ def _grids(request: ParallelRequest, offer: Offer, counts: Sequence[int], option
 def _exhaustive(request: ParallelRequest, offer: Offer) -> dict[tuple[str, int], PlanEstimate]:
     """The best of all plans per count, with cuts between clustered operators and stages of powers of two."""
     size, name = offer.gpus_per_node, offer.gpu_type.name
-    found = {}
+    found: dict[tuple[str, int], PlanEstimate] = {}
     for count in offer.counts:
         if found and request.grid.is_over:
             break

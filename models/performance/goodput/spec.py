@@ -7,7 +7,10 @@ on each configuration (nodes, GPUs, GPU type), and with which batch size.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from stowplan.pickling import quickly_pickled
 
+
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputParameters:
     """Pollux/Sia throughput model of one job on one GPU type (Sia section 3.2; notation of Pollux).
@@ -26,6 +29,7 @@ class ThroughputParameters:
     gamma: float
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientStatistics:
     """Gradient noise at the initial batch: squared norm of the mean gradient and its variance (same unit)."""
@@ -34,6 +38,7 @@ class GradientStatistics:
     variance: float
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRange:
     """Samples per step. The statistical efficiency is 1 at `initial`; elastic jobs may go up to `maximum`."""
@@ -42,6 +47,7 @@ class BatchRange:
     maximum: int
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeProfile:
     """One job on one GPU type: fitted parameters and the range of local batches that memory allows.
@@ -58,6 +64,7 @@ class TypeProfile:
     gpus_per_replica: int = 1
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoodputModel:
     """Elastic data-parallel training: throughput times statistical efficiency, batch size chosen by the planner.
@@ -101,6 +108,7 @@ class GoodputObservations:
     gpus_per_replica: Mapping[str, int] = field(default_factory=dict)
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableEntry:
     """A value for `num_gpus` GPUs of one type; `num_nodes` None stands for every node count."""
