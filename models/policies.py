@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from models.allocation.arena.descriptor import ARENA, ARENA_ILP
+from models.allocation.gang.descriptor import GANG, GANG_ILP
 from models.allocation.sia.descriptor import SIA
 from models.allocation.suika.descriptor import SUIKA, SUIKA_ILP
 from models.placement.arnold.descriptor import ARNOLD
@@ -17,6 +18,8 @@ POLICIES: Mapping[str, Policy] = {
         ARENA_ILP,
         SUIKA,
         SUIKA_ILP,
+        GANG,
+        GANG_ILP,
     )
 }
 # What formulating takes: who plans soon loads it before.

@@ -80,6 +80,8 @@ class Job:
     `performance` is what Sia needs, `parallelism` and `transformer` what Arnold needs. Arena and Suika need
     `transformer`, `operators` or a throughput table; at most one of `transformer` and `operators`.
     Arena: `priority` (1 is launched first), `deadline_s` from now, `remaining_iterations`.
+    Gang: `min_gpus` is its size, `priority` as for Arena, `remaining_s` how long it is expected to run from now, or
+    from its start while it waits (0: it is overdue, None: not known), `queue` whose quota it counts against.
     Suika: `min_gpus` is the basic demand, `parallelism` the plan to start with, `parallel_plan` the one that runs, on
     exactly the GPUs of `current`; `expansions` are what the last plans added, oldest first.
     `calibration`: coefficients inverted from measurements, in place of those from data sheets.
@@ -107,6 +109,8 @@ class Job:
     parallel_plan: ParallelPlan | None = None
     expansions: tuple[Expansion, ...] = ()
     calibration: Calibration | None = None
+    remaining_s: float | None = None
+    queue: str | None = None
 
     @property
     def model(self) -> JobModel | None:
@@ -209,6 +213,13 @@ def _training_issues(pointer: str, job: Job) -> Iterator[Issue]:
     if left is not None and not (math.isfinite(left) and left > 0):
         yield Issue(
             code="not_positive", pointer=f"{pointer}/remaining_iterations", detail=f"is {left}; finite and above 0"
+        )
+    left_s = job.remaining_s
+    if left_s is not None and not (math.isfinite(left_s) and left_s >= 0):
+        yield Issue(
+            code="negative",
+            pointer=f"{pointer}/remaining_s",
+            detail=f"is {left_s}; must be finite and at least 0, or left out where it is not known",
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from api.schemas.policies.arena import ArenaParametersDoc
 from api.schemas.policies.arnold import ArnoldParametersDoc
 from api.schemas.policies.base import ParametersDoc
+from api.schemas.policies.gang import GangParametersDoc
 from api.schemas.policies.sia import SiaParametersDoc
 from api.schemas.policies.suika import SuikaParametersDoc
 from models.policies import POLICIES
@@ -17,6 +18,7 @@ _DOCUMENTS: Mapping[type[Parameters], type[ParametersDoc]] = {
         ArnoldParametersDoc,
         ArenaParametersDoc,
         SuikaParametersDoc,
+        GangParametersDoc,
     )
 }
 # Policy -> its parameters.

@@ -99,7 +99,8 @@ class ParallelismDoc(Document):
 
 class JobDoc(Document):
     """One job. Sia needs `performance`; Arnold needs `parallelism` and `transformer`; Suika needs `transformer` or
-    `operators`, Arena one of them or a throughput table. At most one of `transformer` and `operators`."""
+    `operators`, Arena one of them or a throughput table; gang needs `min_gpus` alone, the size. At most one of
+    `transformer` and `operators`."""
 
     id: Name
     min_gpus: NumGpus = 1
@@ -127,7 +128,7 @@ class JobDoc(Document):
     operators: OperatorModelDoc | None = None
     """The model as a list of operators, where it is no transformer."""
     priority: Count = 1
-    """Arena: smaller ones are launched first."""
+    """Arena, gang: smaller ones come first."""
     deadline_s: float | None = None
     """Arena: seconds from now until the job must be done."""
     remaining_iterations: NonNegative | None = None
@@ -138,6 +139,11 @@ class JobDoc(Document):
     """Suika: GPUs that earlier plans added beyond `min_gpus`, oldest first."""
     calibration: CalibrationDoc | None = None
     """Measured coefficients of the performance model."""
+    remaining_s: NonNegative | None = None
+    """Gang: how long the job is expected to run from now, or from its start while it waits, such as the rest of its
+    time limit (0: overdue, null: not known)."""
+    queue: Name | None = None
+    """Gang: whose quota the job counts against."""
 
 
 class SnapshotDoc(Document):

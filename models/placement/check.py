@@ -5,7 +5,7 @@ allocations came about. Pointers are relative to a document with `allocations` (
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from models.parallel_plan import Gpu
 from models.plan import JobAllocation
@@ -16,18 +16,27 @@ from topology.cluster import Node, NodeState
 
 
 def placement_violations(
-    snapshot: Snapshot, allocations: Sequence[JobAllocation], *, whole_nodes: bool = True
+    snapshot: Snapshot,
+    allocations: Sequence[JobAllocation],
+    *,
+    whole_nodes: bool = True,
+    staying: Collection[str] = (),
 ) -> list[Issue]:
     """Every rule that the allocations break.
 
     GPUs: exist, are used once, are not used by outside work or by a non-preemptible job, not on a node that takes no
     work. Shape: one GPU type as declared, the declared count, one node or whole nodes (Sia section 3.1; not asked for
     without `whole_nodes`). Job: known, allocated once, within its bounds, types and adaptivity, reservation met. A
-    non-preemptible running job keeps exactly its GPUs, also on a drained node, and whatever its bounds say.
+    non-preemptible running job, and any that is `staying`, keeps exactly its GPUs, also on a drained node, and whatever
+    its bounds say.
     """
     nodes = {node.id: node for node in snapshot.cluster.nodes}
     jobs = {job.id: job for job in snapshot.jobs}
-    pinned = {job.id: _canonical(job.current or ()) for job in snapshot.jobs if _is_pinned(job, nodes)}
+    pinned = {
+        job.id: _canonical(job.current or ())
+        for job in snapshot.jobs
+        if (not job.preemptible or job.id in staying) and _runs(job, nodes)
+    }
     largest: dict[str, int] = {}
     for node in nodes.values():
         largest[node.gpu_type] = max(node.num_gpus, largest.get(node.gpu_type, 0))
@@ -50,10 +59,9 @@ def placement_violations(
     ]
 
 
-def _is_pinned(job: Job, nodes: Mapping[str, Node]) -> bool:
+def _runs(job: Job, nodes: Mapping[str, Node]) -> bool:
     current = job.current or ()
-    alive = all(nodes[part.node].state is not NodeState.DOWN for part in current)
-    return not job.preemptible and bool(current) and alive
+    return bool(current) and all(nodes[part.node].state is not NodeState.DOWN for part in current)
 
 
 def _canonical(gpus: Sequence[NodeGpus]) -> frozenset[Gpu]:

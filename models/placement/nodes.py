@@ -165,7 +165,7 @@ def _where_it_is(pool: Pool, demand: Demand) -> Slices | None:
     if not room:
         return None
     node, mask = max(room, key=lambda part: part[1].bit_count())
-    return ((node, _block(pool.free[node], demand.num_gpus, mask)),)
+    return ((node, aligned_block(pool.free[node], demand.num_gpus, mask)),)
 
 
 def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix) -> dict[str, Slices]:
@@ -224,7 +224,7 @@ def _place_partial(pool: Pool, demands: Sequence[Demand]) -> dict[str, Slices]:
     for demand in demands:
         best = next(bucket for bucket in buckets[demand.num_gpus :] if bucket)
         node = heapq.heappop(best)
-        slices = ((node, _block(pool.free[node], demand.num_gpus, 0)),)
+        slices = ((node, aligned_block(pool.free[node], demand.num_gpus, 0)),)
         pool.take(demand, slices)
         heapq.heappush(buckets[pool.free[node].bit_count()], node)
         placed[demand.job_id] = slices
@@ -232,7 +232,7 @@ def _place_partial(pool: Pool, demands: Sequence[Demand]) -> dict[str, Slices]:
 
 
 @lru_cache(maxsize=4096)
-def _block(free: int, size: int, preferred: int) -> int:
+def aligned_block(free: int, size: int, preferred: int) -> int:
     """Choose `size` of the GPUs `free` of a node: an aligned block if there is one, with most `preferred` GPUs.
 
     Among equals the block whose neighbourhood (the aligned block of twice the size) has least free is taken, so that

@@ -37,8 +37,8 @@ class Occupancy:
         return job_id in self.pinned or all(mask & ~self.free_masks[node] == 0 for node, mask in slices)
 
 
-def occupancy(snapshot: Snapshot) -> Occupancy:
-    """Read the state off the snapshot."""
+def occupancy(snapshot: Snapshot, *, all_stay: bool = False) -> Occupancy:
+    """Read the state off the snapshot; with `all_stay`, every running job counts as not preemptible."""
     nodes = snapshot.cluster.nodes
     node_index = {node.id: i for i, node in enumerate(nodes)}
     down = {node.id for node in nodes if node.state is NodeState.DOWN}
@@ -47,7 +47,7 @@ def occupancy(snapshot: Snapshot) -> Occupancy:
         for job in snapshot.jobs
         if job.current and not any(part.node in down for part in job.current)
     }
-    pinned = frozenset(job.id for job in snapshot.jobs if not job.preemptible and job.id in running)
+    pinned = frozenset(job.id for job in snapshot.jobs if (all_stay or not job.preemptible) and job.id in running)
     free_masks = [
         (1 << node.num_gpus) - 1 & ~mask_of(node.gpus_in_use) if node.state is NodeState.UP else 0 for node in nodes
     ]

@@ -21,6 +21,6 @@ SIA = Policy(
         REASONS,
         "bound and gap of the integer program",
     ),
-    ignores=("parallelism", "priority", "deadline_s", "remaining_iterations", "expansions"),
+    ignores=(*("parallelism", "priority", "deadline_s", "remaining_iterations", "expansions", "remaining_s", "queue"),),
     takes_goodput=True,
 )

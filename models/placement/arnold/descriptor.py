@@ -22,7 +22,7 @@ ARNOLD = Policy(
     ),
     ignores=(
         *("weight", "age_s", "num_restarts", "operators", "priority", "deadline_s", "remaining_iterations"),
-        *("parallel_plan", "expansions"),
+        *("parallel_plan", "expansions", "remaining_s", "queue"),
     ),
     declarations=(
         "models.placement.arnold.paper.formulation",

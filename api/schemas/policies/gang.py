@@ -1,0 +1,38 @@
+"""Parameters of gang."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from api.schemas.base import MAX_GPUS, Name, Positive
+from api.schemas.policies.base import ParametersDoc
+from models.allocation.gang.parameters import Backfill, GangParameters, QueueOrder
+
+
+class GangParametersDoc(ParametersDoc):
+    """Parameters of gang."""
+
+    planner = GangParameters
+    asks_for = (
+        "Which jobs of a queue start now on which GPUs, of jobs that say their size alone; gang: in the order of the "
+        "queue, gang-ilp: the most valuable backfill."
+    )
+
+    order: QueueOrder = QueueOrder.FIFO
+    """fifo: the oldest job first; priority: the most urgent one, among equals the oldest."""
+    promotion_after_s: Positive | None = None
+    """Order priority: a waiting job rises by one priority every time that it has waited so long (null: never)."""
+    priority_ratio: Annotated[float, Field(ge=1, le=100)] = 2.0
+    """Order priority: how many times a GPU of one priority counts against a GPU of the next in the objective."""
+    backfill: Backfill = Backfill.EASY
+    """What starts behind a job that waits for GPUs. none: nothing; easy: what does not delay the first such job."""
+    default_remaining_s: Positive | None = None
+    """How long jobs run that do not say (null: not known, so that their GPUs are not counted on)."""
+    preemption: bool = False
+    """Order priority: a job that finds no room takes the GPUs of preemptible jobs of lower priority."""
+    quotas: Annotated[
+        dict[Name, Annotated[int, Field(ge=0, le=MAX_GPUS)]],
+        Field(
+            default_factory=dict, max_length=10_000, description="Queue -> most GPUs that its jobs may have together."
+        ),
+    ]

@@ -1,0 +1,262 @@
+"""Who starts in the order of the queue, who waits for which reason, and what is kept for those who wait.
+
+The queue is served in order. A job
+
+  never fits     where even without other jobs there is no room for it; it holds nobody up
+  quota          starts only within what its queue has left; then no later job of the queue starts either
+  starts         on the first of its GPU types, fewest nodes first, where room is found; under preemption, room that
+                 less urgent jobs make. These jobs may start again elsewhere, in their turn
+  is next        else: it closes its GPU types for those behind it. It gets a reservation (`promise`) if none of these
+                 was closed before: so every GPU type has one at most, and in a cluster of one type it is that of EASY
+  waits behind   where one of its types is closed. Under `backfill: none` it closes the others; under EASY it may be
+                 backfilled on those that are closed
+
+What a queue has left counts its running jobs, those that are preempted now included, and the one that is next.
+Jobs that start are laid out on nodes before reservations are made. Running jobs stay where they are, also on drained
+nodes.
+"""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from models.allocation.gang.packing import Packing
+from models.allocation.gang.parameters import Backfill, GangParameters
+from models.allocation.gang.placing import Layout
+from models.allocation.gang.preemption import Preemption
+from models.allocation.gang.promise import NodeRoom, Promise, Use, promise
+from models.allocation.gang.queue_order import Key, queue_key, seconds_left
+from models.allocation.gang.shapes import Shape, Shapes, TypeRoom
+from models.placement.occupancy import Occupancy, Slices, mask_of, occupancy
+from models.workload import Job, Snapshot
+from topology.arrays import cluster_arrays
+from topology.cluster import NodeState
+
+
+class Reason(StrEnum):
+    """Why a job does not start in the order of the queue."""
+
+    NEVER_FITS = "never_fits"
+    QUOTA = "quota"
+    NEXT = "next"
+    BEHIND = "behind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A job (its position in the snapshot) that does not start in order.
+
+    behind: the job that holds it up, if another. shapes: what it may be backfilled as.
+    """
+
+    position: int
+    reason: Reason
+    behind: int | None = None
+    shapes: tuple[Shape, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Admission:
+    """What the order decides.
+
+    started: position -> shape, in order. waiting: in order. running: jobs that stay, by id. promises: position ->
+    reservation. quota_left: by queue, for backfill. members: nodes that take work, by GPU type. layout: free GPUs, and
+    those of started jobs.
+    """
+
+    snapshot: Snapshot
+    parameters: GangParameters
+    rooms: tuple[TypeRoom, ...]
+    taken: Occupancy
+    started: Mapping[int, Shape]
+    waiting: tuple[Waiting, ...]
+    running: Mapping[str, Slices]
+    promises: Mapping[int, Promise]
+    quota_left: Mapping[str, int]
+    members: tuple[tuple[int, ...], ...]
+    layout: Layout
+
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """All jobs of the snapshot."""
+        return self.snapshot.jobs
+
+    def runs(self, job: Job) -> bool:
+        """Whether the job runs now, whatever becomes of it."""
+        return job.id in self.taken.running
+
+
+def admit(snapshot: Snapshot, parameters: GangParameters) -> Admission:
+    """Serve the queue of a snapshot that passed `policy_issues`."""
+    return _Admitting(snapshot, parameters).run()
+
+
+class _Admitting:
+    def __init__(self, snapshot: Snapshot, parameters: GangParameters) -> None:
+        self._snapshot = snapshot
+        self._parameters = parameters
+        self._taken = occupancy(snapshot, all_stay=True)
+        self._shapes = Shapes(snapshot.cluster)
+        self._arrays = cluster_arrays(snapshot.cluster)
+        nodes = snapshot.cluster.nodes
+        self._usable = [
+            (1 << node.num_gpus) - 1 & ~mask_of(node.gpus_in_use) if node.state is NodeState.UP else 0 for node in nodes
+        ]
+        self._free = list(self._taken.free_masks)
+        members: list[list[int]] = [[] for _ in self._shapes.rooms]
+        for k, node in enumerate(nodes):
+            if node.state is NodeState.UP:
+                members[int(self._arrays.gpu_type[k])].append(k)
+        self._members = tuple(map(tuple, members))
+        self._packings = [
+            Packing((self._free[node].bit_count() for node in members[room.index]), room.node_size)
+            for room in self._shapes.rooms
+        ]
+        self._preemption = (
+            Preemption(snapshot, self._taken.running, self._free, self._usable) if parameters.preemption else None
+        )
+        self._queue: list[tuple[Key, int]] = []
+        self._position = {job.id: k for k, job in enumerate(snapshot.jobs)}
+        self._left = dict(parameters.quotas)
+        self._over_quota: dict[str, int] = {}
+        self._closed: dict[int, int] = {}
+        self._started: dict[int, Shape] = {}
+        self._waiting: list[Waiting] = []
+        self._next: list[tuple[int, tuple[Shape, ...]]] = []
+
+    def run(self) -> Admission:
+        for k, job in enumerate(self._snapshot.jobs):
+            if job.id in self._taken.running:
+                self._charge(job, sum(mask.bit_count() for _, mask in self._taken.running[job.id]))
+            else:
+                self._enqueue(k)
+        heapq.heapify(self._queue)
+        while self._queue:
+            _, k = heapq.heappop(self._queue)
+            waiting = self._serve(k, self._snapshot.jobs[k])
+            if waiting is not None:
+                self._waiting.append(waiting)
+        return self._laid_out()
+
+    def _enqueue(self, position: int) -> None:
+        job = self._snapshot.jobs[position]
+        runs = job.id in self._taken.running
+        self._queue.append((queue_key(position, job, self._parameters, runs=runs), position))
+
+    def _charge(self, job: Job, num_gpus: int) -> None:
+        if job.queue in self._left:
+            self._left[job.queue] -= num_gpus
+
+    def _serve(self, k: int, job: Job) -> Waiting | None:
+        """Start the job, or say why not."""
+        shapes = self._shapes.of(job)
+        # A job that was preempted is within its quota already.
+        is_charged = job.id in self._taken.running
+        if not shapes:
+            return Waiting(position=k, reason=Reason.NEVER_FITS)
+        if job.queue in self._left and not is_charged:
+            if job.queue in self._over_quota:
+                return Waiting(position=k, reason=Reason.QUOTA, behind=self._over_quota[job.queue])
+            if job.min_gpus > self._left[job.queue]:
+                self._over_quota[job.queue] = k
+                return Waiting(position=k, reason=Reason.QUOTA)
+        shape = self._room(job, [shape for shape in shapes if shape.gpu_type not in self._closed])
+        if shape is not None:
+            self._started[k] = shape
+        elif any(shape.gpu_type in self._closed for shape in shapes):
+            return self._behind(k, shapes)
+        else:
+            self._next.append((k, shapes))
+            self._closed |= {shape.gpu_type: k for shape in shapes}
+        if not is_charged:
+            self._charge(job, job.min_gpus)
+        return None if shape is not None else Waiting(position=k, reason=Reason.NEXT)
+
+    def _behind(self, k: int, shapes: Sequence[Shape]) -> Waiting:
+        closed = tuple(shape for shape in shapes if shape.gpu_type in self._closed)
+        first = self._closed[closed[0].gpu_type]
+        if self._parameters.backfill is Backfill.EASY:
+            return Waiting(position=k, reason=Reason.BEHIND, behind=first, shapes=closed)
+        self._closed = {shape.gpu_type: first for shape in shapes} | self._closed
+        return Waiting(position=k, reason=Reason.BEHIND, behind=first)
+
+    def _room(self, job: Job, shapes: Sequence[Shape]) -> Shape | None:
+        """The shape for which room is found, or made."""
+        for shape in shapes:
+            if self._packings[shape.gpu_type].put(shape.items):
+                return shape
+        for shape in shapes if self._preemption is not None else ():
+            before = set(self._preemption.preempted)
+            made = self._preemption.make_room(job, shape, self._packings[shape.gpu_type])
+            if made is not None:
+                self._packings[shape.gpu_type] = made
+                for victim in self._preemption.preempted - before:
+                    k = self._position[victim]
+                    heapq.heappush(self._queue, (queue_key(k, self._snapshot.jobs[k], self._parameters, runs=True), k))
+                return shape
+        return None
+
+    def _laid_out(self) -> Admission:
+        """Put the started jobs on nodes, let those stay who made way for nothing, and make reservations."""
+        jobs = self._snapshot.jobs
+        layout = Layout(free=self._free, units=self._arrays.units)
+        of_type: list[list[int]] = [[] for _ in self._packings]
+        for k, shape in self._started.items():
+            of_type[shape.gpu_type].append(k)
+        for t, packing in enumerate(self._packings):
+            started = [(jobs[k].id, self._started[k]) for k in of_type[t]]
+            whole = [(name, shape.num_whole) for name, shape in started if shape.num_whole]
+            items = [(name, shape.rest) for name, shape in started if shape.rest]
+            layout.lay_out(self._members[t], self._shapes.rooms[t].node_size, packing.flows, whole, items)
+        self._let_stay()
+        gone = self._preemption.preempted if self._preemption is not None else frozenset[str]()
+        running = {name: slices for name, slices in self._taken.running.items() if name not in gone}
+        return Admission(
+            snapshot=self._snapshot,
+            parameters=self._parameters,
+            rooms=self._shapes.rooms,
+            taken=self._taken,
+            started=self._started,
+            waiting=tuple(self._waiting),
+            running=running,
+            promises={k: self._promise(shapes, layout, running) for k, shapes in self._next},
+            quota_left=self._left,
+            members=self._members,
+            layout=layout,
+        )
+
+    def _let_stay(self) -> None:
+        """Those who made way, found no other room, and whose GPUs nobody took."""
+        if self._preemption is None:
+            return
+        nexts = {k for k, _ in self._next}
+        for victim in sorted(self._preemption.preempted):
+            k = self._position[victim]
+            if k not in self._started and k not in nexts and self._preemption.take_back(victim):
+                self._waiting = [waiting for waiting in self._waiting if waiting.position != k]
+
+    def _promise(self, shapes: Sequence[Shape], layout: Layout, running: Mapping[str, Slices]) -> Promise:
+        """The reservation on the type where the job starts first."""
+        jobs, left_s = self._snapshot.jobs, self._seconds_left()
+        uses: dict[int, list[Use]] = {shape.gpu_type: [] for shape in shapes}
+        slices = [(name, parts) for name, parts in running.items()]
+        slices += [(jobs[k].id, layout.slices(jobs[k].id)) for k in self._started]
+        for name, parts in slices:
+            t = int(self._arrays.gpu_type[parts[0][0]])
+            if t in uses:
+                uses[t] += [(node, (mask & self._usable[node]).bit_count(), left_s[name]) for node, mask in parts]
+        found = [
+            promise(shape, self._states(shape.gpu_type, layout), uses[shape.gpu_type], layout.units) for shape in shapes
+        ]
+        return min(found, key=lambda made: made.start_s)
+
+    def _states(self, gpu_type: int, layout: Layout) -> list[NodeRoom]:
+        size = self._shapes.rooms[gpu_type].node_size
+        return [
+            NodeRoom(node=node, free=layout.free[node].bit_count(), is_clean=self._usable[node].bit_count() == size)
+            for node in self._members[gpu_type]
+        ]
+
+    def _seconds_left(self) -> dict[str, float]:
+        return {job.id: seconds_left(job, self._parameters) for job in self._snapshot.jobs}

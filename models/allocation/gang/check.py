@@ -1,0 +1,144 @@
+"""Does a plan keep the rules of gang, and is its objective what it claims? Knows no solver, no packing, no reservation.
+
+Beside the placement itself:
+
+shape      a job that starts has exactly min_gpus GPUs, on as few nodes as possible, all but one of them whole
+running    a running job keeps its GPUs; under preemption a preemptible one may lose them where a job of higher priority
+           starts on its GPU type, and keeps them where nobody takes any
+quotas     no queue in which a job starts has more than its quota
+order      the queue is gone through once more (`check_order`): nobody starts in order behind a job that waits for its
+           quota, or without backfill for its GPUs; and the next job of a GPU type does not fit what is left
+promise    the next job starts no later than it would if nobody behind it had started, by the times that jobs are
+           expected to run on their nodes
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Set
+
+from models.allocation.gang.check_order import order_violations
+from models.allocation.gang.parameters import GangParameters
+from models.allocation.gang.queue_order import worth_of_gpu
+from models.allocation.gang.shapes import TypeRoom, type_rooms
+from models.allocation.plan_check import coverage_violations, score_violations
+from models.placement.check import placement_violations
+from models.plan import JobAllocation, Plan
+from models.wording import counted
+from models.workload import Job, NodeGpus, Snapshot
+from stowplan.errors import Issue
+from topology.cluster import NodeState
+
+
+def gang_violations(snapshot: Snapshot, parameters: GangParameters, plan: Plan, objective: float) -> list[Issue]:
+    """Every rule that the plan breaks; pointers as in `placement_violations`."""
+    jobs = {job.id: job for job in snapshot.jobs}
+    running = _running(snapshot)
+    given = {item.job_id: _gpus(item.gpus) for item in plan.allocations}
+    keeping = {name for name, job in running.items() if given.get(name) == _gpus(job.current or ())}
+    staying = keeping if parameters.preemption else running.keys()
+    legal = [
+        *placement_violations(snapshot, plan.allocations, whole_nodes=False, staying=staying),
+        *coverage_violations(snapshot, plan),
+        *_shape_violations(snapshot, plan, keeping),
+    ]
+    if legal:
+        return legal
+    expected = {
+        item.job_id: item.num_gpus * worth_of_gpu(jobs[item.job_id], parameters, runs=item.job_id in running)
+        for item in plan.allocations
+    }
+    return [
+        *_preemption_violations(snapshot, plan, running.keys(), keeping),
+        *_quota_violations(snapshot, parameters, plan, running),
+        *order_violations(snapshot, parameters, plan, frozenset(running), frozenset(keeping)),
+        *score_violations(
+            plan.score, [term.job_id or "" for term in plan.score], expected, objective, wanted="job with GPUs"
+        ),
+    ]
+
+
+def _running(snapshot: Snapshot) -> dict[str, Job]:
+    """Jobs that run now, by id."""
+    down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
+    return {job.id: job for job in snapshot.jobs if job.current and not any(part.node in down for part in job.current)}
+
+
+def _gpus(parts: tuple[NodeGpus, ...]) -> frozenset[tuple[str, int]]:
+    return frozenset((part.node, gpu) for part in parts for gpu in part.gpus)
+
+
+def _shape_violations(snapshot: Snapshot, plan: Plan, keeping: set[str]) -> Iterator[Issue]:
+    """Jobs that start have their size, on whole nodes and at most one other."""
+    jobs = {job.id: job for job in snapshot.jobs}
+    rooms = {room.name: room for room in type_rooms(snapshot.cluster)}
+    for k, item in enumerate(plan.allocations):
+        job = jobs.get(item.job_id)
+        if job is None or item.job_id in keeping:
+            continue
+        if item.num_gpus != job.min_gpus:
+            yield Issue(
+                code="wrong_size",
+                pointer=f"/allocations/{k}/num_gpus",
+                detail=f"job {job.id!r} needs exactly {counted(job.min_gpus, 'GPU')}, not {item.num_gpus}",
+            )
+        elif not _is_compact(item, rooms.get(item.gpu_type)):
+            yield Issue(
+                code="not_compact",
+                pointer=f"/allocations/{k}/gpus",
+                detail=f"job {job.id!r} has its {counted(item.num_gpus, 'GPU')} on "
+                f"{[len(part.gpus) for part in item.gpus]} of {counted(len(item.gpus), 'node')}; it must have whole "
+                "nodes, and what is left of its size on one more",
+            )
+
+
+def _is_compact(item: JobAllocation, room: TypeRoom | None) -> bool:
+    if room is None or not room.node_size:
+        return False
+    num_whole, rest = divmod(item.num_gpus, room.node_size)
+    wanted = [room.node_size] * num_whole + [rest] * (rest > 0)
+    return sorted((len(part.gpus) for part in item.gpus), reverse=True) == wanted
+
+
+def _preemption_violations(snapshot: Snapshot, plan: Plan, running: Set[str], keeping: Set[str]) -> Iterator[Issue]:
+    """Whoever loses GPUs makes way for somebody more urgent."""
+    jobs = {job.id: job for job in snapshot.jobs}
+    type_of = {node.id: node.gpu_type for node in snapshot.cluster.nodes}
+    urgent: dict[str, int] = {}
+    for item in plan.allocations:
+        if item.job_id not in running:
+            priority = jobs[item.job_id].priority
+            urgent[item.gpu_type] = min(priority, urgent.get(item.gpu_type, priority))
+    for name in sorted(running - keeping):
+        job = jobs[name]
+        gpu_type = type_of[(job.current or ())[0].node]
+        if urgent.get(gpu_type, job.priority) >= job.priority:
+            yield Issue(
+                code="preempted_for_nobody",
+                pointer="/allocations",
+                detail=f"job {name!r} runs and loses its GPUs, but nobody of higher priority starts on type "
+                f"{gpu_type!r}",
+            )
+
+
+def _quota_violations(
+    snapshot: Snapshot, parameters: GangParameters, plan: Plan, running: dict[str, Job]
+) -> Iterator[Issue]:
+    """No queue in which something starts has more than its quota."""
+    used: Counter[str] = Counter()
+    for job in running.values():
+        if job.queue is not None:
+            used[job.queue] += sum(len(part.gpus) for part in job.current or ())
+    started: set[str] = set()
+    jobs = {job.id: job for job in snapshot.jobs}
+    for item in plan.allocations:
+        queue = jobs[item.job_id].queue
+        if queue is not None and item.job_id not in running:
+            used[queue] += item.num_gpus
+            started.add(queue)
+    for queue in sorted(started & parameters.quotas.keys()):
+        if used[queue] > parameters.quotas[queue]:
+            yield Issue(
+                code="quota_exceeded",
+                pointer="/allocations",
+                detail=f"queue {queue!r} gets {counted(used[queue], 'GPU')} and has a quota of "
+                f"{parameters.quotas[queue]}",
+            )

@@ -1,0 +1,72 @@
+"""What a user may tune in gang."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from models.policy import Parameters
+from stowplan.errors import InputError
+
+
+class GangMethod(StrEnum):
+    """`heuristic`: backfill in queue order, with the bound of the integer program beside it. `ilp`: that program."""
+
+    HEURISTIC = "heuristic"
+    ILP = "ilp"
+
+
+class QueueOrder(StrEnum):
+    """Who comes first: `fifo`, the oldest; `priority`, the most urgent, among equals the oldest."""
+
+    FIFO = "fifo"
+    PRIORITY = "priority"
+
+
+class Backfill(StrEnum):
+    """What starts behind a job that waits for GPUs of its type. `none`: nothing. `easy`: what does not delay the first
+    such job (Lifka 1995: the EASY scheduler)."""
+
+    NONE = "none"
+    EASY = "easy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangParameters(Parameters):
+    """Parameters of gang.
+
+    promotion_after_s: under `priority`, a waiting job rises by one priority every time that it has waited so long
+    (None: never). priority_ratio: under `priority`, how many times a GPU of one priority counts against a GPU of the
+    next in the objective; it changes no order.
+    default_remaining_s: how long jobs run that do not say (None: not known; their GPUs are not counted on).
+    preemption: under `priority`, a job that does not fit takes the GPUs of preemptible jobs of lower priority.
+    quotas: most GPUs that the jobs of a queue may have together; a queue without one has no limit.
+
+    Raises
+    ------
+    InputError
+        When a value is out of its range, or the order does not go with it.
+    """
+
+    method: GangMethod = GangMethod.HEURISTIC
+    order: QueueOrder = QueueOrder.FIFO
+    promotion_after_s: float | None = None
+    priority_ratio: float = 2.0
+    backfill: Backfill = Backfill.EASY
+    default_remaining_s: float | None = None
+    preemption: bool = False
+    quotas: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("promotion_after_s", "default_remaining_s"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InputError(f"{name} is {value}; must be finite and above 0")
+        if not 1 <= self.priority_ratio <= 100:
+            raise InputError(f"priority_ratio is {self.priority_ratio}; must be from 1 to 100")
+        for queue, most in self.quotas.items():
+            if most < 0:
+                raise InputError(f"the quota of queue {queue!r} is {most}; must be at least 0")
+        if self.order is QueueOrder.FIFO and (self.preemption or self.promotion_after_s is not None):
+            given = "preemption" if self.preemption else "promotion_after_s"
+            raise InputError(f"{given} goes by priorities, which the order fifo does not use; give order = priority")

@@ -1,0 +1,115 @@
+"""When the first job that waits can start at the latest, and which nodes are kept for it: its EASY reservation.
+
+A node is whole again when the last job on it ends, and has room for an item when enough of its jobs have ended. The
+reservation takes the nodes that allow the earliest start, of all GPU types of the job the one where that is earliest.
+Jobs that start behind it may use
+
+  held nodes    for its whole nodes: only if they end by then
+  shared node   for its item: if they end by then, or on GPUs that the item leaves over
+  open nodes    all others: as they like
+
+so that it starts in time whatever they do. Where the end of a job that it waits for is not known, neither is its start:
+the nodes are then kept until those jobs have ended, and nothing starts on what it needs of them.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.allocation.gang.shapes import Shape
+from models.placement.nodes import nearest_nodes
+from stowplan.arrays import IntMatrix
+
+Use = tuple[int, int, float]
+"""GPUs of a job on a node, and the seconds for which it has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """A job waits for `shape` on the nodes `held` and `shared`, and starts there `start_s` from now or before.
+
+    start_s: infinite where it is not known. num_over: GPUs of the shared node that the job leaves over by then.
+    """
+
+    shape: Shape
+    start_s: float
+    held: tuple[int, ...]
+    shared: int | None
+    num_over: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRoom:
+    """A node that takes work: its free GPUs, and whether it is whole once its jobs have ended."""
+
+    node: int
+    free: int
+    is_clean: bool
+
+
+def promise(shape: Shape, nodes: Sequence[NodeRoom], uses: Iterable[Use], units: IntMatrix) -> Promise:
+    """The reservation of a job on the nodes of one type, which its shape fits when all jobs have ended."""
+    ends: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for node, num_gpus, left_s in uses:
+        ends[node].append((left_s, num_gpus))
+    whole_s = {
+        state.node: max((left_s for left_s, _ in ends[state.node]), default=0.0) for state in nodes if state.is_clean
+    }
+    room_s: dict[int, float] = {}
+    for state in nodes if shape.rest else ():
+        when_s = _room_s(state, ends[state.node], shape.rest)
+        if when_s is not None:
+            room_s[state.node] = when_s
+    start_s = max(_smallest(whole_s.values(), shape.num_whole), _smallest(room_s.values(), _num_rooms(shape)))
+    free = {state.node: state.free for state in nodes}
+    held = _held(shape, start_s, whole_s, free, units)
+    if not shape.rest:
+        return Promise(shape=shape, start_s=start_s, held=tuple(held), shared=None, num_over=0)
+    taken = set(held)
+    others = [
+        state for state in nodes if state.node in room_s and state.node not in taken and room_s[state.node] <= start_s
+    ]
+    # The fullest one: what is free elsewhere is left to others.
+    shared = min(others, key=lambda state: (room_s[state.node] == math.inf, state.free, state.node))
+    released = sum(num_gpus for left_s, num_gpus in ends[shared.node] if left_s <= start_s)
+    return Promise(
+        shape=shape,
+        start_s=start_s,
+        held=tuple(held),
+        shared=shared.node,
+        num_over=shared.free + released - shape.rest,
+    )
+
+
+def _num_rooms(shape: Shape) -> int:
+    """Nodes with room for the item that are needed: whole ones have it, too."""
+    return shape.num_whole + 1 if shape.rest else 0
+
+
+def _smallest(times_s: Iterable[float], count: int) -> float:
+    """When `count` of the times are over."""
+    return sorted(times_s)[count - 1] if count else 0.0
+
+
+def _room_s(state: NodeRoom, ends: list[tuple[float, int]], size: int) -> float | None:
+    """When the node has `size` free GPUs; infinite where that is not known, None where it never has."""
+    free = state.free
+    for left_s, num_gpus in [(0.0, 0), *sorted(ends)]:
+        free += num_gpus
+        if free >= size:
+            return left_s
+    return None
+
+
+def _held(shape: Shape, start_s: float, whole_s: dict[int, float], free: dict[int, int], units: IntMatrix) -> list[int]:
+    """The whole nodes: close together, where their number leaves a choice."""
+    if not shape.num_whole:
+        return []
+    if start_s == math.inf:
+        soonest = sorted(whole_s, key=lambda node: (whole_s[node], -free[node], node))
+        return soonest[: shape.num_whole]
+    in_time = sorted(node for node, left_s in whole_s.items() if left_s <= start_s)
+    return nearest_nodes(np.array(in_time, dtype=np.int64), shape.num_whole, units, ())
