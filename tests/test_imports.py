@@ -35,6 +35,7 @@ FORBIDDEN = {
     "models.allocation.sia.formulation": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
     "models.placement.arnold.policy": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
     "models.allocation.arena.policy": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
+    "models.allocation.gang.formulation": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
     "models.allocation.suika.formulation": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
 }
 _PROGRAM = """

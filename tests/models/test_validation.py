@@ -62,5 +62,5 @@ def test_who_gives_what_a_policy_ignores_is_warned_once_per_field() -> None:
     cluster = Cluster(gpu_types=(KIND,), nodes=(Node(id="n", gpu_type="own", num_gpus=8),))
     first, second = request_issues(Snapshot(cluster=cluster, jobs=(plain, *urgent)), SiaParameters())
     assert (first.code, first.pointer, first.severity) == ("ignored_field", "/jobs/1/priority", Severity.WARNING)
-    assert first.detail == "is not used by sia, and is given for 3 jobs; used by arena, arena-ilp"
+    assert first.detail == "is not used by sia, and is given for 3 jobs; used by arena, arena-ilp, gang, gang-ilp"
     assert second.pointer == "/jobs/1/deadline_s"

@@ -60,6 +60,7 @@ def test_a_running_job_with_its_plan_is_legal() -> None:
         ({"deadline_s": -5.0}, "deadline_in_the_past", "/jobs/0/deadline_s"),
         ({"deadline_s": float("nan")}, "deadline_in_the_past", "/jobs/0/deadline_s"),
         ({"remaining_iterations": 0.0}, "not_positive", "/jobs/0/remaining_iterations"),
+        ({"remaining_s": -1.0}, "negative", "/jobs/0/remaining_s"),
         ({"current": CURRENT[:1]}, "plan_not_on_current", "/jobs/0/parallel_plan"),
         ({"transformer": replace(GPT, num_layers=0)}, "not_positive", "/jobs/0/transformer/num_layers"),
     ],

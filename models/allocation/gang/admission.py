@@ -98,7 +98,8 @@ class _Admitting:
         self._parameters = parameters
         self._taken = occupancy(snapshot, all_stay=True)
         self._shapes = Shapes(snapshot.cluster)
-        self._arrays = cluster_arrays(snapshot.cluster)
+        arrays = cluster_arrays(snapshot.cluster)
+        self._units, self._type_of = arrays.units, arrays.gpu_type.tolist()
         nodes = snapshot.cluster.nodes
         self._usable = [
             (1 << node.num_gpus) - 1 & ~mask_of(node.gpus_in_use) if node.state is NodeState.UP else 0 for node in nodes
@@ -107,7 +108,7 @@ class _Admitting:
         members: list[list[int]] = [[] for _ in self._shapes.rooms]
         for k, node in enumerate(nodes):
             if node.state is NodeState.UP:
-                members[int(self._arrays.gpu_type[k])].append(k)
+                members[self._type_of[k]].append(k)
         self._members = tuple(map(tuple, members))
         self._packings = [
             Packing((self._free[node].bit_count() for node in members[room.index]), room.node_size)
@@ -200,7 +201,7 @@ class _Admitting:
     def _laid_out(self) -> Admission:
         """Put the started jobs on nodes, let those stay who made way for nothing, and make reservations."""
         jobs = self._snapshot.jobs
-        layout = Layout(free=self._free, units=self._arrays.units)
+        layout = Layout(free=self._free, units=self._units)
         of_type: list[list[int]] = [[] for _ in self._packings]
         for k, shape in self._started.items():
             of_type[shape.gpu_type].append(k)
@@ -220,7 +221,7 @@ class _Admitting:
             started=self._started,
             waiting=tuple(self._waiting),
             running=running,
-            promises={k: self._promise(shapes, layout, running) for k, shapes in self._next},
+            promises=self._promises(layout, running),
             quota_left=self._left,
             members=self._members,
             layout=layout,
@@ -236,20 +237,24 @@ class _Admitting:
             if k not in self._started and k not in nexts and self._preemption.take_back(victim):
                 self._waiting = [waiting for waiting in self._waiting if waiting.position != k]
 
-    def _promise(self, shapes: Sequence[Shape], layout: Layout, running: Mapping[str, Slices]) -> Promise:
-        """The reservation on the type where the job starts first."""
-        jobs, left_s = self._snapshot.jobs, self._seconds_left()
-        uses: dict[int, list[Use]] = {shape.gpu_type: [] for shape in shapes}
-        slices = [(name, parts) for name, parts in running.items()]
-        slices += [(jobs[k].id, layout.slices(jobs[k].id)) for k in self._started]
-        for name, parts in slices:
-            t = int(self._arrays.gpu_type[parts[0][0]])
-            if t in uses:
-                uses[t] += [(node, (mask & self._usable[node]).bit_count(), left_s[name]) for node, mask in parts]
-        found = [
-            promise(shape, self._states(shape.gpu_type, layout), uses[shape.gpu_type], layout.units) for shape in shapes
-        ]
-        return min(found, key=lambda made: made.start_s)
+    def _promises(self, layout: Layout, running: Mapping[str, Slices]) -> dict[int, Promise]:
+        """Reservations, each on the type where the job starts first."""
+        if not self._next:
+            return {}
+        left_s = {job.id: seconds_left(job, self._parameters) for job in self._snapshot.jobs}
+        uses: list[list[Use]] = [[] for _ in self._packings]
+        for name, parts in (*running.items(), *((name, layout.slices(name)) for name in layout.given)):
+            for node, mask in parts:
+                num_gpus = (mask & self._usable[node]).bit_count()
+                uses[self._type_of[node]].append((node, num_gpus, left_s[name]))
+        promises = {}
+        for k, shapes in self._next:
+            found = [
+                promise(shape, self._states(shape.gpu_type, layout), uses[shape.gpu_type], layout.units)
+                for shape in shapes
+            ]
+            promises[k] = min(found, key=lambda made: made.start_s)
+        return promises
 
     def _states(self, gpu_type: int, layout: Layout) -> list[NodeRoom]:
         size = self._shapes.rooms[gpu_type].node_size
@@ -257,6 +262,3 @@ class _Admitting:
             NodeRoom(node=node, free=layout.free[node].bit_count(), is_clean=self._usable[node].bit_count() == size)
             for node in self._members[gpu_type]
         ]
-
-    def _seconds_left(self) -> dict[str, float]:
-        return {job.id: seconds_left(job, self._parameters) for job in self._snapshot.jobs}

@@ -29,7 +29,8 @@ class Filling:
     def put(self, shape: Shape, *, in_time: bool) -> bool:
         """Find room for a job; whether there was."""
         for on_held, on_shared, on_open in self._ways(shape, in_time=in_time):
-            held = self.held.copy()
+            # What the open nodes refuse must leave the held ones as they were.
+            held = self.held.copy() if on_held else self.held
             if on_shared <= self._shared_room(in_time=in_time) and held.put(on_held) and self.open.put(on_open):
                 self.held = held
                 (self.shared_in_time if in_time else self.shared_late)[on_shared] += on_shared > 0

@@ -13,12 +13,12 @@ promise    the next job starts no later than it would if nobody behind it had st
 """
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from models.allocation.gang.check_order import order_violations
 from models.allocation.gang.parameters import GangParameters
 from models.allocation.gang.queue_order import worth_of_gpu
-from models.allocation.gang.shapes import TypeRoom, type_rooms
+from models.allocation.gang.shapes import Shapes, TypeRoom
 from models.allocation.plan_check import coverage_violations, score_violations
 from models.placement.check import placement_violations
 from models.plan import JobAllocation, Plan
@@ -32,13 +32,17 @@ def gang_violations(snapshot: Snapshot, parameters: GangParameters, plan: Plan, 
     """Every rule that the plan breaks; pointers as in `placement_violations`."""
     jobs = {job.id: job for job in snapshot.jobs}
     running = _running(snapshot)
-    given = {item.job_id: _gpus(item.gpus) for item in plan.allocations}
-    keeping = {name for name, job in running.items() if given.get(name) == _gpus(job.current or ())}
+    keeping = {
+        item.job_id
+        for item in plan.allocations
+        if item.job_id in running and _gpus(item.gpus) == _gpus(running[item.job_id].current or ())
+    }
+    shapes = Shapes(snapshot.cluster)
     staying = keeping if parameters.preemption else running.keys()
     legal = [
         *placement_violations(snapshot, plan.allocations, whole_nodes=False, staying=staying),
         *coverage_violations(snapshot, plan),
-        *_shape_violations(snapshot, plan, keeping),
+        *_shape_violations(shapes.rooms, jobs, plan, keeping),
     ]
     if legal:
         return legal
@@ -49,7 +53,7 @@ def gang_violations(snapshot: Snapshot, parameters: GangParameters, plan: Plan, 
     return [
         *_preemption_violations(snapshot, plan, running.keys(), keeping),
         *_quota_violations(snapshot, parameters, plan, running),
-        *order_violations(snapshot, parameters, plan, frozenset(running), frozenset(keeping)),
+        *order_violations(snapshot, parameters, plan, shapes, running.keys(), keeping),
         *score_violations(
             plan.score, [term.job_id or "" for term in plan.score], expected, objective, wanted="job with GPUs"
         ),
@@ -66,10 +70,11 @@ def _gpus(parts: tuple[NodeGpus, ...]) -> frozenset[tuple[str, int]]:
     return frozenset((part.node, gpu) for part in parts for gpu in part.gpus)
 
 
-def _shape_violations(snapshot: Snapshot, plan: Plan, keeping: set[str]) -> Iterator[Issue]:
+def _shape_violations(
+    all_rooms: Sequence[TypeRoom], jobs: Mapping[str, Job], plan: Plan, keeping: Set[str]
+) -> Iterator[Issue]:
     """Jobs that start have their size, on whole nodes and at most one other."""
-    jobs = {job.id: job for job in snapshot.jobs}
-    rooms = {room.name: room for room in type_rooms(snapshot.cluster)}
+    rooms = {room.name: room for room in all_rooms}
     for k, item in enumerate(plan.allocations):
         job = jobs.get(item.job_id)
         if job is None or item.job_id in keeping:

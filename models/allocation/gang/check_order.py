@@ -23,17 +23,16 @@ _SAME_S = 1e-6
 
 
 def order_violations(
-    snapshot: Snapshot, parameters: GangParameters, plan: Plan, running: frozenset[str], keeping: frozenset[str]
+    snapshot: Snapshot, parameters: GangParameters, plan: Plan, shapes: Shapes, running: Set[str], keeping: Set[str]
 ) -> list[Issue]:
     """Every job that starts out of order or in the way of one that is next; `running` now, `keeping` their GPUs."""
-    walk = _Walk(snapshot, parameters, plan, running, keeping)
+    walk = _Walk(snapshot, parameters, plan, shapes, running, keeping)
     found = list(walk.violations())
-    nexts = {first.job.id for first in walk.nexts}
-    return [
-        *found,
-        *_promise_violations(snapshot, parameters, plan, walk.nexts, running, keeping),
-        *_idle_violations(snapshot, plan, running - keeping - nexts),
-    ]
+    if walk.nexts:
+        nodes = _Nodes(snapshot, shapes.rooms, _timed(snapshot, parameters, plan, running, keeping))
+        found += [issue for first in walk.nexts for issue in _promise_violations(nodes, first)]
+    losing = running - keeping - {first.job.id for first in walk.nexts}
+    return [*found, *_idle_violations(snapshot, plan, losing)] if losing else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +52,16 @@ class _Walk:
         snapshot: Snapshot,
         parameters: GangParameters,
         plan: Plan,
-        running: frozenset[str],
-        keeping: frozenset[str],
+        shapes: Shapes,
+        running: Set[str],
+        keeping: Set[str],
     ) -> None:
         self._parameters = parameters
         self._running = running
         self._started = {
             item.job_id: (k, item) for k, item in enumerate(plan.allocations) if item.job_id not in keeping
         }
-        self._shapes = Shapes(snapshot.cluster)
+        self._shapes = shapes
         self._index = {room.name: room.index for room in self._shapes.rooms}
         self._queue = sorted(
             (queue_key(k, job, parameters, runs=job.id in running), job)
@@ -125,41 +125,48 @@ class _Walk:
             self._left[job.queue] -= job.min_gpus
 
 
-def _promise_violations(
-    snapshot: Snapshot,
-    parameters: GangParameters,
-    plan: Plan,
-    nexts: Sequence[_Next],
-    running: frozenset[str],
-    keeping: frozenset[str],
-) -> Iterator[Issue]:
-    if not nexts:
-        return
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Timed:
+    """An allocation, for how long it lasts, and its place in the queue; None for a job that keeps its GPUs."""
+
+    item: JobAllocation
+    left_s: float
+    key: Key | None
+
+    def is_ahead(self, key: Key) -> bool:
+        """Whether it comes before the job with that place."""
+        return self.key is None or self.key < key
+
+
+def _timed(
+    snapshot: Snapshot, parameters: GangParameters, plan: Plan, running: Set[str], keeping: Set[str]
+) -> Mapping[str, Sequence[_Timed]]:
+    """All allocations by GPU type."""
     jobs = {job.id: (k, job) for k, job in enumerate(snapshot.jobs)}
-    nodes = _Nodes(snapshot)
-    for first in nexts:
-        ahead, behind = [], []
-        for item in plan.allocations:
-            k, job = jobs[item.job_id]
-            key = queue_key(k, job, parameters, runs=job.id in running)
-            (ahead if item.job_id in keeping or key < first.key else behind).append(
-                (item, seconds_left(job, parameters))
-            )
-        before_s = min(nodes.start_s(shape, ahead) for shape in first.shapes)
-        after_s = min(nodes.start_s(shape, [*ahead, *behind]) for shape in first.shapes)
-        if after_s > before_s + _SAME_S * max(1.0, before_s):
-            yield Issue(
-                code="next_job_delayed",
-                pointer="/allocations",
-                detail=f"job {first.job.id!r} is next and could start in {before_s:g} s; with the jobs behind it that "
-                f"start it could not before {after_s:g} s",
-            )
-        if any(nodes.fits_now(shape, [*ahead, *behind]) for shape in first.shapes):
-            yield Issue(
-                code="next_job_left_out",
-                pointer="/unplaced",
-                detail=f"job {first.job.id!r} is next and waits, but the GPUs that are left have room for it",
-            )
+    timed: dict[str, list[_Timed]] = defaultdict(list)
+    for item in plan.allocations:
+        k, job = jobs[item.job_id]
+        key = None if job.id in keeping else queue_key(k, job, parameters, runs=job.id in running)
+        timed[item.gpu_type].append(_Timed(item=item, left_s=seconds_left(job, parameters), key=key))
+    return timed
+
+
+def _promise_violations(nodes: "_Nodes", first: _Next) -> Iterator[Issue]:
+    before_s = min(nodes.start_s(shape, first.key) for shape in first.shapes)
+    after_s = min(nodes.start_s(shape, None) for shape in first.shapes)
+    if after_s > before_s + _SAME_S * max(1.0, before_s):
+        yield Issue(
+            code="next_job_delayed",
+            pointer="/allocations",
+            detail=f"job {first.job.id!r} is next and could start in {before_s:g} s; with the jobs behind it that "
+            f"start it could not before {after_s:g} s",
+        )
+    if any(nodes.fits_now(shape) for shape in first.shapes):
+        yield Issue(
+            code="next_job_left_out",
+            pointer="/unplaced",
+            detail=f"job {first.job.id!r} is next and waits, but the GPUs that are left have room for it",
+        )
 
 
 def _idle_violations(snapshot: Snapshot, plan: Plan, losing: Set[str]) -> Iterator[Issue]:
@@ -176,24 +183,22 @@ def _idle_violations(snapshot: Snapshot, plan: Plan, losing: Set[str]) -> Iterat
             )
 
 
-_Timed = tuple[JobAllocation, float]
-
-
 class _Nodes:
-    """Nodes that take work, by GPU type, and when they have room beside allocations."""
+    """Nodes that take work, by GPU type, and when they have room beside the allocations on them."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._rooms: tuple[TypeRoom, ...] = Shapes(snapshot.cluster).rooms
-        self._usable: dict[str, dict[str, int]] = {room.name: {} for room in self._rooms}
+    def __init__(self, snapshot: Snapshot, rooms: Sequence[TypeRoom], timed: Mapping[str, Sequence[_Timed]]) -> None:
+        self._names = [room.name for room in rooms]
+        self._timed = timed
+        self._usable: dict[str, dict[str, int]] = {name: {} for name in self._names}
         for node in snapshot.cluster.nodes:
             if node.state is NodeState.UP:
                 self._usable[node.gpu_type][node.id] = node.num_gpus - len(node.gpus_in_use)
 
-    def start_s(self, shape: Shape, taken: Iterable[_Timed]) -> float:
-        """When the shape fits at first, beside allocations that end; infinite where that is not known."""
+    def start_s(self, shape: Shape, key: Key | None) -> float:
+        """When the shape fits at first, beside those ahead of `key` (None: all); infinite where that is not known."""
         whole_s, room_s = [], []
-        ends = self._ends(shape, taken)
-        for node, usable in self._usable[self._rooms[shape.gpu_type].name].items():
+        ends = self._ends(shape, key)
+        for node, usable in self._usable[self._names[shape.gpu_type]].items():
             if usable == shape.node_size:
                 whole_s.append(max((left_s for left_s, _ in ends[node]), default=0.0))
             if shape.rest and usable >= shape.rest:
@@ -201,22 +206,23 @@ class _Nodes:
         needed = [(whole_s, shape.num_whole), (room_s, shape.num_nodes if shape.rest else 0)]
         return max(sorted(times_s)[count - 1] if count else 0.0 for times_s, count in needed)
 
-    def fits_now(self, shape: Shape, taken: Iterable[_Timed]) -> bool:
-        """Whether the shape fits beside the allocations."""
-        free = dict(self._usable[self._rooms[shape.gpu_type].name])
-        for node, ends in self._ends(shape, taken).items():
-            if node in free:
-                free[node] -= sum(num_gpus for _, num_gpus in ends)
-        num_whole = sum(count == shape.node_size for count in free.values())
-        num_roomy = sum(count >= shape.rest for count in free.values())
+    def fits_now(self, shape: Shape) -> bool:
+        """Whether the shape fits beside all allocations."""
+        ends = self._ends(shape, None)
+        free = [
+            usable - sum(num_gpus for _, num_gpus in ends[node])
+            for node, usable in self._usable[self._names[shape.gpu_type]].items()
+        ]
+        num_whole = sum(count == shape.node_size for count in free)
+        num_roomy = sum(count >= shape.rest for count in free)
         return num_whole >= shape.num_whole and num_roomy >= shape.num_nodes
 
-    def _ends(self, shape: Shape, taken: Iterable[_Timed]) -> Mapping[str, list[tuple[float, int]]]:
+    def _ends(self, shape: Shape, key: Key | None) -> Mapping[str, list[tuple[float, int]]]:
         ends: dict[str, list[tuple[float, int]]] = defaultdict(list)
-        for item, left_s in taken:
-            if item.gpu_type == self._rooms[shape.gpu_type].name:
-                for part in item.gpus:
-                    ends[part.node].append((left_s, len(part.gpus)))
+        for timed in self._timed.get(self._names[shape.gpu_type], ()):
+            if key is None or timed.is_ahead(key):
+                for part in timed.item.gpus:
+                    ends[part.node].append((timed.left_s, len(part.gpus)))
         return ends
 
 

@@ -48,13 +48,13 @@ class Packing:
         found = _filled(self.left, items)
         if found is not None:
             self.left, added = found
-            self.flows += added
+            self.flows.update(added)
         else:
             found = _filled(self.start, self.items + Counter(items))
             if found is None:
                 return False
             self.left, self.flows = found
-        self.items += Counter(items)
+        self.items.update(items)
         return True
 
     def fits(self, items: Mapping[int, int]) -> bool:

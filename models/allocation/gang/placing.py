@@ -38,17 +38,19 @@ class Layout:
     ) -> None:
         """Place whole nodes and items on `nodes`, all of one type, whose packing has the `flows`."""
         available = np.array([n for n in nodes if self.free[n].bit_count() == node_size], dtype=np.int64)
-        several = sorted((demand for demand in whole if demand[1] > 1), key=lambda demand: -demand[1])
-        single = [demand for demand in whole if demand[1] == 1]
-        near_own = [demand for demand in single if demand[0] in self.given]
-        for job_id, count in (*several, *near_own):
+        with_item = {job_id for job_id, _ in items}
+        is_near = [count > 1 or job_id in self.given or job_id in with_item for job_id, count in whole]
+        near = [demand for demand, needs in zip(whole, is_near, strict=True) if needs]
+        alone = [job_id for (job_id, _), needs in zip(whole, is_near, strict=True) if not needs]
+        for job_id, count in sorted(near, key=lambda demand: -demand[1]):
             own = [node for node, _ in self.given.get(job_id, ())]
-            chosen = nearest_nodes(available, count, self.units, own)
+            # A neighbour for the item, where there is one.
+            wanted = min(count + (job_id in with_item), available.size)
+            chosen = nearest_nodes(available, wanted, self.units, own)[:count]
             available = available[~np.isin(available, chosen)]
             for node in chosen:
                 self.give(job_id, node, self.free[node])
-        alone = [demand for demand in single if demand[0] not in self.given]
-        for (job_id, _), node in zip(alone, self._fullest_units_first(available.tolist(), node_size), strict=False):
+        for job_id, node in zip(alone, self._fullest_units_first(available.tolist(), node_size), strict=False):
             self.give(job_id, node, self.free[node])
         self._lay_out_items(nodes, node_size, flows, items)
 
@@ -62,7 +64,8 @@ class Layout:
         for node in reversed(self._fullest_units_first(nodes, node_size)):
             levels[self.free[node].bit_count()].append(node)
         waiting: dict[int, deque[str]] = {}
-        for job_id, size in items:
+        # Those that have to be near other nodes choose first.
+        for job_id, size in sorted(items, key=lambda demand: demand[0] not in self.given):
             waiting.setdefault(size, deque()).append(job_id)
         for level, size in sorted((arc for arc in flows if arc[1] in waiting), reverse=True):
             for _ in range(min(flows[level, size], len(waiting[size]))):

@@ -99,6 +99,8 @@ class Preemption:
         for job in self._jobs.values():
             for node, _ in self._running[job.id] if self._type(job) == gpu_type else ():
                 on_node.setdefault(node, []).append(job)
+        for jobs in on_node.values():
+            jobs.sort(key=lambda job: (-job.priority, job.age_s))
         clearable = [
             (min(job.priority for job in jobs), -self._free[node].bit_count(), node)
             for node, jobs in on_node.items()

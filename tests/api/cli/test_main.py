@@ -216,7 +216,8 @@ def test_a_fault_of_ours_is_exit_code_1(planned: Path, monkeypatch: pytest.Monke
         (["{request}", "--policy", "arnold"], "is a request for policy 'sia', not 'arnold'"),
         (
             ["{snapshot}"],
-            "names no policy; choose one of ['sia', 'arnold', 'arena', 'arena-ilp', 'suika', 'suika-ilp']",
+            "names no policy; choose one of ['sia', 'arnold', 'arena', 'arena-ilp', 'suika', 'suika-ilp', 'gang', "
+            "'gang-ilp']",
         ),
         (["{request}", "--solver", "gurobi"], "/options/solver: is \"gurobi\"; must be 'auto', "),
         (["{request}", "--time-limit", "-1"], "/options/time_limit_s: is -1.0; must be above 0"),

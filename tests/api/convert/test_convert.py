@@ -256,6 +256,8 @@ def jobs_on(draw: st.DrawFn, name: str, node: Node) -> Job:
         parallel_plan=draw(st.sampled_from([None, plan])),
         expansions=() if current is None else draw(st.sampled_from([(), (Expansion(gpus=current, benefit=1.5),)])),
         calibration=draw(st.none() | calibrations),
+        remaining_s=draw(st.none() | st.just(0.0) | positive),
+        queue=draw(st.sampled_from([None, "team"])),
     )
 
 

@@ -36,8 +36,16 @@ def issues_of(text: bytes) -> tuple[Issue, ...]:
         ("/snapshot/jobs/0/id", "a\x9b31m", r'is "a\u009b31m"; must not hold control characters or line breaks'),
         ("/snapshot/jobs/0/weight", float("nan"), "is NaN; must be a finite number"),
         ("/snapshot/cluster/nodes/0/state", "UP", "is \"UP\"; must be 'up', 'drained' or 'down'"),
-        ("/policy", None, "is null; must be one of 'sia', 'arnold', 'arena', 'arena-ilp', 'suika', 'suika-ilp'"),
-        ("/policy", ["sia"], "is a list; must be one of 'sia', 'arnold', 'arena', 'arena-ilp', 'suika', 'suika-ilp'"),
+        (
+            "/policy",
+            None,
+            "is null; must be one of 'sia', 'arnold', 'arena', 'arena-ilp', 'suika', 'suika-ilp', 'gang', 'gang-ilp'",
+        ),
+        (
+            "/policy",
+            ["sia"],
+            "is a list; must be one of 'sia', 'arnold', 'arena', 'arena-ilp', 'suika', 'suika-ilp', 'gang', 'gang-ilp'",
+        ),
         ("/options/seed", 10**300, f"is 1{'0' * 60}...; must be below 2147483648"),
     ],
 )

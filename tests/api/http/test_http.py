@@ -172,7 +172,7 @@ def test_a_final_plan_can_be_deleted_and_canceling_it_changes_nothing(client: ht
 
 def test_policies_say_what_they_need(client: httpx.Client) -> None:
     policies = {policy["name"]: policy for policy in client.get("/v1/policies").json()["policies"]}
-    assert set(policies) == {"sia", "arnold", "arena", "arena-ilp", "suika", "suika-ilp"}
+    assert set(policies) == {"sia", "arnold", "arena", "arena-ilp", "suika", "suika-ilp", "gang", "gang-ilp"}
     assert policies["sia"]["parameters"]["properties"]["fairness_power"]["default"] == -0.5
     assert all(policy["needs"] and policy["gives"] for policy in policies.values())
 
