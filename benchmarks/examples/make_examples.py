@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 from api.cli.pretty import pretty_json
+from benchmarks.examples.gang_example import gang_example
 from benchmarks.examples.parallel_examples import arena_example, suika_example
 from benchmarks.paths import ROOT
 
@@ -59,6 +60,7 @@ def examples() -> dict[str, Document]:
         "infeasible-reservations": _infeasible(),
         "arena-two-types": arena_example(),
         "suika-growing": suika_example(),
+        "gang-queue": gang_example(),
     }
 
 

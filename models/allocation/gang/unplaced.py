@@ -1,13 +1,13 @@
 """Why a job does not start, with the numbers behind it and what would help.
 
-Reasons, in the order in which they are tried:
+Reasons
   gpu_type      none of the GPU types that the job allows has nodes that take work
   capacity      it does not fit the nodes that take work, even when all other jobs have ended
   quota         its queue has not so many GPUs left, or a job of the queue before it waits for that
   next          it is the next to start on its GPU types; says when that is at the latest, where it is known
   order         no backfill: it waits behind that job
-  would_delay   room is there, but it would be in the way when the job that is next starts
   no_room       no room is left beside those that started before it, or, integer program, that bring more
+  would_delay   room is there, but it would be in the way when the job that is next starts
   within_gap    integer program: room is left for it; the solve ended, within its gap or at a limit, before using it
 """
 
@@ -161,13 +161,13 @@ class _Explainer:
 
     def _left_out(self, job: Job, found: JobClass, waiting: Waiting) -> _Words:
         """A job that might have been backfilled."""
-        if found.quota is not None and found.size > self._quota_left[found.quota]:
-            return self._over_quota(job, None)
         counts: dict[str, int] = {"size": job.min_gpus}
         for shape in found.shapes:
             counts |= self._room_counts(shape)
         first = self._first(waiting)
         if any(self._open[shape.gpu_type].fits(shape.items) for shape in found.shapes):
+            if found.quota is not None and found.size > self._quota_left[found.quota]:
+                return self._over_quota(job, None)
             return (
                 "within_gap",
                 "room is left for it, but the solve ended before using it",

@@ -176,3 +176,17 @@ def test_suika_starts_who_waits_and_grows_who_runs() -> None:
     added = {(part.node, gpu) for grown_by in grown.expansions for part in grown_by.gpus for gpu in part.gpus}
     assert added == {(part.node, gpu) for part in grown.gpus for gpu in part.gpus if part.node != "node-1"}
     assert sum(job.num_gpus for job in placed.values()) == 32
+
+
+def test_gang_keeps_its_promise_and_says_who_waits_for_what() -> None:
+    """pretrain needs four whole nodes: those of finetune and agents are free in an hour, with node-5 and node-6."""
+    _, answer = solved("gang-queue")
+    started = {job.job_id: [part.node for part in job.gpus] for job in answer.allocations if job.change == "started"}
+    assert (len(started["sweep-1"]), started["notebook"]) == (1, ["node-3"])
+    waiting = {job.job_id: job for job in answer.unplaced}
+    assert {name: job.reason for name, job in waiting.items()} == {
+        "pretrain": "next",
+        "train": "would_delay",
+        "ablation": "quota",
+    }
+    assert waiting["pretrain"].counts["starts_in_s"] == 3600

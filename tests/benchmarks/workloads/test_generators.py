@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from benchmarks.suite.case import Case
 from benchmarks.suite.cases.arena import arena_cases
+from benchmarks.suite.cases.gang import gang_cases
 from benchmarks.suite.cases.suika import suika_cases
 from benchmarks.suite.registry import all_cases, suite_cases
 from benchmarks.workloads.generators import (
@@ -96,7 +97,7 @@ def test_an_arnold_snapshot_has_the_nodes_that_were_asked_for() -> None:
 # Sia's and Arnold's snapshots are quickly drawn; those of Arena and Suika take plans for every model, and stand for
 # their group. Planners of 3D plans have no snapshot: the smoke suite runs them.
 SMALL = [case for case in all_cases().values() if case.scale <= 2500 and case.problem in {"sia", "arnold"}]
-FIRST = {case.name.rpartition("/")[0]: case for case in [*arena_cases(), *suika_cases()][::-1]}
+FIRST = {case.name.rpartition("/")[0]: case for case in [*arena_cases(), *suika_cases(), *gang_cases()][::-1]}
 
 
 @pytest.mark.slow
