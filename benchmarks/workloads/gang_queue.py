@@ -10,7 +10,7 @@ Queues     eight, equally many jobs each; priorities 1 to 3.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from models.workload import Job, NodeGpus, Snapshot
 from topology.cluster import Cluster, Node, Tier
@@ -28,8 +28,9 @@ def queue_snapshot(num_gpus: int, num_waiting: int, seed: int) -> Snapshot:
     """A busy cluster, and so many jobs that wait."""
     rng = random.Random(seed)  # noqa: S311 - reproducible, no secret
     cluster = leaf_cluster(num_gpus // _GPUS_PER_NODE)
-    running = list(_running(cluster, rng))
-    waiting = [_job(f"w{k}", _size(cluster, rng), rng) for k in range(num_waiting)]
+    sizes = [size for size in _SHARES if 4 * size <= num_gpus]
+    running = list(_running(cluster, sizes, rng))
+    waiting = [_job(f"w{k}", _size(sizes, rng), rng) for k in range(num_waiting)]
     return Snapshot(cluster=cluster, jobs=(*running, *waiting))
 
 
@@ -49,11 +50,11 @@ def leaf_cluster(num_nodes: int) -> Cluster:
     return Cluster(gpu_types=(h100,), nodes=tuple(nodes), tiers=tiers, core_bandwidth_fraction=0.25)
 
 
-def _running(cluster: Cluster, rng: random.Random) -> Iterator[Job]:
+def _running(cluster: Cluster, sizes: Sequence[int], rng: random.Random) -> Iterator[Job]:
     last = int(_BUSY * len(cluster.nodes))
     node, used, k = 0, 0, 0
     while node < last:
-        size = min(_size(cluster, rng), (last - node) * _GPUS_PER_NODE)
+        size = min(_size(sizes, rng), (last - node) * _GPUS_PER_NODE)
         parts = []
         if used and (size > _GPUS_PER_NODE - used or rng.random() > 0.7):
             node, used = node + 1, 0
@@ -68,8 +69,7 @@ def _running(cluster: Cluster, rng: random.Random) -> Iterator[Job]:
         k += 1
 
 
-def _size(cluster: Cluster, rng: random.Random) -> int:
-    sizes = [size for size in _SHARES if 4 * size <= cluster.num_gpus]
+def _size(sizes: Sequence[int], rng: random.Random) -> int:
     size = rng.choices(sizes, weights=[_SHARES[size] for size in sizes])[0]
     return _ODD.get(size, size) if rng.random() < 0.1 else size
 

@@ -131,7 +131,7 @@ class _Admitting:
             if job.id in self._taken.running:
                 self._charge(job, sum(mask.bit_count() for _, mask in self._taken.running[job.id]))
             else:
-                self._enqueue(k)
+                self._queue.append(self._place(k))
         heapq.heapify(self._queue)
         while self._queue:
             _, k = heapq.heappop(self._queue)
@@ -140,10 +140,10 @@ class _Admitting:
                 self._waiting.append(waiting)
         return self._laid_out()
 
-    def _enqueue(self, position: int) -> None:
+    def _place(self, position: int) -> tuple[Key, int]:
+        """Place of a job in the queue, to which it is added with it."""
         job = self._snapshot.jobs[position]
-        runs = job.id in self._taken.running
-        self._queue.append((queue_key(position, job, self._parameters, runs=runs), position))
+        return queue_key(position, job, self._parameters, runs=job.id in self._taken.running), position
 
     def _charge(self, job: Job, num_gpus: int) -> None:
         if job.queue in self._left:
@@ -187,14 +187,14 @@ class _Admitting:
         for shape in shapes:
             if self._packings[shape.gpu_type].put(shape.items):
                 return shape
-        for shape in shapes if self._preemption is not None else ():
-            before = set(self._preemption.preempted)
+        if self._preemption is None:
+            return None
+        for shape in shapes:
             made = self._preemption.make_room(job, shape, self._packings[shape.gpu_type])
             if made is not None:
-                self._packings[shape.gpu_type] = made
-                for victim in self._preemption.preempted - before:
-                    k = self._position[victim]
-                    heapq.heappush(self._queue, (queue_key(k, self._snapshot.jobs[k], self._parameters, runs=True), k))
+                self._packings[shape.gpu_type], victims = made
+                for victim in victims:
+                    heapq.heappush(self._queue, self._place(self._position[victim]))
                 return shape
         return None
 
@@ -231,11 +231,10 @@ class _Admitting:
         """Those who made way, found no other room, and whose GPUs nobody took."""
         if self._preemption is None:
             return
-        nexts = {k for k, _ in self._next}
-        for victim in sorted(self._preemption.preempted):
-            k = self._position[victim]
-            if k not in self._started and k not in nexts and self._preemption.take_back(victim):
-                self._waiting = [waiting for waiting in self._waiting if waiting.position != k]
+        served = {k for k, _ in self._next} | self._started.keys()
+        idle = [name for name in self._preemption.preempted if self._position[name] not in served]
+        staying = {self._position[name] for name in sorted(idle) if self._preemption.take_back(name)}
+        self._waiting = [waiting for waiting in self._waiting if waiting.position not in staying]
 
     def _promises(self, layout: Layout, running: Mapping[str, Slices]) -> dict[int, Promise]:
         """Reservations, each on the type where the job starts first."""

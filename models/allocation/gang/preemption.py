@@ -29,8 +29,9 @@ class Preemption:
         self._candidates: dict[tuple[int, bool], _Candidates] = {}
         self.preempted: set[str] = set()
 
-    def make_room(self, job: Job, shape: Shape, packing: Packing) -> Packing | None:
-        """The packing of the shape's type with the job in it, when others made way; None where that is not enough."""
+    def make_room(self, job: Job, shape: Shape, packing: Packing) -> tuple[Packing, list[str]] | None:
+        """Let others make way, and put the job into the packing of its type: the packing, and who made way; None where
+        that is not enough."""
         trial, chosen = packing.copy(), list[str]()
         for _, victim in takewhile(lambda other: other[0] > job.priority, self._candidates_for(shape)):
             if victim in self.preempted or not trial.change(self._changes(victim, gives=True)):
@@ -41,7 +42,7 @@ class Preemption:
                 self._spare(chosen, trial, shape)
                 self.preempted.update(chosen)
                 trial.put(shape.items)
-                return trial
+                return trial, chosen
         for victim in chosen:
             self._move(victim, gives=False)
         return None
@@ -107,7 +108,11 @@ class Preemption:
             if all(job.preemptible for job in jobs) and self._usable[node].bit_count() == node_size
         ]
         clearable.sort(key=lambda found: (-found[0], *found[1:]))
-        return [(priority, job.id) for priority, _, node in clearable for job in on_node[node]]
+        found: dict[str, int] = {}
+        for priority, _, node in clearable:
+            for job in on_node[node]:
+                found.setdefault(job.id, priority)
+        return [(priority, job_id) for job_id, priority in found.items()]
 
     def _type(self, job: Job) -> int:
         return self._index[self._nodes[self._running[job.id][0][0]].gpu_type]

@@ -1,7 +1,7 @@
 """Clusters, jobs and plans that the tests of this folder share."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from models.allocation.gang.formulation import GangFormulation, formulate_gang
@@ -46,12 +46,13 @@ def joined(*groups: Sequence[Node]) -> Cluster:
     return Cluster(gpu_types=types, nodes=members, tiers=(Tier(name="rack"),))
 
 
-def running(name: str, left_s: float | None, /, *, size: int | None = None, **gpus: Any) -> Job:
+def running(
+    name: str, left_s: float | None, /, *, size: int | None = None, also: Mapping[str, Any] | None = None, **gpus: Any
+) -> Job:
     """A job on nodes, given as `a0=range(4)`; `also` for further fields."""
-    also = gpus.pop("also", {})
     current = tuple(NodeGpus(node=node, gpus=tuple(own)) for node, own in gpus.items())
     held = sum(len(part.gpus) for part in current)
-    return Job(id=name, min_gpus=size or held, current=current, remaining_s=left_s, **also)
+    return Job(id=name, min_gpus=size or held, current=current, remaining_s=left_s, **(also or {}))
 
 
 def queue(*jobs: tuple[str, int, float | None], **also: Any) -> tuple[Job, ...]:
@@ -116,12 +117,20 @@ def made_up(seed: int, *, max_nodes: int = 6, max_jobs: int = 20) -> Snapshot:
 
 
 def _made_up_job(k: int, members: Sequence[Node], free: dict[str, list[int]], rng: random.Random) -> Job:
-    size, current = rng.choice((1, 1, 2, 2, 3, 4, 4, 5, 8, 8, 12, 16)), ()
+    size = rng.choice((1, 1, 2, 2, 3, 4, 4, 5, 8, 8, 12, 16))
+    current: tuple[NodeGpus, ...] = ()
     seats = [node for node in members if len(free[node.id]) >= size]
     if seats and rng.random() < 0.45:
         node = rng.choice(seats)
         current = (NodeGpus(node=node.id, gpus=tuple(sorted(rng.sample(free[node.id], size)))),)
-        free[node.id] = [gpu for gpu in free[node.id] if gpu not in current[0].gpus]
+    elif rng.random() < 0.2:
+        # On all that is left of two nodes of a type, whatever shape that is.
+        first = rng.choice(members)
+        both = [node for node in members if free[node.id] and node.gpu_type == first.gpu_type][:2]
+        current = tuple(NodeGpus(node=node.id, gpus=tuple(free[node.id])) for node in both)
+        size = sum(len(part.gpus) for part in current) or size
+    for part in current:
+        free[part.node] = [gpu for gpu in free[part.node] if gpu not in part.gpus]
     types = tuple(dict.fromkeys(node.gpu_type for node in members))
     return Job(
         id=f"j{k}",

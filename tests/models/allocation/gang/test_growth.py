@@ -1,5 +1,7 @@
 """Deciding, placing and checking cost as much as there is to decide, place and check."""
 
+from typing import Any
+
 import pytest
 
 from models.allocation.gang.formulation import formulate_gang
@@ -13,11 +15,8 @@ from tests.models.allocation.gang.scenes import cluster, queue, running
 def busy(num_nodes: int) -> Snapshot:
     """Three of four nodes have jobs of several sizes, and as many jobs wait as there are nodes; one needs a third."""
     sizes = (8, 3, 5, 0)
-    held = tuple(
-        running(f"r{k}", float(k % 7), also={"priority": 3}, **{f"a{k}": range(sizes[k % 4])})
-        for k in range(num_nodes)
-        if sizes[k % 4]
-    )
+    seats: dict[int, Any] = {k: {f"a{k}": range(sizes[k % 4])} for k in range(num_nodes) if sizes[k % 4]}
+    held = tuple(running(f"r{k}", float(k % 7), also={"priority": 3}, **seat) for k, seat in seats.items())
     big = Job(id="big", min_gpus=8 * (num_nodes // 3) + 4, age_s=600.0, remaining_s=9.0)
     waiting = tuple(
         Job(id=f"w{k}", min_gpus=(1, 2, 4, 12)[k % 4], age_s=1000.0 - k, remaining_s=float(k % 9), priority=1 + k % 3)

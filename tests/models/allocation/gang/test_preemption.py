@@ -1,6 +1,7 @@
 """Who makes way for whom."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ def urgent(size: int) -> Job:
     return Job(id="urgent", min_gpus=size, priority=1)
 
 
-def low(name: str, priority: int = 3, age_s: float = 0.0, **gpus: range) -> Job:
+def low(name: str, priority: int = 3, age_s: float = 0.0, **gpus: Any) -> Job:
     return running(name, 60.0, also={"priority": priority, "age_s": age_s}, **gpus)
 
 
@@ -100,3 +101,9 @@ def test_a_preempted_job_is_within_its_quota_until_it_ends() -> None:
     plan = plan_of(joined(nodes(8), nodes(8, gpu_type="b")), *jobs, quotas={"p": 8}, **BOLD)
     assert started(plan) == {"urgent": ["b0"], "t": ["a0"]}
     assert reasons(plan) == {"s": "quota"}
+
+
+def test_a_job_on_several_nodes_makes_way_once() -> None:
+    jobs = (low("wide", 3, 1.0, a0=range(8), a1=range(8)), low("r", 3, 2.0, a2=range(8)), urgent(24))
+    plan = plan_of(cluster(8, 8, 8), *jobs, **BOLD)
+    assert (set(started(plan)), set(reasons(plan))) == ({"urgent"}, {"wide", "r"})
