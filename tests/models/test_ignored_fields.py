@@ -13,7 +13,7 @@ from api.reading.texts import RequestText, snapshot_of
 from api.schemas.request import PLAN_BODY
 from models.planning import plan
 from models.policies import POLICIES
-from models.workload import Expansion, Job, Parallelism
+from models.workload import Adaptivity, Expansion, Job, Parallelism
 from tests.paths import ROOT
 
 _EXAMPLES = {
@@ -23,17 +23,22 @@ _EXAMPLES = {
     "suika": "suika-growing",
     "suika-ilp": "suika-growing",
     "arnold": "arnold-fig12",
+    "gang": "gang-queue",
+    "gang-ilp": "gang-queue",
 }
 # They exclude what the examples say instead, or need more beside them.
-_LEFT_OUT = {"performance", "operators", "parallel_plan"}
+_LEFT_OUT = {"performance", "transformer", "operators", "parallel_plan", "calibration"}
 
 
 def _said(job: Job, k: int) -> dict[str, Any]:
     """Something for every field that some policy ignores, other in every job."""
     return {
+        "max_gpus": job.min_gpus + k,
+        "adaptivity": Adaptivity.RIGID,
         "weight": 1.0 + k,
         "age_s": 1e5 / (k + 1),
         "num_restarts": 7 * k + 1,
+        "restart_cost_s": 60.0 * (k + 1),
         "priority": k % 3 + 2,
         "deadline_s": 60.0 * (k + 1),
         "remaining_iterations": 10.0 ** (k + 1),
