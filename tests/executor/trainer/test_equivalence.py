@@ -46,9 +46,9 @@ def _check(job: TrainingJob, alone: TrainingJob, folder: Path, *, loss: float, g
 def test_layout_trains_like_one_process(
     model: Transformer, layout: dict[str, Any], ranks: tuple[int, ...] | None, tmp_path: Path
 ) -> None:
-    job = tiny_job(model, **layout, metrics_folder=str(tmp_path))
+    job = tiny_job(model, **layout, metrics_folder=str(tmp_path), num_steps=8)
     run_job(job, tmp_path, ranks=ranks)
-    _check(job, tiny_job(model), tmp_path, loss=1e-5, gradient=1e-4)
+    _check(job, tiny_job(model, num_steps=8), tmp_path, loss=1e-5, gradient=1e-4)
     assert steps_of(tmp_path)[-1].loss < steps_of(tmp_path)[0].loss - 0.2
 
 
@@ -56,7 +56,7 @@ def test_every_part_of_a_step_is_timed_where_it_happens(tmp_path: Path) -> None:
     """Token file, recomputed layers and bf16 on the way: near the reference in fp32, as far as 8 bits go."""
     tokens = tmp_path / "tokens.bin"
     np.random.default_rng(0).integers(GPT.vocabulary_size, size=3000).astype("<u2").tofile(tokens)
-    data: dict[str, Any] = {"token_file": str(tokens), "num_steps": 10}
+    data: dict[str, Any] = {"token_file": str(tokens), "num_steps": 6}
     model = replace(GPT, precision=Precision.BF16, checkpointing=Checkpointing.FULL)
     job = tiny_job(model, **PP2, **data, metrics_folder=str(tmp_path))
     run_job(job, tmp_path)

@@ -47,28 +47,28 @@ def _check_losses(folder: Path, alone: TrainingJob, *, first: int, last: int) ->
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoints of a run over two uneven stages after step 10; for reading and copying."""
+    """Checkpoints of a run over two uneven stages after step 4; for reading and copying."""
     folder = tmp_path_factory.mktemp("trained")
-    run_job(_job(folder, "run", stage_layers=(3, 1), num_steps=10), folder / "run")
+    run_job(_job(folder, "run", stage_layers=(3, 1), num_steps=4), folder / "run")
     return folder / "checkpoints"
 
 
 @pytest.fixture
-def ten_steps(trained: Path, tmp_path: Path) -> Path:
+def four_steps(trained: Path, tmp_path: Path) -> Path:
     """A folder whose checkpoints are those of `trained`."""
     shutil.copytree(trained, tmp_path / "checkpoints")
     return tmp_path
 
 
 def _resume(folder: Path, model: Transformer = GPT, **more: Any) -> TrainingJob:
-    return _job(folder, "second", model, resume="last", **more)
+    return _job(folder, "second", model, **{"resume": "last", "num_steps": 8} | more)
 
 
-def test_pipeline_goes_on_as_replicas(ten_steps: Path) -> None:
-    run_job(_resume(ten_steps, dp=2), ten_steps / "second")
-    _check_losses(ten_steps / "second", tiny_job(), first=11, last=20)
-    names = sorted(path.name for path in (ten_steps / "checkpoints").iterdir())
-    assert names == ["last_good", tag_of(10), tag_of(10) + UNIVERSAL, tag_of(20)]
+def test_pipeline_goes_on_as_replicas(four_steps: Path) -> None:
+    run_job(_resume(four_steps, dp=2), four_steps / "second")
+    _check_losses(four_steps / "second", tiny_job(), first=5, last=8)
+    names = sorted(path.name for path in (four_steps / "checkpoints").iterdir())
+    assert names == ["last_good", tag_of(4), tag_of(4) + UNIVERSAL, tag_of(8)]
 
 
 @pytest.mark.parametrize(
@@ -81,36 +81,36 @@ def test_pipeline_goes_on_as_replicas(ten_steps: Path) -> None:
 def test_training_goes_on_with_another_layout(
     model: Transformer, before: dict[str, Any], after: dict[str, Any], tmp_path: Path
 ) -> None:
-    run_job(_job(tmp_path, "first", model, **before, num_steps=10), tmp_path / "first")
+    run_job(_job(tmp_path, "first", model, **before, num_steps=4), tmp_path / "first")
     run_job(_resume(tmp_path, model, **after), tmp_path / "second")
-    _check_losses(tmp_path / "second", tiny_job(model), first=11, last=20)
+    _check_losses(tmp_path / "second", tiny_job(model), first=5, last=8)
 
 
 def test_stage_bounds_are_those_of_the_job(trained: Path) -> None:
-    files = [trained / tag_of(10) / f"mp_rank_0{stage}_model_states.pt" for stage in (0, 1)]
+    files = [trained / tag_of(4) / f"mp_rank_0{stage}_model_states.pt" for stage in (0, 1)]
     shapes = [torch.load(file, weights_only=False)["param_shapes"] for file in files]
     layers = [{name.split(".")[0] for group in stage for name in group} for stage in shapes]
     # Specifications: 0 embedding, 1 positions, 2-5 blocks, 6 norm; the embedding is tied to the head.
     assert layers == [{"tied_modules", "1", "2", "3", "4"}, {"tied_modules", "5", "6"}]
 
 
-def test_checkpoint_of_another_model_is_refused(ten_steps: Path) -> None:
-    with Ranks(_resume(ten_steps, replace(GPT, feed_forward_size=128), dp=2), ten_steps / "second") as running:
+def test_checkpoint_of_another_model_is_refused(four_steps: Path) -> None:
+    with Ranks(_resume(four_steps, replace(GPT, feed_forward_size=128), dp=2), four_steps / "second") as running:
         ended = running.wait()
     assert ended.codes == [WRONG_INPUT, WRONG_INPUT]
     assert all("feed_forward is 256 there and 128 here" in output for output in ended.output)
 
 
 def test_rank_that_is_killed_in_a_step_costs_only_the_steps_behind_the_checkpoint(tmp_path: Path) -> None:
-    job = _job(tmp_path, "first", stage_layers=(2, 2), checkpoint_interval=5, layers_hook=HOOK)
-    # Second micro-batch of step 8.
-    with Ranks(job, tmp_path / "first", environment={KILL_AT: str(4 * 7 + 2)}) as running:
+    job = _job(tmp_path, "first", stage_layers=(2, 2), num_steps=6, checkpoint_interval=3, layers_hook=HOOK)
+    # Second micro-batch of step 5.
+    with Ranks(job, tmp_path / "first", environment={KILL_AT: str(4 * 4 + 2)}) as running:
         ended = running.wait()
     assert ended.codes == [PEER_LOST, -signal.SIGKILL], "\n".join(ended.output)
-    assert [step.step for step in steps_of(tmp_path / "first")] == list(range(1, 8))
+    assert [step.step for step in steps_of(tmp_path / "first")] == list(range(1, 5))
     again = replace(job, resume="last", metrics_folder=str(tmp_path / "second"))
     run_job(again, tmp_path / "second")
-    _check_losses(tmp_path / "second", tiny_job(), first=6, last=20)
+    _check_losses(tmp_path / "second", tiny_job(), first=4, last=6)
 
 
 def _convert_beyond_the_timeout(rank: int) -> None:  # noqa: ARG001 - of every rank
@@ -125,13 +125,13 @@ def _convert_beyond_the_timeout(rank: int) -> None:  # noqa: ARG001 - of every r
     patch.setattr("executor.trainer.checkpointing.convert_to_universal", slow)
 
 
-def test_a_conversion_may_take_longer_than_any_operation(ten_steps: Path) -> None:
+def test_a_conversion_may_take_longer_than_any_operation(four_steps: Path) -> None:
     with Ranks(
-        _resume(ten_steps, dp=2, num_steps=11), ten_steps / "second", prepare=_convert_beyond_the_timeout
+        _resume(four_steps, dp=2, num_steps=5), four_steps / "second", prepare=_convert_beyond_the_timeout
     ) as running:
         ended = running.wait()
     assert ended.codes == [0, 0], "\n".join(ended.output)
-    _check_losses(ten_steps / "second", tiny_job(), first=11, last=11)
+    _check_losses(four_steps / "second", tiny_job(), first=5, last=5)
 
 
 def _limit_files(rank: int) -> None:
@@ -140,20 +140,20 @@ def _limit_files(rank: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
 
-def test_full_disk_on_one_rank_leaves_the_last_good_checkpoint(ten_steps: Path) -> None:
-    job = _resume(ten_steps, dp=2, num_steps=15, checkpoint_interval=2)
-    with Ranks(job, ten_steps / "second", prepare=_limit_files) as running:
+def test_full_disk_on_one_rank_leaves_the_last_good_checkpoint(four_steps: Path) -> None:
+    job = _resume(four_steps, dp=2, num_steps=7, checkpoint_interval=2)
+    with Ranks(job, four_steps / "second", prepare=_limit_files) as running:
         ended = running.wait()
     assert ended.codes == [NOT_SAVED, NOT_SAVED], "\n".join(ended.output)
-    assert "checkpoint of step 12 could not be written, the one before stays" in ended.output[0]
-    _check_losses(ten_steps / "second", tiny_job(), first=11, last=15)
-    outcome = read_record(Outcome, ten_steps / "second" / OUTCOME_FILE, "outcome")
+    assert "checkpoint of step 6 could not be written, the one before stays" in ended.output[0]
+    _check_losses(four_steps / "second", tiny_job(), first=5, last=7)
+    outcome = read_record(Outcome, four_steps / "second" / OUTCOME_FILE, "outcome")
     assert outcome.end is End.FINISHED
     assert outcome.checkpoint_failure is not None
-    found = last_good(ten_steps / "checkpoints")
+    found = last_good(four_steps / "checkpoints")
     assert found is not None
-    assert found.step == 10
-    assert not list((ten_steps / "checkpoints").glob("*" + PARTIAL))
+    assert found.step == 4
+    assert not list((four_steps / "checkpoints").glob("*" + PARTIAL))
 
 
 def _check_stopped(folder: Path, ended: Ended) -> None:
