@@ -1,4 +1,4 @@
-"""What the pool's tests run in workers."""
+"""What the pool's tests run in workers; no solver is imported here, since most of those workers need none."""
 
 import ctypes
 import os
@@ -10,11 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from solver.monitor import Progress, SolveMonitor
-from solver.options import SolveOptions
-from solver.result import SolveResult
-from solver.solve import solve
 from stowplan.errors import InputError, StowplanError
-from tests.solver.instances import slow_knapsack
 
 POINT = np.array([1.0, 0.0, 1.0])
 
@@ -36,9 +32,9 @@ def process_facts(argument: object, monitor: SolveMonitor) -> dict[str, object]:
     return {"pid": os.getpid(), "test_runner": "_pytest" in sys.modules, "stdin": sys.stdin.read()}
 
 
-def variable(name: str, monitor: SolveMonitor) -> str | None:  # noqa: ARG001 - the pool's calling convention
-    """What a variable is in the worker."""
-    return os.environ.get(name)
+def variables(names: list[str], monitor: SolveMonitor) -> dict[str, str | None]:  # noqa: ARG001 - as above
+    """What variables are in the worker."""
+    return {name: os.environ.get(name) for name in names}
 
 
 def wait(seconds: float, monitor: SolveMonitor) -> str:
@@ -122,8 +118,3 @@ def unpicklable(argument: object, monitor: SolveMonitor) -> object:
     """Return what cannot be sent."""
     del argument, monitor
     return lambda: None
-
-
-def optimise(options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
-    """Solve for real."""
-    return solve(slow_knapsack(), options, monitor)

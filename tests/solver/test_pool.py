@@ -26,7 +26,7 @@ from solver.process import WorkerProcess
 from solver.result import Limit, SolveResult, TerminationReason
 from stowplan.errors import InputError, StowplanError, WorkerError
 from tests.paths import ROOT
-from tests.solver import tasks
+from tests.solver import solving_tasks, tasks
 from tests.solver.instances import slow_knapsack
 
 pytestmark = pytest.mark.slow
@@ -68,15 +68,12 @@ def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("solver.pool._GRACE_S", 0.3)
 
 
-@pytest.mark.parametrize(
-    ("variable", "seen"), [("STOWPLAN_TOKEN", None), ("LC_TIME", "set"), ("OMP_NUM_THREADS", "set")]
-)
-def test_workers_get_no_variable_that_they_do_not_need(
-    monkeypatch: pytest.MonkeyPatch, variable: str, seen: str | None
-) -> None:
-    monkeypatch.setenv(variable, "set")
-    with WorkerPool(1, 1, preload=("tests.solver.tasks",)) as fresh:
-        assert fresh.submit(name(tasks.variable), variable, 10).result(20) == seen
+def test_workers_get_no_variable_that_they_do_not_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = {"STOWPLAN_TOKEN": None, "LC_TIME": "set", "OMP_NUM_THREADS": "set"}
+    for variable in expected:
+        monkeypatch.setenv(variable, "set")
+    with WorkerPool(1, 3, preload=("tests.solver.tasks",)) as fresh:
+        assert fresh.submit(name(tasks.variables), list(expected), 10).result(20) == expected
 
 
 def test_results_come_back(pool: WorkerPool) -> None:
@@ -193,17 +190,17 @@ def test_a_worker_that_dies_fails_its_task_alone(pool: WorkerPool) -> None:
 
 
 def test_a_task_whose_workers_die_is_begun_again_and_not_for_ever(tmp_path: Path) -> None:
-    with WorkerPool(1, 3, preload=("tests.solver.tasks",), attempts=3) as pool:
+    with WorkerPool(1, 3, preload=("tests.solver.tasks",), attempts=2) as pool:
         begun: list[None] = []
-        order = (str(tmp_path / "third"), 3)
-        third = pool.submit(name(tasks.exit_until), order, 60, on_start=lambda: begun.append(None))
+        order = (str(tmp_path / "second"), 2)
+        second = pool.submit(name(tasks.exit_until), order, 60, on_start=lambda: begun.append(None))
         next_one = pool.submit(name(tasks.echo), "alive", 60)
-        assert third.result(60) == 3
-        assert len(begun) == 3
+        assert second.result(60) == 2
+        assert len(begun) == 2
         assert next_one.result(20) == "alive"
-        fourth = pool.submit(name(tasks.exit_until), (str(tmp_path / "fourth"), 4), 60)
-        with pytest.raises(WorkerError, match=r"died \(exit code 7\), 3 times in a row"):
-            fourth.result(60)
+        third = pool.submit(name(tasks.exit_until), (str(tmp_path / "third"), 3), 60)
+        with pytest.raises(WorkerError, match=r"died \(exit code 7\), 2 times in a row"):
+            third.result(60)
         # What it has found is not thrown away.
         pid = pid_of(pool)
         found = pool.submit(name(tasks.wait), 60.0, 60)
@@ -292,7 +289,9 @@ def test_asyncio_can_wait(pool: WorkerPool) -> None:
 
 @pytest.mark.parametrize("solver", ["highs", "scip"])
 def test_a_solve_in_a_worker_streams_and_cancels(pool: WorkerPool, solver: str) -> None:
-    ticket = pool.submit(name(tasks.optimise), SolveOptions(solver=solver, time_limit_s=60, relative_gap=0.0), 90)
+    ticket = pool.submit(
+        name(solving_tasks.optimise), SolveOptions(solver=solver, time_limit_s=60, relative_gap=0.0), 90
+    )
     until(lambda: ticket.last_incumbent is not None)
     ticket.cancel()
     result = ticket.result(20)
@@ -381,7 +380,7 @@ def test_a_pool_recovers_when_workers_start_again(tmp_path: Path, monkeypatch: p
     """Say from a full disk, or a machine without memory; what waits is not lost."""
     (tmp_path / "starts_later.py").write_text(f"open({str(tmp_path / 'now')!r})")
     monkeypatch.syspath_prepend(tmp_path)
-    with WorkerPool(2, 10, preload=("starts_later",), start_attempts=2, gives_up=False) as pool:
+    with WorkerPool(1, 10, preload=("starts_later",), start_attempts=2, gives_up=False) as pool:
         waiting = pool.submit(name(tasks.echo), 1, 10)
         until(lambda: pool.trouble is not None)
         with pytest.raises(WorkerError, match="no worker starts"):
@@ -393,9 +392,10 @@ def test_a_pool_recovers_when_workers_start_again(tmp_path: Path, monkeypatch: p
         assert pool.submit(name(tasks.echo), 3, 10).result(60) == 3
 
 
-def test_starts_get_more_time_until_they_succeed() -> None:
-    """No machine starts an interpreter in 10 ms; on a starved one a minute may be too little."""
-    with WorkerPool(1, 10, start_limit_s=0.01, start_attempts=100) as pool:
+def test_starts_get_more_time_until_they_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No machine starts an interpreter in 40 ms; on a starved one a minute may be too little."""
+    monkeypatch.setattr("solver.pool._MAX_PAUSE_S", 0.1)
+    with WorkerPool(1, 10, start_limit_s=0.04, start_attempts=100) as pool:
         assert pool.submit(name(tasks.echo), 1, 10).result(60) == 1
         assert pool.num_restarts > 0
 
@@ -424,23 +424,26 @@ def test_a_worker_whose_spare_does_not_start_goes_on(tmp_path: Path, monkeypatch
         until(lambda: pid_of(pool) != pid)
 
 
-@pytest.mark.parametrize("task", [tasks.ignore, tasks.hold_the_lock, tasks.optimise])
-def test_workers_die_with_their_parent(task: Callable[..., object]) -> None:
-    argument = "SolveOptions(solver='scip', relative_gap=0.0)" if task is tasks.optimise else "60.0"
+def test_workers_die_with_their_parent() -> None:
+    """One that listens to nobody, one that holds the interpreter lock, and one that solves."""
+    work = {
+        name(tasks.ignore): "60.0",
+        name(tasks.hold_the_lock): "60.0",
+        name(solving_tasks.optimise): "SolveOptions(solver='scip', relative_gap=0.0)",
+    }
     program = f"""
         import sys, time
         from solver.options import SolveOptions
         from solver.pool import WorkerPool
         assert not {{"cvxpy", "pyomo", "highspy", "pyscipopt"}} & set(sys.modules)
-        pool = WorkerPool(1, 1).start()
-        while pool.num_ready == 0:
+        pool = WorkerPool({len(work)}, 0).start()
+        while pool.num_ready < {len(work)}:
             time.sleep(0.01)
-        pid = pool.submit("tests.solver.tasks:process_facts", None, 10).result()["pid"]
-        ticket = pool.submit("{name(task)}", {argument}, 60)
-        while ticket.last_incumbent is None:
+        tickets = [{", ".join(f"pool.submit({task!r}, {argument}, 60)" for task, argument in work.items())}]
+        while any(ticket.last_incumbent is None for ticket in tickets):
             time.sleep(0.01)
         time.sleep(0.5)
-        print(pid, flush=True)
+        print(*(worker._process.pid for worker in pool._workers), flush=True)
         time.sleep(60)
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
@@ -448,14 +451,15 @@ def test_workers_die_with_their_parent(task: Callable[..., object]) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as parent:
         assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        assert is_alive(pid)
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == len(work)
         # Ctrl-C is for the parent.
-        os.kill(pid, signal.SIGINT)
+        for pid in pids:
+            os.kill(pid, signal.SIGINT)
         time.sleep(0.1)
-        assert is_alive(pid)
+        assert all(map(is_alive, pids))
         parent.kill()
-    until(lambda: not is_alive(pid))
+    until(lambda: not any(map(is_alive, pids)))
 
 
 def test_workers_leave_when_the_connection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
