@@ -50,7 +50,7 @@ def test_one_knapsack_by_hand() -> None:
     tightness=st.sampled_from([0.2, 0.6, 2.0]),
     sense=st.sampled_from(Sense),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_dual_is_a_bound_and_nearly_the_linear_one(
     seed: int, num_resources: int, num_clones: int, tightness: float, sense: Sense
 ) -> None:
