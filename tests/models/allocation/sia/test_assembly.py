@@ -34,7 +34,7 @@ def assert_same(formulation: SiaFormulation) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=SEEDS)
 def test_assembled_and_declared_are_the_same_program(seed: int) -> None:
     rng = dice(seed)

@@ -38,7 +38,7 @@ def best_by_trying(instance: SiaInstance) -> float | None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given_by(seed=SEEDS)
 def test_the_optimum_equals_trying_everything_and_is_placed_legally(seed: int) -> None:
     rng = dice(seed)
@@ -57,7 +57,7 @@ def test_the_optimum_equals_trying_everything_and_is_placed_legally(seed: int) -
     assert sum(term.value for term in plan.score) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given_by(seed=SEEDS)
 def test_names_and_order_do_not_change_the_optimum(seed: int) -> None:
     rng = dice(seed)
@@ -102,7 +102,7 @@ def test_adding_a_node_never_hurts(seed: int) -> None:
         assert after <= before + 1e-7
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given_by(seed=SEEDS)
 def test_the_warm_start_is_feasible_and_never_better_than_the_optimum(seed: int) -> None:
     rng = dice(seed)

@@ -5,7 +5,7 @@ from unittest.mock import ANY
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.allocation.sia.formulation import formulate_sia
@@ -82,6 +82,7 @@ _COSTS = st.lists(
 
 
 @given(costs=_COSTS, relative_gap=st.sampled_from([0.0, 1e-6, 1e-4]))
+@settings(max_examples=25, deadline=None)
 def test_bound_and_claim_are_true_of_costs_that_are_nearly_multiples(costs: list[float], relative_gap: float) -> None:
     """Two jobs, one GPU each, on types a and b with one GPU each: every outcome can be counted."""
     nodes = [node(f"n{kind}", 1, kind) for kind in "ab"]
