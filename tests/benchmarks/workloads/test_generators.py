@@ -36,7 +36,7 @@ def assert_sound(request: PlanRequest) -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_generated_snapshots_are_legal(seed: int) -> None:
     snapshot = sia_snapshot(SIZE, seed)
     assert len(snapshot.jobs) == SIZE.num_jobs
@@ -94,9 +94,16 @@ def test_an_arnold_snapshot_has_the_nodes_that_were_asked_for() -> None:
     assert snapshot.jobs[0].parallelism.num_gpus == 4 * 8
 
 
-# Sia's and Arnold's snapshots are quickly drawn; those of Arena and Suika take plans for every model, and stand for
-# their group. Planners of 3D plans have no snapshot: the smoke suite runs them.
-SMALL = [case for case in all_cases().values() if case.scale <= 2500 and case.problem in {"sia", "arnold"}]
+# Sia's and Arnold's snapshots are quickly drawn, and what is drawn does not depend on the size: up to 512 GPUs or
+# nodes, the smallest of every series, and what belongs to none, at one alpha. Those of Arena and Suika take plans
+# for every model, and stand for their group. Planners of 3D plans have no snapshot: the smoke suite runs them.
+_QUICK = [case for case in all_cases().values() if case.scale <= 2500 and case.problem in {"sia", "arnold"}]
+_SMALLEST = {case.series: case for case in sorted(_QUICK, key=lambda case: -case.scale)}
+SMALL = [
+    case
+    for case in _QUICK
+    if case.scale <= 512 or case in _SMALLEST.values() or not (case.series or case.name.endswith("alpha0.3"))
+]
 FIRST = {case.name.rpartition("/")[0]: case for case in [*arena_cases(), *suika_cases(), *gang_cases()][::-1]}
 
 
@@ -105,8 +112,10 @@ FIRST = {case.name.rpartition("/")[0]: case for case in [*arena_cases(), *suika_
 def test_cases_are_sound(case: Case) -> None:
     request = case.request(0)
     assert_sound(request)
-    assert (case.request(0).snapshot == request.snapshot) is True
-    if case.seeded:
+    # How a snapshot is drawn does not depend on its size.
+    if case.scale <= 512:
+        assert (case.request(0).snapshot == request.snapshot) is True
+    if case.seeded and case.scale <= 512:
         assert case.request(1).snapshot != request.snapshot
     size = _size(request.snapshot)
     assert {key: value for key, value in case.size.items() if key in size} == {
