@@ -79,7 +79,7 @@ def test_jobs_that_name_the_same_gpus_of_a_node_get_different_ones() -> None:
     assert [part.gpus for grown in placed["B"].expansions for part in grown.gpus] == [(2,)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(SEEDS)
 def test_the_program_is_as_good_as_brute_force_and_the_heuristic_is_inside(seed: int) -> None:
     drawing, parameters, planner, jobs = random_event(seed)
@@ -136,7 +136,7 @@ def posted_back(plan: Plan, jobs: Sequence[Job]) -> list[Job]:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(SEEDS)
 def test_an_answer_that_is_posted_back_changes_nothing(seed: int) -> None:
     """For the heuristic. What the program chooses at once may leave GPUs that are worth something afterwards."""

@@ -152,7 +152,7 @@ def test_fewer_released_gpus_than_a_step_of_the_outlook_are_offered() -> None:
     assert ends_with(decide(snapshot("AA.", running("A", "AA.")), SuikaParameters(), planner)) == {"A": 3}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(SEEDS)
 def test_estimates_change_nothing(seed: int) -> None:
     """With hopes that are never met, every job is asked before any is chosen."""
