@@ -19,7 +19,7 @@ WEB = ("fastapi", "sqlalchemy", "uvicorn")
 NUMBERS = ("numpy", "scipy", "networkx")
 MODELS = (*SOLVERS, *DECLARATIONS)
 
-# What is run, one interpreter a list: the arguments of a command, or a module; and what must not be loaded when it ends.
+# What is run, one interpreter a list: the arguments of a command, or a module; and what it must not have loaded then.
 FORBIDDEN = {
     "commands": {
         "stowplan --help": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic", "rich", "models", "solver"),
