@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from api import workers
 from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
-from api.workers import worker_pool
 from solver.pool import WorkerPool
 from tests.api.serving import serving
 
@@ -16,8 +16,12 @@ SETTINGS = Settings(database=IN_MEMORY, heartbeat_s=0.2, shutdown_s=1.0, deadlin
 
 @pytest.fixture(scope="session")
 def pool() -> Iterator[WorkerPool]:
-    with worker_pool(SETTINGS) as started:
-        yield started
+    """Workers load what tests ask for: all solvers and modelling layers cost each of them ten seconds."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(workers, "IDLE_LOAD", ())
+        lazy = workers.worker_pool(SETTINGS)
+    with lazy:
+        yield lazy
 
 
 @pytest.fixture(scope="session")

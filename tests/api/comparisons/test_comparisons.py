@@ -1,4 +1,6 @@
-"""Several solvers on one instance over HTTP. Every solver has a fresh worker, so few tests run many."""
+"""Several solvers on one instance over HTTP. Every solver has a fresh worker, so few tests run many, and several look
+at one comparison.
+"""
 
 import logging
 import time
@@ -32,6 +34,7 @@ from tests.api.asking import planned, post, refused, waited
 from tests.api.conftest import SETTINGS
 from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
+from tests.api.warm import WarmPool
 
 pytestmark = pytest.mark.slow
 
@@ -40,14 +43,20 @@ WAIT_S = 120.0
 WorksAs = Callable[[Callable[..., Any]], None]
 
 
+def work_as(task: Callable[..., Any], patched: pytest.MonkeyPatch) -> None:
+    patched.setattr(api.comparisons.race, "RUN_TASK", f"{comparison_tasks.__name__}:{task.__name__}")
+
+
 @pytest.fixture
-def works_as(monkeypatch: pytest.MonkeyPatch) -> WorksAs:
-    """Have workers run a stand-in for a solver."""
+def warm(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solvers that are compared share the workers of plans."""
+    monkeypatch.setattr(api.comparisons.race, "WorkerPool", lambda **_: WarmPool(pool))
 
-    def patch(task: Callable[..., Any]) -> None:
-        monkeypatch.setattr(api.comparisons.race, "RUN_TASK", f"{comparison_tasks.__name__}:{task.__name__}")
 
-    return patch
+@pytest.fixture
+def works_as(warm: None, monkeypatch: pytest.MonkeyPatch) -> WorksAs:  # noqa: ARG001 - no stand-in here dies
+    """Have warm workers run a stand-in for a solver."""
+    return lambda task: work_as(task, monkeypatch)
 
 
 def body(*solvers: str, **fields: Any) -> Json:
@@ -69,6 +78,21 @@ def until(client: httpx.Client, path: str, holds: Callable[[Json], bool]) -> Jso
             return document
         time.sleep(0.02)
     raise AssertionError(f"{path} did not get there: {document['status']}")
+
+
+@pytest.fixture(scope="module")
+def survived(pool: WorkerPool, tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Json]:
+    """A comparison in which SCIP dies and HiGHS hangs, and the settings of the service that held it."""
+    database = tmp_path_factory.mktemp("survived") / "plans.sqlite"
+    settings = Settings(database=str(database), deadline_slack_s=2.0)
+    with pytest.MonkeyPatch.context() as patched:
+        work_as(comparison_tasks.dying_task, patched)
+        # The deadline is short, so what they need is loaded before, and nothing else.
+        loaded = (comparison_tasks.__name__, "models.allocation.sia.formulation", "solver.backends.scip")
+        patched.setattr(api.comparisons.race, "_preload", lambda _: loaded)
+        with serving(create_app(settings, pool=pool)) as client:
+            result = compared(client, body("scip", "highs", "auto", options={"time_limit_s": 0.5}))
+    return settings, result
 
 
 def test_solvers_agree_on_the_running_example(client: httpx.Client) -> None:
@@ -107,11 +131,9 @@ def test_solvers_agree_on_the_running_example(client: httpx.Client) -> None:
     assert "all 3 proven answers agree" in figure.text
     first, *_ = client.get(PATH).json()["comparisons"]
     assert first == {name: result[name] for name in ("id", "status", "policy", "solvers", "times", "links")}
-    assert client.delete(result["links"]["self"]).status_code == 204
-    assert client.get(result["links"]["self"]).status_code == 404
-    assert client.delete(result["links"]["self"]).status_code == 404
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_solver_of_another_policy_has_a_row_that_says_so(client: httpx.Client) -> None:
     result = compared(client, body("exact", "highs"))
     assert result["status"] == "succeeded"
@@ -155,11 +177,8 @@ def test_unknown_solvers_are_answered_with_the_known_ones(client: httpx.Client) 
     assert "did you mean 'solvers'" in post(client, PATH, {**sia_request(), "solver": ["highs"]}).text
 
 
-def test_a_solver_that_dies_or_hangs_has_a_row_that_says_so(pool: WorkerPool, works_as: WorksAs) -> None:
-    works_as(comparison_tasks.dying_task)
-    settings = Settings(database=IN_MEMORY, deadline_slack_s=2.0)
-    with serving(create_app(settings, pool=pool)) as client:
-        result = compared(client, body("scip", "highs", "auto", options={"time_limit_s": 0.5}))
+def test_a_solver_that_dies_or_hangs_has_a_row_that_says_so(survived: tuple[Settings, Json]) -> None:
+    _, result = survived
     scip, highs, auto = result["runs"]
     assert scip["failure"]["code"] == "worker_died"
     assert "exit code 3" in scip["failure"]["detail"]
@@ -183,6 +202,9 @@ def test_answers_that_contradict_each_other_are_an_error_of_ours(
     assert any("scip proved the bound 99" in error for error in result["agreement"]["errors"])
     assert "please report it" in caplog.text
     assert "NOT ALL ANSWERS" in client.get(result["links"]["figure"]).text
+    assert client.delete(result["links"]["self"]).status_code == 204
+    assert client.get(result["links"]["self"]).status_code == 404
+    assert client.delete(result["links"]["self"]).status_code == 404
 
 
 def test_one_runs_at_a_time_and_few_wait(pool: WorkerPool, works_as: WorksAs) -> None:
@@ -254,10 +276,8 @@ def test_a_stop_of_the_service_interrupts_and_keeps(tmp_path: Path, pool: Worker
         assert client.get(waiting).json()["status"] == "interrupted"
 
 
-def test_what_a_crash_left_behind_is_interrupted(tmp_path: Path, pool: WorkerPool) -> None:
-    settings = Settings(database=str(tmp_path / "plans.sqlite"))
-    with serving(create_app(settings, pool=pool)) as client:
-        known = compared(client, body("highs"))
+def test_what_a_crash_left_behind_is_interrupted(pool: WorkerPool, survived: tuple[Settings, Json]) -> None:
+    settings, known = survived
     store = Store(settings.database_path)
     left = {**known, "id": "comparison-left", "status": "running", "agreement": None}
     store.add_comparison("comparison-left", ComparisonDoc.model_validate(left, strict=False).model_dump_json())
@@ -267,8 +287,8 @@ def test_what_a_crash_left_behind_is_interrupted(tmp_path: Path, pool: WorkerPoo
         assert client.get(f"{PATH}/comparison-left").json()["status"] == ComparisonStatus.INTERRUPTED
 
 
-@pytest.mark.parametrize("format_", ["svg", "png"])
-def test_figures_of_odd_comparisons(client: httpx.Client, format_: Any) -> None:
+@pytest.mark.usefixtures("warm")
+def test_figures_of_odd_comparisons(client: httpx.Client) -> None:
     """All failed; nothing known of a gap; a name that is not ours."""
     result = ComparisonDoc.model_validate_json(
         client.get(compared(client, body("highs", options={"time_limit_s": 1e-3}))["links"]["self"]).text
@@ -276,8 +296,9 @@ def test_figures_of_odd_comparisons(client: httpx.Client, format_: Any) -> None:
     failure = RunFailure(code="worker_died", detail="died <of> & \x07 something " * 20)
     dead = run_document(SolverRun(solver="scip", outcome=None, failure=failure, history=()))
     for runs in ((dead,), (*result.runs, dead), ()):
-        picture = render(ComparisonFigure(result=result.model_copy(update={"runs": runs}), format=format_))
-        assert picture.startswith(b"<?xml" if format_ == "svg" else b"\x89PNG")
+        for format_, begin in (("svg", b"<?xml"), ("png", b"\x89PNG")):
+            picture = render(ComparisonFigure(result=result.model_copy(update={"runs": runs}), format=format_))
+            assert picture.startswith(begin)
 
 
 def test_plans_take_the_exact_algorithm_where_there_is_one(client: httpx.Client) -> None:
