@@ -18,16 +18,24 @@ from api.convert.comparison import result_document
 from api.schemas.comparison import ComparisonResultDoc
 from models.comparison import SolverRun
 from solver.monitor import Progress
+from solver.pool import WorkerPool
 from solver.registry import SOLVER_NAMES
 from solver.result import Limit
 from tests.api import comparison_tasks
 from tests.api.requests import sia_request
+from tests.api.warm import WarmPool
 
 pytestmark = pytest.mark.slow
 
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["compare-solvers", *(str(argument) for argument in arguments)])
+
+
+@pytest.fixture
+def warm(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solvers share workers that are there."""
+    monkeypatch.setattr(api.comparisons.race, "WorkerPool", lambda **_: WarmPool(pool))
 
 
 @pytest.fixture
@@ -51,6 +59,7 @@ def test_json_and_picture(request_file: Path, tmp_path: Path) -> None:
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("warm")
 def test_tables_and_what_failed(request_file: Path) -> None:
     result = run(request_file, "--solvers", "exact,highs", "--parameters", '{"fairness_power": 1}')
     assert result.exit_code == ExitCode.PLANNED, result.output
@@ -61,6 +70,7 @@ def test_tables_and_what_failed(request_file: Path) -> None:
     assert "only highs proved its answer" in result.stdout
 
 
+@pytest.mark.usefixtures("warm")
 def test_contradicting_answers_are_our_fault(request_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = f"{comparison_tasks.__name__}:{comparison_tasks.lying_task.__name__}"
     monkeypatch.setattr(api.comparisons.race, "RUN_TASK", task)
@@ -88,6 +98,7 @@ def test_bad_input(arguments: list[str], message: str, request_file: Path) -> No
     assert result.stdout == ""
 
 
+@pytest.mark.usefixtures("warm")
 def test_ctrl_c_stops_the_one_that_runs_and_leaves_out_the_rest(
     request_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
