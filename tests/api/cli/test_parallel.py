@@ -10,16 +10,24 @@ from api.cli import local_worker as local
 from api.cli.exit_codes import ExitCode
 from api.cli.main import app
 from api.schemas.parallel_answer import ParallelPlanAnswer
+from solver.pool import WorkerPool
+from tests.api.warm import WarmPool
 from tests.own_catalogue import CATALOGUE
 
+pytestmark = pytest.mark.slow
 SMALL = ("--model", "gpt2-350m", "--global-batch", "64")
+
+
+@pytest.fixture
+def warm(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line plans with a worker that is there."""
+    monkeypatch.setattr(local, "WorkerPool", lambda **_: WarmPool(pool))
 
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["parallel", *(str(argument) for argument in arguments)])
 
 
-@pytest.mark.slow
 def test_tables_json_and_picture(tmp_path: Path) -> None:
     figure, output = tmp_path / "plan.svg", tmp_path / "plan.json"
     result = run(*SMALL, "--gpus", "4-8", "--gpu-type", "h100", "--figure", figure, "--output", output)
@@ -32,7 +40,7 @@ def test_tables_json_and_picture(tmp_path: Path) -> None:
     assert ParallelPlanAnswer.model_validate_json(output.read_text()).best.num_gpus == 8
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_several_types_and_what_does_not_fit() -> None:
     result = run("--model", "llama2-13b", "--gpus", "4,16", "--gpu-type", "h100,a10", "--json")
     assert result.exit_code == ExitCode.PLANNED, result.output
@@ -45,7 +53,7 @@ def test_several_types_and_what_does_not_fit() -> None:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_given_degrees_and_a_request_in_a_file(tmp_path: Path) -> None:
     request = {"job": {"model": "gpt2-350m", "global_batch": 8}, "gpus": [{"gpu_type": "h100"}]}
     degrees = {"pp": 2, "dp": 1, "tp": 2, "num_micro_batches": 4}
@@ -60,7 +68,7 @@ def test_given_degrees_and_a_request_in_a_file(tmp_path: Path) -> None:
     assert ParallelPlanAnswer.model_validate_json(result.stdout).best == whole.best
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -82,7 +90,6 @@ def test_bad_input(arguments: tuple[str, ...], words: str) -> None:
     assert words in result.stderr.replace("\n", "")
 
 
-@pytest.mark.slow
 def test_a_model_and_a_gpu_that_only_the_users_catalogue_has(tmp_path: Path) -> None:
     """Both have the figures of shipped ones, so the worker plans the same: it reads the file, too."""
     own = tmp_path / "own.toml"
@@ -109,7 +116,6 @@ def test_the_users_catalogue_may_come_from_the_environment(tmp_path: Path, monke
     assert "/gpu/x1/memory_bytes: is -1; must be a whole number from 1 to" in result.stderr
 
 
-@pytest.mark.slow
 def test_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_PARALLEL_TASK", "tests.api.tasks:deaf_task")
     result = run(*SMALL, "--gpus", "8", "--gpu-type", "h100", "--time-limit", "0.1")
