@@ -22,7 +22,7 @@ _IDS = st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=256)
 @given(st.lists(_IDS | st.from_regex(r"[a-zA-Z0-9.-]{1,80}", fullmatch=True), min_size=2, max_size=8, unique=True))
 @example(["gpt2-2.6b", "gpt2-2-6b", deployment_name("gpt2-2.6b"), "GPT2-2-6b", "gpt2_2.6b"])
 @example(["-", "--", "job", "1", "job-1", "x" * 63, "x" * 64, "x" * 65])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_names_of_jobs_are_words_and_differ(job_ids: list[str]) -> None:
     names = [deployment_name(job_id) for job_id in job_ids]
     assert len(set(names)) == len(job_ids)

@@ -121,7 +121,7 @@ def brute_force(instance: MatrixProblem) -> float | None:
     return min(values) * instance.sense.sign if values else None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(instance=binary_programs(), data=st.data())
 def test_equals_brute_force(instance: MatrixProblem, data: st.DataObject) -> None:
     best = brute_force(instance)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.feasibility import violations
@@ -19,6 +19,7 @@ BASE = problem([[3, 4, 5], [0.1, 0, 0.3]], [-INF, 0.05], [8, 0.4], [4, -5, 7], o
     rows=st.lists(st.integers(-20, 20), min_size=2, max_size=2),
     bits=st.lists(st.integers(0, 1), min_size=3, max_size=3),
 )
+@settings(max_examples=40, deadline=None)
 def test_scaling_is_exact(exponent: int, rows: list[int], bits: list[int]) -> None:
     row_scale = 2.0 ** np.array(rows)
     instance = replace(

@@ -65,7 +65,7 @@ def test_arrays_are_read_only() -> None:
         assert not getattr(arrays, name).flags.writeable
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(clusters())
 def test_arrays_agree_with_the_definition(cluster: Cluster) -> None:
     arrays = cluster_arrays(cluster)
@@ -82,7 +82,7 @@ def test_arrays_agree_with_the_definition(cluster: Cluster) -> None:
         assert arrays.free_nodes(tier.name).sum() == arrays.whole_free.sum()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(clusters(), st.randoms(use_true_random=False))
 def test_the_order_of_the_nodes_changes_nothing(cluster: Cluster, random: Random) -> None:
     order = list(range(len(cluster.nodes)))
@@ -94,7 +94,7 @@ def test_the_order_of_the_nodes_changes_nothing(cluster: Cluster, random: Random
     assert np.array_equal(shuffled.num_free_gpus, arrays.num_free_gpus[order])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(clusters())
 def test_new_names_for_nodes_and_units_change_no_neighbour(cluster: Cluster) -> None:
     renamed = replace(

@@ -69,7 +69,7 @@ groups = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(literals, st.lists(groups, max_size=2), st.none() | literals), min_size=1, max_size=3))
 def test_expansion_is_the_product_of_the_groups(
     terms: list[tuple[str, list[list[tuple[str, list[str]]]], str | None]],

@@ -28,7 +28,7 @@ def _document() -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(clusters())
 def test_round_trip(cluster: Cluster) -> None:
     text = json.dumps(cluster_to_json(cluster))

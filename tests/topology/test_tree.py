@@ -24,7 +24,7 @@ def _refines(finer: Sequence[tuple[str, ...]], coarser: Sequence[tuple[str, ...]
     return len(set(zip(finer, coarser, strict=True))) == len(set(finer))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(units, units, st.sampled_from(["x", "y", "z"])), min_size=1, max_size=6))
 def test_a_grouping_is_inserted_if_and_only_if_it_nests(nodes: list[tuple[str, str, str]]) -> None:
     paths: Paths = {f"n{k}": (pod, leaf) for k, (pod, leaf, _) in enumerate(nodes)}

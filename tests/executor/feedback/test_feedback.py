@@ -192,7 +192,7 @@ def test_all_runs_of_a_deployment_are_followed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @given(st.randoms(use_true_random=False), st.integers(1, 5))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_a_flapping_service_and_dying_posters(
     tmp_path_factory: pytest.TempPathFactory, chance: random.Random, batch: int
 ) -> None:

@@ -160,7 +160,7 @@ def allocations_of(scene: Scene, placed: dict[str, Slices]) -> list[JobAllocatio
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(seed=SEEDS)
 def test_every_admitted_choice_is_placed_legally(seed: int) -> None:
     rng = dice(seed)

@@ -54,7 +54,7 @@ def test_partial_configurations_other_than_powers_of_two_are_refused() -> None:
         placeability_rows((node("x"),), np.array([8]), configurations)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seed=SEEDS)
 def test_the_rows_admit_exactly_what_can_be_packed(seed: int) -> None:
     rng = dice(seed)

@@ -41,7 +41,7 @@ def best_by_trying(instance: ArenaInstance) -> float | None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given_by(seed=SEEDS)
 def test_the_optimum_equals_trying_everything_and_is_placed_legally(seed: int) -> None:
     rng = dice(seed)
@@ -61,7 +61,7 @@ def test_the_optimum_equals_trying_everything_and_is_placed_legally(seed: int) -
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given_by(seed=SEEDS)
 def test_the_heuristic_is_legal_and_never_better_than_the_optimum_or_the_bound(seed: int) -> None:
     rng = dice(seed)
@@ -83,7 +83,7 @@ def test_the_heuristic_is_legal_and_never_better_than_the_optimum_or_the_bound(s
     assert formulation.violations(plan, result.objective) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given_by(seed=SEEDS)
 def test_the_bound_of_theta_cuts_off_no_plan(seed: int) -> None:
     rng = dice(seed)
@@ -98,7 +98,7 @@ def test_the_bound_of_theta_cuts_off_no_plan(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given_by(seed=SEEDS)
 def test_names_and_order_do_not_change_the_optimum(seed: int) -> None:
     rng = dice(seed)
@@ -135,7 +135,7 @@ def test_the_same_snapshot_gives_the_same_plan(method: ArenaMethod) -> None:
         assert plans[0] == plans[1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given_by(seed=SEEDS)
 def test_the_start_is_feasible(seed: int) -> None:
     rng = dice(seed)

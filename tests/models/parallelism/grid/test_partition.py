@@ -33,7 +33,7 @@ def test_counts_that_are_no_power_of_two_have_equal_stages() -> None:
 
 
 @given(st.integers(1, 24), st.integers(1, 5))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_sets_are_all_there_are(num_gpus: int, num_stages: int) -> None:
     expected = set()
     for unit in {1, odd_part(num_gpus)}:
@@ -60,7 +60,7 @@ def test_figure_8_of_the_paper_in_small() -> None:
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=5), st.sampled_from([4, 6, 8, 16, 24]))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_no_assignment_is_nearer(loads: list[int], num_gpus: int) -> None:
     sets = gpu_sets(num_gpus, len(loads))
     if not len(sets):

@@ -40,7 +40,7 @@ def test_more_stages_than_operators_or_gpus_are_refused(num_gpus: int, num_stage
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(1, 3), st.sampled_from([2, 4, 6]))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=8)
 def test_it_is_what_brute_force_finds_and_bounds_the_heuristic(
     loads: list[int], num_stages: int, num_gpus: int
 ) -> None:

@@ -143,7 +143,7 @@ def test_a_measurement_takes_the_place_of_the_prediction() -> None:
     st.sampled_from([150.0, 400.0, 1e6]),
     st.sampled_from(list(PlanRule)),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 def test_every_plan_is_legal_and_as_fast_as_it_says(
     flops: list[float], num_gpus: int, gpus_per_node: int, memory_bytes: float, rule: PlanRule
 ) -> None:
@@ -166,7 +166,7 @@ def test_every_plan_is_legal_and_as_fast_as_it_says(
 
 
 @given(st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=1, max_size=9), st.sampled_from([2, 6, 8]))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=8)
 def test_in_brief_the_best_plans_are_the_same(flops: list[float], num_gpus: int) -> None:
     model = performance_model(profile(flops, global_batch=48), memory_bytes=300.0)
     long, short = planned(model, num_gpus), planned(model, num_gpus, details=False)

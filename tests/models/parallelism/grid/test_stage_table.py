@@ -27,7 +27,7 @@ def drawn(draw: st.DrawFn) -> tuple[int, tuple[int, ...], tuple[int, ...], int, 
 
 
 @given(drawn(), st.sampled_from([1.0, 2.0, 7.5]), st.sampled_from([0.0, 3.0]), st.data())
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=25)
 def test_tables_agree_with_the_performance_model(
     case: tuple[int, tuple[int, ...], tuple[int, ...], int, int],
     overlap: float,

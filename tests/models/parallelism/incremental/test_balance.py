@@ -104,6 +104,7 @@ def test_rows_do_not_mix() -> None:
 
 @EXAMPLES
 @given(st.data())
+@settings(max_examples=40, deadline=None)
 def test_chain_equals_enumeration(data: st.DataObject) -> None:
     num_layers, num_stages = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4))
     any_cost = st.one_of(prices, st.just(np.inf))

@@ -22,6 +22,7 @@ EXAMPLES = settings(max_examples=40, deadline=None)
 
 @EXAMPLES
 @given(st.data())
+@settings(max_examples=30, deadline=None)
 def test_no_plan_is_faster_than_its_bounds(data: st.DataObject) -> None:
     model = data.draw(models(num_types=2).filter(lambda drawn: len(set(drawn.profile.layers)) == 1))
     plan = data.draw(plans(model))

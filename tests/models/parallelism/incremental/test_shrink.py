@@ -18,6 +18,7 @@ EXAMPLES = settings(max_examples=60, deadline=None)
 
 @EXAMPLES
 @given(st.data())
+@settings(max_examples=30, deadline=None)
 def test_what_is_left_is_legal(data: st.DataObject) -> None:
     model = data.draw(models(num_types=2))
     plan = data.draw(plans(model))
@@ -30,6 +31,7 @@ def test_what_is_left_is_legal(data: st.DataObject) -> None:
 
 @EXAMPLES
 @given(st.data())
+@settings(max_examples=30, deadline=None)
 def test_none_only_where_not_even_one_stage_per_gpu_fits(data: st.DataObject) -> None:
     model = data.draw(models())
     plan = data.draw(plans(model))

@@ -272,7 +272,7 @@ def goodput_model(one_job: Job) -> GoodputModel:
 
 
 @given(st.lists(jobs(), min_size=1, max_size=4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_matrix_is_the_scalar_reference(some: list[Job]) -> None:
     found = evaluate(some, MANY)
     for j, one_job in enumerate(some):
@@ -314,7 +314,7 @@ def test_freedom_and_noise_never_hurt(one_job: Job) -> None:
 
 
 @given(st.lists(jobs(), min_size=2, max_size=5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_the_order_of_jobs_and_configurations_means_nothing(some: list[Job]) -> None:
     rows = np.random.default_rng(len(some)).permutation(len(some))
     columns = np.random.default_rng(1).permutation(len(MANY))

@@ -28,7 +28,7 @@ ONE_STAGE = plan((6, 2, {"a": [2], "b": [2]}))
 
 
 @given(plans(), COEFFICIENTS, COEFFICIENTS, st.sampled_from([0, 1, 2, 3]), st.floats(0.5, 2.0))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_invert_undoes_observe(
     drawn: ParallelPlan, x: GpuCoefficients, y: GpuCoefficients, zero_stage: int, factor: float
 ) -> None:
@@ -60,7 +60,7 @@ def _shows_overlap(job: PerformanceModel, drawn: ParallelPlan, name: str) -> boo
 
 
 @given(plans(nodes="ab"), COEFFICIENTS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_inverted_model_predicts_what_was_measured(drawn: ParallelPlan, x: GpuCoefficients) -> None:
     job = _job({"x": x}, 1, SIZES)
     found = invert(job.profile, drawn, observe(job, drawn), job.fabric)

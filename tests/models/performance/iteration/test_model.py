@@ -112,7 +112,7 @@ def test_agrees_with_the_formulas_written_out(drawn: ParallelPlan, zero_stage: i
 
 
 @given(plans(), st.floats(1.0, 10.0))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_more_bandwidth_is_never_slower(drawn: ParallelPlan, faster: float) -> None:
     for send_receive in (False, True):
         slow, fast = (model(on=fabric(faster=f), send_receive=send_receive) for f in (1.0, faster))
@@ -153,7 +153,7 @@ def test_symmetric_notation_is_the_same_plan() -> None:
 
 
 @given(st.floats(1e-9, 1e3), st.floats(1e-9, 1e3), st.lists(st.floats(1.0, 64.0), min_size=2, max_size=5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_overlap_is_monotone_between_its_limits(backward_s: float, reduction_s: float, overlaps: list[float]) -> None:
     exposed = exposed_reduction_s(backward_s, reduction_s, np.array([1.0, *sorted(overlaps), math.inf]))
     assert exposed[0] == pytest.approx(reduction_s, rel=1e-9)

@@ -35,7 +35,7 @@ def fractional_solutions(draw: st.DrawFn) -> tuple[ArnoldInstance, IntMatrix]:
 
 
 @given(fractional_solutions())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_whole_nodes_are_never_worse_than_shares(case: tuple[ArnoldInstance, IntMatrix]) -> None:
     data, halves = case
     counts = whole_nodes(data, halves > 0, halves.sum(axis=0) > 0)
@@ -65,7 +65,7 @@ def test_a_solution_without_room_is_refused() -> None:
 
 
 @given(tiny_instances())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_constructed_solutions_fit_and_are_no_better_than_the_optimum(data: ArnoldInstance) -> None:
     counts = construct(data)
     assert counts is not None
@@ -108,7 +108,7 @@ def test_ties_go_to_what_eq_4_does_not_see() -> None:
 
 
 @given(splits(), st.sampled_from(SchedulingUnit))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_arranging_keeps_every_share_and_crosses_no_more_than_it_must(counts: IntMatrix, unit: SchedulingUnit) -> None:
     minipods = arrange(counts, unit)
     groups = minipods if unit is SchedulingUnit.PP else minipods.T

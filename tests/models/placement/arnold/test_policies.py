@@ -67,7 +67,7 @@ def planned(formulation: PlacementFormulation, solver: str = "exact") -> tuple[S
     columns=st.integers(1, 3),
     unit=st.sampled_from(SchedulingUnit),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_every_solver_finds_the_same_optimum(
     parameters: ArnoldParameters,
     kind: type[PlacementFormulation],
@@ -318,7 +318,7 @@ def test_parameters_that_make_no_sense_are_refused(wrong: dict[str, object], tex
     spares=st.integers(0, 2),
     seed=st.integers(0, 100),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_plans_pass_the_check_and_seeds_repeat(
     free: list[int], drained: int, rows: int, columns: int, spares: int, seed: int
 ) -> None:

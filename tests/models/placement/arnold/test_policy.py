@@ -121,7 +121,7 @@ def test_alpha_trades_minipods_for_spread() -> None:
     alpha=st.sampled_from(ALPHAS),
     unit=st.sampled_from(SchedulingUnit),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_plans_reach_the_optimum_of_whole_nodes(
     shape: tuple[int, int], free: list[int], alpha: float, unit: SchedulingUnit
 ) -> None:
@@ -143,7 +143,7 @@ def test_plans_reach_the_optimum_of_whole_nodes(
 
 
 @given(free=st.permutations([7, 4, 3, 1]), alpha=st.sampled_from(ALPHAS), random=st.randoms(use_true_random=False))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_names_and_order_of_nodes_and_minipods_change_nothing(free: list[int], alpha: float, random: Random) -> None:
     parameters = ArnoldParameters(alpha=alpha)
     _, _, expected = planned(formulated(fabric([7, 4, 3, 1]), pretraining(4, 3), parameters))
@@ -310,7 +310,7 @@ def busy_snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @given(snapshot=busy_snapshots(), unit=st.sampled_from(SchedulingUnit), tier=st.sampled_from(["minipod", "leaf"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_every_plan_on_a_busy_cluster_passes_the_check(snapshot: Snapshot, unit: SchedulingUnit, tier: str) -> None:
     parameters = ArnoldParameters(alpha=0.3, scheduling_unit=unit, minipod_tier=tier)
     formulation = formulate_arnold(snapshot, parameters, PhaseClock())

@@ -41,7 +41,7 @@ BASELINES: tuple[Callable[[TrueSpreadInstance], IntMatrix], ...] = (best_fit, gp
     spare=st.integers(0, 30),
     seed=st.integers(0, 1_000),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_placements_are_legal_repeatable_and_no_better_than_the_bound(
     place: Callable[[TrueSpreadInstance], IntMatrix], rows: int, columns: int, num_minipods: int, spare: int, seed: int
 ) -> None:

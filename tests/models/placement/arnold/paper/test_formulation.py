@@ -23,7 +23,7 @@ def optimum(data: ArnoldInstance, solver: str, *, strengthen: bool = False) -> S
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("strengthen", [False, True])
 @given(data=tiny_instances())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_the_mip_finds_the_best_split(solver: str, strengthen: bool, data: ArnoldInstance) -> None:
     """Fractional shares do not beat whole nodes, and the rows of ours change no optimum."""
     result = optimum(data, solver, strengthen=strengthen)
@@ -35,7 +35,7 @@ def test_the_mip_finds_the_best_split(solver: str, strengthen: bool, data: Arnol
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("strengthen", [False, True])
 @given(data=tiny_instances(feasible=False))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_infeasible_exactly_when_nodes_are_missing(solver: str, strengthen: bool, data: ArnoldInstance) -> None:
     result = optimum(data, solver, strengthen=strengthen)
     assert (result.termination is TerminationReason.INFEASIBLE) == (not data.has_room)
@@ -43,7 +43,7 @@ def test_infeasible_exactly_when_nodes_are_missing(solver: str, strengthen: bool
 
 
 @given(data=tiny_instances(), extra=st.integers(1, 3), where=st.integers(0, 2))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_more_free_nodes_never_hurt(data: ArnoldInstance, extra: int, where: int) -> None:
     free = data.free_nodes.tolist()
     free[where % len(free)] += extra
