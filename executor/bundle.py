@@ -26,17 +26,10 @@ from executor.launch.batch_script import batch_script
 from executor.launch.kubernetes import jobset_manifest
 from executor.rank_table import Rank, hostfile, hosts_of
 from executor.records import write_text
+from executor.run_files import GO_FILE, STOP_FILE, WAIT_VARIABLE
 from executor.training_job import SYNTHETIC_DATA, write_training_job
 from models.wording import counted
 from stowplan.errors import InputError
-
-# In the folder of a run: its presence asks the ranks to write a checkpoint and end.
-STOP_FILE = "stop"
-# Where the ranks were told to wait: its presence lets them begin.
-GO_FILE = "go"
-# Variable that tells a rank which file to wait for after it has loaded its libraries; it says so in READY_FOLDER.
-WAIT_VARIABLE = "STOWPLAN_WAIT_FOR"
-READY_FOLDER = "ready"
 
 _README = """{title}
 

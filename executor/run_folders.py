@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from executor.bundle import READY_FOLDER, write_bundle
+from executor.bundle import write_bundle
 from executor.checkpoints import last_good
 from executor.deployment import Deployment
 from executor.lifecycle import Run
 from executor.metrics import StepMetrics, first_metrics, last_metrics, metrics_path
 from executor.records import read_record, write_record
+from executor.run_files import READY_FOLDER
 from executor.training_job import read_training_job
 
 _DEPLOYMENT = "deployment.json"

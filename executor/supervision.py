@@ -32,12 +32,12 @@ from functools import wraps
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
-from executor.bundle import GO_FILE, STOP_FILE
 from executor.deployment import Deployment
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
 from executor.lifecycle import Cause, DeploymentState, DeploymentStatus, Fault, Launch, Phase, PhaseError, Run
 from executor.outcome import WRONG_INPUT
 from executor.records import read_record, write_record
+from executor.run_files import GO_FILE, STOP_FILE
 from executor.run_folders import RunFolders
 from executor.run_launcher import RunLauncher
 from executor.spares import moved, replacements

@@ -8,10 +8,10 @@ from typing import NoReturn
 
 import torch.distributed as dist
 
-from executor.bundle import READY_FOLDER, STOP_FILE, WAIT_VARIABLE
 from executor.deepspeed_workarounds import leave_process
 from executor.outcome import FAULT, NOT_SAVED, OUTCOME_FILE, PEER_LOST, WRONG_INPUT, Outcome
 from executor.records import write_record
+from executor.run_files import READY_FOLDER, STOP_FILE, WAIT_VARIABLE
 from executor.trainer import checkpointing
 from executor.trainer.engine import build_engine, join, place_of
 from executor.trainer.loop import Loop

@@ -5,26 +5,20 @@ names a step before which rank 0 dies by SIGKILL, once per deployment; PRETEND_S
 does so in every run, or ends with the exit code PRETEND_CODE where that is set.
 """
 
-import math
 import os
-import signal
 import sys
 import time
 from pathlib import Path
 
-from executor.bundle import READY_FOLDER, STOP_FILE, WAIT_VARIABLE
-from executor.checkpoints import PARTIAL, checkpoint_to_resume, complete_checkpoint, tag_of
-from executor.launch.pulse import Pulse
-from executor.metrics import MetricsWriter, StepMetrics, metrics_path
-from executor.training_job import TrainingJob, read_training_job
-
-# Long enough that another run starts before this one is through, on slow machines too.
-STEP_S = 0.15
+from executor.run_files import READY_FOLDER, WAIT_VARIABLE
 
 
 def main() -> None:
-    path = Path(sys.argv[1])
-    job, rank = read_training_job(path), int(os.environ["RANK"])
+    path, rank = Path(sys.argv[1]), int(os.environ["RANK"])
+    if rank == 0:
+        # The others need none of what this imports.
+        sys.path.append(str(Path(__file__).parents[2]))
+        from tests.executor.pretend_training import resume
     go = os.environ.get(WAIT_VARIABLE)
     if go is not None:
         (path.parent / READY_FOLDER).mkdir(exist_ok=True)
@@ -32,79 +26,11 @@ def main() -> None:
     while go is not None and not Path(go).exists():
         time.sleep(0.02)
     done = path.parent / "done"
-    if rank > 0:
-        while not done.exists():
-            time.sleep(0.02)
-        return
-    checkpoint = checkpoint_to_resume(job)
-    train(job, path.parent, checkpoint.step if checkpoint else 0)
-    done.touch()
-
-
-def train(job: TrainingJob, folder: Path, step: int) -> None:
-    assert job.metrics_folder is not None
-    assert job.checkpoint_folder is not None
-    launch, first, pulse = time.time_ns() // 1_000_000, step, Pulse(os.environ)
-    with MetricsWriter(metrics_path(Path(job.metrics_folder), 0)) as writer:
-        while step < job.num_steps:
-            asked = (folder / STOP_FILE).exists()
-            if asked or (step and job.checkpoint_interval and step % job.checkpoint_interval == 0):
-                save(job, step)
-            if asked:
-                return
-            fault = Path(job.checkpoint_folder).parent / "fault"
-            if str(step) == os.environ.get("PRETEND_FAULT") and not fault.exists():
-                fault.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            if str(step - first) == os.environ.get("PRETEND_STEPS"):
-                if code := os.environ.get("PRETEND_CODE"):
-                    sys.exit(int(code))
-                os.kill(os.getpid(), signal.SIGKILL)
-            pulse.beat(job.hang_limit_s)
-            started = time.time()
-            time.sleep(STEP_S)
-            step += 1
-            writer.write(metrics(job, launch, step, started))
-    pulse.beat(math.inf)
-    save(job, step)
-
-
-def save(job: TrainingJob, step: int) -> None:
-    assert job.checkpoint_folder is not None
-    folder = Path(job.checkpoint_folder)
-    (folder / (tag_of(step) + PARTIAL)).mkdir(parents=True, exist_ok=True)
-    complete_checkpoint(folder, job, step)
-
-
-def metrics(job: TrainingJob, launch: int, step: int, started_at_s: float) -> StepMetrics:
-    return StepMetrics(
-        launch=launch,
-        rank=0,
-        step=step,
-        pipe=0,
-        data=0,
-        tensor=0,
-        host="a",
-        started_at_s=started_at_s,
-        step_s=STEP_S,
-        forward_s=STEP_S / 4,
-        backward_s=STEP_S / 2,
-        send_s=0.0,
-        receive_s=0.0,
-        load_s=0.0,
-        reduction_s=0.0,
-        optimizer_s=STEP_S / 4,
-        num_micro_batches=job.num_micro_batches,
-        tokens=job.tokens_per_step,
-        tokens_per_s=job.tokens_per_step / STEP_S,
-        peak_memory_bytes=1,
-        loss=1.0 / step,
-        learning_rate=1e-3,
-        small_batch=job.global_batch // job.dp,
-        small_gradient_square=1.0,
-        large_batch=job.global_batch,
-        large_gradient_square=1.0,
-    )
+    while rank > 0 and not done.exists():
+        time.sleep(0.02)
+    if rank == 0:
+        resume(path)
+        done.touch()
 
 
 if __name__ == "__main__":

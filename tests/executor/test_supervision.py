@@ -57,7 +57,7 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
 
 def drive(supervisor: Supervisor, until: Callable[[DeploymentState], bool]) -> DeploymentState:
     """Advance until the condition holds."""
-    return eventually(supervisor.advance, until)
+    return eventually(supervisor.advance, until, poll_s=0.1)
 
 
 def steps(supervisor: Supervisor, number: int) -> list[int]:

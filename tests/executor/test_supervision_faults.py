@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from executor.bundle import STOP_FILE
 from executor.deployment import Deployment
 from executor.launch.agent import hold_port
 from executor.launch.base import LaunchError
@@ -21,6 +20,7 @@ from executor.launch.kubernetes import KubernetesBackend
 from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, DeploymentState, Phase, PhaseError
 from executor.metrics import first_metrics, metrics_path
+from executor.run_files import STOP_FILE
 from executor.supervision import STOP_LIMIT_S, Supervisor
 from executor.watch import Watch
 from stowplan.errors import InputError

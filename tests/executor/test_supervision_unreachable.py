@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import pytest
 
-from executor.bundle import GO_FILE, READY_FOLDER, STOP_FILE
 from executor.deployment import Deployment
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
 from executor.lifecycle import Cause, Phase
 from executor.rank_table import hosts_of
+from executor.run_files import GO_FILE, READY_FOLDER, STOP_FILE
 from executor.supervision import QUEUE_LIMIT_S, READY_LIMIT_S, STOP_LIMIT_S, Supervisor
 from executor.watch import Watch
 from tests.executor.test_supervision import deployed

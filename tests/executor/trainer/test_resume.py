@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 
-from executor.bundle import READY_FOLDER, STOP_FILE, WAIT_VARIABLE
 from executor.checkpoints import PARTIAL, UNIVERSAL, last_good, tag_of
 from executor.deepspeed_workarounds import convert_to_universal
 from executor.outcome import NOT_SAVED, OUTCOME_FILE, PEER_LOST, WRONG_INPUT, End, Outcome
 from executor.records import read_record
+from executor.run_files import READY_FOLDER, STOP_FILE, WAIT_VARIABLE
 from executor.training_job import TrainingJob
 from models.transformer import Transformer
 from tests.executor.jobs import GPT, LLAMA, tiny_job
