@@ -19,7 +19,7 @@ from api.convert.comparison import run_document
 from api.convert.request import check_request
 from api.convert.snapshot import snapshot_from_document
 from api.figures.comparison import render
-from api.figures.request import ComparisonFigure
+from api.figures.request import ComparisonFigure, PictureFormat
 from api.schemas.comparison import ComparisonDoc, ComparisonStatus
 from api.schemas.plan import OutcomeDoc
 from api.schemas.request import PLAN_BODY
@@ -295,8 +295,9 @@ def test_figures_of_odd_comparisons(client: httpx.Client) -> None:
     )
     failure = RunFailure(code="worker_died", detail="died <of> & \x07 something " * 20)
     dead = run_document(SolverRun(solver="scip", outcome=None, failure=failure, history=()))
+    formats: tuple[tuple[PictureFormat, bytes], ...] = (("svg", b"<?xml"), ("png", b"\x89PNG"))
     for runs in ((dead,), (*result.runs, dead), ()):
-        for format_, begin in (("svg", b"<?xml"), ("png", b"\x89PNG")):
+        for format_, begin in formats:
             picture = render(ComparisonFigure(result=result.model_copy(update={"runs": runs}), format=format_))
             assert picture.startswith(begin)
 
