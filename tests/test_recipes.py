@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from api.cli.exit_codes import ExitCode
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -94,15 +95,50 @@ def run(tree: Path) -> Run:
     return in_the_copy
 
 
-def _stowplan(run: Run, *arguments: str) -> str:
-    return run("-m", "api.cli.main", *arguments)
+# Loading is most of the work, so one interpreter does all that the tests below look at. Of every command the exit
+# code, the standard output and the standard error.
+_USED = """
+import json, sys
+from typer.testing import CliRunner
+from api.cli.main import app
+from api.app import create_app
+from api.common.settings import Settings
+from api.plans.policies import POLICIES
+
+def stowplan(*arguments):
+    result = CliRunner().invoke(app, list(arguments))
+    return result.exit_code, result.stdout, result.stderr
+
+folder = sys.argv[1]
+gpus = ("--gpu-type", "a100", "--gpus-per-node", "8", "--gpu-types", f"{folder}/request.json")
+print(json.dumps({
+    "plan": stowplan("plan", f"{folder}/request.json", "--output", f"{folder}/answer.json"),
+    "reserved": stowplan("plan", f"{folder}/reserved.json"),
+    "hosts": stowplan("import", "mpi-hostfile", f"{folder}/hosts", *gpus),
+    "no_hosts": stowplan("import", "mpi-hostfile", f"{folder}/no_hosts", *gpus),
+    "openapi": create_app(Settings()).openapi(),
+    "policies": POLICIES.model_dump(mode="json"),
+}))
+"""
 
 
-def test_the_policy_plans_and_its_plan_is_checked(run: Run, tmp_path: Path) -> None:
-    request, answer = tmp_path / "request.json", tmp_path / "answer.json"
-    request.write_text(json.dumps(_REQUEST))
-    _stowplan(run, "plan", str(request), "--output", str(answer))
-    plan: dict[str, Any] = json.loads(answer.read_text())
+@pytest.fixture(scope="module")
+def used(run: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the copy says and answers."""
+    folder = tmp_path_factory.mktemp("used")
+    reserved = {"id": "d", "reservation": {"gpu_type": "a100", "num_gpus": 1}}
+    snapshot = {**_REQUEST["snapshot"], "jobs": [reserved]}  # type: ignore[dict-item]
+    (folder / "request.json").write_text(json.dumps(_REQUEST))
+    (folder / "reserved.json").write_text(json.dumps({**_REQUEST, "snapshot": snapshot}))
+    (folder / "hosts").write_text("# two hosts\nn1 slots=4\nn2\n")
+    (folder / "no_hosts").write_text("n1\nn2 slots=many\n")
+    said: dict[str, Any] = json.loads(run("-c", _USED, str(folder)))
+    assert said["plan"][0] == 0, said["plan"]
+    return said | {"answer": json.loads((folder / "answer.json").read_text())}
+
+
+def test_the_policy_plans_and_its_plan_is_checked(used: dict[str, Any]) -> None:
+    plan = used["answer"]
     given = {item["job_id"]: item["gpus"] for item in plan["allocations"]}
     assert plan["policy"] == "most-jobs"
     assert plan["proven_optimal"]
@@ -113,40 +149,26 @@ def test_the_policy_plans_and_its_plan_is_checked(run: Run, tmp_path: Path) -> N
     assert [job["reason"] for job in plan["unplaced"]] == ["capacity"]
 
 
-def test_the_policy_refuses_what_it_cannot_plan(run: Run, tmp_path: Path) -> None:
-    request = tmp_path / "request.json"
-    reserved = {"id": "d", "reservation": {"gpu_type": "a100", "num_gpus": 1}}
-    snapshot = {**_REQUEST["snapshot"], "jobs": [reserved]}  # type: ignore[dict-item]
-    request.write_text(json.dumps({**_REQUEST, "snapshot": snapshot}))
-    with pytest.raises(AssertionError, match="has a reservation; most-jobs gives min_gpus"):
-        _stowplan(run, "plan", str(request))
+def test_the_policy_refuses_what_it_cannot_plan(used: dict[str, Any]) -> None:
+    code, _, said = used["reserved"]
+    assert code == ExitCode.BAD_INPUT
+    assert "has a reservation; most-jobs gives min_gpus" in said
 
 
-def test_http_and_openapi_know_the_policy_and_the_solver(run: Run) -> None:
-    said = json.loads(
-        run(
-            "-c",
-            "import json; from api.app import create_app; from api.common.settings import Settings;"
-            "from api.plans.policies import POLICIES;"
-            "print(json.dumps([create_app(Settings()).openapi(), POLICIES.model_dump(mode='json')]))",
-        )
-    )
-    document, policies = said
-    assert "most-jobs" in [policy["name"] for policy in policies["policies"]]
+def test_http_and_openapi_know_the_policy_and_the_solver(used: dict[str, Any]) -> None:
+    document = used["openapi"]
+    assert "most-jobs" in [policy["name"] for policy in used["policies"]["policies"]]
     assert "MostJobsPlanBody" in document["components"]["schemas"]
     assert "scipy-milp" in json.dumps(document["components"]["schemas"]["OptionsDoc"])
 
 
-def test_the_reader_is_a_format_of_the_command_line(run: Run, tmp_path: Path) -> None:
-    hosts, request = tmp_path / "hosts", tmp_path / "request.json"
-    hosts.write_text("# two hosts\nn1 slots=4\nn2\n")
-    request.write_text(json.dumps(_REQUEST))
-    gpus = ("--gpu-type", "a100", "--gpus-per-node", "8", "--gpu-types", str(request))
-    cluster = json.loads(_stowplan(run, "import", "mpi-hostfile", str(hosts), *gpus))
-    assert [(node["id"], node["num_gpus"]) for node in cluster["nodes"]] == [("n1", 4), ("n2", 8)]
-    hosts.write_text("n1\nn2 slots=many\n")
-    with pytest.raises(AssertionError, match=r"hosts:2: 'n2 slots=many' is no host"):
-        _stowplan(run, "import", "mpi-hostfile", str(hosts), *gpus)
+def test_the_reader_is_a_format_of_the_command_line(used: dict[str, Any]) -> None:
+    code, cluster, said = used["hosts"]
+    assert code == 0, said
+    assert [(node["id"], node["num_gpus"]) for node in json.loads(cluster)["nodes"]] == [("n1", 4), ("n2", 8)]
+    code, _, said = used["no_hosts"]
+    assert code == ExitCode.BAD_INPUT
+    assert "no_hosts:2: 'n2 slots=many' is no host" in said.replace("\n", " ")
 
 
 def test_the_launch_backend_runs_ranks_on_its_hosts(run: Run, tmp_path: Path) -> None:
