@@ -276,7 +276,7 @@ def _anchor(corners: Sequence[Point], cell: float) -> Point:
 def _draw_frame(axes: Any, frame: Frame, unit_fills: Mapping[tuple[str, ...], Fill]) -> None:
     mark = next((unit_fills[unit] for unit in frame.group.units if unit in unit_fills), None)
     radius = min(4.0, 0.1 * min(frame.width, frame.height))
-    axes.add_patch(
+    axes.add_artist(
         FancyBboxPatch(
             (frame.x + radius, frame.y + radius),
             frame.width - 2 * radius,

@@ -134,7 +134,7 @@ def write_over(axes: Any, x: float, y: float, text: str, size: float, fill_: Fil
     """
     width, height = max(band, text_width(text, size) + 0.4 * size), 1.3 * size
     corner = (x - width / 2, y - height / 2)
-    axes.add_patch(Rectangle(corner, width, height, facecolor=fill_.colour, edgecolor="none", clip_on=False))
+    axes.add_artist(Rectangle(corner, width, height, facecolor=fill_.colour, edgecolor="none", clip_on=False))
     write(axes, x, y, text, size, ha="center", color=fill_.ink)
 
 
@@ -147,4 +147,5 @@ def add_polygons(axes: Any, gid: str, polygons: Sequence[Sequence[Point]], **set
     """Draw polygons as one path: one element `gid` of an SVG, small however many there are."""
     if polygons:
         path = Path.make_compound_path(*(Path([*corners, corners[0]], closed=True) for corners in polygons))
-        axes.add_patch(PathPatch(path, gid=gid, clip_on=False, **settings))
+        # Not `add_patch`, which follows every corner to find limits: ours are set.
+        axes.add_artist(PathPatch(path, gid=gid, clip_on=False, **settings))
