@@ -60,14 +60,24 @@ def schema() -> BaseSchema:
     return schemathesis.openapi.from_dict(_DOCUMENT, config=schemathesis.Config.from_dict(_CHECKS))
 
 
-@pytest.fixture
-def known(service: httpx.Client) -> dict[str, str]:
+def made(service: httpx.Client) -> dict[str, str]:
     """Parameters of paths where there is something."""
     return {
         "plan_id": planned(service, sia_request())["id"],
         "snapshot_id": post(service, "/v1/snapshots", sia_request()["snapshot"]).json()["id"],
         "example_id": "quickstart",
     }
+
+
+@pytest.fixture(scope="module")
+def shared(service: httpx.Client) -> dict[str, str]:
+    """What all operations find but those that delete."""
+    return made(service)
+
+
+@pytest.fixture
+def known(service: httpx.Client, shared: dict[str, str], method: str) -> dict[str, str]:
+    return made(service) if method == "delete" else shared
 
 
 @pytest.mark.slow

@@ -25,7 +25,8 @@ from tests.api.asking import planned, post
 from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
 
-WAIT_S = 20.0
+# A worker may have to load what solves before, on a busy machine.
+WAIT_S = 60.0
 WorksAs = Callable[[Callable[..., Any]], None]
 
 
