@@ -15,7 +15,7 @@ from solver.options import SolveOptions
 from solver.result import TerminationReason
 from solver.solve import solve
 
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=20, deadline=None)
 prices = st.floats(0.1, 5.0)
 bins = st.lists(st.tuples(prices, st.floats(0.0, 5.0), st.integers(0, 5)), min_size=1, max_size=4)
 
@@ -104,7 +104,6 @@ def test_rows_do_not_mix() -> None:
 
 @EXAMPLES
 @given(st.data())
-@settings(max_examples=40, deadline=None)
 def test_chain_equals_enumeration(data: st.DataObject) -> None:
     num_layers, num_stages = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4))
     any_cost = st.one_of(prices, st.just(np.inf))

@@ -17,12 +17,11 @@ from models.parallelism.incremental.terms import Rows
 from tests.models.parallelism.incremental.scenes import models, plans, symmetric
 from tests.models.parallelism.scenes import KIND, performance_model, profile
 
-EXAMPLES = settings(max_examples=40, deadline=None)
+EXAMPLES = settings(max_examples=20, deadline=None)
 
 
 @EXAMPLES
 @given(st.data())
-@settings(max_examples=30, deadline=None)
 def test_no_plan_is_faster_than_its_bounds(data: st.DataObject) -> None:
     model = data.draw(models(num_types=2).filter(lambda drawn: len(set(drawn.profile.layers)) == 1))
     plan = data.draw(plans(model))

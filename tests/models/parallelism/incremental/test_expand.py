@@ -14,13 +14,12 @@ from stowplan.errors import InputError
 from tests.models.parallelism.incremental.scenes import gpus_of, job, models, plans, symmetric
 
 ALL = IncrementalOptions(expansion_limit=None, window=None)
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=20, deadline=None)
 
 
 @pytest.mark.slow
 @EXAMPLES
 @given(st.data())
-@settings(max_examples=30, deadline=None)
 def test_steps_are_legal_and_agree_with_the_reference(data: st.DataObject) -> None:
     model = data.draw(models(num_types=2))
     plan = data.draw(plans(model))

@@ -13,12 +13,11 @@ from models.parallelism.legality import plan_violations
 from stowplan.errors import InputError
 from tests.models.parallelism.incremental.scenes import gpus_of, job, models, plans, symmetric
 
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=20, deadline=None)
 
 
 @EXAMPLES
 @given(st.data())
-@settings(max_examples=30, deadline=None)
 def test_what_is_left_is_legal(data: st.DataObject) -> None:
     model = data.draw(models(num_types=2))
     plan = data.draw(plans(model))
@@ -31,7 +30,6 @@ def test_what_is_left_is_legal(data: st.DataObject) -> None:
 
 @EXAMPLES
 @given(st.data())
-@settings(max_examples=30, deadline=None)
 def test_none_only_where_not_even_one_stage_per_gpu_fits(data: st.DataObject) -> None:
     model = data.draw(models())
     plan = data.draw(plans(model))
