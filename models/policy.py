@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+Wanted = tuple[int, tuple[str, ...] | None]
+"""Size and GPU types (None: any) of a waiting job."""
+
 
 class Parameters:
     """Base of what users may tune in policies; the type, and the fields that make a variant, choose the policy."""
@@ -29,6 +32,9 @@ class Policy:
     is_heuristic: an algorithm answers, with a bound and a gap; optimal is what it cannot promise.
     plans_parallelism: makes 3D plans for all its jobs, and takes what was measured of their runs.
     ignores: fields of jobs that it never looks at; whoever gives one is warned.
+    may_start: `module:function`, (parameters, Iterable[Wanted], rooms) -> whether a plan could start any of the waiting
+    jobs, where plans do nothing but start jobs; `rooms` has of each GPU type the number of nodes that take work, by
+    their free GPUs. Left out: every plan may change what runs.
     takes_goodput: takes the observed goodput of jobs, and measured runs of those jobs that it makes 3D plans for.
     """
 
@@ -47,6 +53,7 @@ class Policy:
     is_heuristic: bool = False
     plans_parallelism: bool = False
     takes_goodput: bool = False
+    may_start: str | None = None
 
     def chosen_by(self, parameters: Parameters) -> bool:
         """Whether the parameters are this policy's."""

@@ -27,6 +27,7 @@ FORBIDDEN = {
         "stowplan serve --help": (*MODELS, *DRAWING, *WEB, *NUMBERS),
         "stowplan plan --help": (*MODELS, *DRAWING, *WEB),
         "stowplan trace --help": (*MODELS, *DRAWING, *WEB),
+        "stowplan replay --help": (*MODELS, *DRAWING, *WEB),
         "api.cli.compare": (*MODELS, *DRAWING, *WEB),
         "api.cli.parallel": (*MODELS, *DRAWING, *WEB),
         "api.cli.demo": (*MODELS, *DRAWING, *WEB),

@@ -46,6 +46,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.trace:trace_command",
         "Summarise a trace of jobs: how many, how large, how long, what load, what is missing.",
     ),
+    "replay": LazyCommand(
+        "api.cli.replay:replay_command",
+        "Replay a trace of jobs of which only the size is known on a cluster under policies, and compare waiting and ends.",
+    ),
     "examples": LazyCommand(
         "api.cli.examples:examples_command",
         "List the packaged examples, or print one, ready for `stowplan plan -`.",

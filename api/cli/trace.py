@@ -11,14 +11,12 @@ from api.cli.exit_codes import EPILOG
 from api.cli.options import Json, readable
 from api.cli.pretty import pretty_json
 from api.cli.trace_console import print_summary
-from stowplan.errors import InputError
+from api.cli.windows import window_seconds
 from stowplan.records import to_document
 from workloads.readers import READERS, read_trace
 from workloads.summary import summarise
 from workloads.trace import Trace
 from workloads.writer import write_csv
-
-_S_PER_HOUR = 3600.0
 
 
 @command("trace", epilog=EPILOG)
@@ -60,19 +58,4 @@ def _chosen(trace: Trace, queues: tuple[str, ...], window: str | None, *, gpu_on
         trace = trace.in_queues(*queues)
     if gpu_only:
         trace = trace.gpu_only()
-    return trace if window is None else trace.window(*_hours(window))
-
-
-def _hours(text: str) -> tuple[float, float]:
-    """Begin and end of a window in seconds.
-
-    Raises
-    ------
-    InputError
-        When these are not two numbers.
-    """
-    begin, _, end = text.partition(",")
-    try:
-        return float(begin) * _S_PER_HOUR, float(end) * _S_PER_HOUR
-    except ValueError as error:
-        raise InputError(f"--window is {text!r}; must be two hours such as 24,48") from error
+    return trace if window is None else trace.window(*window_seconds(window))

@@ -45,7 +45,7 @@ def _facts(summary: TraceSummary, cluster_gpus: int | None) -> Table:
     if summary.origin_s is not None and summary.first_submit_s is not None and summary.last_submit_s is not None:
         first, last = (_day(summary.origin_s + at_s) for at_s in (summary.first_submit_s, summary.last_submit_s))
         table.add_row("submitted", f"{first} to {last} UTC")
-    table.add_row("span", _time(summary.span_s))
+    table.add_row("span", time_words(summary.span_s))
     table.add_row("GPU hours", f"{summary.gpu_hours:,.1f}")
     if summary.mean_wanted_gpus is not None:
         share = (
@@ -85,7 +85,7 @@ def _sizes(summary: TraceSummary) -> Table:
 
 def _spread(spread: Spread) -> str:
     figures = (("median", spread.median), ("mean", spread.mean), ("p95", spread.p95), ("most", spread.most))
-    return ", ".join(f"{name} {_time(value)}" for name, value in figures)
+    return ", ".join(f"{name} {time_words(value)}" for name, value in figures)
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -102,7 +102,7 @@ def _missing(summary: TraceSummary) -> str:
     return "; ".join([*parts, f"of some {_listed(of_some)}"] if of_some else parts)
 
 
-def _time(value_s: float) -> str:
+def time_words(value_s: float) -> str:
     """A time in the largest unit of which it is at least two."""
     for unit, length_s in _UNITS:
         if value_s >= 2 * length_s:

@@ -6,6 +6,7 @@ from models.policy import Policy
 
 _ISSUES = "models.allocation.gang.validation:policy_issues"
 _FORMULATE = "models.allocation.gang.formulation:formulate_gang"
+_MAY_START = "models.allocation.gang.idle:may_start"
 _SOURCE = "Lifka: The ANL/IBM SP scheduling system (JSSPP 1995), EASY backfill"
 _NEEDS = (
     "jobs with min_gpus, their size; no model and no throughput",
@@ -33,6 +34,7 @@ GANG = Policy(
     gives=(*_GIVES, "the bound of the integer program on the same backfill, and the gap to it"),
     is_heuristic=True,
     ignores=_IGNORES,
+    may_start=_MAY_START,
 )
 GANG_ILP = Policy(
     name="gang-ilp",
@@ -45,4 +47,5 @@ GANG_ILP = Policy(
     needs=_NEEDS,
     gives=(*_GIVES, "bound and gap of the integer program"),
     ignores=_IGNORES,
+    may_start=_MAY_START,
 )

@@ -1,0 +1,60 @@
+"""Replays on a terminal, a column per policy."""
+
+from collections.abc import Callable, Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from api.cli import console
+from api.cli.trace_console import time_words
+from api.common.wording import duration
+from executor.simulation.figures import Distribution, ReplayResult
+
+
+def print_results(results: Sequence[ReplayResult]) -> None:
+    """The figures of all policies beside each other."""
+    output, first = console.output(), results[0]
+    output.print(f"[bold]{escape(first.trace)}[/] on {first.num_gpus:,} GPUs")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column()
+    for result in results:
+        table.add_column(result.policy, justify="right")
+    for name, figure in _ROWS.items():
+        table.add_row(name, *(figure(result) for result in results))
+    output.print(table)
+    if first.num_left_out:
+        output.print(f"left out: {first.num_left_out:,} jobs without GPUs or without a duration")
+    for result in results:
+        if result.num_finished < result.num_jobs:
+            unfinished = result.num_jobs - result.num_finished
+            output.print(f"{result.policy}: {unfinished:,} jobs did not end, and count until the end of the replay")
+
+
+def _times(of: Callable[[ReplayResult], Distribution]) -> Callable[[ReplayResult], str]:
+    def words(result: ReplayResult) -> str:
+        spread = of(result)
+        return " / ".join(time_words(value_s) for value_s in (spread.mean, spread.median, spread.p99))
+
+    return words
+
+
+def _decisions(result: ReplayResult) -> str:
+    spread = result.decisions.cpu_s
+    return " / ".join(duration(1e3 * value_s) for value_s in (spread.median, spread.p95, spread.most))
+
+
+_ROWS: dict[str, Callable[[ReplayResult], str]] = {
+    "jobs that ended": lambda result: f"{result.num_finished:,} of {result.num_jobs:,}",
+    "submission to end: mean / median / p99": _times(lambda result: result.completion_s),
+    "each job alone: mean": lambda result: time_words(result.floor_completion_s),
+    "waited: mean / median / p99": _times(lambda result: result.waited_s),
+    "makespan": lambda result: time_words(result.makespan_s),
+    "GPUs with a job": lambda result: f"{100 * result.utilisation:.1f} %",
+    "GPU hours": lambda result: f"{result.gpu_hours:,.1f}",
+    "restarts a job": lambda result: f"{result.restarts:.3g}",
+    "failures of jobs": lambda result: f"{result.failures:,}",
+    "decisions, not needed": lambda result: f"{result.decisions.num_planned:,}, {result.decisions.num_skipped:,}",
+    "CPU a decision: median / p95 / max": _decisions,
+    "CPU of all decisions": lambda result: duration(1e3 * result.decisions.total_cpu_s),
+    "CPU of the rest": lambda result: duration(1e3 * result.replay_cpu_s),
+}

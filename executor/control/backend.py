@@ -1,0 +1,55 @@
+"""What the controller asks of a cluster, real or simulated."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from executor.control.actions import Action
+from executor.control.events import Event
+from models.plan import JobAllocation
+from models.workload import Job
+from topology.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """A job that has not ended: `job` as it was submitted at `submitted_s`; `allocation` where it runs (None: it waits).
+
+    remaining_s: how long it is expected to run, from `since_s` on where it runs, else from its next start (None: not
+    known). num_starts: how often it got GPUs, or others.
+    """
+
+    job: Job
+    submitted_s: float
+    since_s: float
+    remaining_s: float | None
+    num_starts: int = 0
+    allocation: JobAllocation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Nodes with their states, and the jobs that have not ended by submission."""
+
+    cluster: Cluster
+    jobs: tuple[JobFacts, ...]
+
+
+class ClusterBackend(Protocol):
+    """A cluster."""
+
+    @property
+    def now_s(self) -> float:
+        """Its clock."""
+
+    def facts(self) -> Facts:
+        """What runs where now, for a controller that takes over."""
+
+    def next_events(self) -> Sequence[Event]:
+        """Wait for what happens next: all events of one instant, which is `now_s` then. Empty: nothing ever will."""
+
+    def wake_at(self, at_s: float) -> None:
+        """Ask for a `Tick`, in place of one that was asked for before."""
+
+    def act(self, actions: Sequence[Action]) -> None:
+        """Carry out what was decided on, all of it at once: what one job gives back another may get."""

@@ -1,0 +1,215 @@
+"""What a controller knows of a cluster: which jobs there are, where they run, which GPUs are free. Kept by events and
+actions, so that an event costs what it changes, and only a snapshot what there is."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from executor.control.actions import Action, Place, Stop
+from executor.control.backend import Facts, JobFacts
+from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange
+from models.placement.occupancy import mask_of
+from models.plan import JobAllocation
+from models.policy import Wanted
+from models.workload import Job, NodeGpus, Snapshot, checked_snapshot
+from stowplan.errors import InputError
+from stowplan.slots import copier
+from topology.cluster import NodeState
+
+_now = copier(Job, "age_s", "remaining_s", "current", "num_restarts", "parallel_plan", "expansions")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Entry:
+    """`JobFacts` that change."""
+
+    job: Job
+    submitted_s: float
+    since_s: float
+    remaining_s: float | None
+    num_starts: int
+    allocation: JobAllocation | None
+
+    def left_s(self, now_s: float) -> float | None:
+        """How long the job is expected to run from now, or from its start."""
+        if self.remaining_s is None or self.allocation is None:
+            return self.remaining_s
+        return max(0.0, self.remaining_s - (now_s - self.since_s))
+
+
+class Book:
+    """Jobs by submission, and free GPUs."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._cluster = facts.cluster
+        self._place = {node.id: k for k, node in enumerate(facts.cluster.nodes)}
+        self._nodes = list(facts.cluster.nodes)
+        self._free = [(1 << node.num_gpus) - 1 & ~mask_of(node.gpus_in_use) for node in self._nodes]
+        self._rooms = {kind.name: self._room(kind.name) for kind in facts.cluster.gpu_types}
+        self._entries: dict[str, _Entry] = {}
+        self._running: dict[str, JobAllocation] = {}
+        self._wanted: Counter[Wanted] = Counter()
+        for job in facts.jobs:
+            self._admit(job)
+
+    @property
+    def running(self) -> Mapping[str, JobAllocation]:
+        """Where jobs run."""
+        return self._running
+
+    @property
+    def wanted(self) -> Iterable[Wanted]:
+        """Sizes and GPU types of the jobs that wait, each once."""
+        return self._wanted
+
+    @property
+    def rooms(self) -> Mapping[str, Sequence[int]]:
+        """Of each GPU type the number of nodes that take work, by their free GPUs (index)."""
+        return self._rooms
+
+    @property
+    def num_jobs(self) -> int:
+        """Jobs that have not ended."""
+        return len(self._entries)
+
+    def tell(self, event: Event) -> None:
+        """Note what happened."""
+        if isinstance(event, Arrival):
+            # Every job is looked at once, when it comes.
+            Snapshot(cluster=self._cluster, jobs=(event.job,))
+            self._admit(
+                JobFacts(job=event.job, submitted_s=event.at_s, since_s=event.at_s, remaining_s=event.job.remaining_s)
+            )
+        elif isinstance(event, Completion):
+            self._leave(event.job_id)
+        elif isinstance(event, Failure):
+            self._to_queue(event.job_id, event.at_s)
+            self._entries[event.job_id].remaining_s = event.remaining_s
+        elif isinstance(event, NodeChange):
+            self._change_node(event)
+        elif isinstance(event, Measurement):
+            entry = self._entries[event.job_id]
+            entry.remaining_s, entry.since_s = event.remaining_s, event.at_s
+
+    def note(self, actions: Sequence[Action], now_s: float) -> None:
+        """Note what is done now."""
+        for action in actions:
+            if isinstance(action, Stop):
+                self._to_queue(action.job_id, now_s)
+        places = [action.allocation for action in actions if isinstance(action, Place)]
+        for allocation in places:
+            if allocation.job_id in self._running:
+                self._give_back(allocation.job_id, now_s)
+            else:
+                self._no_longer_wanted(self._entries[allocation.job_id].job)
+        for allocation in places:
+            self._give(allocation, now_s)
+
+    def snapshot(self, now_s: float) -> Snapshot:
+        """The cluster and its jobs now."""
+        jobs = []
+        for entry in self._entries.values():
+            given = entry.allocation
+            jobs.append(
+                _now(
+                    entry.job,
+                    now_s - entry.submitted_s,
+                    entry.left_s(now_s),
+                    None if given is None else given.gpus,
+                    max(0, entry.num_starts - 1),
+                    None if given is None else given.parallel_plan,
+                    () if given is None else given.expansions,
+                )
+            )
+        return checked_snapshot(self._cluster, tuple(jobs))
+
+    def _admit(self, facts: JobFacts) -> None:
+        job = facts.job
+        if job.id in self._entries:
+            raise InputError(f"job {job.id!r} arrives while a job of that name is there; job ids must be unique")
+        self._entries[job.id] = _Entry(
+            job=job,
+            submitted_s=facts.submitted_s,
+            since_s=facts.since_s,
+            remaining_s=facts.remaining_s,
+            num_starts=facts.num_starts,
+            allocation=facts.allocation,
+        )
+        if facts.allocation is None:
+            self._wanted[_wanted(job)] += 1
+        else:
+            self._running[job.id] = facts.allocation
+            self._take(facts.allocation.gpus)
+
+    def _leave(self, job_id: str) -> None:
+        entry = self._entries.pop(job_id)
+        if entry.allocation is None:
+            self._no_longer_wanted(entry.job)
+        else:
+            del self._running[job_id]
+            self._release(entry.allocation.gpus)
+
+    def _to_queue(self, job_id: str, now_s: float) -> None:
+        self._give_back(job_id, now_s)
+        self._wanted[_wanted(self._entries[job_id].job)] += 1
+
+    def _give_back(self, job_id: str, now_s: float) -> None:
+        entry = self._entries[job_id]
+        entry.remaining_s = entry.left_s(now_s)
+        entry.allocation = None
+        self._release(self._running.pop(job_id).gpus)
+
+    def _give(self, allocation: JobAllocation, now_s: float) -> None:
+        entry = self._entries[allocation.job_id]
+        entry.allocation, entry.since_s = allocation, now_s
+        entry.num_starts += 1
+        self._running[allocation.job_id] = allocation
+        self._take(allocation.gpus)
+
+    def _no_longer_wanted(self, job: Job) -> None:
+        key = _wanted(job)
+        self._wanted[key] -= 1
+        if not self._wanted[key]:
+            del self._wanted[key]
+
+    def _change_node(self, event: NodeChange) -> None:
+        k = self._place[event.node]
+        self._nodes[k] = replace(self._nodes[k], state=event.state)
+        self._cluster = replace(self._cluster, nodes=tuple(self._nodes))
+        gpu_type = self._nodes[k].gpu_type
+        self._rooms[gpu_type] = self._room(gpu_type)
+
+    def _room(self, gpu_type: str) -> list[int]:
+        """Numbers of nodes by free GPUs, up to the size of the largest node that takes work."""
+        members = [
+            (node.num_gpus, self._free[k].bit_count())
+            for k, node in enumerate(self._nodes)
+            if node.gpu_type == gpu_type and node.state is NodeState.UP
+        ]
+        room = [0] * (1 + max((size for size, _ in members), default=0))
+        for _, free in members:
+            room[free] += 1
+        return room
+
+    def _take(self, parts: Iterable[NodeGpus]) -> None:
+        for part in parts:
+            k, mask = self._place[part.node], mask_of(part.gpus)
+            if mask & ~self._free[k]:
+                raise ValueError(f"GPUs {list(part.gpus)} of node {part.node!r} are not free")
+            self._set_free(k, self._free[k] & ~mask)
+
+    def _release(self, parts: Iterable[NodeGpus]) -> None:
+        for part in parts:
+            k = self._place[part.node]
+            self._set_free(k, self._free[k] | mask_of(part.gpus))
+
+    def _set_free(self, k: int, mask: int) -> None:
+        if self._nodes[k].state is NodeState.UP:
+            room = self._rooms[self._nodes[k].gpu_type]
+            room[self._free[k].bit_count()] -= 1
+            room[mask.bit_count()] += 1
+        self._free[k] = mask
+
+
+def _wanted(job: Job) -> Wanted:
+    return job.min_gpus, job.gpu_types

@@ -1,0 +1,108 @@
+"""The loop: what happened -> snapshot -> plan -> difference to what runs -> actions.
+
+The same for a replay, a what-if and a real cluster: nothing here knows whether time is simulated. A plan takes the road
+that the service plans on (`models.planning`), so a plan that breaks a rule is an `UnverifiedPlanError`, and ends the
+loop.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pkgutil import resolve_name
+
+from executor.control.actions import Action, difference
+from executor.control.backend import ClusterBackend
+from executor.control.book import Book
+from executor.control.events import Event, Tick
+from models.plan import PlanOutcome, PlanRequest
+from models.planning import plan
+from models.policies import policy_of
+from models.policy import Parameters
+from solver.options import SolveOptions
+from stowplan.errors import InputError
+
+Planner = Callable[[PlanRequest], PlanOutcome]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlOptions:
+    """`parameters` choose the policy. `round_s`: plan every so many seconds, while there are jobs; None: after every
+    event. `options`: of every solve."""
+
+    parameters: Parameters
+    round_s: float | None = None
+    options: SolveOptions = field(default_factory=SolveOptions)
+
+    def __post_init__(self) -> None:
+        if self.round_s is not None and not 0 < self.round_s < math.inf:
+            raise InputError(f"round_s is {self.round_s}; must be finite and above 0, or left out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What was planned, with the CPU seconds of planning, and what is done about it. An outcome without a plan changes
+    nothing."""
+
+    outcome: PlanOutcome
+    cpu_s: float
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One instant: what happened, and the decision. None where the policy was not asked: no round was due, or no plan
+    could have changed anything."""
+
+    at_s: float
+    events: tuple[Event, ...]
+    decision: Decision | None
+
+
+class Controller:
+    """Takes over a cluster as it is, and decides until nothing happens any more."""
+
+    def __init__(self, backend: ClusterBackend, options: ControlOptions, planner: Planner = plan) -> None:
+        self._backend = backend
+        self._options = options
+        self._planner = planner
+        self._book = Book(backend.facts())
+        policy = policy_of(options.parameters)
+        self._may_start = None if policy.may_start is None else resolve_name(policy.may_start)
+
+    def step(self) -> Step | None:
+        """Wait for the next instant at which something happens, and decide; None when nothing will happen."""
+        events = tuple(self._backend.next_events())
+        if not events:
+            return None
+        for event in events:
+            self._book.tell(event)
+        decision = self._decide() if self._is_due(events) else None
+        return Step(at_s=self._backend.now_s, events=events, decision=decision)
+
+    def _is_due(self, events: Sequence[Event]) -> bool:
+        round_s = self._options.round_s
+        if round_s is None:
+            return self._may_change()
+        if self._book.num_jobs:
+            self._backend.wake_at((self._backend.now_s // round_s + 1) * round_s)
+        return any(isinstance(event, Tick) for event in events) and self._may_change()
+
+    def _may_change(self) -> bool:
+        """Whether a plan could change anything."""
+        if self._may_start is None:
+            return self._book.num_jobs > 0
+        return bool(self._may_start(self._options.parameters, self._book.wanted, self._book.rooms))
+
+    def _decide(self) -> Decision:
+        now_s = self._backend.now_s
+        request = PlanRequest(
+            snapshot=self._book.snapshot(now_s), parameters=self._options.parameters, options=self._options.options
+        )
+        started_s = time.process_time()
+        outcome = self._planner(request)
+        cpu_s = time.process_time() - started_s
+        actions = () if outcome.plan is None else difference(self._book.running, outcome.plan)
+        self._book.note(actions, now_s)
+        self._backend.act(actions)
+        return Decision(outcome=outcome, cpu_s=cpu_s, actions=actions)

@@ -1,0 +1,59 @@
+"""What happens to a cluster and its jobs. Times are seconds on the backend's clock."""
+
+from dataclasses import dataclass
+
+from models.workload import Job
+from topology.cluster import NodeState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A job is submitted. `job.remaining_s` is how long it is expected to run, where somebody knows."""
+
+    at_s: float
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """A job has ended; its GPUs are free."""
+
+    at_s: float
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A running job broke. It waits again, and is expected to run for `remaining_s` from its next start."""
+
+    at_s: float
+    job_id: str
+    remaining_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeChange:
+    """A node is down, up again, or, by a calendar, drained. Jobs that broke with it have a `Failure` each."""
+
+    at_s: float
+    node: str
+    state: NodeState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """A job was measured: it is expected to run for `remaining_s` from now, or from its start while it waits."""
+
+    at_s: float
+    job_id: str
+    remaining_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """The time for which the controller asked to be woken."""
+
+    at_s: float
+
+
+Event = Arrival | Completion | Failure | NodeChange | Measurement | Tick

@@ -1,0 +1,322 @@
+"""A cluster under a virtual clock. From event to event: nothing is done at a fixed step.
+
+Whoever has GPUs does no work for a delay, then works at the speed that is true of that allocation. Work is credited
+when the allocation ends, at the speed at which it was done. The backend keeps its own account of GPUs and work: it
+refuses to give a GPU away twice, or to let a job end whose speed does not integrate to its work.
+"""
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from executor.control.actions import Action, Place, Stop
+from executor.control.backend import Facts, JobFacts
+from executor.control.events import Arrival, Completion, Event, Failure, NodeChange, Tick
+from executor.simulation.truth import Truth
+from models.placement.occupancy import mask_of
+from models.plan import JobAllocation
+from models.workload import Job
+from topology.cluster import Cluster, NodeState
+
+# Of the work, and of the clock, from which seconds are subtracted.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A job as it is submitted."""
+
+    at_s: float
+    job: Job
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """What has become of a job.
+
+    done: work that counts; lost: that was done, and lost when the job broke. gpu_s, held_s: GPU seconds and seconds for
+    which it had GPUs. allocation (None: it waits or has ended) since `since_s`, works from `works_s` on at `speed`, and
+    ends at `ends_s` unless something comes between. expected_s: how long it is said to run from `since_s`, or from its
+    next start.
+    """
+
+    job_id: str
+    submitted_s: float
+    done: float = 0.0
+    lost: float = 0.0
+    gpu_s: float = 0.0
+    held_s: float = 0.0
+    expected_s: float | None = None
+    num_starts: int = 0
+    num_failures: int = 0
+    started_s: float | None = None
+    ended_s: float | None = None
+    allocation: JobAllocation | None = None
+    since_s: float = 0.0
+    works_s: float = 0.0
+    speed: float = 0.0
+    ends_s: float = 0.0
+
+    def account(self, now_s: float) -> None:
+        """Credit what was done since the last time."""
+        if self.allocation is not None:
+            self.done += self.speed * max(0.0, now_s - max(self.since_s, self.works_s))
+            self.gpu_s += self.allocation.num_gpus * (now_s - self.since_s)
+            self.held_s += now_s - self.since_s
+            if self.expected_s is not None:
+                self.expected_s = max(0.0, self.expected_s - (now_s - self.since_s))
+            self.since_s = now_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationState:
+    """A simulation at a moment between two events: how far it is in the submissions and changes of nodes, and every job
+    that was submitted."""
+
+    now_s: float
+    num_submitted: int
+    num_changes: int
+    wake_s: float | None
+    has_changed: bool
+    jobs: tuple[Progress, ...]
+
+
+class SimulatedBackend:
+    """A `ClusterBackend`.
+
+    Parameters
+    ----------
+    submissions
+        By time, ids unique.
+    changes
+        Of nodes, by time.
+    horizon_s
+        Nothing happens after it.
+    state
+        Where to go on from; the rest must be what it was then.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        submissions: Sequence[Submission],
+        truth: Truth,
+        *,
+        changes: Sequence[NodeChange] = (),
+        horizon_s: float = math.inf,
+        state: SimulationState | None = None,
+    ) -> None:
+        self._truth = truth
+        self._submissions = submissions
+        self._jobs = {submission.job.id: submission.job for submission in submissions}
+        self._changes = changes
+        self._horizon_s = horizon_s
+        self._cluster = cluster
+        self._free = {node.id: (1 << node.num_gpus) - 1 & ~mask_of(node.gpus_in_use) for node in cluster.nodes}
+        self._states = {node.id: node.state for node in cluster.nodes}
+        self._now_s = 0.0
+        self._num_submitted = 0
+        self._num_changes = 0
+        self._num_left = len(submissions)
+        self._wake_s: float | None = None
+        self._has_changed = False
+        self._progress: dict[str, Progress] = {}
+        self._on_node: dict[str, set[str]] = {node.id: set() for node in cluster.nodes}
+        # (end, number of submission, id); entries of allocations that are gone are passed over.
+        self._ends: list[tuple[float, int, str]] = []
+        self._number = {submission.job.id: k for k, submission in enumerate(submissions)}
+        if state is not None:
+            self._resume(state)
+
+    @property
+    def now_s(self) -> float:
+        """The virtual clock."""
+        return self._now_s
+
+    @property
+    def num_left(self) -> int:
+        """Jobs that have not ended, those to come included."""
+        return self._num_left
+
+    def facts(self) -> Facts:
+        """What runs where."""
+        here = [progress for progress in self._progress.values() if progress.ended_s is None]
+        nodes = tuple(replace(node, state=self._states[node.id]) for node in self._cluster.nodes)
+        return Facts(
+            cluster=replace(self._cluster, nodes=nodes),
+            jobs=tuple(self._facts_of(progress) for progress in here),
+        )
+
+    def next_events(self) -> tuple[Event, ...]:
+        """Turn the clock to the next instant at which something happens; empty at the end of the jobs or the horizon."""
+        at_s = self._next_s()
+        if at_s > self._horizon_s:
+            self._now_s = self._horizon_s if at_s < math.inf else self._now_s
+            self._account_all()
+            return ()
+        self._now_s = at_s
+        events: list[Event] = list(self._completions())
+        events += self._node_events()
+        while self._num_submitted < len(self._submissions) and self._submissions[self._num_submitted].at_s <= at_s:
+            events.append(self._submit(self._submissions[self._num_submitted]))
+        self._has_changed = bool(events)
+        if self._wake_s is not None and self._wake_s <= at_s:
+            self._wake_s = None
+            events.append(Tick(at_s=at_s))
+        return tuple(events)
+
+    def wake_at(self, at_s: float) -> None:
+        """Ask for a tick."""
+        self._wake_s = at_s
+
+    def act(self, actions: Sequence[Action]) -> None:
+        """Stop, start and move jobs."""
+        self._has_changed = self._has_changed or bool(actions)
+        places = [action.allocation for action in actions if isinstance(action, Place)]
+        for action in actions:
+            if isinstance(action, Stop):
+                self._give_back(self._progress[action.job_id])
+        for allocation in places:
+            if self._progress[allocation.job_id].allocation is not None:
+                self._give_back(self._progress[allocation.job_id])
+        for allocation in places:
+            self._place(allocation)
+
+    def state(self) -> SimulationState:
+        """What it takes to go on from here."""
+        return SimulationState(
+            now_s=self._now_s,
+            num_submitted=self._num_submitted,
+            num_changes=self._num_changes,
+            wake_s=self._wake_s,
+            has_changed=self._has_changed,
+            jobs=tuple(replace(progress) for progress in self._progress.values()),
+        )
+
+    def progress(self) -> tuple[Progress, ...]:
+        """What has become of the jobs, by submission."""
+        return tuple(self._progress.values())
+
+    def _next_s(self) -> float:
+        """When something happens next; infinite when nothing will."""
+        while self._ends and not self._is_current(*self._ends[0]):
+            heapq.heappop(self._ends)
+        if not self._num_left:
+            return math.inf
+        times_s = [self._ends[0][0]] if self._ends else []
+        if self._num_submitted < len(self._submissions):
+            times_s.append(self._submissions[self._num_submitted].at_s)
+        if self._num_changes < len(self._changes):
+            times_s.append(self._changes[self._num_changes].at_s)
+        # A round that changed nothing, with nothing to come, is the last one: so would be all others.
+        if self._wake_s is not None and (times_s or self._has_changed):
+            times_s.append(self._wake_s)
+        return min(times_s, default=math.inf)
+
+    def _completions(self) -> list[Event]:
+        events: list[Event] = []
+        while self._ends and self._ends[0][0] <= self._now_s:
+            end = heapq.heappop(self._ends)
+            if self._is_current(*end):
+                events.append(self._complete(self._progress[end[2]]))
+        return events
+
+    def _is_current(self, ends_s: float, _: int, job_id: str) -> bool:
+        progress = self._progress[job_id]
+        return progress.allocation is not None and progress.ends_s == ends_s
+
+    def _complete(self, progress: Progress) -> Completion:
+        self._give_back(progress)
+        work = self._truth.work(progress.job_id)
+        if abs(progress.done - work) > _ROUNDING * (work + progress.speed * self._now_s):
+            raise AssertionError(f"job {progress.job_id!r} ends with {progress.done} of {work} done")
+        progress.done = work
+        progress.ended_s = self._now_s
+        self._num_left -= 1
+        return Completion(at_s=self._now_s, job_id=progress.job_id)
+
+    def _node_events(self) -> list[Event]:
+        events: list[Event] = []
+        while self._num_changes < len(self._changes) and self._changes[self._num_changes].at_s <= self._now_s:
+            change = self._changes[self._num_changes]
+            self._num_changes += 1
+            self._states[change.node] = change.state
+            if change.state is NodeState.DOWN:
+                broken = sorted(self._on_node[change.node], key=self._number.__getitem__)
+                events += [self._break(self._progress[job_id]) for job_id in broken]
+            events.append(change)
+        return events
+
+    def _break(self, progress: Progress) -> Failure:
+        self._give_back(progress)
+        kept = self._truth.kept(progress.job_id, progress.done)
+        progress.lost += progress.done - kept
+        progress.done = kept
+        progress.num_failures += 1
+        progress.expected_s = self._truth.expected_s(progress.job_id, kept)
+        return Failure(at_s=self._now_s, job_id=progress.job_id, remaining_s=progress.expected_s)
+
+    def _submit(self, submission: Submission) -> Arrival:
+        self._num_submitted += 1
+        job = submission.job
+        self._progress[job.id] = Progress(job_id=job.id, submitted_s=submission.at_s, expected_s=job.remaining_s)
+        return Arrival(at_s=submission.at_s, job=job)
+
+    def _place(self, allocation: JobAllocation) -> None:
+        progress = self._progress[allocation.job_id]
+        is_first = progress.num_starts == 0
+        progress.started_s = self._now_s if is_first else progress.started_s
+        progress.num_starts += 1
+        progress.allocation, progress.since_s = allocation, self._now_s
+        self._occupy(progress)
+        progress.works_s = self._now_s + self._truth.delay_s(progress.job_id, allocation.change, is_first=is_first)
+        progress.speed = self._truth.speed(allocation)
+        left = self._truth.work(progress.job_id) - progress.done
+        progress.ends_s = progress.works_s + left / progress.speed
+        heapq.heappush(self._ends, self._end(progress))
+
+    def _occupy(self, progress: Progress) -> None:
+        for part in progress.allocation.gpus if progress.allocation is not None else ():
+            mask = mask_of(part.gpus)
+            if mask & ~self._free[part.node] or self._states[part.node] is NodeState.DOWN:
+                raise AssertionError(f"job {progress.job_id!r} gets GPUs of node {part.node!r} that it cannot have")
+            self._free[part.node] &= ~mask
+            self._on_node[part.node].add(progress.job_id)
+
+    def _end(self, progress: Progress) -> tuple[float, int, str]:
+        return progress.ends_s, self._number[progress.job_id], progress.job_id
+
+    def _give_back(self, progress: Progress) -> None:
+        progress.account(self._now_s)
+        for part in progress.allocation.gpus if progress.allocation is not None else ():
+            self._free[part.node] |= mask_of(part.gpus)
+            self._on_node[part.node].discard(progress.job_id)
+        progress.allocation = None
+
+    def _account_all(self) -> None:
+        for progress in self._progress.values():
+            progress.account(self._now_s)
+
+    def _facts_of(self, progress: Progress) -> JobFacts:
+        return JobFacts(
+            job=self._jobs[progress.job_id],
+            submitted_s=progress.submitted_s,
+            since_s=progress.since_s,
+            remaining_s=progress.expected_s,
+            num_starts=progress.num_starts,
+            allocation=progress.allocation,
+        )
+
+    def _resume(self, state: SimulationState) -> None:
+        self._now_s, self._wake_s, self._has_changed = state.now_s, state.wake_s, state.has_changed
+        self._num_submitted, self._num_changes = state.num_submitted, state.num_changes
+        for change in self._changes[: state.num_changes]:
+            self._states[change.node] = change.state
+        for saved in state.jobs:
+            progress = replace(saved)
+            self._progress[progress.job_id] = progress
+            self._num_left -= progress.ended_s is not None
+            if progress.allocation is not None:
+                self._occupy(progress)
+                heapq.heappush(self._ends, self._end(progress))

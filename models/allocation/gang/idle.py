@@ -1,0 +1,37 @@
+"""Whether a plan could start anything at all, by counts of free GPUs alone.
+
+Without preemption gang keeps what runs, and a job that starts takes whole nodes and at most a part of one more
+(`models.allocation.gang.shapes`). Where no waiting job finds these, a plan would change nothing, whatever the order.
+
+Light: imports no solver and no modelling layer.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from models.allocation.gang.parameters import GangParameters
+from models.policy import Wanted
+
+
+def may_start(parameters: GangParameters, wanted: Iterable[Wanted], rooms: Mapping[str, Sequence[int]]) -> bool:
+    """Whether a plan may start one of the waiting jobs; see `Policy.may_start`."""
+    if parameters.preemption:
+        return any(True for _ in wanted)
+    left = {name: _Room(counts) for name, counts in rooms.items()}
+    return any(left[name].fits(num_gpus) for num_gpus, types in wanted for name in (left if types is None else types))
+
+
+class _Room:
+    """Free GPUs on the nodes of one type that take work."""
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        self._size = len(counts) - 1
+        # Nodes with so many free GPUs or more.
+        self._at_least = [sum(counts[free:]) for free in range(len(counts))]
+
+    def fits(self, num_gpus: int) -> bool:
+        """Whether there are nodes for the job."""
+        if not self._size:
+            return False
+        num_whole, rest = divmod(num_gpus, self._size)
+        needed = num_whole + (rest > 0)
+        return self._at_least[self._size] >= num_whole and self._at_least[rest or self._size] >= needed
