@@ -1,7 +1,6 @@
 """From a request to a checked outcome: validate, formulate, solve, extract, verify. The same road for every policy."""
 
 from collections.abc import Callable
-from importlib.metadata import version
 from pkgutil import resolve_name
 
 from models.certificate import certificate_of
@@ -18,6 +17,7 @@ from solver.monitor import SolveMonitor
 from solver.registry import AUTO
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from solver.solve import load_backend
+from stowplan import __version__
 from stowplan.errors import InputError, Issue, Severity, UnverifiedPlanError, raise_for_errors
 
 # Explaining an infeasible model is a courtesy; it must not cost more than a short solve.
@@ -140,6 +140,6 @@ def _resumed(formulation: Formulation, resume: Resume, request: PlanRequest) -> 
         bound=resume.bound,
         statistics=statistics,
         solver=request.options.solver,
-        solver_version=version("stowplan"),
+        solver_version=__version__,
         message="finished from the last incumbent of a worker that was killed at its deadline",
     )

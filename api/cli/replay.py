@@ -85,7 +85,7 @@ def replay_command(
     output: Output = None,
     _catalogue: Catalogue = None,
 ) -> None:
-    """Replay a trace of jobs of which only the size is known on a cluster under policies, and compare waiting and ends."""
+    """Replay a trace of jobs on a cluster under policies that need their sizes alone, and compare waits and ends."""
     path = readable(file)
     trace = read_trace(path, format_=format_, columns=columns, name="stdin" if path != file else file.stem)
     if window is not None:

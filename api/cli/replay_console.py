@@ -56,5 +56,5 @@ _ROWS: dict[str, Callable[[ReplayResult], str]] = {
     "decisions, not needed": lambda result: f"{result.decisions.num_planned:,}, {result.decisions.num_skipped:,}",
     "CPU a decision: median / p95 / max": _decisions,
     "CPU of all decisions": lambda result: duration(1e3 * result.decisions.total_cpu_s),
-    "CPU of the rest": lambda result: duration(1e3 * result.replay_cpu_s),
+    "CPU of the rest": lambda result: duration(1e3 * result.other_cpu_s),
 }

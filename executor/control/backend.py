@@ -13,7 +13,7 @@ from topology.cluster import Cluster
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """A job that has not ended: `job` as it was submitted at `submitted_s`; `allocation` where it runs (None: it waits).
+    """A job that has not ended: `job` as it was submitted at `submitted_s`; `allocation` where it runs, if it does.
 
     remaining_s: how long it is expected to run, from `since_s` on where it runs, else from its next start (None: not
     known). num_starts: how often it got GPUs, or others.

@@ -13,10 +13,8 @@ from models.plan import JobAllocation
 from models.policy import Wanted
 from models.workload import Job, NodeGpus, Snapshot, checked_snapshot
 from stowplan.errors import InputError
-from stowplan.slots import copier
+from stowplan.slots import copies
 from topology.cluster import NodeState
-
-_now = copier(Job, "age_s", "remaining_s", "current", "num_restarts", "parallel_plan", "expansions")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,21 +105,17 @@ class Book:
 
     def snapshot(self, now_s: float) -> Snapshot:
         """The cluster and its jobs now."""
-        jobs = []
-        for entry in self._entries.values():
-            given = entry.allocation
-            jobs.append(
-                _now(
-                    entry.job,
-                    now_s - entry.submitted_s,
-                    entry.left_s(now_s),
-                    None if given is None else given.gpus,
-                    max(0, entry.num_starts - 1),
-                    None if given is None else given.parallel_plan,
-                    () if given is None else given.expansions,
-                )
-            )
-        return checked_snapshot(self._cluster, tuple(jobs))
+        entries = list(self._entries.values())
+        given = [entry.allocation for entry in entries]
+        columns = {
+            "age_s": [now_s - entry.submitted_s for entry in entries],
+            "remaining_s": [entry.left_s(now_s) for entry in entries],
+            "num_restarts": [max(0, entry.num_starts - 1) for entry in entries],
+            "current": [None if item is None else item.gpus for item in given],
+            "parallel_plan": [None if item is None else item.parallel_plan for item in given],
+            "expansions": [() if item is None else item.expansions for item in given],
+        }
+        return checked_snapshot(self._cluster, tuple(copies(Job, [entry.job for entry in entries], columns)))
 
     def _admit(self, facts: JobFacts) -> None:
         job = facts.job

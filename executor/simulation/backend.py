@@ -149,10 +149,12 @@ class SimulatedBackend:
         )
 
     def next_events(self) -> tuple[Event, ...]:
-        """Turn the clock to the next instant at which something happens; empty at the end of the jobs or the horizon."""
+        """Turn the clock to the next instant at which something happens; empty at the end of jobs, or of time."""
         at_s = self._next_s()
+        if at_s == math.inf:
+            return ()
         if at_s > self._horizon_s:
-            self._now_s = self._horizon_s if at_s < math.inf else self._now_s
+            self._now_s = self._horizon_s
             self._account_all()
             return ()
         self._now_s = at_s

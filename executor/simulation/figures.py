@@ -1,4 +1,5 @@
-"""Figures of a replay, over all jobs that were submitted. What did not end by the horizon counts until then: censored."""
+"""Figures of a replay, over all jobs that were submitted. What did not end by the horizon is censored: it counts until
+then."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,10 +15,11 @@ _S_PER_HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job. Times of the replay; `waited_s`: without GPUs, from submission to end or horizon. `ended_s` None: censored.
+    """A job, with times of the replay.
 
-    restarts: how often it got GPUs again, or others; failures: how often it broke. `lost_s`: seconds that its work that
-    was lost had taken. `gpu_s`: GPU seconds that it had. `alone_s`: from submission to end with the cluster to itself.
+    ended_s: None where it is censored; completion_s: from submission to end or horizon, waited_s of which it had no
+    GPUs. num_restarts: how often it got GPUs again, or others; num_failures: how often it broke. gpu_s: GPU seconds of
+    it. alone_s: from submission to end with the cluster to itself.
     """
 
     id: str
@@ -59,10 +61,11 @@ class DecisionFigures:
 class ReplayResult:
     """What a policy made of a trace.
 
-    completion_s: from submission to end (JCT); waited_s: queueing. floor_completion_s: mean of the jobs each alone on the
-    cluster, which no policy can be below. makespan_s: from the first submission to the last end, or the horizon where
-    jobs are censored. utilisation: share of GPU time in which a GPU had a job, until then. gpu_hours: of jobs; restarts:
-    a job on average. `num_left_out` jobs of the trace were no part of the replay.
+    completion_s: from submission to end (JCT); waited_s: queueing. floor_completion_s: mean of the jobs each alone on
+    the cluster, which no policy can be below. makespan_s: from the first submission to the last end, or the horizon
+    where jobs are censored. utilisation: share of GPU time in which a GPU had a job, until then. gpu_hours: of jobs.
+    restarts: a job on average. num_left_out: jobs of the trace that were no part of the replay. other_cpu_s: CPU time
+    of the replay beside planning.
     """
 
     trace: str
@@ -82,7 +85,7 @@ class ReplayResult:
     restarts: float
     failures: int
     decisions: DecisionFigures
-    replay_cpu_s: float
+    other_cpu_s: float
     jobs: tuple[JobRecord, ...]
 
 

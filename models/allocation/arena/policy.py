@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from importlib.metadata import version
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from models.workload import Snapshot
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.result import SolveResult, TerminationReason
+from stowplan import __version__
 from stowplan.arrays import FloatVector
 
 ALGORITHM = "algorithm 1"
@@ -108,6 +108,6 @@ def _answer(
         objective=objective,
         bound=bound,
         solver=ALGORITHM,
-        solver_version=version("stowplan"),
+        solver_version=__version__,
         message=message,
     )

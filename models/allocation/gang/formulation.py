@@ -44,7 +44,6 @@ The heuristic serves the jobs behind in the order of the queue; it is a point of
 
 import time
 from dataclasses import replace
-from importlib.metadata import version
 
 import numpy as np
 
@@ -64,6 +63,7 @@ from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
 from solver.result import SolveResult, TerminationReason
+from stowplan import __version__
 from stowplan.arrays import FloatVector
 from stowplan.errors import Issue
 
@@ -120,7 +120,7 @@ class GangFormulation(Formulation):
             bound=bound,
             statistics=replace(proof.statistics, first_incumbent_s=0.0),
             solver="heuristic",
-            solver_version=version("stowplan"),
+            solver_version=__version__,
             message=f"{counted(num_started, 'job')} started in order, of {num_waiting} others "
             f"{round(self._num_backfilled())} backfilled; bound by {proof.solver} ({proof.solver_version}): "
             f"{proof.message}",

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from importlib.metadata import version
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from solver.options import SolveOptions
 from solver.problem import MatrixProblem
 from solver.result import SolveResult, TerminationReason
 from solver.solve import solve
+from stowplan import __version__
 from stowplan.arrays import FloatVector
 from stowplan.errors import Issue
 
@@ -95,7 +95,7 @@ class SuikaFormulation(Formulation):
             bound=bound,
             statistics=replace(proof.statistics, first_incumbent_s=0.0),
             solver="heuristic",
-            solver_version=version("stowplan"),
+            solver_version=__version__,
             message=f"Algorithm 2 in {self.decision.scale_outs.num_rounds} scale-outs, threshold "
             f"{self.decision.tau:.3g}; bound of Problem 1 by {proof.solver} ({proof.termination})",
         )

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from functools import cached_property
-from importlib.metadata import version
 from typing import Protocol
 
 from models.placement.arnold.budget import Budget
@@ -13,6 +12,7 @@ from solver.options import SolveOptions
 from solver.problem import Sense
 from solver.registry import AUTO, EXACT
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from stowplan import __version__
 from stowplan.arrays import FloatVector, IntMatrix
 
 
@@ -84,6 +84,6 @@ def _result(budget: Budget, answer: SearchAnswer, point: FloatVector | None) -> 
             num_columns=None if point is None else point.size,
         ),
         solver=EXACT,
-        solver_version=version("stowplan"),
+        solver_version=__version__,
         message=answer.certificate,
     )
