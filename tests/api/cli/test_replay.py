@@ -1,0 +1,90 @@
+"""`stowplan replay`: figures of policies side by side, JSON, going on from a file."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from api.cli.exit_codes import ExitCode
+from api.cli.main import app
+from api.cli.replay import POLICY_NAMES
+
+# a runs, b needs the whole node, c ends before b can start, d does not.
+TRACE = "id,submit_s,num_gpus,duration_s\na,0,4,100\nb,10,8,50\nc,20,4,30\nd,25,4,200\ne,26,0,1\n"
+NODE = ("--nodes", 1, "--gpus-per-node", 8)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["replay", *(str(argument) for argument in arguments)])
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "four.csv"
+    path.write_text(TRACE)
+    return path
+
+
+def test_policies_stand_beside_each_other(trace: Path) -> None:
+    result = run(trace, *NODE, "--policy", "gang,gang-ilp")
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["four", "on", "8", "GPUs"] in lines
+    assert ["gang", "gang-ilp"] in lines
+    assert ["makespan", "5.8", "min", "5.8", "min"] in lines
+    assert ["jobs", "that", "ended", "4", "of", "4", "4", "of", "4"] in lines
+    assert "left out: 1 jobs without GPUs or without a duration" in result.stdout
+
+
+def test_parameters_choose_what_is_done(trace: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out" / "replay.json"
+    result = run(trace, *NODE, "--backfill", "none", "--json", "-o", output)
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    document = json.loads(result.stdout)
+    assert json.loads(output.read_text()) == document
+    (replay,) = document["replays"]
+    assert {job["id"]: job["ended_s"] for job in replay["jobs"]} == {"a": 100, "b": 150, "c": 180, "d": 350}
+    assert (replay["policy"], replay["num_gpus"], replay["completion_s"]["mean"]) == ("gang", 8, 181.25)
+
+
+def test_a_replay_goes_on_from_a_file(trace: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    first = run(trace, *NODE, "--state", state, "--json")
+    kept = json.loads(state.read_text())
+    assert kept["simulation"]["num_submitted"] == 4
+    again = run(trace, *NODE, "--state", state, "--json")
+    jobs = [json.loads(result.stdout)["replays"][0]["jobs"] for result in (first, again)]
+    assert jobs[0] == jobs[1]
+    other = run(trace, *NODE, "--state", state, "--seed", 1)
+    assert (other.exit_code, "the state is of another replay" in other.stderr) == (ExitCode.BAD_INPUT, True)
+
+
+def test_what_did_not_end_is_told(trace: Path) -> None:
+    result = run(trace, *NODE, "--horizon", 0.05, "--window", "0,1")
+    assert "gang: 1 jobs did not end" in result.stdout
+
+
+def test_policies_that_need_sizes_only() -> None:
+    assert POLICY_NAMES == ("gang", "gang-ilp")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "detail"),
+    [
+        (("--policy", "sia"), "'sia' needs jobs with a model; choose of gang, gang-ilp"),
+        (("--policy", "best"), "'best' is no policy"),
+        (("--backfill", "some"), "/backfill"),
+        (("--parameters", "[]"), "must be a JSON object"),
+        (("--mtbf", "10"), "failures of nodes are drawn until a horizon"),
+        (("--round", "0"), "round_s is 0.0"),
+        (("--noise", "-1"), "noise is -1.0"),
+        (("--gpu-type", "abacus"), "abacus"),
+        (("--window", "5"), "--window is '5'"),
+        (("--policy", "gang,gang-ilp", "--state", "x.json"), "--state is of one replay"),
+    ],
+)
+def test_what_is_wrong_is_told(trace: Path, arguments: tuple[str, ...], detail: str) -> None:
+    result = run(trace, *NODE, *arguments)
+    assert result.exit_code == ExitCode.BAD_INPUT, result.output
+    assert detail in result.stderr
