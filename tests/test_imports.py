@@ -48,6 +48,9 @@ FORBIDDEN = {
         "api.app": (*MODELS, *DRAWING, "networkx", "scipy.optimize"),
         "api.web": (*MODELS, *DRAWING),
     },
+    # The controller asks it at every event.
+    "whether anything may start": {"models.allocation.gang.idle": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic")},
+    "replays": {"executor.simulation.replay": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize")},
 }
 _PROGRAM = """
 import importlib, json, runpy, sys
