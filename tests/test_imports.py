@@ -20,7 +20,7 @@ NUMBERS = ("numpy", "scipy", "networkx")
 MODELS = (*SOLVERS, *DECLARATIONS)
 
 # What is run, one interpreter a list: the arguments of a command, or a module; and what it must not have loaded then.
-FORBIDDEN = {
+FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
     "commands": {
         "stowplan --help": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic", "rich", "models", "solver"),
         "stowplan examples": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic", "rich", "models", "solver"),

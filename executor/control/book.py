@@ -4,6 +4,7 @@ actions, so that an event costs what it changes, and only a snapshot what there 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from executor.control.actions import Action, Place, Stop
 from executor.control.backend import Facts, JobFacts
@@ -107,7 +108,7 @@ class Book:
         """The cluster and its jobs now."""
         entries = list(self._entries.values())
         given = [entry.allocation for entry in entries]
-        columns = {
+        columns: dict[str, Sequence[Any]] = {
             "age_s": [now_s - entry.submitted_s for entry in entries],
             "remaining_s": [entry.left_s(now_s) for entry in entries],
             "num_restarts": [max(0, entry.num_starts - 1) for entry in entries],
