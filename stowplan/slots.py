@@ -1,24 +1,29 @@
-"""Copies of frozen dataclasses with slots, some fields replaced: many at once, without the checks of `replace`."""
+"""Copies of frozen dataclasses with slots, some fields replaced: in little more than half the time of `replace`."""
 
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from itertools import repeat
+from collections.abc import Callable
+from dataclasses import fields, make_dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
 
 Record = TypeVar("Record")
 
 
-def copies(cls: type[Record], records: Sequence[Record], columns: Mapping[str, Sequence[Any]]) -> list[Record]:
-    """Copy records, with the fields that `columns` name set to a value per record.
+def copier(cls: type[Record], *names: str) -> Callable[..., Record]:
+    """Build a function (record, *values) that copies a record with the fields `names` set to the values.
 
-    Built column by column, which takes a fifth of the time that as many calls of `replace` take. Nobody checks the
-    values: what the class refuses when it is built must not be in them.
+    The class has slots and at least two other fields. Nobody checks the values: what it refuses when it is built must
+    not be among them.
     """
-    made = list(map(object.__new__, repeat(cls, len(records))))
-    for field in fields(cls):  # type: ignore[arg-type]
-        column = columns[field.name] if field.name in columns else map(attrgetter(field.name), records)
-        # The slot itself: the class forbids setting its fields.
-        deque(map(cls.__dict__[field.name].__set__, made, column), maxlen=0)
-    return made
+    others = [field.name for field in fields(cls) if field.name not in names]  # type: ignore[arg-type]
+    values_of = attrgetter(*others)
+    # Setting a field of a frozen class is slow. This one has the same slots and is not frozen, so that its instances
+    # may become those of the other.
+    mutable: Callable[..., Any] = make_dataclass(f"_Mutable{cls.__name__}", (*others, *names), slots=True)
+
+    def copy(record: Record, *values: Any) -> Record:
+        made = mutable(*values_of(record), *values)
+        made.__class__ = cls
+        copied: Record = made
+        return copied
+
+    return copy

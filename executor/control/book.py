@@ -4,7 +4,6 @@ actions, so that an event costs what it changes, and only a snapshot what there 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from executor.control.actions import Action, Place, Stop
 from executor.control.backend import Facts, JobFacts
@@ -14,8 +13,10 @@ from models.plan import JobAllocation
 from models.policy import Wanted
 from models.workload import Job, NodeGpus, Snapshot, checked_snapshot
 from stowplan.errors import InputError
-from stowplan.slots import copies
+from stowplan.slots import copier
 from topology.cluster import NodeState
+
+_job_at = copier(Job, "age_s", "remaining_s", "num_restarts", "current", "parallel_plan", "expansions")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,6 +35,14 @@ class _Entry:
         if self.remaining_s is None or self.allocation is None:
             return self.remaining_s
         return max(0.0, self.remaining_s - (now_s - self.since_s))
+
+    def at(self, now_s: float) -> Job:
+        """The job as it is now."""
+        age_s, left_s, num_restarts = now_s - self.submitted_s, self.left_s(now_s), max(0, self.num_starts - 1)
+        given = self.allocation
+        if given is None:
+            return _job_at(self.job, age_s, left_s, num_restarts, None, None, ())
+        return _job_at(self.job, age_s, left_s, num_restarts, given.gpus, given.parallel_plan, given.expansions)
 
 
 class Book:
@@ -106,17 +115,7 @@ class Book:
 
     def snapshot(self, now_s: float) -> Snapshot:
         """The cluster and its jobs now."""
-        entries = list(self._entries.values())
-        given = [entry.allocation for entry in entries]
-        columns: dict[str, Sequence[Any]] = {
-            "age_s": [now_s - entry.submitted_s for entry in entries],
-            "remaining_s": [entry.left_s(now_s) for entry in entries],
-            "num_restarts": [max(0, entry.num_starts - 1) for entry in entries],
-            "current": [None if item is None else item.gpus for item in given],
-            "parallel_plan": [None if item is None else item.parallel_plan for item in given],
-            "expansions": [() if item is None else item.expansions for item in given],
-        }
-        return checked_snapshot(self._cluster, tuple(copies(Job, [entry.job for entry in entries], columns)))
+        return checked_snapshot(self._cluster, tuple(entry.at(now_s) for entry in self._entries.values()))
 
     def _admit(self, facts: JobFacts) -> None:
         job = facts.job

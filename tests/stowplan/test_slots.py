@@ -1,8 +1,10 @@
-"""Copies column by column."""
+"""Copies with other values in some fields."""
 
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass, replace
 
-from stowplan.slots import copies
+import pytest
+
+from stowplan.slots import copier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,11 +12,16 @@ class Thing:
     name: str
     size: int = 1
     place: str | None = None
+    weight: float = 0.5
 
 
-def test_copies_have_what_is_given_and_keep_the_rest() -> None:
-    things = [Thing(name="a", size=3, place="x"), Thing(name="b")]
-    made = copies(Thing, things, {"size": [5, 6], "place": [None, "y"]})
-    assert made == [Thing(name="a", size=5), Thing(name="b", size=6, place="y")]
-    assert things == [Thing(name="a", size=3, place="x"), Thing(name="b")]
-    assert copies(Thing, [], {"size": []}) == []
+def test_a_copy_has_what_is_given_and_keeps_the_rest() -> None:
+    thing = Thing(name="a", size=3, place="x", weight=2.0)
+    copy = copier(Thing, "place", "size")
+    made = copy(thing, "y", 5)
+    assert made == replace(thing, place="y", size=5)
+    assert type(made) is Thing
+    assert hash(made) == hash(replace(thing, place="y", size=5))
+    assert thing == Thing(name="a", size=3, place="x", weight=2.0)
+    with pytest.raises(FrozenInstanceError):
+        made.size = 6  # type: ignore[misc]
