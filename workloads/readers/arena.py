@@ -26,9 +26,14 @@ def read_arena(text: str, source: str, name: str) -> Trace:
             "submit_s": table.required("submit_s_rel", number, NUMBER),
             "num_gpus": table.required("req_gpus", count, COUNT),
             "gpu_type": table.named("req_gpu_type"),
-            "application": [f"{family}-{size}".lower().replace("_", "-") for family, size in models],
+            "application": [application_of(family, size) for family, size in models],
             "global_batch": table.required("global_batch", some, COUNT),
             "iterations": table.required("num_iteration_sim", positive, POSITIVE),
             "deadline_s": table.optional("deadline_rel_sim", positive, POSITIVE),
         },
     )
+
+
+def application_of(family: str, size: str) -> str:
+    """What a model of Arena's tables is called: `moe-2.4b` for the family moe and the size 2.4B."""
+    return f"{family}-{size}".lower().replace("_", "-")

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +11,9 @@ from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.workload import Job
 from topology.cluster import Cluster, Node
 from topology.gpu_catalogue import find_product, gpu_type_of
+from workloads.readers import read_trace
+from workloads.readers.arena import application_of
+from workloads.trace import TraceJob
 
 DIRECTORY = PUBLISHED / "arena"
 ROUND_S = 300.0
@@ -18,20 +21,8 @@ ROUND_S = 300.0
 # Name in the data, product, nodes, GPUs of a node (Arena Table 1 and section 5.1).
 _MACHINES = (("a100", "a100-40gb", 80, 4), ("v100", "v100", 20, 16), ("a40", "a40", 160, 2), ("a10", "a10", 160, 2))
 
-ModelKey = tuple[str, str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """One line of a trace. Times in seconds from its start; the deadline counts from the submission."""
-
-    job_id: str
-    submitted_s: float
-    model: ModelKey
-    num_gpus: int
-    gpu_type: str
-    num_iterations: float
-    deadline_s: float
+# Application and global batch.
+ModelKey = tuple[str | None, int | None]
 
 
 def data_are_there() -> bool:
@@ -59,7 +50,8 @@ def throughput_tables(directory: Path = DIRECTORY) -> Mapping[ModelKey, Throughp
     with (directory / "sim_effective_throughput.csv").open(newline="") as file:
         for row in csv.DictReader(file):
             if row["ap_feasible"] == "1" and row["best_locality"] == "1":
-                entries.setdefault(_model(row), []).append(
+                model = application_of(row["model"], row["params"]), int(row["global_batch"])
+                entries.setdefault(model, []).append(
                     TableEntry(
                         gpu_type=row["gpu_type"],
                         num_gpus=int(row["n_gpus"]),
@@ -67,26 +59,13 @@ def throughput_tables(directory: Path = DIRECTORY) -> Mapping[ModelKey, Throughp
                         value=float(row["throughput_sps"]),
                     )
                 )
-    return {model: ThroughputTable(entries=tuple(table), batch_size=int(model[2])) for model, table in entries.items()}
+    return {model: ThroughputTable(entries=tuple(table), batch_size=model[1]) for model, table in entries.items()}
 
 
 @cache
-def submissions(trace: str, directory: Path = DIRECTORY) -> tuple[Submission, ...]:
+def submissions(trace: str, directory: Path = DIRECTORY) -> tuple[TraceJob, ...]:
     """The jobs of trace `philly`, `helios` or `pai`, by submission."""
-    with (directory / f"trace_{trace}.csv").open(newline="") as file:
-        jobs = [
-            Submission(
-                job_id=row["job_id"],
-                submitted_s=float(row["submit_s_rel"]),
-                model=_model(row),
-                num_gpus=int(row["req_gpus"]),
-                gpu_type=row["req_gpu_type"],
-                num_iterations=float(row["num_iteration_sim"]),
-                deadline_s=float(row["deadline_rel_sim"]),
-            )
-            for row in csv.DictReader(file)
-        ]
-    return tuple(sorted(jobs, key=lambda job: job.submitted_s))
+    return read_trace(directory / f"trace_{trace}.csv", format_="arena").jobs
 
 
 def active_jobs(trace: str, now_s: float, restart_cost_s: float = 300.0) -> tuple[Job, ...]:
@@ -96,41 +75,42 @@ def active_jobs(trace: str, now_s: float, restart_cost_s: float = 300.0) -> tupl
     priorities, which the traces do not have, 1, 2, 3, 1, ... in the order of submission.
     """
     jobs = []
-    for k, submission in enumerate(submissions(trace)):
-        table = throughput_tables()[submission.model]
-        age_s = now_s - submission.submitted_s
-        left = submission.num_iterations - max(0.0, age_s) * _requested_speed(submission, table) / _batch(table)
+    for k, traced in enumerate(submissions(trace)):
+        table = throughput_tables()[traced.application, traced.global_batch]
+        age_s = now_s - traced.submit_s
+        left = (traced.iterations or 0.0) - max(0.0, age_s) * _requested_speed(traced, table) / _batch(table)
         if age_s < 0 or left <= 0:
             continue
         jobs.append(
             Job(
-                id=submission.job_id,
-                min_gpus=max(1, submission.num_gpus // 2),
-                max_gpus=2 * submission.num_gpus,
+                id=traced.id,
+                min_gpus=max(1, traced.num_gpus // 2),
+                max_gpus=2 * traced.num_gpus,
                 performance=table,
                 age_s=age_s,
                 restart_cost_s=restart_cost_s,
                 remaining_iterations=left,
-                deadline_s=submission.deadline_s - age_s if submission.deadline_s > age_s else None,
+                deadline_s=_left(traced.deadline_s, age_s),
                 priority=k % 3 + 1,
             )
         )
     return tuple(jobs)
 
 
-def _requested_speed(submission: Submission, table: ThroughputTable) -> float:
+def _requested_speed(traced: TraceJob, table: ThroughputTable) -> float:
     """Samples/s on the requested block, or on the nearest count of the type, or of any type."""
 
     def distance(entry: TableEntry) -> tuple[bool, float]:
-        return entry.gpu_type != submission.gpu_type, abs(entry.num_gpus - submission.num_gpus)
+        return entry.gpu_type != traced.gpu_type, abs(entry.num_gpus - traced.num_gpus)
 
     return min(table.entries, key=distance).value
+
+
+def _left(deadline_s: float | None, age_s: float) -> float | None:
+    """Seconds to a deadline that is not over."""
+    return deadline_s - age_s if deadline_s is not None and deadline_s > age_s else None
 
 
 def _batch(table: ThroughputTable) -> int:
     assert table.batch_size is not None  # noqa: S101 - set above
     return table.batch_size
-
-
-def _model(row: Mapping[str, str]) -> ModelKey:
-    return row["model"], row["params"], row["global_batch"]

@@ -17,6 +17,8 @@ from models.performance.goodput.matrix import evaluate
 from models.performance.goodput.spec import BatchRange, GoodputObservations, GradientStatistics, Observation
 from models.workload import Job, Snapshot
 from topology.cluster import Cluster
+from workloads.readers import read_trace
+from workloads.trace import TraceJob
 
 DATA = PUBLISHED / "sia"
 
@@ -50,34 +52,14 @@ _MAX_GPUS = 64
 GPT_GPUS_PER_REPLICA = {"rtx": 8, "dgx-ext": 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """One row of a workload."""
-
-    name: str
-    submit_s: float
-    application: str
-    num_replicas: int
-    batch_size: int
-
-
 def sia_cluster(scale: int = 1) -> Cluster:
     """The heterogeneous cluster of the paper, 64 GPUs times `scale`: T4 x4, RTX 2080 Ti x8, A100 x8 (no tiers)."""
     return simulated_cluster({"aws": 24 * scale, "rtx": 24 * scale, "dgx-ext": 16 * scale})
 
 
-def read_workload(name: str) -> tuple[Submission, ...]:
+def read_workload(name: str) -> tuple[TraceJob, ...]:
     """Submissions of one trace in order of time; `name` as in `helios/workload-1` or `scale/helios-1-32x`."""
-    return tuple(
-        Submission(
-            name=row["name"],
-            submit_s=float(row["time"]),
-            application=row["application"],
-            num_replicas=int(row["num_replicas"]),
-            batch_size=int(row["batch_size"]),
-        )
-        for row in _rows(DATA / "workloads" / f"{name}.csv")
-    )
+    return read_trace(DATA / "workloads" / f"{name}.csv", format_="sia").jobs
 
 
 @cache
@@ -161,7 +143,7 @@ def fitted_snapshot(num_gpus: int, max_jobs: int | None = None) -> Snapshot:
 
 
 def busy_snapshot(
-    workload: Sequence[Submission],
+    workload: Sequence[TraceJob],
     time_s: float,
     cluster: Cluster,
     synchronised: Collection[str] | None = None,
@@ -174,15 +156,16 @@ def busy_snapshot(
     gpu_types = [kind.name for kind in cluster.gpu_types]
     jobs = []
     for submission in workload:
+        application = submission.application or ""
         age_s = time_s - submission.submit_s
-        progress = age_s / _alone_s(submission.application)
+        progress = age_s / _alone_s(application)
         if 0 <= progress < 1:
             jobs.append(
                 Job(
-                    id=submission.name,
+                    id=submission.id,
                     age_s=age_s,
-                    restart_cost_s=APPLICATIONS[submission.application].restart_cost_s,
-                    performance=observations(submission.application, gpu_types, progress, synchronised),
+                    restart_cost_s=APPLICATIONS[application].restart_cost_s,
+                    performance=observations(application, gpu_types, progress, synchronised),
                 )
             )
     return Snapshot(cluster=cluster, jobs=tuple(jobs))
