@@ -44,6 +44,8 @@ def _said(job: Job, k: int) -> dict[str, Any]:
         "remaining_iterations": 10.0 ** (k + 1),
         "parallelism": Parallelism(tp=k + 1, pp=2, dp=3),
         "expansions": (Expansion(gpus=job.current, benefit=2.0),) if job.current else (),
+        "remaining_s": 60.0 * (k + 1),
+        "queue": f"queue {k % 2}",
     }
 
 
