@@ -27,7 +27,8 @@ from stowplan.errors import InputError, StowplanError, WorkerError
 
 _logger = logging.getLogger("stowplan.solver.pool")
 
-_GRACE_S = 3.0
+# From being asked to stop until a worker is killed.
+GRACE_S = 3.0
 # From handing a task over to the worker's word that it has begun.
 _BEGIN_LIMIT_S = 30.0
 _IDLE_CHECK_S = 0.5
@@ -504,7 +505,7 @@ class WorkerPool:
                     if ticket._started is None or asked:
                         break
                     worker.cancel(ticket.number)
-                    limit, asked = time.monotonic() + _GRACE_S, True
+                    limit, asked = time.monotonic() + GRACE_S, True
                     continue
                 kind, number, *content = worker.receive()
                 if number != ticket.number:

@@ -4,11 +4,9 @@ import asyncio
 from typing import Any
 
 from api.common.errors import WorkerTimeoutError
-from solver.pool import DeadlineError, TaskCanceledError, Ticket, WorkerPool
+from solver.pool import GRACE_S, DeadlineError, TaskCanceledError, Ticket, WorkerPool
 
 _LIMIT_S = 60.0
-# As long as the pool waits before it kills.
-_GRACE_S = 3.0
 
 
 async def run_task(pool: WorkerPool, task: str, argument: object, limit_s: float = _LIMIT_S) -> Any:
@@ -34,7 +32,7 @@ async def run_task(pool: WorkerPool, task: str, argument: object, limit_s: float
             return await _within(limit_s, ticket)
         except TimeoutError:
             ticket.cancel()
-            return await _within(_GRACE_S, ticket)
+            return await _within(GRACE_S, ticket)
     except (TimeoutError, TaskCanceledError, DeadlineError) as error:
         raise WorkerTimeoutError(
             f"not done within {limit_s:g} s: all workers are busy, or this is too large for the time"

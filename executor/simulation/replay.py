@@ -1,4 +1,4 @@
-"""A trace replayed under a policy, by the same controller that decides for real clusters."""
+"""A trace replayed under a policy, by a controller that does not know that time is simulated."""
 
 import hashlib
 import math

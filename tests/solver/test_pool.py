@@ -65,7 +65,7 @@ def pool() -> Iterator[WorkerPool]:
 
 @pytest.fixture(autouse=True)
 def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("solver.pool._GRACE_S", 0.3)
+    monkeypatch.setattr("solver.pool.GRACE_S", 0.3)
 
 
 def test_workers_get_no_variable_that_they_do_not_need(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from workloads.generators.sampling import Busiest, busiest_window, down_sampled
 from workloads.generators.table_1 import GLOBAL_BATCH, TABLE_1, basic_demand
 from workloads.trace import Trace, TraceJob
 
-# Of the cluster in which Philly was taken (Helios, SC'21, Table 2).
+# Of the cluster in which Philly was taken, as far as we know: the number is in no source that we could look at.
 PHILLY_GPUS = 2490
 _S_PER_HOUR = 3600.0
 
