@@ -45,6 +45,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.policies.arena_events:main",
         "Compare Arena's heuristic with the integer program on the same events.",
     ),
+    "arena-replays": LazyCommand(
+        "benchmarks.replays.arena_replays:main", "Replay the traces of Arena under policies, all by the same rules."
+    ),
     "suika-decisions": LazyCommand(
         "benchmarks.policies.suika_decisions:main",
         "Measure Suika's decisions on busy clusters and their gaps to the integer program.",

@@ -11,6 +11,9 @@ from typing import Any
 Wanted = tuple[int, tuple[str, ...] | None]
 """Size and GPU types (None: any) of a waiting job."""
 
+# Fields of jobs one of which whoever does not ignore them needs.
+_MODELS = {"performance", "transformer", "operators", "parallelism"}
+
 
 class Parameters:
     """Base of what users may tune in policies; the type, and the fields that make a variant, choose the policy."""
@@ -54,6 +57,11 @@ class Policy:
     plans_parallelism: bool = False
     takes_goodput: bool = False
     may_start: str | None = None
+
+    @property
+    def plans_by_size(self) -> bool:
+        """Whether it takes jobs of which nothing but the size is known."""
+        return set(self.ignores) >= _MODELS
 
     def chosen_by(self, parameters: Parameters) -> bool:
         """Whether the parameters are this policy's."""

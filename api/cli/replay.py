@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json as to_json_bytes
 
 from api.cli import console
+from api.cli.clusters import CLUSTER_HELP, cluster_of
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.files import read_json
@@ -24,21 +25,16 @@ from api.schemas.parameters import PARAMETERS
 from executor.control.controller import ControlOptions, Step
 from executor.simulation.figures import ReplayResult
 from executor.simulation.replay import OnStep, Replay, ReplaySetup, ReplayState
-from executor.simulation.truth import Estimates, TracedParameters
+from executor.simulation.truth import Estimates, TruthParameters
 from models.policies import POLICIES
 from models.policy import Parameters, Policy
 from stowplan.errors import InputError
 from stowplan.records import from_document, to_document, to_json
-from topology.cluster import Cluster, Node
-from topology.gpu_catalogue import find_product, gpu_type_of
 from workloads.generators.failures import FailureParameters
 from workloads.readers import READERS, read_trace
+from workloads.throughputs import read_throughputs
 
 _S_PER_HOUR = 3600.0
-# Fields without which a policy that does not ignore them refuses jobs.
-_MODELS = {"performance", "transformer", "operators", "parallelism"}
-# Policies for jobs of which only the size is known.
-POLICY_NAMES = tuple(name for name, policy in POLICIES.items() if set(policy.ignores) >= _MODELS)
 _DRAWN_EVERY_S = 0.2
 _SAVED_EVERY_S = 30.0
 
@@ -46,13 +42,13 @@ _SAVED_EVERY_S = 30.0
 @command("replay", epilog=EPILOG)
 def replay_command(
     file: Annotated[Path, typer.Argument(metavar="TRACE", help="Trace of jobs, as for `stowplan trace`; - for stdin.")],
-    nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Nodes of the cluster.")],
-    gpus_per_node: Annotated[int | None, typer.Option(min=1, max=4096, help="As usual for the GPU by default.")] = None,
-    gpu_type: Annotated[
-        str, typer.Option(help="GPU of the cluster; jobs run as long as they did in the trace.")
-    ] = "a100",
-    policy: Annotated[str, typer.Option(help=f"One or more of {', '.join(POLICY_NAMES)}, with commas.")] = "gang",
-    parameters: Annotated[str | None, typer.Option(help="Parameters of the policies, as a JSON object.")] = None,
+    cluster: Annotated[str, typer.Option(help=CLUSTER_HELP)],
+    policies: Annotated[str, typer.Option(help=f"One or more of {', '.join(POLICIES)}, with commas.")] = "gang",
+    performance: Annotated[
+        Path | None,
+        typer.Option(help="Table of throughputs by application; without it jobs run as long as they did in the trace."),
+    ] = None,
+    parameters: Annotated[str | None, typer.Option(help="Parameters of every policy, as a JSON object.")] = None,
     order: Annotated[str | None, typer.Option(help="Gang: fifo or priority.")] = None,
     backfill: Annotated[str | None, typer.Option(help="Gang: none or easy.")] = None,
     round_: Annotated[
@@ -61,9 +57,12 @@ def replay_command(
     estimates: Annotated[
         Estimates, typer.Option(help="What policies are told of durations: true ones, time limits, or nothing.")
     ] = Estimates.EXACT,
-    noise: Annotated[float, typer.Option(help="Standard deviation of log(estimate / duration).")] = 0.0,
+    noise: Annotated[float, typer.Option(help="Standard deviation of log(estimate / truth).")] = 0.0,
     start_delay: Annotated[float, typer.Option(help="Seconds that a start takes.")] = 0.0,
     restart_delay: Annotated[float, typer.Option(help="Seconds that a start takes after the first.")] = 0.0,
+    delay_per_gpu: Annotated[
+        float | None, typer.Option(help="Starts of few GPUs take only so many seconds for each of them.")
+    ] = None,
     mtbf: Annotated[float | None, typer.Option(help="Hours between failures of a node, on average.")] = None,
     repair: Annotated[float, typer.Option(help="Hours until a node is back.")] = 1.0,
     checkpoints: Annotated[
@@ -85,30 +84,33 @@ def replay_command(
     output: Output = None,
     _catalogue: Catalogue = None,
 ) -> None:
-    """Replay a trace of jobs on a cluster under policies that need their sizes alone, and compare waits and ends."""
+    """Replay a trace of jobs on a cluster under policies, and compare when jobs end."""
     path = readable(file)
     trace = read_trace(path, format_=format_, columns=columns, name="stdin" if path != file else file.stem)
     if window is not None:
         trace = trace.window(*window_seconds(window))
-    cluster = _cluster(nodes, gpus_per_node, gpu_type)
+    where = cluster_of(cluster)
+    table = None if performance is None else read_throughputs(performance)
     named = {**json_object(parameters), **given({"order": order, "backfill": backfill})}
-    traced = TracedParameters(
+    truth = TruthParameters(
         start_s=start_delay,
         restart_s=restart_delay,
+        delay_per_gpu_s=delay_per_gpu,
         checkpoint_s=None if checkpoints is None else 60 * checkpoints,
         estimates=estimates,
         noise=noise,
     )
     failures = None if mtbf is None else FailureParameters(mtbf_s=mtbf * _S_PER_HOUR, repair_s=repair * _S_PER_HOUR)
-    chosen = _policies(policy)
+    chosen = _policies(policies, by_size=table is None)
     if state is not None and len(chosen) > 1:
-        raise InputError(f"--state is of one replay; {policy!r} names {len(chosen)} policies")
+        raise InputError(f"--state is of one replay; {policies!r} names {len(chosen)} policies")
     setups = [
         ReplaySetup(
-            cluster=cluster,
+            cluster=where,
             trace=trace,
             control=ControlOptions(parameters=_parameters(known, named), round_s=round_),
-            traced=traced,
+            truth=truth,
+            throughputs=table,
             failures=failures,
             horizon_s=None if horizon is None else horizon * _S_PER_HOUR,
             seed=seed,
@@ -125,30 +127,24 @@ def replay_command(
         print_results(results)
 
 
-def _cluster(num_nodes: int, gpus_per_node: int | None, name: str) -> Cluster:
-    product = find_product(name)
-    kind = gpu_type_of(product, "bf16")
-    size = gpus_per_node or product.gpus_per_node
-    width = len(str(num_nodes - 1))
-    return Cluster(
-        gpu_types=(kind,),
-        nodes=tuple(Node(id=f"n{k:0{width}}", gpu_type=kind.name, num_gpus=size) for k in range(num_nodes)),
-    )
-
-
-def _policies(text: str) -> list[Policy]:
-    """The policies that were named.
+def _policies(text: str, *, by_size: bool) -> list[Policy]:
+    """The policies that were named; `by_size`: of jobs nothing but the size is known.
 
     Raises
     ------
     InputError
         When one is unknown, or needs more of jobs than a trace has.
     """
+    able = [name for name, policy in POLICIES.items() if policy.plans_by_size or not by_size]
     names = text.split(",")
     for name in names:
-        if name not in POLICY_NAMES:
-            why = "needs jobs with a model" if name in POLICIES else "is no policy"
-            raise InputError(f"--policy: {name!r} {why}; choose of {', '.join(POLICY_NAMES)}")
+        if name not in POLICIES:
+            raise InputError(f"--policies: {name!r} is no policy; choose of {', '.join(POLICIES)}")
+        if name not in able:
+            raise InputError(
+                f"--policies: {name!r} has to know how fast jobs train; give --performance, or choose of "
+                f"{', '.join(able)}"
+            )
     return [POLICIES[name] for name in names]
 
 

@@ -9,6 +9,7 @@ from api.cli import console
 from api.cli.trace_console import time_words
 from api.common.wording import duration
 from executor.simulation.figures import Distribution, ReplayResult
+from models.plan import Change
 
 
 def print_results(results: Sequence[ReplayResult]) -> None:
@@ -23,7 +24,7 @@ def print_results(results: Sequence[ReplayResult]) -> None:
         table.add_row(name, *(figure(result) for result in results))
     output.print(table)
     if first.num_left_out:
-        output.print(f"left out: {first.num_left_out:,} jobs without GPUs or without a duration")
+        output.print(f"left out: {first.num_left_out:,} jobs of which it is not known how long they run")
     for result in results:
         if result.num_finished < result.num_jobs:
             unfinished = result.num_jobs - result.num_finished
@@ -38,6 +39,11 @@ def _times(of: Callable[[ReplayResult], Distribution]) -> Callable[[ReplayResult
     return words
 
 
+def _kinds(result: ReplayResult) -> str:
+    kinds = (Change.STARTED, Change.MOVED, Change.RESCALED, Change.RETYPED)
+    return " / ".join(f"{result.restarts.get(kind.value, 0.0):.3g}" for kind in kinds)
+
+
 def _decisions(result: ReplayResult) -> str:
     spread = result.decisions.cpu_s
     return " / ".join(duration(1e3 * value_s) for value_s in (spread.median, spread.p95, spread.most))
@@ -46,12 +52,16 @@ def _decisions(result: ReplayResult) -> str:
 _ROWS: dict[str, Callable[[ReplayResult], str]] = {
     "jobs that ended": lambda result: f"{result.num_finished:,} of {result.num_jobs:,}",
     "submission to end: mean / median / p99": _times(lambda result: result.completion_s),
+    "the same by GPUs asked for: mean": lambda result: time_words(result.weighted_completion_s),
     "each job alone: mean": lambda result: time_words(result.floor_completion_s),
     "waited: mean / median / p99": _times(lambda result: result.waited_s),
+    "unfair: worst, share of jobs": lambda result: f"{result.most_unfair:.3g}, {100 * result.unfair_share:.1f} %",
+    "deadlines met": lambda result: f"{result.num_deadlines_met:,} of {result.num_deadlines:,}",
     "makespan": lambda result: time_words(result.makespan_s),
     "GPUs with a job": lambda result: f"{100 * result.utilisation:.1f} %",
     "GPU hours": lambda result: f"{result.gpu_hours:,.1f}",
-    "restarts a job": lambda result: f"{result.restarts:.3g}",
+    "restarts a job": lambda result: f"{result.num_restarts:.3g}",
+    "again / moved / rescaled / retyped": _kinds,
     "failures of jobs": lambda result: f"{result.failures:,}",
     "decisions, not needed": lambda result: f"{result.decisions.num_planned:,}, {result.decisions.num_skipped:,}",
     "CPU a decision: median / p95 / max": _decisions,

@@ -45,6 +45,9 @@ class ClusterBackend(Protocol):
     def facts(self) -> Facts:
         """What runs where now, for a controller that takes over."""
 
+    def iterations_left(self, job_id: str) -> float | None:
+        """Iterations that a job needs yet, above 0; None where nobody counts them."""
+
     def next_events(self) -> Sequence[Event]:
         """Wait for what happens next: all events of one instant, which is `now_s` then. Empty: nothing ever will."""
 

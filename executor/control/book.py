@@ -2,7 +2,7 @@
 actions, so that an event costs what it changes, and only a snapshot what there is."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from executor.control.actions import Action, Place, Stop
@@ -16,7 +16,12 @@ from stowplan.errors import InputError
 from stowplan.slots import copier
 from topology.cluster import NodeState
 
-_job_at = copier(Job, "age_s", "remaining_s", "num_restarts", "current", "parallel_plan", "expansions")
+_job_at = copier(
+    Job,
+    *("age_s", "remaining_s", "num_restarts", "deadline_s", "remaining_iterations", "current", "parallel_plan"),
+    "expansions",
+)
+IterationsLeft = Callable[[str], float | None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,13 +41,18 @@ class _Entry:
             return self.remaining_s
         return max(0.0, self.remaining_s - (now_s - self.since_s))
 
-    def at(self, now_s: float) -> Job:
-        """The job as it is now."""
-        age_s, left_s, num_restarts = now_s - self.submitted_s, self.left_s(now_s), max(0, self.num_starts - 1)
-        given = self.allocation
-        if given is None:
-            return _job_at(self.job, age_s, left_s, num_restarts, None, None, ())
-        return _job_at(self.job, age_s, left_s, num_restarts, given.gpus, given.parallel_plan, given.expansions)
+    def at(self, now_s: float, iterations_left: IterationsLeft) -> Job:
+        """The job as it is now. A deadline that is over is none any more."""
+        job, given, age_s = self.job, self.allocation, now_s - self.submitted_s
+        return _job_at(
+            job,
+            age_s,
+            self.left_s(now_s),
+            max(0, self.num_starts - 1),
+            job.deadline_s - age_s if job.deadline_s is not None and job.deadline_s > age_s else None,
+            iterations_left(job.id) if job.remaining_iterations is not None else None,
+            *((None, None, ()) if given is None else (given.gpus, given.parallel_plan, given.expansions)),
+        )
 
 
 class Book:
@@ -113,9 +123,10 @@ class Book:
         for allocation in places:
             self._give(allocation, now_s)
 
-    def snapshot(self, now_s: float) -> Snapshot:
+    def snapshot(self, now_s: float, iterations_left: IterationsLeft) -> Snapshot:
         """The cluster and its jobs now."""
-        return checked_snapshot(self._cluster, tuple(entry.at(now_s) for entry in self._entries.values()))
+        jobs = tuple(entry.at(now_s, iterations_left) for entry in self._entries.values())
+        return checked_snapshot(self._cluster, jobs)
 
     def _admit(self, facts: JobFacts) -> None:
         job = facts.job

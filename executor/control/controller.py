@@ -97,7 +97,9 @@ class Controller:
     def _decide(self) -> Decision:
         now_s = self._backend.now_s
         request = PlanRequest(
-            snapshot=self._book.snapshot(now_s), parameters=self._options.parameters, options=self._options.options
+            snapshot=self._book.snapshot(now_s, self._backend.iterations_left),
+            parameters=self._options.parameters,
+            options=self._options.options,
         )
         started_s = time.process_time()
         outcome = self._planner(request)

@@ -7,8 +7,8 @@ refuses to give a GPU away twice, or to let a job end whose speed does not integ
 
 import heapq
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from executor.control.actions import Action, Place, Stop
 from executor.control.backend import Facts, JobFacts
@@ -35,7 +35,8 @@ class Submission:
 class Progress:
     """What has become of a job.
 
-    done: work that counts; lost: that was done, and lost when the job broke. gpu_s, held_s: GPU seconds and seconds for
+    done: work that counts; lost: that was done, and lost when the job broke. restarts: how often it got GPUs again, or
+    others, by `Change` (started: it had none). gpu_s, held_s: GPU seconds and seconds for
     which it had GPUs. allocation (None: it waits or has ended) since `since_s`, works from `works_s` on at `speed`, and
     ends at `ends_s` unless something comes between. expected_s: how long it is said to run from `since_s`, or from its
     next start.
@@ -49,6 +50,7 @@ class Progress:
     held_s: float = 0.0
     expected_s: float | None = None
     num_starts: int = 0
+    restarts: Mapping[str, int] = field(default_factory=dict)
     num_failures: int = 0
     started_s: float | None = None
     ended_s: float | None = None
@@ -58,10 +60,16 @@ class Progress:
     speed: float = 0.0
     ends_s: float = 0.0
 
+    def done_at(self, now_s: float) -> float:
+        """Work that is done, what is not yet credited included."""
+        if self.allocation is None:
+            return self.done
+        return self.done + self.speed * max(0.0, now_s - max(self.since_s, self.works_s))
+
     def account(self, now_s: float) -> None:
         """Credit what was done since the last time."""
         if self.allocation is not None:
-            self.done += self.speed * max(0.0, now_s - max(self.since_s, self.works_s))
+            self.done = self.done_at(now_s)
             self.gpu_s += self.allocation.num_gpus * (now_s - self.since_s)
             self.held_s += now_s - self.since_s
             if self.expected_s is not None:
@@ -147,6 +155,10 @@ class SimulatedBackend:
             cluster=replace(self._cluster, nodes=nodes),
             jobs=tuple(self._facts_of(progress) for progress in here),
         )
+
+    def iterations_left(self, job_id: str) -> float | None:
+        """By the truth."""
+        return self._truth.iterations_left(job_id, self._progress[job_id].done_at(self._now_s))
 
     def next_events(self) -> tuple[Event, ...]:
         """Turn the clock to the next instant at which something happens; empty at the end of jobs, or of time."""
@@ -270,9 +282,12 @@ class SimulatedBackend:
         is_first = progress.num_starts == 0
         progress.started_s = self._now_s if is_first else progress.started_s
         progress.num_starts += 1
+        if not is_first:
+            kind = allocation.change.value
+            progress.restarts = {**progress.restarts, kind: progress.restarts.get(kind, 0) + 1}
         progress.allocation, progress.since_s = allocation, self._now_s
         self._occupy(progress)
-        progress.works_s = self._now_s + self._truth.delay_s(progress.job_id, allocation.change, is_first=is_first)
+        progress.works_s = self._now_s + self._truth.delay_s(allocation, is_first=is_first)
         progress.speed = self._truth.speed(allocation)
         left = self._truth.work(progress.job_id) - progress.done
         progress.ends_s = progress.works_s + left / progress.speed

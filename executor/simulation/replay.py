@@ -3,29 +3,34 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from executor.control.controller import Controller, ControlOptions, Planner, Step
 from executor.control.events import NodeChange
 from executor.simulation.backend import SimulatedBackend, SimulationState, Submission
 from executor.simulation.figures import (
+    Asked,
     DecisionFigures,
     JobRecord,
     ReplayResult,
     distribution,
     hours,
-    job_record,
+    job_records,
     makespan_of,
 )
-from executor.simulation.truth import TracedDurations, TracedParameters, Truth
+from executor.simulation.tabled import TabledThroughputs
+from executor.simulation.traced import TracedDurations
+from executor.simulation.truth import Truth, TruthParameters
+from models.plan import Change
 from models.planning import plan
 from models.policies import policy_of
-from models.workload import Job
 from stowplan.errors import InputError
 from stowplan.records import to_json
 from topology.cluster import Cluster, NodeState
 from workloads.generators.failures import FailureParameters, NodeFailure, node_failures
+from workloads.throughputs import Throughput
 from workloads.trace import Trace
 
 OnStep = Callable[["Replay", Step], None]
@@ -35,14 +40,16 @@ OnStep = Callable[["Replay", Step], None]
 class ReplaySetup:
     """What is replayed: a trace on a cluster under the policy that `control` names.
 
-    horizon_s: nothing happens after it (None: until all jobs have ended). failures: of nodes, which need a horizon.
-    seed: of failures and noise.
+    throughputs: how fast applications train; None: jobs run as long as they did in the trace. horizon_s: nothing
+    happens after it (None: until all jobs have ended). failures: of nodes, which need a horizon. seed: of failures and
+    noise.
     """
 
     cluster: Cluster
     trace: Trace
     control: ControlOptions
-    traced: TracedParameters = field(default_factory=TracedParameters)
+    truth: TruthParameters = field(default_factory=TruthParameters)
+    throughputs: tuple[Throughput, ...] | None = None
     failures: FailureParameters | None = None
     horizon_s: float | None = None
     seed: int = 0
@@ -85,17 +92,17 @@ class Replay:
 
     def __init__(self, setup: ReplaySetup, *, state: ReplayState | None = None, planner: Planner = plan) -> None:
         self.setup = setup
-        trace = setup.trace.where(lambda job: job.num_gpus > 0 and job.duration_s is not None)
+        self._truth = _truth(setup)
+        trace = setup.trace.where(self._truth.covers)
         self._num_left_out = len(setup.trace.jobs) - len(trace.jobs)
-        self._truth: Truth = TracedDurations(trace, setup.traced, setup.seed)
-        self._num_gpus = {job.id: job.num_gpus for job in trace.jobs}
+        self._jobs = {job.id: job for job in trace.jobs}
         if state is not None and state.key != setup.key():
             raise InputError(
                 "the state is of another replay; trace, cluster, policy, parameters and seed must be equal"
             )
         self._backend = SimulatedBackend(
             setup.cluster,
-            _submissions(trace, self._truth),
+            [Submission(at_s=job.submit_s, job=self._truth.told(job.id)) for job in trace.jobs],
             self._truth,
             changes=_changes(setup),
             horizon_s=math.inf if setup.horizon_s is None else setup.horizon_s,
@@ -120,7 +127,7 @@ class Replay:
     @property
     def num_jobs(self) -> int:
         """Jobs in all."""
-        return len(self._num_gpus)
+        return len(self._jobs)
 
     def step(self) -> Step | None:
         """The next instant; None at the end.
@@ -154,14 +161,18 @@ class Replay:
             cpu_s=self._cpu_before_s + time.process_time(),
         )
 
+    def _asked(self, job_id: str) -> Asked:
+        job, (alone_s, alone_gpus) = self._jobs[job_id], self._truth.alone(job_id)
+        return Asked(num_gpus=job.num_gpus, alone_s=alone_s, alone_gpus=alone_gpus, deadline_s=job.deadline_s)
+
     def result(self) -> ReplayResult:
         """Figures, once the end is reached."""
         setup = self.setup
         end_s = self.now_s if setup.horizon_s is None else setup.horizon_s
-        jobs = tuple(
-            job_record(progress, self._num_gpus[progress.job_id], end_s, self._truth.alone_s(progress.job_id))
-            for progress in self._backend.progress()
-        )
+        progresses = self._backend.progress()
+        asked = {progress.job_id: self._asked(progress.job_id) for progress in progresses}
+        jobs = job_records(progresses, asked, end_s, setup.cluster.num_gpus)
+        timely = [job.met_deadline for job in jobs if job.met_deadline is not None]
         makespan_s, gpu_hours = makespan_of(jobs), hours(job.gpu_s for job in jobs)
         decision_cpu_s = math.fsum(self._decision_cpu_s)
         return ReplayResult(
@@ -174,12 +185,19 @@ class Replay:
             num_finished=sum(job.ended_s is not None for job in jobs),
             num_left_out=self._num_left_out,
             completion_s=distribution(job.completion_s for job in jobs),
+            weighted_completion_s=_share(
+                math.fsum(job.num_gpus * job.completion_s for job in jobs), sum(job.num_gpus for job in jobs)
+            ),
             floor_completion_s=distribution(job.alone_s for job in jobs).mean,
             waited_s=distribution(job.waited_s for job in jobs),
             makespan_s=makespan_s,
             utilisation=_share(gpu_hours, hours([setup.cluster.num_gpus * makespan_s])),
             gpu_hours=gpu_hours,
             restarts=_mean_restarts(jobs),
+            num_deadlines=len(timely),
+            num_deadlines_met=sum(timely),
+            most_unfair=max((job.unfairness for job in jobs), default=0.0),
+            unfair_share=_share(sum(job.unfairness > 1 for job in jobs), len(jobs)),
             failures=sum(job.num_failures for job in jobs),
             decisions=DecisionFigures(
                 num_planned=len(self._decision_cpu_s),
@@ -192,20 +210,12 @@ class Replay:
         )
 
 
-def _submissions(trace: Trace, truth: Truth) -> list[Submission]:
-    return [
-        Submission(
-            at_s=job.submit_s,
-            job=Job(
-                id=job.id,
-                min_gpus=job.num_gpus,
-                priority=job.priority or 1,
-                queue=job.queue,
-                remaining_s=truth.expected_s(job.id, 0.0),
-            ),
-        )
-        for job in trace.jobs
-    ]
+def _truth(setup: ReplaySetup) -> Truth:
+    """What is true of the jobs; policies of sizes alone are told no more of them than that."""
+    if setup.throughputs is None:
+        return TracedDurations(setup.trace, setup.truth, setup.seed)
+    elastic = not policy_of(setup.control.parameters).plans_by_size
+    return TabledThroughputs(setup.trace, setup.throughputs, setup.cluster, setup.truth, setup.seed, elastic=elastic)
 
 
 def _changes(setup: ReplaySetup) -> list[NodeChange]:
@@ -230,5 +240,9 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
-def _mean_restarts(jobs: tuple[JobRecord, ...]) -> float:
-    return sum(job.num_restarts for job in jobs) / len(jobs) if jobs else 0.0
+def _mean_restarts(jobs: Sequence[JobRecord]) -> dict[str, float]:
+    """Of a job on average, by kind."""
+    counts: Counter[str] = Counter()
+    for job in jobs:
+        counts.update(job.restarts)
+    return {kind.value: counts[kind.value] / len(jobs) for kind in Change if counts[kind.value]}

@@ -1,24 +1,30 @@
-"""What is true of simulated jobs. The backend goes by it; of it a policy sees only what it is told (`expected_s`).
+"""What is true of simulated jobs. The backend goes by it; of it a policy sees only what it is told.
 
 Work has a unit of the truth's own. A job is done when the integral of its speed over time is its work.
 """
 
 import hashlib
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 
-from models.plan import Change, JobAllocation
+from models.plan import JobAllocation
+from models.workload import Job
 from stowplan.errors import InputError
-from workloads.trace import Trace, TraceJob
+from workloads.trace import TraceJob
 
 
 class Truth(Protocol):
     """What is true of jobs, by id."""
+
+    def covers(self, job: TraceJob) -> bool:
+        """Whether anything is known of a job of the trace; others are left out."""
+
+    def told(self, job_id: str) -> Job:
+        """The job as it is submitted: what policies know of it."""
 
     def work(self, job_id: str) -> float:
         """All work of the job."""
@@ -26,17 +32,20 @@ class Truth(Protocol):
     def speed(self, allocation: JobAllocation) -> float:
         """Work per second of the job on an allocation, above 0."""
 
-    def delay_s(self, job_id: str, change: Change, *, is_first: bool) -> float:
+    def delay_s(self, allocation: JobAllocation, *, is_first: bool) -> float:
         """How long the job does no work after it was given these GPUs; `is_first`: it never had any."""
 
     def kept(self, job_id: str, done: float) -> float:
         """What is left of the work done when the job breaks."""
 
-    def alone_s(self, job_id: str) -> float:
-        """From submission to end had it the cluster to itself, on the allocation that is best for it."""
+    def alone(self, job_id: str) -> tuple[float, int]:
+        """Seconds from submission to end had it the cluster to itself, and the GPUs on which it ends first."""
 
     def expected_s(self, job_id: str, done: float) -> float | None:
         """For how long the job is said to run yet with so much work done; None where nobody says."""
+
+    def iterations_left(self, job_id: str, done: float) -> float | None:
+        """Iterations that the job needs yet with so much work done; None where work is not counted in them."""
 
 
 class Estimates(StrEnum):
@@ -49,10 +58,11 @@ class Estimates(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TracedParameters:
-    """start_s: how long a job that starts does no work; restart_s: one that starts again or elsewhere. checkpoint_s: a
-    job that breaks goes on from a multiple of so many seconds of work (None: from its beginning). noise: standard
-    deviation of the logarithm of estimates over what is true.
+class TruthParameters:
+    """start_s: how long a job that starts does no work; restart_s: one that starts again or elsewhere; delay_per_gpu_s:
+    a job of few GPUs only so long for each of them. checkpoint_s: a job that breaks goes on from a multiple of so many
+    seconds of work (None: from its beginning). noise: standard deviation of the logarithm of estimates over what is
+    true: of durations, or of throughputs where these are known.
 
     Raises
     ------
@@ -62,6 +72,7 @@ class TracedParameters:
 
     start_s: float = 0.0
     restart_s: float = 0.0
+    delay_per_gpu_s: float | None = None
     checkpoint_s: float | None = None
     estimates: Estimates = Estimates.EXACT
     noise: float = 0.0
@@ -71,62 +82,20 @@ class TracedParameters:
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise InputError(f"{name} is {value}; must be a number from 0 on")
-        if self.checkpoint_s is not None and not 0 < self.checkpoint_s < math.inf:
-            raise InputError(f"checkpoint_s is {self.checkpoint_s}; must be a number above 0, or left out")
+        for name in ("checkpoint_s", "delay_per_gpu_s"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{name} is {value}; must be a number above 0, or left out")
+
+    def delay_s(self, num_gpus: int, *, is_first: bool) -> float:
+        """How long a job does no work after it was given so many GPUs."""
+        whole_s = self.start_s if is_first else self.restart_s
+        return whole_s if self.delay_per_gpu_s is None else min(whole_s, self.delay_per_gpu_s * num_gpus)
 
 
-class TracedDurations:
-    """Jobs of which only the size is known run as long as they did in the trace, wherever their GPUs are.
-
-    Work is seconds on `num_gpus` GPUs.
-    """
-
-    def __init__(self, trace: Trace, parameters: TracedParameters, seed: int) -> None:
-        self._jobs: Mapping[str, TraceJob] = {job.id: job for job in trace.jobs}
-        self._parameters = parameters
-        self._seed = seed
-
-    def work(self, job_id: str) -> float:
-        """Its duration."""
-        return self._jobs[job_id].duration_s or 0.0
-
-    def speed(self, allocation: JobAllocation) -> float:
-        """A second per second on its own size, which is the only one it runs on."""
-        if allocation.num_gpus != self._jobs[allocation.job_id].num_gpus:
-            raise InputError(
-                f"job {allocation.job_id!r} gets {allocation.num_gpus} GPUs; it is known only how long it runs on "
-                f"{self._jobs[allocation.job_id].num_gpus}"
-            )
+def noise_factor(noise: float, seed: int, *names: str) -> float:
+    """Estimate over what is true, of one thing: other things leave it as it is."""
+    if noise == 0:
         return 1.0
-
-    def delay_s(self, job_id: str, change: Change, *, is_first: bool) -> float:  # noqa: ARG002 - the protocol
-        """The same for all jobs and changes."""
-        return self._parameters.start_s if is_first else self._parameters.restart_s
-
-    def kept(self, job_id: str, done: float) -> float:  # noqa: ARG002 - the protocol
-        """What the last checkpoint has."""
-        every_s = self._parameters.checkpoint_s
-        return 0.0 if every_s is None else done // every_s * every_s
-
-    def alone_s(self, job_id: str) -> float:
-        """It starts at once."""
-        return self._parameters.start_s + self.work(job_id)
-
-    def expected_s(self, job_id: str, done: float) -> float | None:
-        """By the estimate of all its work."""
-        whole_s = self._estimate_s(self._jobs[job_id])
-        return None if whole_s is None else max(0.0, whole_s - done)
-
-    def _estimate_s(self, job: TraceJob) -> float | None:
-        if self._parameters.estimates is Estimates.LIMIT:
-            return job.time_limit_s
-        if self._parameters.estimates is Estimates.NONE or job.duration_s is None:
-            return None
-        return job.duration_s * math.exp(self._parameters.noise * self._normal(job.id))
-
-    def _normal(self, job_id: str) -> float:
-        """Every job has a random number of its own: other jobs leave it as it is."""
-        if self._parameters.noise == 0:
-            return 0.0
-        name = int.from_bytes(hashlib.sha256(job_id.encode()).digest()[:8], "big")
-        return float(np.random.default_rng([self._seed, name]).standard_normal())
+    number = int.from_bytes(hashlib.sha256("\0".join(names).encode()).digest()[:8], "big")
+    return math.exp(noise * float(np.random.default_rng([seed, number]).standard_normal()))

@@ -1,6 +1,6 @@
 """The 1,280-GPU cluster of Arena's simulation, its throughput table, and moments of its traces as snapshots."""
 
-import csv
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -12,10 +12,11 @@ from models.workload import Job
 from topology.cluster import Cluster, Node
 from topology.gpu_catalogue import find_product, gpu_type_of
 from workloads.readers import read_trace
-from workloads.readers.arena import application_of
+from workloads.throughputs import read_throughputs
 from workloads.trace import TraceJob
 
 DIRECTORY = PUBLISHED / "arena"
+THROUGHPUTS = "sim_effective_throughput.csv"
 ROUND_S = 300.0
 
 # Name in the data, product, nodes, GPUs of a node (Arena Table 1 and section 5.1).
@@ -27,7 +28,7 @@ ModelKey = tuple[str | None, int | None]
 
 def data_are_there() -> bool:
     """Whether the published data lie beside the checkout."""
-    return (DIRECTORY / "sim_effective_throughput.csv").is_file()
+    return (DIRECTORY / THROUGHPUTS).is_file()
 
 
 def simulated_cluster() -> Cluster:
@@ -45,20 +46,16 @@ def simulated_cluster() -> Cluster:
 
 @cache
 def throughput_tables(directory: Path = DIRECTORY) -> Mapping[ModelKey, ThroughputTable]:
-    """What the released simulator uses at best locality, where adaptive parallelism is feasible."""
+    """What the released simulator uses on as few nodes as there may be, where adaptive parallelism is feasible."""
+    nodes_of = {name: size for name, _, _, size in _MACHINES}
     entries: dict[ModelKey, list[TableEntry]] = {}
-    with (directory / "sim_effective_throughput.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["ap_feasible"] == "1" and row["best_locality"] == "1":
-                model = application_of(row["model"], row["params"]), int(row["global_batch"])
-                entries.setdefault(model, []).append(
-                    TableEntry(
-                        gpu_type=row["gpu_type"],
-                        num_gpus=int(row["n_gpus"]),
-                        num_nodes=int(row["n_nodes"]),
-                        value=float(row["throughput_sps"]),
-                    )
+    for row in read_throughputs(directory / THROUGHPUTS):
+        if row.num_nodes == math.ceil(row.num_gpus / nodes_of[row.gpu_type]):
+            entries.setdefault((row.application, row.global_batch), []).append(
+                TableEntry(
+                    gpu_type=row.gpu_type, num_gpus=row.num_gpus, num_nodes=row.num_nodes, value=row.samples_per_s
                 )
+            )
     return {model: ThroughputTable(entries=tuple(table), batch_size=model[1]) for model, table in entries.items()}
 
 

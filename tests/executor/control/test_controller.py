@@ -21,6 +21,10 @@ from tests.models.allocation.gang.scenes import cluster
 from topology.cluster import Cluster, NodeState
 
 
+def uncounted(job_id: str) -> None:
+    raise AssertionError(f"asked for the iterations of {job_id}, of which only the size is known")
+
+
 class Recording:
     """A cluster that is told what happens, and keeps what it is asked to do."""
 
@@ -32,6 +36,9 @@ class Recording:
 
     def facts(self) -> Facts:
         return Facts(cluster=self._where, jobs=())
+
+    def iterations_left(self, job_id: str) -> None:
+        uncounted(job_id)
 
     def next_events(self) -> Sequence[Event]:
         self.now_s, events = next(self._instants, (self.now_s, ()))
@@ -117,18 +124,18 @@ def test_a_book_follows_jobs_and_nodes() -> None:
     assert (list(book.wanted), book.rooms) == ([(2, None)], {"a": [0, 0, 1, 0, 1]})
     book.note([Place(allocation=given_to("j", a0=range(2)))], 30.0)
     assert (list(book.wanted), book.rooms) == ([], {"a": [0, 0, 2, 0, 0]})
-    (now,) = book.snapshot(50.0).jobs
+    (now,) = book.snapshot(50.0, uncounted).jobs
     assert (now.age_s, now.remaining_s, now.num_restarts) == (40, 80, 0)
     assert now.current == (NodeGpus(node="a0", gpus=(0, 1)),)
     book.tell(Measurement(at_s=60.0, job_id="j", remaining_s=10.0))
-    assert book.snapshot(65.0).jobs[0].remaining_s == 5
+    assert book.snapshot(65.0, uncounted).jobs[0].remaining_s == 5
     # Its node fails: it waits, and the largest node that is left has two GPUs.
     book.tell(Failure(at_s=66.0, job_id="j", remaining_s=90.0))
     book.tell(NodeChange(at_s=66.0, node="a0", state=NodeState.DOWN))
     assert (list(book.wanted), book.rooms) == ([(2, None)], {"a": [0, 0, 1]})
-    (now,) = book.snapshot(70.0).jobs
+    (now,) = book.snapshot(70.0, uncounted).jobs
     assert (now.current, now.remaining_s) == (None, 90)
-    assert book.snapshot(70.0).cluster.nodes[0].state is NodeState.DOWN
+    assert book.snapshot(70.0, uncounted).cluster.nodes[0].state is NodeState.DOWN
     book.note([Place(allocation=given_to("j", a1=range(2)))], 80.0)
     book.tell(Completion(at_s=99.0, job_id="j"))
     book.tell(NodeChange(at_s=99.0, node="a0", state=NodeState.UP))

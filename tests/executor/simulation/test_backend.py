@@ -5,7 +5,8 @@ import pytest
 from executor.control.actions import Place, Stop
 from executor.control.events import Arrival, Completion, Failure, NodeChange, Tick
 from executor.simulation.backend import SimulatedBackend, Submission
-from executor.simulation.truth import TracedDurations, TracedParameters
+from executor.simulation.traced import TracedDurations
+from executor.simulation.truth import TruthParameters
 from models.workload import Job
 from stowplan.errors import InputError
 from tests.executor.control.test_controller import given_to
@@ -18,7 +19,7 @@ def backend(*changes: NodeChange) -> SimulatedBackend:
     """Jobs a and b of 4 GPUs and 100 s, submitted at 0, on two nodes of 4."""
     trace = jobs_of((0, 4, 100), (0, 4, 100))
     submissions = [Submission(at_s=0.0, job=Job(id=name, min_gpus=4)) for name in ("a", "b")]
-    truth = TracedDurations(trace, TracedParameters(start_s=10.0, restart_s=20.0, checkpoint_s=30.0), seed=0)
+    truth = TracedDurations(trace, TruthParameters(start_s=10.0, restart_s=20.0, checkpoint_s=30.0), seed=0)
     made = SimulatedBackend(cluster(4, 4), submissions, truth, changes=changes)
     assert [type(event) for event in made.next_events()] == [Arrival, Arrival]
     return made

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from executor.control import controller
 from executor.simulation.figures import ReplayResult
 from executor.simulation.replay import Replay, ReplayState
-from executor.simulation.truth import Estimates, TracedParameters
+from executor.simulation.truth import Estimates, TruthParameters
 from models.allocation.gang.formulation import GangFormulation
 from models.allocation.gang.parameters import Backfill, GangParameters, QueueOrder
 from models.plan import PlanOutcome, PlanRequest
@@ -76,7 +76,7 @@ def test_figures_by_hand() -> None:
     assert result.makespan_s == 350
     assert result.utilisation == pytest.approx(gpu_s / (8 * 350))
     assert result.gpu_hours == pytest.approx(gpu_s / 3600)
-    assert (result.num_jobs, result.num_finished, result.restarts) == (4, 4, 0)
+    assert (result.num_jobs, result.num_finished, result.restarts) == (4, 4, {})
     # a, c, b and d start, and d could have when c ended; nothing could at 10, at 25 and at 180.
     assert (result.decisions.num_planned, result.decisions.num_skipped) == (5, 3)
 
@@ -116,7 +116,7 @@ def test_a_job_that_is_preempted_goes_on_after_a_restart() -> None:
         (trace_job("a", 0, 8, duration_s=100.0, priority=2), trace_job("u", 40, 8, duration_s=30.0, priority=1)),
     )
     gang = GangParameters(order=QueueOrder.PRIORITY, preemption=True)
-    result = Replay(setup_of(trace, 8, gang=gang, traced=TracedParameters(restart_s=5.0))).run()
+    result = Replay(setup_of(trace, 8, gang=gang, truth=TruthParameters(restart_s=5.0))).run()
     first, urgent = result.jobs
     assert (first.ended_s, first.waited_s, first.num_restarts, first.gpu_s) == (135, 30, 1, 8 * 105)
     assert (urgent.started_s, urgent.ended_s) == (40, 70)
@@ -132,7 +132,7 @@ def test_a_job_whose_node_fails_goes_on_from_its_checkpoint(
     setup = setup_of(
         jobs_of((0, 8, 100)),
         *(8, 8),
-        traced=TracedParameters(checkpoint_s=checkpoint_s),
+        truth=TruthParameters(checkpoint_s=checkpoint_s),
         failures=FailureParameters(mtbf_s=1.0, repair_s=1.0),
         horizon_s=1000.0,
     )
@@ -186,8 +186,8 @@ GANGS = [
 def test_work_and_gpus_are_conserved(trace: Trace, gang: GangParameters, noise: float, delay_s: float) -> None:
     """Every job has its GPUs for its work, its delays, and what it lost; every snapshot is legal."""
     watched = Watched()
-    traced = TracedParameters(noise=noise, start_s=delay_s, restart_s=delay_s)
-    setup = setup_of(trace, 4, 4, gang=gang, traced=traced)
+    truth = TruthParameters(noise=noise, start_s=delay_s, restart_s=delay_s)
+    setup = setup_of(trace, 4, 4, gang=gang, truth=truth)
     result = Replay(setup, planner=watched).run()
     durations = {job.id: job.duration_s for job in trace.jobs if job.duration_s is not None}
     for job in result.jobs:
@@ -225,7 +225,7 @@ def failing(seed: int, **more: Any) -> Replay:
     setup = setup_of(
         trace,
         *(8, 8),
-        traced=TracedParameters(noise=0.5, restart_s=10.0, checkpoint_s=60.0),
+        truth=TruthParameters(noise=0.5, restart_s=10.0, checkpoint_s=60.0),
         failures=FailureParameters(mtbf_s=400.0, repair_s=100.0),
         horizon_s=2000.0,
         seed=seed,
@@ -269,7 +269,7 @@ def test_policies_are_told_what_the_estimates_say() -> None:
     told = {}
     for estimates in Estimates:
         watched = Watched()
-        Replay(setup_of(trace, 8, traced=TracedParameters(estimates=estimates)), planner=watched).run()
+        Replay(setup_of(trace, 8, truth=TruthParameters(estimates=estimates)), planner=watched).run()
         told[estimates] = watched.requests[0].snapshot.jobs[0].remaining_s
     assert told == {Estimates.EXACT: 100, Estimates.LIMIT: 500, Estimates.NONE: None}
 

@@ -1,0 +1,1 @@
+"""Policies replayed on published traces: which of them finishes jobs how soon."""

@@ -1,0 +1,120 @@
+"""Policies on the traces published with Arena (EuroSys'26), on the 1,280 GPUs of its simulation.
+
+    python -m benchmarks arena-replays --processes 2
+
+Rules. Every submitted job counts; of Philly those of the first 1,673 rounds of 300 s, and what does not end by then
+counts until then. All policies go by the same table of throughputs, which is true; a start, and every later change,
+costs 10 s for each GPU, at most 40 s; work is credited at the speed at which it was done. A job may get from half to
+twice the GPUs that it asked for; `gang` gives it what it asked for. Plans are made every 300 s. `alone` is the mean of
+the jobs each alone on the cluster, which no policy can be below.
+
+The released simulator credits all past work at the present speed, and counts rounds: its figures stand in the README of
+the data, and are no bound for these.
+"""
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from pydantic import TypeAdapter
+
+from api.schemas.parameters import PARAMETERS
+from benchmarks.rows import Row, show, write
+from benchmarks.workloads.published.arena import DIRECTORY, ROUND_S, THROUGHPUTS, data_are_there, simulated_cluster
+from executor.control.controller import ControlOptions
+from executor.simulation.figures import ReplayResult
+from executor.simulation.replay import Replay, ReplaySetup
+from executor.simulation.truth import TruthParameters
+from models.policies import POLICIES
+from stowplan.errors import InputError
+from workloads.readers import read_trace
+from workloads.throughputs import read_throughputs
+
+_HORIZONS_S = {"pai": None, "helios": None, "philly": 1673 * ROUND_S}
+_TRUTH = TruthParameters(start_s=40.0, restart_s=40.0, delay_per_gpu_s=10.0)
+_TRACES = list(_HORIZONS_S)
+_POLICIES = ["gang", "sia", "arena", "arena-ilp"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    trace: str
+    policy: str
+    parameters: str
+
+
+def main(
+    traces: Annotated[list[str], typer.Option("--trace", help="May be repeated.")] = _TRACES,
+    policies: Annotated[
+        list[str], typer.Option("--policy", help='May be repeated; with parameters as arena:{"search_depth": 5}.')
+    ] = _POLICIES,
+    processes: Annotated[int, typer.Option(min=1, help="Replays at a time.")] = 1,
+) -> None:
+    """Replay the traces of Arena under policies, all by the same rules."""
+    if not data_are_there():
+        raise InputError(f"there are no traces of Arena at {DIRECTORY}")
+    tasks = [_task(trace, policy) for trace in traces for policy in policies]
+    rows = []
+    with ProcessPoolExecutor(processes) as pool:
+        for row in pool.map(_row, tasks):
+            print(row, flush=True)
+            rows.append(row)
+    protocol = "rules: see benchmarks/replays/arena_replays.py; one process a replay, CPU seconds of one thread"
+    show(protocol, rows)
+    print(write("arena_replays", protocol, rows))
+
+
+def _task(trace: str, text: str) -> _Task:
+    policy, _, parameters = text.partition(":")
+    if trace not in _HORIZONS_S or policy not in POLICIES:
+        raise InputError(
+            f"{trace} under {text}: the traces are {', '.join(_HORIZONS_S)}, the policies {', '.join(POLICIES)}"
+        )
+    return _Task(trace=trace, policy=policy, parameters=parameters)
+
+
+def _row(task: _Task) -> Row:
+    result = replayed(task.trace, task.policy, json.loads(task.parameters or "{}"))
+    return {
+        "trace": task.trace,
+        "policy": task.policy,
+        "parameters": task.parameters,
+        "jobs": result.num_jobs,
+        "ended": result.num_finished,
+        "jct_s": round(result.completion_s.mean),
+        "alone_s": round(result.floor_completion_s),
+        "jct_p99_s": round(result.completion_s.p99),
+        "longest_wait_s": round(result.waited_s.most),
+        "makespan_s": round(result.makespan_s),
+        "restarts": round(result.num_restarts, 2),
+        "most_unfair": round(result.most_unfair, 2),
+        "unfair_share": round(result.unfair_share, 3),
+        "deadlines": round(result.num_deadlines_met / result.num_deadlines, 3) if result.num_deadlines else None,
+        "gpu_hours": round(result.gpu_hours),
+        "decisions": result.decisions.num_planned,
+        "decision_ms": _decision_ms(result),
+        "policy_cpu_s": round(result.decisions.total_cpu_s, 1),
+        "other_cpu_s": round(result.other_cpu_s, 1),
+    }
+
+
+def replayed(trace: str, policy: str, parameters: dict[str, Any]) -> ReplayResult:
+    """Replay a trace by the rules above."""
+    document: Any = TypeAdapter(PARAMETERS[policy]).validate_python(parameters)
+    setup = ReplaySetup(
+        cluster=simulated_cluster(),
+        trace=read_trace(DIRECTORY / f"trace_{trace}.csv", format_="arena"),
+        control=ControlOptions(parameters=document.parameters_for(POLICIES[policy]), round_s=ROUND_S),
+        truth=_TRUTH,
+        throughputs=read_throughputs(DIRECTORY / THROUGHPUTS),
+        horizon_s=_HORIZONS_S[trace],
+    )
+    return Replay(setup).run()
+
+
+def _decision_ms(result: ReplayResult) -> Sequence[float]:
+    spread = result.decisions.cpu_s
+    return [round(1e3 * value_s, 1) for value_s in (spread.median, spread.p95, spread.most)]
