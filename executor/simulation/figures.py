@@ -72,7 +72,8 @@ class ReplayResult:
     """What a policy made of a trace.
 
     completion_s: from submission to end (JCT), weighted_completion_s its mean by GPUs asked for; waited_s: queueing.
-    floor_completion_s: mean of the jobs each alone on the cluster, which no policy can be below. makespan_s: from the
+    floor_completion_s: mean of the jobs each alone on the cluster, until the
+    horizon like all others: no policy can be below. makespan_s: from the
     first submission to the last end, or the horizon where jobs are censored. utilisation: share of GPU time in which a
     GPU had a job, until then. gpu_hours: of jobs. restarts: of a job on average, by `Change`. num_deadlines: jobs that
     have one, num_deadlines_met of which ended in time. most_unfair: the largest unfairness of a job, unfair_share:

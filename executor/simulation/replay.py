@@ -188,7 +188,7 @@ class Replay:
             weighted_completion_s=_share(
                 math.fsum(job.num_gpus * job.completion_s for job in jobs), sum(job.num_gpus for job in jobs)
             ),
-            floor_completion_s=distribution(job.alone_s for job in jobs).mean,
+            floor_completion_s=distribution(min(job.alone_s, end_s - job.submitted_s) for job in jobs).mean,
             waited_s=distribution(job.waited_s for job in jobs),
             makespan_s=makespan_s,
             utilisation=_share(gpu_hours, hours([setup.cluster.num_gpus * makespan_s])),

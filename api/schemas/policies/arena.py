@@ -17,7 +17,7 @@ class ArenaParametersDoc(ParametersDoc):
 
     objective: ArenaObjective = ArenaObjective.THROUGHPUT
     """throughput: Eq. 5; deadlines: as many deadlines as can be met (Eq. 6), by weight, then Eq. 5;
-    finish_time_fairness: Eq. 7."""
+    finish_time_fairness: Eq. 7; completion_time: Eq. 5, where a job counts the more the sooner it can end."""
     normalise: bool = True
     """Throughputs count in shares of the job's best one; without it in samples/s, and small models win."""
     num_queues: Annotated[int, Field(ge=1, le=1000)] = 3
@@ -34,5 +34,9 @@ class ArenaParametersDoc(ParametersDoc):
     """Over what time a restart is paid for, and how long a job is taken to wait that is left out."""
     mean_weight: Annotated[float, Field(gt=0, le=1e6)] = 0.1
     """Finish-time fairness: weight of the mean beside the maximum."""
+    urgency: Annotated[float, Field(ge=0, le=2)] = 0.5
+    """Completion time: a job counts by its time left to minus this power (0: not at all)."""
+    longest_wait_s: Positive | None = 21_600.0
+    """Completion time: a job that waits and is older comes ahead of all throughput (null: never)."""
     counts: Annotated[tuple[NumGpus, ...], Field(min_length=1, max_length=1000)] | None = None
     """GPU counts that may be given (null: every buddy block)."""

@@ -1,40 +1,38 @@
-"""What it is worth that a job meets its deadline: more than any throughput. Pure NumPy.
+"""What it is worth that a job meets its deadline, or waits no longer: more than any throughput. Pure NumPy.
 
-a_i, points of a job with a deadline: integers in the proportion of the weights w_i. With r_i = w_i / min w, over the
-jobs with a deadline, they are k r_i for the least k that makes all of them integers, else for the largest k, rounded;
+a_i, points of a job that earns some: integers in the proportion of the weights w_i. With r_i = w_i / min w, over the
+jobs that earn points, they are k r_i for the least k that makes all of them integers, else for the largest k, rounded;
 k is at most 100, and so small that no job has more than 10,000 points.
 M, worth of a point: 1 + sum_i w_i max_j Thr_ij / Z_i, over all jobs that can run. All throughput terms of a plan
 together are at least 0 and at most M - 1, and sums of points differ by at least 1: so between two plans that differ in
 points, M sum a_i decides, whatever their throughputs; between plans with equal points throughput does.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from models.workload import Job
-from stowplan.arrays import FloatVector
+from stowplan.arrays import FloatVector, Mask
 
-# Weights of deadlines that are further apart than this cannot be told from throughput.
+# Weights of jobs that earn points which are further apart than this cannot be told from throughput.
 MOST_RATIO = 1_000
 _MOST_MULTIPLES, _MOST_POINTS = 100, 10_000
 _TOLERANCE = 1e-6
 
 
-def rewards(jobs: Sequence[Job], weight: FloatVector, most_throughput: float) -> FloatVector:
-    """M a_i (J,), 0 for jobs without a deadline.
+def rewards(earns: Mask, weight: FloatVector, most_throughput: float) -> FloatVector:
+    """M a_i (J,), 0 for jobs that earn nothing.
 
     Parameters
     ----------
+    earns
+        Jobs (J,) that earn points.
     weight
         w_i (J,).
     most_throughput
         M - 1: what all throughput terms together cannot exceed.
     """
-    has_deadline = np.array([job.deadline_s is not None for job in jobs], dtype=np.bool_)
-    reward = np.zeros(len(jobs))
-    if has_deadline.any():
-        reward[has_deadline] = (1.0 + most_throughput) * _points(weight[has_deadline])
+    reward = np.zeros(earns.size)
+    if earns.any():
+        reward[earns] = (1.0 + most_throughput) * _points(weight[earns])
     return reward
 
 

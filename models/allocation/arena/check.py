@@ -20,10 +20,11 @@ from stowplan.errors import Issue
 from topology.cluster import Node, NodeState
 
 _Shape = tuple[str, int, int]
-# Job, and whether the term is the one for its deadline.
+# Job, and whether the term is the one for the points that it earns.
 _Term = tuple[str | None, bool]
 
-_DEADLINE_TERM = "deadline_met"
+_POINT_TERMS = ("deadline_met", "wait_ended")
+_LEAST_LEFT = 0.01
 # Points are whole multiples of the weights, from the least multiple up to these that makes them integers.
 _MOST_MULTIPLES, _MOST_POINTS = 100, 10_000
 
@@ -72,7 +73,7 @@ def allocation_violations(
     terms |= {(name, True): reward for name, reward in met.items()}
     if audit.is_fairness and num_counted:
         terms[None, False] = worst
-    keys: list[_Term] = [(term.job_id, term.term == _DEADLINE_TERM) for term in plan.score]
+    keys: list[_Term] = [(term.job_id, term.term in _POINT_TERMS) for term in plan.score]
     return [
         *issues,
         *score_violations(
@@ -80,7 +81,7 @@ def allocation_violations(
             keys,
             terms,
             objective,
-            wanted="job, and one more per deadline that is met",
+            wanted="job, and one more per deadline that is met or wait that is ended",
             whose=lambda term: repr(term.job_id or "the worst job"),
         ),
     ]
@@ -122,22 +123,39 @@ class _Audit:
         return self._runs(job) or job.reservation is not None or any(self._is_offered(job, s, speeds) for s in speeds)
 
     def rewards(self, known: Sequence[Mapping[_Shape, float]]) -> dict[str, float]:
-        """What each job with a deadline adds by meeting it: its points, each worth more than all throughput."""
-        dated = [job for job in self._jobs if job.deadline_s is not None]
-        if self._parameters.objective is not ArenaObjective.DEADLINES or not dated:
+        """What each job adds that meets its deadline, or waits no longer: its points, each worth more than all
+        throughput."""
+        earning = [job for job in self._jobs if self._earns(job)]
+        if not earning:
             return {}
         normalise = self._parameters.normalise
         most = math.fsum(
-            self._weight(job) * (1.0 if normalise else max(speeds.values()))
+            self._weight(job) * self._urgency(job, speeds) * (1.0 if normalise else max(speeds.values()))
             for job, speeds in zip(self._jobs, known, strict=True)
             if speeds
         )
-        least = min(self._weight(job) for job in dated)
-        ratios = [self._weight(job) / least for job in dated]
+        least = min(self._weight(job) for job in earning)
+        ratios = [self._weight(job) / least for job in earning]
         largest = max(1, min(_MOST_MULTIPLES, math.floor(_MOST_POINTS / max(ratios))))
         wholes = (k for k in range(1, largest + 1) if all(_is_whole(k * ratio) for ratio in ratios))
         multiple = next(wholes, largest)
-        return {job.id: (1.0 + most) * round(multiple * ratio) for job, ratio in zip(dated, ratios, strict=True)}
+        return {job.id: (1.0 + most) * round(multiple * ratio) for job, ratio in zip(earning, ratios, strict=True)}
+
+    def _earns(self, job: Job) -> bool:
+        """Whether the job has points to earn."""
+        if self._parameters.objective is ArenaObjective.DEADLINES:
+            return job.deadline_s is not None
+        if self._parameters.objective is not ArenaObjective.COMPLETION_TIME or self._held(job) is not None:
+            return False
+        longest_s = self._parameters.longest_wait_s
+        return longest_s is not None and job.age_s >= longest_s
+
+    def _urgency(self, job: Job, speeds: Mapping[_Shape, float]) -> float:
+        """How much more the job counts for the time that it needs yet, where it is fastest."""
+        if self._parameters.objective is not ArenaObjective.COMPLETION_TIME:
+            return 1.0
+        left = _samples(job) / max(speeds.values()) / self._parameters.horizon_s
+        return math.pow(max(left, _LEAST_LEFT), -self._parameters.urgency)
 
     def is_known_in_time(self, job: Job, allocation: JobAllocation, speeds: Mapping[_Shape, float]) -> bool:
         """Whether the throughput of the allocation is known, and the job meets its deadline with it."""
@@ -157,7 +175,7 @@ class _Audit:
             return 0.0
         share = max(0.0, 1.0 - self._restart_s(job, shape) / self._parameters.horizon_s)
         best = max(speeds.values()) if self._parameters.normalise else 1.0
-        return self._weight(job) * share * speeds[shape] / best
+        return self._weight(job) * self._urgency(job, speeds) * share * speeds[shape] / best
 
     def waiting_value(self, job: Job, speeds: Mapping[_Shape, float]) -> float:
         """What a job that gets nothing adds."""

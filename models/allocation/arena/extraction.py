@@ -7,6 +7,7 @@ import numpy as np
 from models.allocation.adaptive import plan_on
 from models.allocation.arena.assembly import has_theta
 from models.allocation.arena.instance import ArenaInstance
+from models.allocation.arena.parameters import ArenaObjective
 from models.allocation.arena.unplaced import unplaced_jobs
 from models.allocation.arena.utility import batch_size
 from models.allocation.changes import change_of, gpu_type_of, num_gpus_of
@@ -15,7 +16,8 @@ from models.placement.occupancy import Slices, node_gpus
 from models.plan import Change, JobAllocation, Plan, ScoreTerm
 from stowplan.arrays import IntVector, Mask
 
-DEADLINE_TERM = "deadline_met"
+# Of the points that a job earns, by objective.
+POINT_TERMS = {ArenaObjective.DEADLINES: "deadline_met", ArenaObjective.COMPLETION_TIME: "wait_ended"}
 
 
 def extract_plan(instance: ArenaInstance, chosen: IntVector, untried: Mask | None) -> Plan:
@@ -75,7 +77,7 @@ def _scores(instance: ArenaInstance, chosen: IntVector) -> Iterator[ScoreTerm]:
             reward = float(utility.reward[i]) if term == "throughput" and utility.runnable[i, chosen[i]] else 0.0
             yield ScoreTerm(term=term, job_id=job.id, value=float(values[i]) - reward)
             if reward:
-                yield ScoreTerm(term=DEADLINE_TERM, job_id=job.id, value=reward)
+                yield ScoreTerm(term=POINT_TERMS[instance.parameters.objective], job_id=job.id, value=reward)
         return
     values = np.where(instance.counted, values, 0.0)
     shares = instance.mean_share * values

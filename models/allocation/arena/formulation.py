@@ -6,7 +6,8 @@ Sets
   P          pairs (i, j) that are offered, see `models.allocation.arena.utility`; Eq. 6 is settled there, pair by pair
   L          launched jobs: they run, and are never suspended
 Data
-  v_ij       worth of a pair: throughput after the restart, weighted; for Eq. 7 a finish time, weighted
+  v_ij       worth of a pair: throughput after the restart, weighted (for the completion time by the time left, too);
+             for Eq. 7 a finish time, weighted
   b_i        for Eq. 7: cost of a job that is left out; 0 for jobs that cannot be
   a_i, M     for Eq. 6: points of a job with a deadline, integers in proportion to its weight, and what a point is
              worth, more than all throughput together, see `models.allocation.arena.admission`; v_ij of a pair that
@@ -16,7 +17,7 @@ Variables
   x_ij in {0,1} for (i, j) in P: A_i[m, n] of the paper, with j = (m, n)
   theta >= 0    for Eq. 7: the largest cost
 
-Eqs. 5 and 6:  max  sum_P v_ij x_ij   (Eq. 6: M sum_(i meets its deadline) a_i + throughput)
+Eqs. 5 and 6, completion time:  max  sum_P v_ij x_ij   (Eq. 6: M sum_(i meets its deadline) a_i + throughput)
 Eq. 7:         min  theta + mu/K sum_i c_i,     c_i = b_i + sum_j (v_ij - b_i) x_ij
 
   one_configuration[i]   sum_j x_ij <= 1            jobs with more than one pair
@@ -62,7 +63,7 @@ from models.allocation.arena.bottleneck import with_theta_bound
 from models.allocation.arena.check import allocation_violations
 from models.allocation.arena.extraction import extract_plan, settled_configurations
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.warnings import missed_deadlines, plan_warnings
+from models.allocation.arena.warnings import long_waits, missed_deadlines, plan_warnings
 from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.clock import PhaseClock
 from models.formulation import Formulation
@@ -120,8 +121,8 @@ class ArenaIlpFormulation(Formulation):
         return self._tight(solve(bounded, options, forward))
 
     def strict(self, options: SolveOptions) -> SolveOptions:
-        """The options with the relative gap for deadlines: what is asked is meant of the throughput, beside which the
-        points for deadlines are large; no gap below 1 leaves a point open."""
+        """The options with the relative gap for points: what is asked is meant of the throughput, beside which the
+        points are large; no gap below 1 leaves a point open."""
         utility = self.instance.utility
         points = float(utility.reward.sum())
         if not points:
@@ -147,10 +148,12 @@ class ArenaIlpFormulation(Formulation):
         return {names[k]: float(result.prices[k]) for k in np.flatnonzero(result.prices > 0)}
 
     def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
-        """Place the chosen blocks on GPUs, explain what is left out, and warn of deadlines that are missed."""
+        """Place the chosen blocks on GPUs, explain what is left out, and warn of deadlines that are missed and of waits
+        that are too long."""
         instance, chosen = self.instance, chosen_configurations(self.instance, incumbent)
-        missed = missed_deadlines(instance, settled_configurations(instance, chosen))
-        self.warnings = (*plan_warnings(instance), *missed)
+        settled = settled_configurations(instance, chosen)
+        late = (*missed_deadlines(instance, settled), *long_waits(instance, settled))
+        self.warnings = (*plan_warnings(instance), *late)
         with clock.phase("place"):
             return extract_plan(instance, chosen, self.untried)
 

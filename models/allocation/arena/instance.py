@@ -73,7 +73,7 @@ class ArenaInstance:
     @property
     def launch_queue(self) -> IntVector:
         """Queue (J,) in which Algorithm 1 launches a job; 0 where the objective, not a queue, says who comes first:
-        jobs with a deadline that counts, and all jobs under Eq. 7."""
+        jobs with points to earn, and all jobs under Eq. 7."""
         return np.where((self.utility.reward > 0) | self.is_min_max, 0, self.utility.queue)
 
     @property

@@ -17,11 +17,12 @@ class ArenaMethod(StrEnum):
 
 class ArenaObjective(StrEnum):
     """`throughput`: Eq. 5. `deadlines`: as many deadlines as can be met (Eq. 6), by weight, then Eq. 5.
-    `finish_time_fairness`: Eq. 7."""
+    `finish_time_fairness`: Eq. 7. `completion_time`: Eq. 5, where a job counts the more the sooner it can end."""
 
     THROUGHPUT = "throughput"
     DEADLINES = "deadlines"
     FINISH_TIME_FAIRNESS = "finish_time_fairness"
+    COMPLETION_TIME = "completion_time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,8 @@ class ArenaParameters(Parameters):
     event (None: while it gains anything; Algorithm 1 stops at D here too).
     horizon_s: over what time a restart is paid for, and how long a job is taken to wait that is left out.
     mean_weight: of the mean beside the maximum of Eq. 7, which alone sees only the worst job.
+    urgency, longest_wait_s: for the completion time, the power of the time left with which a job counts less, and how
+    old a job may get that waits before it comes ahead of all throughput (None: it may wait for ever).
     counts: GPU counts that may be given (None: every buddy block).
 
     Raises
@@ -56,6 +59,8 @@ class ArenaParameters(Parameters):
     max_scale_ups: int | None = None
     horizon_s: float = 3600.0
     mean_weight: float = 0.1
+    urgency: float = 0.5
+    longest_wait_s: float | None = 21_600.0
     counts: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -63,10 +68,12 @@ class ArenaParameters(Parameters):
             count = getattr(self, name)
             if count is not None and count < lowest:
                 raise InputError(f"{name} is {count}; must be at least {lowest}")
-        for name in ("promotion_after_s", "horizon_s", "mean_weight"):
+        for name in ("promotion_after_s", "horizon_s", "mean_weight", "longest_wait_s"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InputError(f"{name} is {value}; must be finite and above 0")
+        if not 0 <= self.urgency <= 2:
+            raise InputError(f"urgency is {self.urgency}; must be from 0 to 2")
         if not 1 <= self.priority_ratio <= 100:
             raise InputError(f"priority_ratio is {self.priority_ratio}; must be from 1 to 100")
         if self.counts is not None and (not self.counts or min(self.counts) < 1):

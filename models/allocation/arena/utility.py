@@ -15,6 +15,10 @@ Throughput and deadlines (maximised):     w_i max(0, 1 - S_ij / H) Thr_ij / Z_i,
   Z_i is the largest Thr_ij of the runnable row when normalised, else 1. H is the horizon: a restart takes S_ij of it.
   Deadlines: a late pair is worth nothing; one that meets the deadline of its job M a_i more, which outweighs all
   throughput, see `models.allocation.arena.admission`.
+Completion time (maximised):              u_i w_i max(0, 1 - S_ij / H) Thr_ij / Z_i, nothing for a waiting job
+  u_i = (H / T_i)^q with T_i the time that the job needs yet on the best configuration of the runnable row, at least a
+  hundredth of H, and q the urgency: with q = 1 and normalised, jobs that end per second, with q = 0 throughput. A job
+  that waits and is older than the longest wait is worth M a_i more wherever it runs, as for deadlines.
 Finish-time fairness (minimised):         w_i (S_ij + B_i N_i / Thr_ij) / Q_ij, and for a waiting job
                                           w_i max_j (H + B_i N_i / Thr_ij) / Q_ij
   B_i N_i are the samples that remain. Q_ij is the number of GPUs; when normalised, it is the finish time on the best
@@ -45,6 +49,8 @@ from stowplan.errors import InputError
 
 # Beyond this a coefficient swamps the others in double precision, and HiGHS soon reads it as infinite.
 _LARGEST_VALUE = 1e12
+# Of the horizon: a job that needs less time than this counts as if it needed so much.
+_LEAST_LEFT = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -102,7 +108,7 @@ def utilities(
     restart_s = np.where(runs[:, None] & ~stays, _floats([job.restart_cost_s for job in jobs])[:, None], 0.0)
     work_s = np.divide(remaining_samples(jobs)[:, None], samples_per_s, out=np.zeros_like(restart_s), where=runnable)
     queue = queues(jobs, parameters, runs)
-    weight = _floats([job.weight for job in jobs]) * parameters.priority_ratio ** (1.0 - queue)
+    weight = importance = _floats([job.weight for job in jobs]) * parameters.priority_ratio ** (1.0 - queue)
     finish_s = np.where(runnable, work_s + restart_s, 0.0)
     in_time = _in_time(jobs, parameters, finish_s)
     reward, most_throughput = np.zeros(len(jobs)), 0.0
@@ -112,9 +118,12 @@ def utilities(
         speed = _speeds(parameters, runnable, samples_per_s)
         value = np.where(in_time, np.maximum(0.0, 1.0 - restart_s / parameters.horizon_s) * speed, 0.0)
         waiting = np.zeros(len(jobs))
-        if parameters.objective is ArenaObjective.DEADLINES:
+        if parameters.objective is ArenaObjective.COMPLETION_TIME:
+            weight = weight * _urgencies(parameters, runnable, work_s)
+        earns = _earning(jobs, parameters, runs | is_pinned)
+        if earns is not None:
             most_throughput = float(weight @ speed.max(axis=1, initial=0.0))
-            reward = rewards(jobs, weight, most_throughput)
+            reward = rewards(earns, importance, most_throughput)
     value = weight[:, None] * value + np.where(runnable & in_time, reward[:, None], 0.0)
     counted = stays | _counted(parameters, configurations)
     offered = runnable & counted & fits_alone & _in_time_enough(in_time, runnable, runs, current)
@@ -167,6 +176,23 @@ def _speeds(parameters: ArenaParameters, runnable: Mask, samples_per_s: FloatMat
         best = known.max(axis=1, initial=0.0, keepdims=True)
         known = np.divide(known, best, out=np.zeros_like(known), where=runnable)
     return known
+
+
+def _urgencies(parameters: ArenaParameters, runnable: Mask, work_s: FloatMatrix) -> FloatVector:
+    """u_i (J,), 1 where nothing is runnable."""
+    left_s = np.where(runnable, work_s, np.inf).min(axis=1, initial=np.inf)
+    left_s = np.where(np.isfinite(left_s), left_s, parameters.horizon_s)
+    share = np.maximum(left_s / parameters.horizon_s, _LEAST_LEFT)
+    return np.asarray(share**-parameters.urgency)
+
+
+def _earning(jobs: Sequence[Job], parameters: ArenaParameters, runs: Mask) -> Mask | None:
+    """Jobs (J,) that may earn points; None under objectives without any."""
+    if parameters.objective is ArenaObjective.DEADLINES:
+        return np.array([job.deadline_s is not None for job in jobs], dtype=np.bool_)
+    if parameters.objective is ArenaObjective.COMPLETION_TIME and parameters.longest_wait_s is not None:
+        return np.asarray(~runs & (_floats([job.age_s for job in jobs]) >= parameters.longest_wait_s))
+    return None
 
 
 def _finish_times(

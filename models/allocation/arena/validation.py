@@ -40,23 +40,33 @@ def policy_issues(snapshot: Snapshot, parameters: ArenaParameters) -> list[Issue
 
 
 def _weight_issues(jobs: Sequence[Job], parameters: ArenaParameters) -> Iterator[Issue]:
-    """Deadlines whose weights are too far apart."""
+    """Jobs that may earn points, and whose weights are too far apart."""
     weights = {
         k: job.weight * parameters.priority_ratio ** (1.0 - job.priority)
         for k, job in enumerate(jobs)
-        if job.deadline_s is not None and job.weight > 0
+        if _may_earn(job, parameters) and job.weight > 0
     }
-    if parameters.objective is not ArenaObjective.DEADLINES or not weights:
+    if not weights:
         return
+    what = "deadline" if parameters.objective is ArenaObjective.DEADLINES else "wait"
     heaviest = max(weights, key=lambda k: weights[k])
     ratio = weights[heaviest] / min(weights.values())
     if ratio > MOST_RATIO:
         yield Issue(
             code="weights_too_far_apart",
             pointer=f"/jobs/{heaviest}/weight",
-            detail=f"the deadline of job {jobs[heaviest].id!r} weighs {ratio:.3g} times as much as another, priorities "
+            detail=f"the {what} of job {jobs[heaviest].id!r} weighs {ratio:.3g} times as much as another, priorities "
             f"included; at most {MOST_RATIO:,} times can be told from throughput",
         )
+
+
+def _may_earn(job: Job, parameters: ArenaParameters) -> bool:
+    """Whether the objective may have points for the job."""
+    if parameters.objective is ArenaObjective.DEADLINES:
+        return job.deadline_s is not None
+    longest_s = parameters.longest_wait_s
+    is_asked = parameters.objective is ArenaObjective.COMPLETION_TIME and longest_s is not None
+    return is_asked and job.current is None and job.age_s >= (longest_s or 0.0)
 
 
 def _priority_issues(pointer: str, job: Job, parameters: ArenaParameters) -> Iterator[Issue]:
@@ -88,7 +98,7 @@ def _performance_issues(pointer: str, job: Job) -> Iterator[Issue]:
 def _work_issues(pointer: str, job: Job, parameters: ArenaParameters) -> Iterator[Issue]:
     """Remaining iterations and batch, where the objective needs them."""
     objective = parameters.objective
-    needs_work = objective is ArenaObjective.FINISH_TIME_FAIRNESS or (
+    needs_work = objective in (ArenaObjective.FINISH_TIME_FAIRNESS, ArenaObjective.COMPLETION_TIME) or (
         objective is ArenaObjective.DEADLINES and job.deadline_s is not None
     )
     if not needs_work:

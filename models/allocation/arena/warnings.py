@@ -43,6 +43,22 @@ def missed_deadlines(instance: ArenaInstance, settled: IntVector) -> Iterator[Is
         )
 
 
+def long_waits(instance: ArenaInstance, settled: IntVector) -> Iterator[Issue]:
+    """Jobs that have waited for longer than they should, and wait on by the plan that gives configuration `settled[i]`
+    (J,) to job i, -1 for none."""
+    longest_s = instance.parameters.longest_wait_s
+    if instance.parameters.objective is not ArenaObjective.COMPLETION_TIME or longest_s is None:
+        return
+    for i in np.flatnonzero((instance.utility.reward > 0) & (settled < 0)).tolist():
+        job = instance.jobs[i]
+        yield Issue(
+            code="waits_too_long",
+            pointer=f"/jobs/{i}/age_s",
+            detail=f"job {job.id!r} was submitted {job.age_s:.0f} s ago and waits on; longest_wait_s is {longest_s:g}",
+            severity=Severity.WARNING,
+        )
+
+
 def _kept(instance: ArenaInstance) -> Iterator[Issue]:
     for i in np.flatnonzero(instance.kept).tolist():
         yield Issue(

@@ -105,5 +105,7 @@ def random_parameters(rng: Random, method: ArenaMethod) -> ArenaParameters:
         search_depth=rng.choice((0, 1, 3)),
         horizon_s=rng.choice((600.0, 3600.0)),
         mean_weight=rng.choice((0.01, 0.1, 1.0)),
+        urgency=rng.choice((0.0, 0.5, 1.0)),
+        longest_wait_s=rng.choice((None, 3600.0)),
         counts=rng.choice((None, None, (1, 2, 8))),
     )

@@ -94,8 +94,8 @@ def test_a_wide_gap_leaves_no_deadline_open() -> None:
     ],
 )
 def test_points_are_integers_in_proportion_to_the_weights(weights: list[float], points: list[int]) -> None:
-    jobs = [Job(id=f"j{k}", deadline_s=1.0) for k in range(len(weights))] + [Job(id="undated")]
-    found = rewards(jobs, np.array([*weights, 1e-3]), 9.0)
+    earns = np.array([True] * len(weights) + [False])
+    found = rewards(earns, np.array([*weights, 1e-3]), 9.0)
     assert found.tolist() == [*(10.0 * point for point in points), 0.0]
 
 
