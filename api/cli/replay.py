@@ -1,9 +1,7 @@
 """`stowplan replay`: what policies would have made of a trace of jobs."""
 
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,44 +9,46 @@ import typer
 from pydantic import TypeAdapter
 from pydantic_core import to_json as to_json_bytes
 
-from api.cli import console
 from api.cli.clusters import CLUSTER_HELP, cluster_of
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.files import read_json
 from api.cli.options import Catalogue, Json, Output, given, json_object, readable, write
 from api.cli.pretty import pretty_json
 from api.cli.replay_console import print_results
+from api.cli.replay_run import results_of
 from api.cli.windows import window_seconds
 from api.convert.reading import read_document
 from api.schemas.parameters import PARAMETERS
-from executor.control.controller import ControlOptions, Step
-from executor.simulation.figures import ReplayResult
-from executor.simulation.replay import OnStep, Replay, ReplaySetup, ReplayState
+from executor.control.controller import ControlOptions
+from executor.simulation.replay import ReplaySetup
 from executor.simulation.truth import Estimates, TruthParameters
+from models.allocation.gang.parameters import GangParameters
 from models.policies import POLICIES
-from models.policy import Parameters, Policy
+from models.policy import Parameters
 from stowplan.errors import InputError
-from stowplan.records import from_document, to_document, to_json
+from stowplan.records import to_document
 from workloads.generators.failures import FailureParameters
 from workloads.readers import READERS, read_trace
 from workloads.throughputs import read_throughputs
 
 _S_PER_HOUR = 3600.0
-_DRAWN_EVERY_S = 0.2
-_SAVED_EVERY_S = 30.0
 
 
 @command("replay", epilog=EPILOG)
 def replay_command(
     file: Annotated[Path, typer.Argument(metavar="TRACE", help="Trace of jobs, as for `stowplan trace`; - for stdin.")],
     cluster: Annotated[str, typer.Option(help=CLUSTER_HELP)],
-    policies: Annotated[str, typer.Option(help=f"One or more of {', '.join(POLICIES)}, with commas.")] = "gang",
+    policies: Annotated[
+        str | None, typer.Option(help=f"One or more of {', '.join(POLICIES)}, with commas.", show_default="gang")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help='One with parameters, as in arena:{"search_depth": 5}; may be repeated.'),
+    ] = None,
     performance: Annotated[
         Path | None,
         typer.Option(help="Table of throughputs by application; without it jobs run as long as they did in the trace."),
     ] = None,
-    parameters: Annotated[str | None, typer.Option(help="Parameters of every policy, as a JSON object.")] = None,
     order: Annotated[str | None, typer.Option(help="Gang: fifo or priority.")] = None,
     backfill: Annotated[str | None, typer.Option(help="Gang: none or easy.")] = None,
     round_: Annotated[
@@ -58,6 +58,9 @@ def replay_command(
         Estimates, typer.Option(help="What policies are told of durations: true ones, time limits, or nothing.")
     ] = Estimates.EXACT,
     noise: Annotated[float, typer.Option(help="Standard deviation of log(estimate / truth).")] = 0.0,
+    elasticity: Annotated[
+        float, typer.Option(help="How many times fewer or more GPUs a job of the table may get than it asked for.")
+    ] = 4.0,
     start_delay: Annotated[float, typer.Option(help="Seconds that a start takes.")] = 0.0,
     restart_delay: Annotated[float, typer.Option(help="Seconds that a start takes after the first.")] = 0.0,
     delay_per_gpu: Annotated[
@@ -73,12 +76,16 @@ def replay_command(
         float | None, typer.Option(help="Hours after which the replay ends; needed for failures.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of noise and failures.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Replay with so many seeds, from --seed on.")] = 1,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Replays at a time; as many as there are processors by default.")
+    ] = None,
     format_: Annotated[str | None, typer.Option("--format", help=f"One of {', '.join(READERS)}.")] = None,
     columns: Annotated[str | None, typer.Option(help="What the columns of a table are.")] = None,
     window: Annotated[str | None, typer.Option(help="Only submissions from hour A of the trace to B: A,B.")] = None,
     state: Annotated[
         Path | None,
-        typer.Option(help="Keep the state of the replay in this file, and go on from there; one policy only."),
+        typer.Option(help="Keep the state of the replay in this file, and go on from there; one replay only."),
     ] = None,
     json_: Json = False,
     output: Output = None,
@@ -91,33 +98,35 @@ def replay_command(
         trace = trace.window(*window_seconds(window))
     where = cluster_of(cluster)
     table = None if performance is None else read_throughputs(performance)
-    named = {**json_object(parameters), **given({"order": order, "backfill": backfill})}
+    gang = given({"order": order, "backfill": backfill})
     truth = TruthParameters(
         start_s=start_delay,
         restart_s=restart_delay,
         delay_per_gpu_s=delay_per_gpu,
+        elasticity=elasticity,
         checkpoint_s=None if checkpoints is None else 60 * checkpoints,
         estimates=estimates,
         noise=noise,
     )
     failures = None if mtbf is None else FailureParameters(mtbf_s=mtbf * _S_PER_HOUR, repair_s=repair * _S_PER_HOUR)
-    chosen = _policies(policies, by_size=table is None)
-    if state is not None and len(chosen) > 1:
-        raise InputError(f"--state is of one replay; {policies!r} names {len(chosen)} policies")
+    chosen = _parameters(policies, policy or [], gang, by_size=table is None)
+    if state is not None and len(chosen) * seeds > 1:
+        raise InputError(f"--state is of one replay; there are {len(chosen) * seeds}")
     setups = [
         ReplaySetup(
             cluster=where,
             trace=trace,
-            control=ControlOptions(parameters=_parameters(known, named), round_s=round_),
+            control=ControlOptions(parameters=parameters, round_s=round_),
             truth=truth,
             throughputs=table,
             failures=failures,
             horizon_s=None if horizon is None else horizon * _S_PER_HOUR,
-            seed=seed,
+            seed=number,
         )
-        for known in chosen
+        for parameters in chosen
+        for number in range(seed, seed + seeds)
     ]
-    results = [_replayed(setup, state) for setup in setups]
+    results = results_of(setups, state, processes)
     document = {"replays": [to_document(result) for result in results]}
     if output is not None:
         write(output, (pretty_json(document) + "\n").encode())
@@ -127,80 +136,28 @@ def replay_command(
         print_results(results)
 
 
-def _policies(text: str, *, by_size: bool) -> list[Policy]:
-    """The policies that were named; `by_size`: of jobs nothing but the size is known.
+def _parameters(
+    policies: str | None, single: Sequence[str], gang: Mapping[str, Any], *, by_size: bool
+) -> list[Parameters]:
+    """Parameters of the policies that were named; `by_size`: of jobs nothing but the size is known.
 
     Raises
     ------
     InputError
-        When one is unknown, or needs more of jobs than a trace has.
+        When a policy is unknown, or needs more of jobs than a trace has.
     """
     able = [name for name, policy in POLICIES.items() if policy.plans_by_size or not by_size]
-    names = text.split(",")
-    for name in names:
+    named = [*([] if policies is None else policies.split(",")), *single] or ["gang"]
+    chosen = []
+    for text in named:
+        name, _, values = text.partition(":")
         if name not in POLICIES:
-            raise InputError(f"--policies: {name!r} is no policy; choose of {', '.join(POLICIES)}")
+            raise InputError(f"{name!r} is no policy; choose of {', '.join(POLICIES)}")
         if name not in able:
             raise InputError(
-                f"--policies: {name!r} has to know how fast jobs train; give --performance, or choose of "
-                f"{', '.join(able)}"
+                f"{name!r} has to know how fast jobs train; give --performance, or choose of {', '.join(able)}"
             )
-    return [POLICIES[name] for name in names]
-
-
-def _parameters(policy: Policy, values: dict[str, Any]) -> Parameters:
-    """The parameters of a policy, those that were not given at their defaults."""
-    document = read_document(TypeAdapter(PARAMETERS[policy.name]), to_json_bytes(values), "parameters")
-    return document.parameters_for(policy)
-
-
-def _replayed(setup: ReplaySetup, kept: Path | None) -> ReplayResult:
-    """Replay, from the state that was kept where there is one."""
-    there = kept is not None and kept.exists()
-    replay = Replay(
-        setup, state=from_document(ReplayState, read_json(kept), f"state {kept}") if kept and there else None
-    )
-    with _following(setup.policy) as follow:
-        saved_s = time.monotonic()
-
-        def on_step(replay: Replay, step: Step) -> None:
-            nonlocal saved_s
-            follow(replay, step)
-            if kept is not None and time.monotonic() - saved_s > _SAVED_EVERY_S:
-                _save(kept, replay)
-                saved_s = time.monotonic()
-
-        try:
-            return replay.run(on_step)
-        finally:
-            if kept is not None:
-                _save(kept, replay)
-
-
-def _save(kept: Path, replay: Replay) -> None:
-    """Write the state so that the file is whole at every moment."""
-    part = kept.with_name(kept.name + ".part")
-    write(part, to_json(replay.state()).encode())
-    part.replace(kept)
-
-
-@contextmanager
-def _following(policy: str) -> Iterator[OnStep]:
-    """A line that follows a replay, where somebody looks on."""
-    screen = console.errors()
-    if not screen.is_terminal:
-        yield lambda *_: None
-        return
-    drawn_s = 0.0
-    with screen.status(f"{policy}  starting") as status:
-
-        def draw(replay: Replay, step: Step) -> None:
-            nonlocal drawn_s
-            if time.monotonic() - drawn_s > _DRAWN_EVERY_S:
-                drawn_s = time.monotonic()
-                ended = replay.num_jobs - replay.num_left
-                status.update(
-                    f"{policy}  {ended:,} of {replay.num_jobs:,} jobs ended  hour {step.at_s / _S_PER_HOUR:,.1f}"
-                )
-
-        yield draw
+        given = {**json_object(values or None), **(gang if POLICIES[name].parameters is GangParameters else {})}
+        document = read_document(TypeAdapter(PARAMETERS[name]), to_json_bytes(given), f"parameters of {name}")
+        chosen.append(document.parameters_for(POLICIES[name]))
+    return chosen

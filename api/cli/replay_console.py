@@ -1,6 +1,7 @@
 """Replays on a terminal, a column per policy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 
 from rich.markup import escape
 from rich.table import Table
@@ -16,19 +17,41 @@ def print_results(results: Sequence[ReplayResult]) -> None:
     """The figures of all policies beside each other."""
     output, first = console.output(), results[0]
     output.print(f"[bold]{escape(first.trace)}[/] on {first.num_gpus:,} GPUs")
+    columns: dict[str, list[ReplayResult]] = {}
+    for result in results:
+        columns.setdefault("\n".join([result.policy, *(f"{k} {v}" for k, v in result.parameters.items())]), []).append(
+            result
+        )
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column()
-    for result in results:
-        table.add_column(result.policy, justify="right")
+    for name in columns:
+        table.add_column(escape(name), justify="right")
     for name, figure in _ROWS.items():
-        table.add_row(name, *(figure(result) for result in results))
+        table.add_row(name, *(figure(own[0]) for own in columns.values()))
     output.print(table)
+    if len(columns) < len(results):
+        output.print(f"\nThat was seed {first.seed}. Of {len(results) // len(columns)} seeds, mean (least to most):")
+        output.print(_over_seeds(columns))
     if first.num_left_out:
         output.print(f"left out: {first.num_left_out:,} jobs of which it is not known how long they run")
-    for result in results:
-        if result.num_finished < result.num_jobs:
-            unfinished = result.num_jobs - result.num_finished
-            output.print(f"{result.policy}: {unfinished:,} jobs did not end, and count until the end of the replay")
+    for name, own in columns.items():
+        unfinished = max(result.num_jobs - result.num_finished for result in own)
+        if unfinished:
+            output.print(f"{name.split()[0]}: {unfinished:,} jobs did not end, and count until the end of the replay")
+
+
+def _over_seeds(columns: Mapping[str, Sequence[ReplayResult]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column()
+    for name in columns:
+        table.add_column(escape(name), justify="right")
+    for row, (of, words) in _OVER_SEEDS.items():
+        cells = []
+        for own in columns.values():
+            values = [of(result) for result in own]
+            cells.append(f"{words(fmean(values))} ({words(min(values))} to {words(max(values))})")
+        table.add_row(row, *cells)
+    return table
 
 
 def _times(of: Callable[[ReplayResult], Distribution]) -> Callable[[ReplayResult], str]:
@@ -67,4 +90,12 @@ _ROWS: dict[str, Callable[[ReplayResult], str]] = {
     "CPU a decision: median / p95 / max": _decisions,
     "CPU of all decisions": lambda result: duration(1e3 * result.decisions.total_cpu_s),
     "CPU of the rest": lambda result: duration(1e3 * result.other_cpu_s),
+}
+_OVER_SEEDS: dict[str, tuple[Callable[[ReplayResult], float], Callable[[float], str]]] = {
+    "submission to end: mean": (lambda result: result.completion_s.mean, time_words),
+    "p99": (lambda result: result.completion_s.p99, time_words),
+    "waited: mean": (lambda result: result.waited_s.mean, time_words),
+    "makespan": (lambda result: result.makespan_s, time_words),
+    "restarts a job": (lambda result: result.num_restarts, "{:.3g}".format),
+    "unfair: worst": (lambda result: result.most_unfair, "{:.3g}".format),
 }

@@ -71,6 +71,7 @@ class DecisionFigures:
 class ReplayResult:
     """What a policy made of a trace.
 
+    parameters: those of the policy that are not as usual.
     completion_s: from submission to end (JCT), weighted_completion_s its mean by GPUs asked for; waited_s: queueing.
     floor_completion_s: mean of the jobs each alone on the cluster, until the
     horizon like all others: no policy can be below. makespan_s: from the
@@ -83,6 +84,7 @@ class ReplayResult:
 
     trace: str
     policy: str
+    parameters: Mapping[str, str]
     seed: int
     num_gpus: int
     horizon_s: float | None

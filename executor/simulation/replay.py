@@ -26,8 +26,9 @@ from executor.simulation.truth import Truth, TruthParameters
 from models.plan import Change
 from models.planning import plan
 from models.policies import policy_of
+from models.policy import Parameters
 from stowplan.errors import InputError
-from stowplan.records import to_json
+from stowplan.records import to_document, to_json
 from topology.cluster import Cluster, NodeState
 from workloads.generators.failures import FailureParameters, NodeFailure, node_failures
 from workloads.throughputs import Throughput
@@ -178,6 +179,7 @@ class Replay:
         return ReplayResult(
             trace=setup.trace.name,
             policy=setup.policy,
+            parameters=_unusual(setup.control.parameters),
             seed=setup.seed,
             num_gpus=setup.cluster.num_gpus,
             horizon_s=setup.horizon_s,
@@ -234,6 +236,13 @@ def node_changes(failures: Iterable[NodeFailure]) -> list[NodeChange]:
         for at_s, state in ((failure.down_s, NodeState.DOWN), (failure.up_s, NodeState.UP))
     ]
     return sorted(changes, key=lambda change: (change.at_s, change.node))
+
+
+def _unusual(parameters: Parameters) -> dict[str, str]:
+    """Parameters that differ from the defaults of their policy, which `variant` chooses."""
+    policy = policy_of(parameters)
+    usual = policy.parameters(**policy.variant)
+    return {name: str(value) for name, value in to_document(parameters).items() if value != to_document(usual)[name]}
 
 
 def _share(part: float, whole: float) -> float:

@@ -1,8 +1,8 @@
 """Jobs of known applications: each trains as fast as a table says of the GPUs that it has.
 
-Work is iterations. Whoever plans with models is told the table, and may give a job from half to twice the GPUs that it
-asked for (as in Crius); whoever plans by sizes alone is told what it asked for. Where the table lacks that, the count
-of the same GPU type that comes nearest stands for it, or else of any type.
+Work is iterations. Whoever plans with models is told the table, and may give a job fewer or more GPUs than it asked for
+(`elasticity`); whoever plans by sizes alone is told what it asked for. Where the table lacks that, the count of the
+same GPU type that comes nearest stands for it, or else of any type.
 """
 
 from bisect import bisect_left
@@ -88,8 +88,8 @@ class TabledThroughputs:
         counts = [num_gpus for _, num_gpus in self._shapes(job)]
         return Job(
             id=job_id,
-            min_gpus=min(max(1, job.num_gpus // 2), *counts),
-            max_gpus=max(2 * job.num_gpus, *counts),
+            min_gpus=min(counts),
+            max_gpus=max(counts),
             priority=job.priority or 1,
             queue=job.queue,
             performance=self._told_table(job),
@@ -169,11 +169,12 @@ class TabledThroughputs:
         return min(self._table(job), key=distance)
 
     def _shapes(self, job: TraceJob) -> list[_Shape]:
-        """Counts from half to twice what it asked for, or what stands for that where there are none."""
+        """Counts that it may get; what stands for what it asked for where there are none."""
+        factor = self._parameters.elasticity
         within = [
             (gpu_type, num_gpus)
             for gpu_type, num_gpus in self._table(job)
-            if job.num_gpus // 2 <= num_gpus <= 2 * job.num_gpus
+            if job.num_gpus <= factor * num_gpus and num_gpus <= factor * job.num_gpus
         ]
         return within or [self._requested(job)]
 

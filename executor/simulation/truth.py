@@ -61,8 +61,9 @@ class Estimates(StrEnum):
 class TruthParameters:
     """start_s: how long a job that starts does no work; restart_s: one that starts again or elsewhere; delay_per_gpu_s:
     a job of few GPUs only so long for each of them. checkpoint_s: a job that breaks goes on from a multiple of so many
-    seconds of work (None: from its beginning). noise: standard deviation of the logarithm of estimates over what is
-    true: of durations, or of throughputs where these are known.
+    seconds of work (None: from its beginning). elasticity: how many times fewer or more GPUs a job may get than it
+    asked for, where its throughput is known. noise: standard deviation of the logarithm of estimates over what is true:
+    of durations, or of throughputs where these are known.
 
     Raises
     ------
@@ -74,6 +75,7 @@ class TruthParameters:
     restart_s: float = 0.0
     delay_per_gpu_s: float | None = None
     checkpoint_s: float | None = None
+    elasticity: float = 4.0
     estimates: Estimates = Estimates.EXACT
     noise: float = 0.0
 
@@ -82,6 +84,8 @@ class TruthParameters:
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise InputError(f"{name} is {value}; must be a number from 0 on")
+        if not 1 <= self.elasticity < math.inf:
+            raise InputError(f"elasticity is {self.elasticity}; must be a number from 1 on")
         for name in ("checkpoint_s", "delay_per_gpu_s"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:

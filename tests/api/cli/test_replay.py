@@ -47,6 +47,22 @@ def test_parameters_choose_what_is_done(trace: Path, tmp_path: Path) -> None:
     assert (replay["policy"], replay["num_gpus"], replay["completion_s"]["mean"]) == ("gang", 8, 181.25)
 
 
+def test_seeds_and_policies_with_parameters_run_side_by_side(trace: Path) -> None:
+    """The answer is that of one after another, whatever comes to its end first."""
+    chosen = ("--policies", "gang", "--policy", 'gang:{"backfill": "none"}', "--seeds", 2, "--noise", 0.5)
+    result = run(trace, *NODE, *chosen, "--processes", 2)
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    assert "That was seed 0. Of 2 seeds, mean (least to most):" in result.stdout
+    assert ["gang", "backfill", "none"] in [line.split() for line in result.stdout.splitlines()]
+    apart, alone = (
+        json.loads(run(trace, *NODE, *chosen, "--processes", n, "--json").stdout)["replays"] for n in (2, 1)
+    )
+    assert [(one["parameters"], one["seed"], one["jobs"]) for one in apart] == [
+        (one["parameters"], one["seed"], one["jobs"]) for one in alone
+    ]
+    assert [one["parameters"] for one in alone] == [{}, {}, {"backfill": "none"}, {"backfill": "none"}]
+
+
 def test_a_replay_goes_on_from_a_file(trace: Path, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     first = run(trace, *NODE, "--state", state, "--json")
@@ -73,7 +89,8 @@ def test_what_did_not_end_is_told(trace: Path) -> None:
         ),
         (("--policies", "best"), "'best' is no policy"),
         (("--backfill", "some"), "/backfill"),
-        (("--parameters", "[]"), "must be a JSON object"),
+        (("--policy", "gang:[]"), "must be a JSON object"),
+        (("--policy", 'gang:{"speed": 1}'), "/speed"),
         (("--mtbf", "10"), "failures of nodes are drawn until a horizon"),
         (("--round", "0"), "round_s is 0.0"),
         (("--noise", "-1"), "noise is -1.0"),
@@ -81,7 +98,8 @@ def test_what_did_not_end_is_told(trace: Path) -> None:
         (("--cluster", "h100"), "'h100' is none; write GPU:NODES"),
         (("--cluster", "h100:0"), "must have 1 to 100,000 nodes"),
         (("--window", "5"), "--window is '5'"),
-        (("--policies", "gang,gang-ilp", "--state", "x.json"), "--state is of one replay"),
+        (("--seeds", "2", "--state", "x.json"), "--state is of one replay; there are 2"),
+        (("--policies", "gang,gang-ilp", "--state", "x.json"), "--state is of one replay; there are 2"),
     ],
 )
 def test_what_is_wrong_is_told(trace: Path, arguments: tuple[str, ...], detail: str) -> None:

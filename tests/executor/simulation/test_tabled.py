@@ -40,16 +40,18 @@ def job(name: str, submit_s: float, num_gpus: int, iterations: float, **rest: An
 
 def truth_of(*jobs: TraceJob, elastic: bool = True, seed: int = 0, **parameters: Any) -> TabledThroughputs:
     trace = sorted_trace("made", jobs)
-    return TabledThroughputs(trace, THROUGHPUTS, cluster(4, 4), TruthParameters(**parameters), seed, elastic=elastic)
+    return TabledThroughputs(
+        trace, THROUGHPUTS, cluster(4, 4), TruthParameters(**{"elasticity": 2, **parameters}), seed, elastic=elastic
+    )
 
 
 def setup_of(parameters: Parameters, *jobs: TraceJob, **rest: Any) -> ReplaySetup:
     return ReplaySetup(
+        **{"truth": TruthParameters(elasticity=2), **rest},
         cluster=cluster(4, 4),
         trace=sorted_trace("made", jobs),
         control=ControlOptions(parameters=parameters),
         throughputs=THROUGHPUTS,
-        **rest,
     )
 
 
@@ -79,7 +81,7 @@ def test_policies_of_sizes_give_what_was_asked_for() -> None:
 def test_work_is_credited_at_the_speed_at_which_it_was_done() -> None:
     """x has all 8 GPUs for 10 s; then both have 4, and x is rescaled for 5 s first."""
     jobs = (job("x", 0, 4, 100), job("y", 10, 2, 300))
-    result = Replay(setup_of(ArenaParameters(), *jobs, truth=TruthParameters(restart_s=5))).run()
+    result = Replay(setup_of(ArenaParameters(), *jobs, truth=TruthParameters(elasticity=2, restart_s=5))).run()
     x, y = result.jobs
     assert x.restarts == {"rescaled": 1}
     assert x.ended_s == pytest.approx(15 + (100 - 10 * 4) / 3)
