@@ -12,10 +12,10 @@ from pydantic_core import to_json as to_json_bytes
 from api.cli.clusters import CLUSTER_HELP, cluster_of
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.options import Catalogue, Json, Output, given, json_object, readable, write
+from api.cli.options import Catalogue, Json, Output, given, json_object, picture_format, readable, write
 from api.cli.pretty import pretty_json
 from api.cli.replay_console import print_results
-from api.cli.replay_run import results_of
+from api.cli.replay_run import drawn, results_of
 from api.cli.windows import window_seconds
 from api.convert.reading import read_document
 from api.schemas.parameters import PARAMETERS
@@ -87,12 +87,13 @@ def replay_command(
         Path | None,
         typer.Option(help="Keep the state of the replay in this file, and go on from there; one replay only."),
     ] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw the replays into this .svg or .png file.")] = None,
     json_: Json = False,
     output: Output = None,
     _catalogue: Catalogue = None,
 ) -> None:
     """Replay a trace of jobs on a cluster under policies, and compare when jobs end."""
-    path = readable(file)
+    path, picture = readable(file), picture_format(figure)
     trace = read_trace(path, format_=format_, columns=columns, name="stdin" if path != file else file.stem)
     if window is not None:
         trace = trace.window(*window_seconds(window))
@@ -127,6 +128,8 @@ def replay_command(
         for number in range(seed, seed + seeds)
     ]
     results = results_of(setups, state, processes)
+    if figure is not None and picture is not None:
+        write(figure, drawn(results, where, picture))
     document = {"replays": [to_document(result) for result in results]}
     if output is not None:
         write(output, (pretty_json(document) + "\n").encode())

@@ -19,9 +19,7 @@ def print_results(results: Sequence[ReplayResult]) -> None:
     output.print(f"[bold]{escape(first.trace)}[/] on {first.num_gpus:,} GPUs")
     columns: dict[str, list[ReplayResult]] = {}
     for result in results:
-        columns.setdefault("\n".join([result.policy, *(f"{k} {v}" for k, v in result.parameters.items())]), []).append(
-            result
-        )
+        columns.setdefault(result.name.replace(", ", "\n"), []).append(result)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column()
     for name in columns:
@@ -34,10 +32,10 @@ def print_results(results: Sequence[ReplayResult]) -> None:
         output.print(_over_seeds(columns))
     if first.num_left_out:
         output.print(f"left out: {first.num_left_out:,} jobs of which it is not known how long they run")
-    for name, own in columns.items():
+    for own in columns.values():
         unfinished = max(result.num_jobs - result.num_finished for result in own)
         if unfinished:
-            output.print(f"{name.split()[0]}: {unfinished:,} jobs did not end, and count until the end of the replay")
+            output.print(f"{own[0].name}: {unfinished:,} jobs did not end, and count until the end of the replay")
 
 
 def _over_seeds(columns: Mapping[str, Sequence[ReplayResult]]) -> Table:

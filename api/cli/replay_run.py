@@ -10,15 +10,20 @@ from pathlib import Path
 
 from api.cli import console
 from api.cli.files import read_json
+from api.cli.local_worker import SLACK_S
 from api.cli.options import write
+from api.figures.request import PictureFormat, ReplayFigure
 from executor.control.controller import Step
 from executor.simulation.figures import ReplayResult
 from executor.simulation.replay import OnStep, Replay, ReplaySetup, ReplayState
+from solver.pool import WorkerPool
 from stowplan.records import from_document, to_json
+from topology.cluster import Cluster
 
 _S_PER_HOUR = 3600.0
 _DRAWN_EVERY_S = 0.2
 _SAVED_EVERY_S = 30.0
+_FIGURE_TASK = "api.figures.replay:figure_task"
 
 
 def results_of(setups: Sequence[ReplaySetup], kept: Path | None, num_processes: int | None) -> list[ReplayResult]:
@@ -43,6 +48,17 @@ def results_of(setups: Sequence[ReplaySetup], kept: Path | None, num_processes: 
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [results[k] for k in range(len(setups))]
+
+
+def drawn(results: Sequence[ReplayResult], cluster: Cluster, picture: PictureFormat) -> bytes:
+    """A picture of the replays, with the first seed of every policy."""
+    replays: dict[str, ReplayResult] = {}
+    for result in results:
+        replays.setdefault(result.name, result)
+    with WorkerPool(num_workers=1, max_queue=1) as pool:
+        request = ReplayFigure(cluster=cluster, replays=replays, format=picture)
+        drawing: bytes = pool.submit(_FIGURE_TASK, request, SLACK_S).result()
+    return drawing
 
 
 def _run(setup: ReplaySetup) -> ReplayResult:

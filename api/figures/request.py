@@ -1,12 +1,15 @@
 """What to draw. Light, so that the serving process can ask for a picture without loading what draws it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from api.schemas.comparison import ComparisonResultDoc
 from api.schemas.parallel_answer import ParallelPlanAnswer
+from executor.simulation.figures import ReplayResult
 from models.plan import PlanOutcome
 from models.workload import Snapshot
+from topology.cluster import Cluster
 
 PictureFormat = Literal["svg", "png"]
 
@@ -33,4 +36,13 @@ class ParallelFigure:
     """The 3D-parallel plans to draw, and as what."""
 
     answer: ParallelPlanAnswer
+    format: PictureFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayFigure:
+    """Replays of one trace on one cluster, each under a name of its own."""
+
+    cluster: Cluster
+    replays: Mapping[str, ReplayResult]
     format: PictureFormat

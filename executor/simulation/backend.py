@@ -16,7 +16,7 @@ from executor.control.events import Arrival, Completion, Event, Failure, NodeCha
 from executor.simulation.truth import Truth
 from models.placement.occupancy import mask_of
 from models.plan import JobAllocation
-from models.workload import Job
+from models.workload import Job, NodeGpus
 from topology.cluster import Cluster, NodeState
 
 # Of the work, and of the clock, from which seconds are subtracted.
@@ -31,6 +31,20 @@ class Submission:
     job: Job
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A time for which a job had these GPUs."""
+
+    start_s: float
+    end_s: float
+    gpus: tuple[NodeGpus, ...]
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of all nodes."""
+        return sum(len(part.gpus) for part in self.gpus)
+
+
 @dataclass(slots=True, kw_only=True)
 class Progress:
     """What has become of a job.
@@ -39,7 +53,7 @@ class Progress:
     others, by `Change` (started: it had none). gpu_s, held_s: GPU seconds and seconds for
     which it had GPUs. allocation (None: it waits or has ended) since `since_s`, works from `works_s` on at `speed`, and
     ends at `ends_s` unless something comes between. expected_s: how long it is said to run from `since_s`, or from its
-    next start.
+    next start. spans: what it had before `since_s`.
     """
 
     job_id: str
@@ -59,6 +73,7 @@ class Progress:
     works_s: float = 0.0
     speed: float = 0.0
     ends_s: float = 0.0
+    spans: tuple[Span, ...] = ()
 
     def done_at(self, now_s: float) -> float:
         """Work that is done, what is not yet credited included."""
@@ -72,6 +87,9 @@ class Progress:
             self.done = self.done_at(now_s)
             self.gpu_s += self.allocation.num_gpus * (now_s - self.since_s)
             self.held_s += now_s - self.since_s
+            if now_s > self.since_s:
+                span = Span(start_s=self.since_s, end_s=now_s, gpus=self.allocation.gpus)
+                self.spans = (*self.spans, span)
             if self.expected_s is not None:
                 self.expected_s = max(0.0, self.expected_s - (now_s - self.since_s))
             self.since_s = now_s

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from executor.simulation.backend import Progress
+from executor.simulation.backend import Progress, Span
 from stowplan.arrays import FloatVector
 
 _S_PER_HOUR = 3600.0
@@ -22,7 +22,7 @@ class JobRecord:
     waited_s of which it had no GPUs. restarts: how often it got GPUs again, or others, by `Change` (started: it had
     none); num_failures: how often it broke. gpu_s: GPU seconds of it. alone_s: from submission to end with the cluster
     to itself, on alone_gpus. met_deadline: None where it has none. unfairness: time to completion over
-    `fair_completion_s` (finish-time fairness).
+    `fair_completion_s` (finish-time fairness). spans: which GPUs it had when.
     """
 
     id: str
@@ -38,6 +38,7 @@ class JobRecord:
     alone_s: float
     met_deadline: bool | None
     unfairness: float
+    spans: tuple[Span, ...] = ()
 
     @property
     def num_restarts(self) -> int:
@@ -109,6 +110,11 @@ class ReplayResult:
     jobs: tuple[JobRecord, ...]
 
     @property
+    def name(self) -> str:
+        """The policy, with what is unusual about it."""
+        return ", ".join([self.policy, *(f"{key} {value}" for key, value in self.parameters.items())])
+
+    @property
     def num_restarts(self) -> float:
         """Of a job on average, of all kinds."""
         return math.fsum(self.restarts.values())
@@ -155,6 +161,7 @@ def _job_record(progress: Progress, asked: Asked, end_s: float, fair_s: float) -
         alone_s=asked.alone_s,
         met_deadline=None if deadline_s is None else progress.ended_s is not None and completion_s <= deadline_s,
         unfairness=completion_s / fair_s,
+        spans=progress.spans,
     )
 
 

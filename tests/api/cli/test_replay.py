@@ -26,13 +26,15 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_policies_stand_beside_each_other(trace: Path) -> None:
-    result = run(trace, *NODE, "--policies", "gang,gang-ilp")
+    picture = trace.with_name("replays.svg")
+    result = run(trace, *NODE, "--policies", "gang,gang-ilp", "--processes", 1, "--figure", picture)
     assert result.exit_code == ExitCode.PLANNED, result.output
     lines = [line.split() for line in result.stdout.splitlines()]
     assert ["four", "on", "8", "GPUs"] in lines
     assert ["gang", "gang-ilp"] in lines
     assert ["makespan", "5.8", "min", "5.8", "min"] in lines
     assert ["jobs", "that", "ended", "4", "of", "4", "4", "of", "4"] in lines
+    assert "GPUs under gang-ilp" in picture.read_text()
     assert "left out: 1 jobs of which it is not known how long they run" in result.stdout
 
 
@@ -97,6 +99,7 @@ def test_what_did_not_end_is_told(trace: Path) -> None:
         (("--cluster", "abacus:4"), "abacus"),
         (("--cluster", "h100"), "'h100' is none; write GPU:NODES"),
         (("--cluster", "h100:0"), "must have 1 to 100,000 nodes"),
+        (("--figure", "replays.pdf"), "must end in .svg or .png"),
         (("--window", "5"), "--window is '5'"),
         (("--seeds", "2", "--state", "x.json"), "--state is of one replay; there are 2"),
         (("--policies", "gang,gang-ilp", "--state", "x.json"), "--state is of one replay; there are 2"),
