@@ -1,6 +1,6 @@
 """Policies on the traces published with Arena (EuroSys'26), on the 1,280 GPUs of its simulation.
 
-    python -m benchmarks arena-replays --processes 2
+    python -m benchmarks arena-replays --trace pai --trace helios --processes 2
 
 Rules. Every submitted job counts; of Philly those of the first 1,673 rounds of 300 s, and what does not end by then
 counts until then. All policies go by the same table of throughputs, which is true; a start, and every later change,
@@ -54,6 +54,7 @@ def main(
         list[str], typer.Option("--policy", help='May be repeated; with parameters as arena:{"search_depth": 5}.')
     ] = _POLICIES,
     round_s: Annotated[float | None, typer.Option("--round", help="Plan every so many seconds.")] = None,
+    result: Annotated[str, typer.Option(help="Name of the result file.")] = "arena_replays",
     processes: Annotated[int, typer.Option(min=1, help="Replays at a time.")] = 1,
 ) -> None:
     """Replay the traces of Arena under policies, all by the same rules."""
@@ -67,7 +68,7 @@ def main(
             rows.append(row)
     protocol = "rules: see benchmarks/replays/arena_replays.py; one process a replay, CPU seconds of one thread"
     show(protocol, rows)
-    print(write("arena_replays", protocol, rows))
+    print(write(result, protocol, rows))
 
 
 def _task(trace: str, text: str, round_s: float | None) -> _Task:
