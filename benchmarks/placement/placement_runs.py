@@ -50,6 +50,7 @@ def measured(
     num_steps: int,
     python: str,
     backend: LaunchBackend | None = None,
+    command: tuple[str, ...] | None = None,
 ) -> MeasuredRun:
     """Deploy a plan on the network, train, and take the run down.
 
@@ -59,6 +60,8 @@ def measured(
         Interpreter of the ranks, with torch and deepspeed.
     backend
         What starts the agents on the hosts; None: we do.
+    command
+        What becomes a rank in place of the trainer.
 
     Raises
     ------
@@ -76,6 +79,7 @@ def measured(
             backend="slurm",
             addresses=network.addresses,
             python=python,
+            command=command,
             environment={"GLOO_SOCKET_IFNAME": INTERFACE, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         ),
     )

@@ -34,6 +34,7 @@ from tests.executor.launch.slurm_cluster import NODES, missing, slurm_cluster
 from tests.executor.launch.test_local import over
 from tests.executor.test_placement_visible import NARROW, PP2_DP2
 from tests.executor.test_supervision import drive
+from tests.executor.trainer.forking import forking
 from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -330,7 +331,9 @@ def test_a_controller_that_does_not_answer_ends_no_run(tmp_path: Path, monkeypat
     wait(backend, folder, lambda status: status.num_running == 4)
     text = Path(os.environ["SLURM_CONF"]).read_text()
     with monkeypatch.context() as patch:
-        (tmp_path / "slurm.conf").write_text(re.sub("SlurmctldPort=.*", f"SlurmctldPort={free_port()}", text))
+        nobody = re.sub("SlurmctldPort=.*", f"SlurmctldPort={free_port()}", text)
+        # Slurm's commands give up after this long.
+        (tmp_path / "slurm.conf").write_text(f"{nobody}MessageTimeout=1\n")
         patch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
         status = backend.status(folder)
         assert (status.state, status.num_running) == (RunState.RUNNING, 4)
@@ -351,7 +354,7 @@ def test_a_run_that_slurm_has_forgotten_is_over(tmp_path: Path) -> None:
 
 @needs_trainer
 def test_the_trainer_trains_and_placement_is_visible(tmp_path: Path) -> None:
-    """Every node is a host of a network with a narrow spine."""
+    """Every node is a host of a network with a narrow spine. One rank is started as by users; the others are forked."""
     reason = obstacle()
     if reason is not None:
         pytest.skip(f"needs network namespaces: {reason}")
@@ -359,14 +362,22 @@ def test_the_trainer_trains_and_placement_is_visible(tmp_path: Path) -> None:
     with (
         leaf_spine(NARROW) as network,
         slurm_cluster(tmp_path / "c", network) as running,
+        forking() as command,
         pytest.MonkeyPatch.context() as patch,
     ):
         for name, value in running.environment.items():
             patch.setenv(name, value)
-        for name, hosts in (("arnold", arnold(PP2_DP2)), ("adversarial", adversarial(PP2_DP2))):
-            plan = PP2_DP2.plan(hosts)
+        for name, hosts, own in (("arnold", arnold(PP2_DP2), (0,)), ("adversarial", adversarial(PP2_DP2), ())):
             runs.append(
-                measured(network, plan, tmp_path / name, num_steps=6, python=sys.executable, backend=SlurmBackend())
+                measured(
+                    network,
+                    PP2_DP2.plan(hosts),
+                    tmp_path / name,
+                    num_steps=6,
+                    python=sys.executable,
+                    backend=SlurmBackend(),
+                    command=command(own),
+                )
             )
     best, worst = runs
     assert worst.uplink_bytes_per_step > LEAST_RATIO * best.uplink_bytes_per_step

@@ -65,16 +65,11 @@ class Ranks:
         write_training_job(job, folder / "job.json")
         self._folder = folder
         self.processes: dict[int, BaseProcess] = {}
-        _load_libraries()
         meeting = {"WORLD_SIZE": str(job.num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         for local_rank, rank in enumerate(ranks or range(job.num_ranks)):
             variables = {**os.environ, **_LOADED_WITH, **(environment or {}), **meeting}
             variables |= {"RANK": str(rank), "LOCAL_RANK": str(local_rank)}
-            process = _CONTEXT.Process(
-                target=_become_rank, args=(rank, folder / "job.json", self._log(rank), variables, prepare)
-            )
-            process.start()
-            self.processes[rank] = process
+            self.processes[rank] = forked_rank(rank, folder / "job.json", self._log(rank), variables, prepare)
 
     def __enter__(self) -> "Ranks":
         return self
@@ -113,14 +108,24 @@ def run_job(job: TrainingJob, folder: Path, *, ranks: Sequence[int] | None = Non
     assert ended.codes == [0] * job.num_ranks, "\n".join(ended.output)
 
 
+def forked_rank(
+    rank: int, job: Path, log: Path, variables: Mapping[str, str], prepare: Callable[[int], None] | None = None
+) -> BaseProcess:
+    """Start a rank of the job that lies in a file."""
+    load_libraries()
+    process = _CONTEXT.Process(target=_become_rank, args=(rank, job, log, variables, prepare))
+    process.start()
+    return process
+
+
 def steps_of(folder: Path, rank: int = 0) -> list[StepMetrics]:
     """What a rank has measured so far."""
     path = metrics_path(folder, rank)
     return list(read_metrics(path)) if path.exists() else []
 
 
-def _load_libraries() -> None:
-    """Start the process that ranks are forked from, unless it is there."""
+def load_libraries() -> None:
+    """Start the process that ranks are forked from, unless it is there; does not wait until it has loaded all."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in _LOADED_WITH.items():
             patch.setenv(name, value)
