@@ -15,6 +15,8 @@ from executor.training_job import TrainingJob, read_training_job
 
 # Long enough that another run starts before this one is through, on slow machines too.
 STEP_S = 0.15
+# In the folder of the deployment: its presence lets steps take no time.
+HURRY_FILE = "hurry"
 
 
 def resume(path: Path) -> None:
@@ -45,7 +47,8 @@ def train(job: TrainingJob, folder: Path, step: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             pulse.beat(job.hang_limit_s)
             started = time.time()
-            time.sleep(STEP_S)
+            if not (Path(job.checkpoint_folder).parent / HURRY_FILE).exists():
+                time.sleep(STEP_S)
             step += 1
             writer.write(metrics(job, launch, step, started))
     pulse.beat(math.inf)

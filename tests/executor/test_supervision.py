@@ -21,6 +21,7 @@ from executor.training_job import Device
 from models.parallel_plan import symmetric_plan
 from models.transformer import Transformer
 from stowplan.errors import InputError
+from tests.executor.pretend_training import HURRY_FILE
 from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -60,6 +61,13 @@ def drive(supervisor: Supervisor, until: Callable[[DeploymentState], bool]) -> D
     return eventually(supervisor.advance, until, poll_s=0.1)
 
 
+def to_the_end(supervisor: Supervisor, number: int) -> DeploymentState:
+    """Advance until the deployment is over; when run `number` trains, nothing needs time any more."""
+    drive(supervisor, lambda state: state.phase.final or (state.phase is Phase.RUNNING and len(state.runs) >= number))
+    (supervisor.root / HURRY_FILE).touch()
+    return drive(supervisor, lambda state: state.phase.final)
+
+
 def steps(supervisor: Supervisor, number: int) -> list[int]:
     return [step.step for step in read_metrics(metrics_path(supervisor.folder(number) / "metrics", 0))]
 
@@ -93,7 +101,7 @@ def test_a_rank_that_hangs_costs_what_stands_behind_the_last_good_checkpoint(sup
     supervisor.deploy(replace(plan, training=replace(plan.training, hang_limit_s=2.0)))
     drive(supervisor, lambda _: supervisor.status().step >= 6)
     os.kill(supervisor.status().run.pids[0], signal.SIGSTOP)
-    state = drive(supervisor, lambda state: state.phase.final)
+    state = to_the_end(supervisor, 2)
     assert state.phase is Phase.FINISHED
     assert [(run.cause, run.from_step % 5) for run in state.runs] == [(Cause.DEPLOYED, 0), (Cause.RESTARTED, 0)]
     assert "host a hangs: rank 0 is stopped by a signal" in state.runs[1].detail
@@ -109,7 +117,7 @@ def test_a_change_of_plan_loses_no_step(supervisor: Supervisor) -> None:
     assert supervisor.state().phase is Phase.RECONFIGURING
     with pytest.raises(InputError, match="is reconfiguring"):
         supervisor.reconfigure(first)
-    state = drive(supervisor, lambda state: state.phase.final)
+    state = to_the_end(supervisor, 2)
     assert state.phase is Phase.FINISHED
     assert [run.cause for run in state.runs] == [Cause.DEPLOYED, Cause.RECONFIGURED]
     assert steps(supervisor, 1) + steps(supervisor, 2) == list(range(1, 41))
@@ -128,7 +136,7 @@ def test_a_new_plan_that_does_not_start_leaves_the_old_one_alone(supervisor: Sup
     state = drive(supervisor, lambda state: state.phase is not Phase.RECONFIGURING)
     assert (state.phase, len(state.runs)) == (Phase.RUNNING, 1)
     assert "did not start" in state.detail
-    assert drive(supervisor, lambda state: state.phase.final).phase is Phase.FINISHED
+    assert to_the_end(supervisor, 1).phase is Phase.FINISHED
     assert steps(supervisor, 1) == list(range(1, 61))
 
 

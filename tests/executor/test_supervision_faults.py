@@ -24,7 +24,7 @@ from executor.run_files import STOP_FILE
 from executor.supervision import STOP_LIMIT_S, Supervisor
 from executor.watch import Watch
 from stowplan.errors import InputError
-from tests.executor.test_supervision import deployed, drive, steps
+from tests.executor.test_supervision import deployed, drive, steps, to_the_end
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +73,7 @@ def test_a_change_whose_ranks_break_before_a_step_is_taken_back(supervisor: Supe
     assert [(dead.rank, dead.exit_code, dead.last_lines) for dead in state.fault.dead] == [(1, 9, ("no memory",))]
     # A fault is no price of a change.
     assert (state.change_cost_s, state.runs[1].cost_s) == (None, None)
-    assert drive(supervisor, lambda state: state.phase.final).phase is Phase.FINISHED
+    assert to_the_end(supervisor, 3).phase is Phase.FINISHED
     assert steps(supervisor, 1) + steps(supervisor, 3) == list(range(1, 41))
 
 
@@ -84,7 +84,7 @@ def test_a_change_that_keeps_breaking_before_a_checkpoint_is_taken_back(supervis
     )
     running(supervisor, first)
     supervisor.reconfigure(second)
-    state = drive(supervisor, lambda state: state.phase.final)
+    state = to_the_end(supervisor, 6)
     assert state.phase is Phase.FINISHED
     assert causes(state) == [Cause.DEPLOYED, Cause.RECONFIGURED, *[Cause.RESTARTED] * 3, Cause.RETURNED]
     assert steps(supervisor, 1) + steps(supervisor, 6) == list(range(1, 31))
@@ -108,7 +108,7 @@ def test_what_was_stopped_goes_on(supervisor: Supervisor, changes: bool) -> None
     drive(supervisor, lambda state: state.phase is Phase.STOPPED)
     time.sleep(1.0)
     supervisor.reconfigure(deployed(1, 2, num_steps=30) if changes else first)
-    state = drive(supervisor, lambda state: state.phase.final)
+    state = to_the_end(supervisor, 2)
     assert (state.phase, causes(state)) == (Phase.FINISHED, [Cause.DEPLOYED, Cause.RESUMED])
     assert steps(supervisor, 1) + steps(supervisor, 2) == list(range(1, 31))
     # The time between is nobody's price.
@@ -124,7 +124,7 @@ def test_a_resumed_plan_that_breaks_returns_to_the_one_that_was_stopped(supervis
     supervisor.stop()
     drive(supervisor, lambda state: state.phase is Phase.STOPPED)
     supervisor.reconfigure(with_command(deployed(1, 2, num_steps=30), "exit 9"))
-    state = drive(supervisor, lambda state: state.phase.final)
+    state = to_the_end(supervisor, 3)
     assert (state.phase, causes(state)) == (Phase.FINISHED, [Cause.DEPLOYED, Cause.RESUMED, Cause.RETURNED])
 
 
@@ -144,7 +144,7 @@ def test_a_change_to_wrong_input_is_taken_back_at_once(supervisor: Supervisor) -
     # It does two steps before it comes to what it cannot read.
     second = deployed(1, 2, num_steps=30, PRETEND_STEPS="2", PRETEND_CODE="2")
     supervisor.reconfigure(replace(second, training=replace(second.training, checkpoint_interval=0)))
-    state = drive(supervisor, lambda state: state.phase.final)
+    state = to_the_end(supervisor, 3)
     assert (state.phase, causes(state)) == (Phase.FINISHED, [Cause.DEPLOYED, Cause.RESUMED, Cause.RETURNED])
 
 
@@ -160,7 +160,7 @@ def test_what_has_failed_goes_on_with_another_plan(supervisor: Supervisor) -> No
 def test_a_run_that_a_scheduler_asked_to_stop_goes_on(supervisor: Supervisor) -> None:
     running(supervisor, deployed(2, 1, num_steps=40))
     (supervisor.folder(1) / STOP_FILE).touch()
-    state = drive(supervisor, lambda state: state.phase.final)
+    state = to_the_end(supervisor, 2)
     assert (state.phase, causes(state)) == (Phase.FINISHED, [Cause.DEPLOYED, Cause.RESTARTED])
     assert state.runs[1].detail == "ended as asked before its last step"
     assert steps(supervisor, 1) + steps(supervisor, 2) == list(range(1, 41))
@@ -333,7 +333,7 @@ def test_logs_are_those_of_the_run_that_trains(supervisor: Supervisor) -> None:
     drive(supervisor, lambda state: state.phase is Phase.RUNNING)
     supervisor.reconfigure(deployed(1, 2, num_steps=40))
     assert (supervisor.state().current.number, supervisor.training_run()) == (2, 1)
-    drive(supervisor, lambda state: state.phase.final)
+    to_the_end(supervisor, 2)
     assert supervisor.training_run() == 2
     shutil.rmtree(supervisor.folder(1))
     with pytest.raises(InputError, match="cannot be read as a deployment"):
