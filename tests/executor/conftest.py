@@ -3,11 +3,13 @@
 import pytest
 
 from executor.extra import missing_extra
-from tests.executor.trainer.launching import load_libraries
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Load beside what comes first, which mostly waits."""
     wanted = any(item.get_closest_marker("training") for item in session.items)
     if wanted and not session.config.option.collectonly and missing_extra() is None:
+        # Loads torch and deepspeed, which only trainings need.
+        from tests.executor.trainer.launching import load_libraries
+
         load_libraries()

@@ -34,7 +34,6 @@ from tests.executor.launch.slurm_cluster import NODES, missing, slurm_cluster
 from tests.executor.launch.test_local import over
 from tests.executor.test_placement_visible import NARROW, PP2_DP2
 from tests.executor.test_supervision import drive
-from tests.executor.trainer.forking import forking
 from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -358,6 +357,9 @@ def test_the_trainer_trains_and_placement_is_visible(tmp_path: Path) -> None:
     reason = obstacle()
     if reason is not None:
         pytest.skip(f"needs network namespaces: {reason}")
+    # Loads torch and deepspeed, which no other test here needs.
+    from tests.executor.trainer.forking import forking
+
     runs = []
     with (
         leaf_spine(NARROW) as network,

@@ -8,6 +8,7 @@ import signal
 import time
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import pytest
 import torch
 
 from executor.checkpoints import PARTIAL, UNIVERSAL, last_good, tag_of
-from executor.deepspeed_workarounds import convert_to_universal
 from executor.outcome import NOT_SAVED, OUTCOME_FILE, PEER_LOST, WRONG_INPUT, End, Outcome
 from executor.records import read_record
 from executor.run_files import READY_FOLDER, STOP_FILE, WAIT_VARIABLE
@@ -53,6 +53,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "checkpoints"
 
 
+@pytest.fixture(scope="module")
+def as_replicas(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a run that went on from `trained` as two replicas, which converted its checkpoint; for reading."""
+    folder = tmp_path_factory.mktemp("as_replicas")
+    shutil.copytree(trained, folder / "checkpoints")
+    run_job(_resume(folder, dp=2), folder / "second")
+    return folder
+
+
 @pytest.fixture
 def four_steps(trained: Path, tmp_path: Path) -> Path:
     """A folder whose checkpoints are those of `trained`."""
@@ -60,14 +69,24 @@ def four_steps(trained: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def converted(as_replicas: Path, four_steps: Path) -> Path:
+    """The same with the checkpoint converted: that takes longer than a tiny training."""
+    shutil.copytree(_universal(as_replicas), _universal(four_steps))
+    return four_steps
+
+
+def _universal(folder: Path) -> Path:
+    return folder / "checkpoints" / (tag_of(4) + UNIVERSAL)
+
+
 def _resume(folder: Path, model: Transformer = GPT, **more: Any) -> TrainingJob:
     return _job(folder, "second", model, **{"resume": "last", "num_steps": 8} | more)
 
 
-def test_pipeline_goes_on_as_replicas(four_steps: Path) -> None:
-    run_job(_resume(four_steps, dp=2), four_steps / "second")
-    _check_losses(four_steps / "second", tiny_job(), first=5, last=8)
-    names = sorted(path.name for path in (four_steps / "checkpoints").iterdir())
+def test_pipeline_goes_on_as_replicas(as_replicas: Path) -> None:
+    _check_losses(as_replicas / "second", tiny_job(), first=5, last=8)
+    names = sorted(path.name for path in (as_replicas / "checkpoints").iterdir())
     assert names == ["last_good", tag_of(4), tag_of(4) + UNIVERSAL, tag_of(8)]
 
 
@@ -113,11 +132,11 @@ def test_rank_that_is_killed_in_a_step_costs_only_the_steps_behind_the_checkpoin
     _check_losses(tmp_path / "second", tiny_job(), first=4, last=6)
 
 
-def _convert_beyond_the_timeout(rank: int) -> None:  # noqa: ARG001 - of every rank
-    timeout_s = 15.0
+def _convert_beyond_the_timeout(ready: Path, rank: int) -> None:  # noqa: ARG001 - of every rank
+    timeout_s = 8.0
 
-    def slow(source: Path, target: Path, **numbers: int) -> None:
-        convert_to_universal(source, target, **numbers)
+    def slow(source: Path, target: Path, **numbers: int) -> None:  # noqa: ARG001 - those of the converter
+        shutil.copytree(ready, target)
         time.sleep(timeout_s + 2.0)
 
     patch = pytest.MonkeyPatch()
@@ -125,10 +144,9 @@ def _convert_beyond_the_timeout(rank: int) -> None:  # noqa: ARG001 - of every r
     patch.setattr("executor.trainer.checkpointing.convert_to_universal", slow)
 
 
-def test_a_conversion_may_take_longer_than_any_operation(four_steps: Path) -> None:
-    with Ranks(
-        _resume(four_steps, dp=2, num_steps=5), four_steps / "second", prepare=_convert_beyond_the_timeout
-    ) as running:
+def test_a_conversion_may_take_longer_than_any_operation(four_steps: Path, as_replicas: Path) -> None:
+    slow = partial(_convert_beyond_the_timeout, _universal(as_replicas))
+    with Ranks(_resume(four_steps, dp=2, num_steps=5), four_steps / "second", prepare=slow) as running:
         ended = running.wait()
     assert ended.codes == [0, 0], "\n".join(ended.output)
     _check_losses(four_steps / "second", tiny_job(), first=5, last=5)
@@ -140,20 +158,20 @@ def _limit_files(rank: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
 
-def test_full_disk_on_one_rank_leaves_the_last_good_checkpoint(four_steps: Path) -> None:
-    job = _resume(four_steps, dp=2, num_steps=7, checkpoint_interval=2)
-    with Ranks(job, four_steps / "second", prepare=_limit_files) as running:
+def test_full_disk_on_one_rank_leaves_the_last_good_checkpoint(converted: Path) -> None:
+    job = _resume(converted, dp=2, num_steps=7, checkpoint_interval=2)
+    with Ranks(job, converted / "second", prepare=_limit_files) as running:
         ended = running.wait()
     assert ended.codes == [NOT_SAVED, NOT_SAVED], "\n".join(ended.output)
     assert "checkpoint of step 6 could not be written, the one before stays" in ended.output[0]
-    _check_losses(four_steps / "second", tiny_job(), first=5, last=7)
-    outcome = read_record(Outcome, four_steps / "second" / OUTCOME_FILE, "outcome")
+    _check_losses(converted / "second", tiny_job(), first=5, last=7)
+    outcome = read_record(Outcome, converted / "second" / OUTCOME_FILE, "outcome")
     assert outcome.end is End.FINISHED
     assert outcome.checkpoint_failure is not None
-    found = last_good(four_steps / "checkpoints")
+    found = last_good(converted / "checkpoints")
     assert found is not None
     assert found.step == 4
-    assert not list((four_steps / "checkpoints").glob("*" + PARTIAL))
+    assert not list((converted / "checkpoints").glob("*" + PARTIAL))
 
 
 def _check_stopped(folder: Path, ended: Ended) -> None:
