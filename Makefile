@@ -6,6 +6,10 @@ BIN := $(VENV)/bin
 OUT ?= out
 # Processes that share the tests: as many as processors, at least two (some tests mostly wait).
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? n : 2)))
+# pip compiles what it installs in one process, the tests of all packages included; this is done on all processors
+# without those. A few files of other packages cannot be compiled, and need not be.
+PIP := $(BIN)/python -m pip install --quiet --no-compile
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib >/dev/null || true
 # A file stays in one process, which makes its fixtures once; the order is kept, so that long files come first.
 # The trainer's tests are trainings, and their libraries take long to load.
 PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/executor/trainer
@@ -64,15 +68,18 @@ $(VENV)/.pip:
 	touch $@
 
 $(VENV)/.runtime: pyproject.toml | $(VENV)/.pip
-	$(BIN)/python -m pip install --quiet --editable .
+	$(PIP) --editable .
+	$(COMPILE)
 	touch $@
 
 # Without operators that compilers would have to build; torch's default wheel would bring gigabytes for GPUs.
 $(VENV)/.executor: pyproject.toml | $(VENV)/.pip
-	DS_BUILD_OPS=0 $(BIN)/python -m pip install --quiet --editable '.[executor]'
+	DS_BUILD_OPS=0 $(PIP) --editable '.[executor]'
+	$(COMPILE)
 	touch $(VENV)/.runtime $@
 
 # All in one pass: each would build the project and look through all requirements again.
 $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
-	DS_BUILD_OPS=0 $(BIN)/python -m pip install --quiet --editable '.[executor,dev]'
+	DS_BUILD_OPS=0 $(PIP) --editable '.[executor,dev]'
+	$(COMPILE)
 	touch $(VENV)/.runtime $(VENV)/.executor $@
