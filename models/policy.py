@@ -11,6 +11,9 @@ from typing import Any
 Wanted = tuple[int, tuple[str, ...] | None]
 """Size and GPU types (None: any) of a waiting job."""
 
+Waiting = tuple[float, int]
+"""Age in seconds and priority of a waiting job."""
+
 # Fields of jobs one of which whoever does not ignore them needs.
 _MODELS = {"performance", "transformer", "operators", "parallelism"}
 
@@ -38,6 +41,8 @@ class Policy:
     may_start: `module:function`, (parameters, Iterable[Wanted], rooms) -> whether a plan could start any of the waiting
     jobs, where plans do nothing but start jobs; `rooms` has of each GPU type the number of nodes that take work, by
     their free GPUs. Left out: every plan may change what runs.
+    changes_after: `module:function`, (parameters, Iterable[Waiting]) -> seconds after which a plan may change though
+    nothing happens but that jobs wait, None for never. Left out: only what happens changes plans.
     takes_goodput: takes the observed goodput of jobs, and measured runs of those jobs that it makes 3D plans for.
     """
 
@@ -57,6 +62,7 @@ class Policy:
     plans_parallelism: bool = False
     takes_goodput: bool = False
     may_start: str | None = None
+    changes_after: str | None = None
 
     @property
     def plans_by_size(self) -> bool:

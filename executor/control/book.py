@@ -2,7 +2,7 @@
 actions, so that an event costs what it changes, and only a snapshot what there is."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from executor.control.actions import Action, Place, Stop
@@ -10,7 +10,7 @@ from executor.control.backend import Facts, JobFacts
 from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange
 from models.placement.occupancy import mask_of
 from models.plan import JobAllocation
-from models.policy import Wanted
+from models.policy import Waiting, Wanted
 from models.workload import Job, NodeGpus, Snapshot, checked_snapshot
 from stowplan.errors import InputError
 from stowplan.slots import copier
@@ -89,6 +89,12 @@ class Book:
     def num_jobs(self) -> int:
         """Jobs that have not ended."""
         return len(self._entries)
+
+    def waiting(self, now_s: float) -> Iterator[Waiting]:
+        """Ages and priorities of the jobs that wait."""
+        for entry in self._entries.values():
+            if entry.allocation is None:
+                yield now_s - entry.submitted_s, entry.job.priority
 
     def tell(self, event: Event) -> None:
         """Note what happened."""

@@ -22,6 +22,9 @@ from models.policy import Parameters
 from solver.options import SolveOptions
 from stowplan.errors import InputError
 
+# So much after a job gets as old as counts: rounding must not put it before.
+_LATE_S = 1.0
+
 Planner = Callable[[PlanRequest], PlanOutcome]
 
 
@@ -69,6 +72,7 @@ class Controller:
         self._book = Book(backend.facts())
         policy = policy_of(options.parameters)
         self._may_start = None if policy.may_start is None else resolve_name(policy.may_start)
+        self._changes_after = None if policy.changes_after is None else resolve_name(policy.changes_after)
 
     def step(self) -> Step | None:
         """Wait for the next instant at which something happens, and decide; None when nothing will happen."""
@@ -94,6 +98,15 @@ class Controller:
             return self._book.num_jobs > 0
         return bool(self._may_start(self._options.parameters, self._book.wanted, self._book.rooms))
 
+    def _wake_again(self) -> None:
+        """See to it that a plan is made when one may change because jobs wait; in rounds there is one anyway."""
+        if self._changes_after is None or self._options.round_s is not None:
+            return
+        now_s = self._backend.now_s
+        after_s = self._changes_after(self._options.parameters, self._book.waiting(now_s))
+        if after_s is not None:
+            self._backend.wake_at(now_s + after_s + _LATE_S)
+
     def _decide(self) -> Decision:
         now_s = self._backend.now_s
         request = PlanRequest(
@@ -107,4 +120,5 @@ class Controller:
         actions = () if outcome.plan is None else difference(self._book.running, outcome.plan)
         self._book.note(actions, now_s)
         self._backend.act(actions)
+        self._wake_again()
         return Decision(outcome=outcome, cpu_s=cpu_s, actions=actions)

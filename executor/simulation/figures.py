@@ -135,7 +135,7 @@ def job_records(
 ) -> tuple[JobRecord, ...]:
     """What became of the jobs; `end_s` of the replay, on a cluster of `num_gpus`."""
     ends_s = [end_s if progress.ended_s is None else progress.ended_s for progress in progresses]
-    present = mean_present([progress.submitted_s for progress in progresses], ends_s)
+    present = mean_present([progress.submitted_s for progress in progresses], ends_s).tolist()
     return tuple(
         _job_record(
             progress, asked[progress.job_id], ends_s[k], fair_completion_s(asked[progress.job_id], num_gpus, present[k])

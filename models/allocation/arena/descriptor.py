@@ -6,6 +6,7 @@ from models.policy import Policy
 
 _ISSUES = "models.allocation.arena.validation:policy_issues"
 _FORMULATE = "models.allocation.arena.policy:formulate_arena"
+_CHANGES_AFTER = "models.allocation.arena.waiting:changes_after"
 _SOURCE = (
     "Arena: Efficiently training large models via dynamic scheduling and adaptive parallelism co-design, section 3.5"
 )
@@ -29,6 +30,7 @@ ARENA = Policy(
     is_heuristic=True,
     ignores=_IGNORES,
     plans_parallelism=True,
+    changes_after=_CHANGES_AFTER,
 )
 ARENA_ILP = Policy(
     name="arena-ilp",
@@ -42,4 +44,5 @@ ARENA_ILP = Policy(
     gives=(PARALLEL_PLANS, REASONS, "bound and gap of the integer program"),
     ignores=_IGNORES,
     plans_parallelism=True,
+    changes_after=_CHANGES_AFTER,
 )

@@ -7,6 +7,7 @@ from models.policy import Policy
 _ISSUES = "models.allocation.gang.validation:policy_issues"
 _FORMULATE = "models.allocation.gang.formulation:formulate_gang"
 _MAY_START = "models.allocation.gang.idle:may_start"
+_CHANGES_AFTER = "models.allocation.gang.idle:changes_after"
 _SOURCE = "Lifka: The ANL/IBM SP scheduling system (JSSPP 1995), EASY backfill"
 _NEEDS = (
     "jobs with min_gpus, their size; no model and no throughput",
@@ -35,6 +36,7 @@ GANG = Policy(
     is_heuristic=True,
     ignores=_IGNORES,
     may_start=_MAY_START,
+    changes_after=_CHANGES_AFTER,
 )
 GANG_ILP = Policy(
     name="gang-ilp",
@@ -48,4 +50,5 @@ GANG_ILP = Policy(
     gives=(*_GIVES, "bound and gap of the integer program"),
     ignores=_IGNORES,
     may_start=_MAY_START,
+    changes_after=_CHANGES_AFTER,
 )

@@ -1,4 +1,4 @@
-"""Whether a plan could start anything at all, by counts of free GPUs alone.
+"""Whether a plan could start anything at all, by counts of free GPUs alone, and when it changes by itself.
 
 Without preemption gang keeps what runs, and a job that starts takes whole nodes and at most a part of one more
 (`models.allocation.gang.shapes`). Where no waiting job finds these, a plan would change nothing, whatever the order.
@@ -8,8 +8,9 @@ Light: imports no solver and no modelling layer.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from models.allocation.gang.parameters import GangParameters
-from models.policy import Wanted
+from models.allocation.ageing import next_promotion_s
+from models.allocation.gang.parameters import GangParameters, QueueOrder
+from models.policy import Waiting, Wanted
 
 
 def may_start(parameters: GangParameters, wanted: Iterable[Wanted], rooms: Mapping[str, Sequence[int]]) -> bool:
@@ -18,6 +19,13 @@ def may_start(parameters: GangParameters, wanted: Iterable[Wanted], rooms: Mappi
         return any(True for _ in wanted)
     left = {name: _Room(counts) for name, counts in rooms.items()}
     return any(left[name].fits(num_gpus) for num_gpus, types in wanted for name in (left if types is None else types))
+
+
+def changes_after(parameters: GangParameters, waiting: Iterable[Waiting]) -> float | None:
+    """Seconds until a job rises in the queue; see `Policy.changes_after`."""
+    if parameters.order is QueueOrder.FIFO or parameters.promotion_after_s is None:
+        return None
+    return next_promotion_s(waiting, parameters.promotion_after_s)
 
 
 class _Room:

@@ -7,8 +7,8 @@ import pytest
 from executor.control.actions import Action, Place, Stop, difference
 from executor.control.backend import Facts
 from executor.control.book import Book
-from executor.control.controller import Controller
-from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange
+from executor.control.controller import Controller, ControlOptions
+from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange, Tick
 from executor.simulation.replay import Replay
 from models.allocation.gang.idle import may_start
 from models.allocation.gang.parameters import GangParameters, QueueOrder
@@ -73,6 +73,30 @@ def test_whatever_the_backend_the_same_events_lead_to_the_same_actions(replay: R
     simulated = [step.decision.actions for step in steps if step.decision is not None]
     assert recording.actions == simulated
     assert any(simulated)
+
+
+def test_a_job_that_rises_while_nothing_happens_is_planned_when_it_does() -> None:
+    """A job of the third priority rises a minute and two after it came; a running one and one of the first never."""
+    waits, first = Job(id="waits", min_gpus=8, priority=3), Job(id="first", min_gpus=8)
+
+    class Waking(Recording):
+        def wake_at(self, at_s: float) -> None:
+            woken.append((self.now_s, at_s))
+
+    woken: list[tuple[float, float]] = []
+    events = [
+        (0.0, (Arrival(at_s=0.0, job=Job(id="runs", min_gpus=4)),)),
+        (10.0, (Arrival(at_s=10.0, job=waits),)),
+        (15.0, (Arrival(at_s=15.0, job=first),)),
+        (71.0, (Tick(at_s=71.0),)),
+        (131.0, (Tick(at_s=131.0),)),
+    ]
+    # With preemption a plan may always start somebody.
+    parameters = GangParameters(order=QueueOrder.PRIORITY, promotion_after_s=60.0, preemption=True)
+    controller = Controller(Waking(cluster(4), events), ControlOptions(parameters=parameters))
+    while controller.step() is not None:
+        pass
+    assert woken == [(10.0, 71.0), (15.0, 71.0), (71.0, 131.0)]
 
 
 def test_the_difference_gives_back_before_it_takes() -> None:

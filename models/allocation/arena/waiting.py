@@ -1,0 +1,18 @@
+"""When a plan of Arena changes by itself. Light: imports no solver and no modelling layer."""
+
+from collections.abc import Iterable
+
+from models.allocation.ageing import next_birthday_s, next_promotion_s
+from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
+from models.policy import Waiting
+
+
+def changes_after(parameters: ArenaParameters, waiting: Iterable[Waiting]) -> float | None:
+    """Seconds until a job rises by one queue, or has waited for as long as it may; see `Policy.changes_after`."""
+    jobs = tuple(waiting)
+    times_s = []
+    if parameters.promotion_after_s is not None:
+        times_s.append(next_promotion_s(jobs, parameters.promotion_after_s))
+    if parameters.objective is ArenaObjective.COMPLETION_TIME and parameters.longest_wait_s is not None:
+        times_s.append(next_birthday_s(jobs, parameters.longest_wait_s))
+    return min((time_s for time_s in times_s if time_s is not None), default=None)

@@ -1,0 +1,39 @@
+"""When waiting alone changes plans."""
+
+from dataclasses import replace
+
+import pytest
+
+from models.allocation.ageing import next_birthday_s, next_promotion_s
+from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
+from models.allocation.arena.waiting import changes_after
+from models.policy import Waiting
+
+
+@pytest.mark.parametrize(
+    ("waiting", "after_s"),
+    [
+        ([], None),
+        ([(0.0, 1), (500.0, 1)], None),
+        ([(0.0, 2)], 60.0),
+        ([(60.0, 2)], None),
+        ([(60.0, 3), (10.0, 1)], 60.0),
+        ([(45.0, 3), (110.0, 3)], 10.0),
+    ],
+)
+def test_promotions(waiting: list[Waiting], after_s: float | None) -> None:
+    assert next_promotion_s(waiting, 60.0) == after_s
+
+
+def test_birthdays() -> None:
+    assert next_birthday_s([(10.0, 1), (40.0, 9), (100.0, 1)], 100.0) == 60.0
+    assert next_birthday_s([(100.0, 1)], 100.0) is None
+
+
+def test_arena_changes_by_promotion_and_by_its_longest_wait() -> None:
+    waiting = [(10.0, 2), (21_000.0, 1)]
+    parameters = ArenaParameters(objective=ArenaObjective.COMPLETION_TIME)
+    assert changes_after(parameters, waiting) == 600.0
+    assert changes_after(replace(parameters, longest_wait_s=None), waiting) == 3590.0
+    assert changes_after(ArenaParameters(), waiting) == 3590.0
+    assert changes_after(ArenaParameters(promotion_after_s=None), waiting) is None
