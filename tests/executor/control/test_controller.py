@@ -84,7 +84,7 @@ def test_a_job_that_rises_while_nothing_happens_is_planned_when_it_does() -> Non
             woken.append((self.now_s, at_s))
 
     woken: list[tuple[float, float]] = []
-    events = [
+    events: list[tuple[float, tuple[Event, ...]]] = [
         (0.0, (Arrival(at_s=0.0, job=Job(id="runs", min_gpus=4)),)),
         (10.0, (Arrival(at_s=10.0, job=waits),)),
         (15.0, (Arrival(at_s=15.0, job=first),)),
