@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from api.common.wording import percent
-from api.figures.style import FAINT_INK, FRAME, INK, SMALL_SIZE, TEXT_SIZE, Point, write
+from api.figures.style import FAINT_INK, SMALL_SIZE, Point, draw_frame, write
 from api.schemas.comparison import HistoryPointDoc, SolverRunDoc
 
 # A gap below this is rounding of the solver.
@@ -92,25 +92,13 @@ def _draw_grid(axes: Any, scale: GapScale, asked: float, span_ms: Point) -> None
     ticks = _time_ticks(span_ms)
     axes.set_xticks(ticks, [f"{tick:g} ms" if tick < 1e3 else f"{tick / 1e3:g} s" for tick in ticks])
     axes.minorticks_off()
-    axes.tick_params(labelsize=SMALL_SIZE, length=2.5, color=FRAME, labelcolor=INK)
-    axes.grid(visible=True, color="#E4E4E4", linewidth=0.5)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set(color=FRAME, linewidth=0.6)
+    draw_frame(axes, "since the start of the solve · circle: proven, cross: not proven")
     if asked >= _NO_GAP:
         height = scale.height(asked)
         axes.axhline(height, color=FAINT_INK, linewidth=0.6, linestyle=(0, (4, 3)))
         words = f"asked for: {percent(asked)}"
         white = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
         write(axes, span_ms[0] * 1.05, height + 0.14, words, SMALL_SIZE, color=FAINT_INK, va="bottom", bbox=white)
-    axes.set_xlabel(
-        "since the start of the solve · circle: proven, cross: not proven",
-        fontsize=TEXT_SIZE,
-        color=FAINT_INK,
-        labelpad=2,
-    )
 
 
 def _draw_line(axes: Any, line: GapLine, scale: GapScale, start_ms: float, shift: float) -> None:

@@ -12,13 +12,11 @@ from api.figures.render import save
 from api.figures.request import ReplayFigure
 from api.figures.style import (
     FAINT_INK,
-    FRAME,
-    INK,
     SMALL_SIZE,
-    TEXT_SIZE,
     TITLE_SIZE,
     Point,
     add_polygons,
+    draw_frame,
     drawing_style,
     fill,
     rectangle,
@@ -86,7 +84,7 @@ def _completion(axes: Any, replays: Mapping[str, ReplayResult]) -> None:
     axes.plot(*_shares(alone), color=FAINT_INK, linewidth=1.0, linestyle="--", label="each job alone")
     axes.set_ylim(0, 1)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    _frame(axes, "hours from submission to end", "share of jobs")
+    draw_frame(axes, "hours from submission to end", "share of jobs")
     axes.legend(loc="upper left", fontsize=SMALL_SIZE, frameon=False)
 
 
@@ -104,7 +102,7 @@ def _over_time(axes: Any, replays: Mapping[str, ReplayResult], of: _Changes, lab
     axes.set_ylim(bottom=0)
     axes.set_xlim(0, last_h)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    _frame(axes, "hours", label)
+    draw_frame(axes, "hours", label)
 
 
 def _steps(changes: Iterable[tuple[float, int]]) -> tuple[FloatVector, FloatVector]:
@@ -147,7 +145,7 @@ def _gantt(axes: Any, cluster: Cluster, result: ReplayResult, label: str, last_h
         add_polygons(axes, f"jobs-{k}", polygons, facecolor=fill(k).colour, edgecolor="white", linewidth=0.1)
     axes.set_xlim(0, last_h)
     axes.set_ylim(cluster.num_gpus, 0)
-    _frame(axes, "hours", label)
+    draw_frame(axes, "hours", label)
     axes.grid(visible=False)
 
 
@@ -160,15 +158,3 @@ def _runs(gpus: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _end_h(jobs: Sequence[JobRecord]) -> float:
     return max((job.submitted_s + job.completion_s for job in jobs), default=1.0) / _S_PER_HOUR
-
-
-def _frame(axes: Any, x: str, y: str) -> None:
-    axes.tick_params(labelsize=SMALL_SIZE, length=2.5, color=FRAME, labelcolor=INK)
-    axes.grid(visible=True, color="#E4E4E4", linewidth=0.5)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set(color=FRAME, linewidth=0.6)
-    axes.set_xlabel(x, fontsize=TEXT_SIZE, color=FAINT_INK, labelpad=2)
-    axes.set_ylabel(y, fontsize=TEXT_SIZE, color=FAINT_INK, labelpad=2, parse_math=False)

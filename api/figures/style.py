@@ -149,3 +149,16 @@ def add_polygons(axes: Any, gid: str, polygons: Sequence[Sequence[Point]], **set
         path = Path.make_compound_path(*(Path([*corners, corners[0]], closed=True) for corners in polygons))
         # Not `add_patch`, which follows every corner to find limits: ours are set.
         axes.add_artist(PathPatch(path, gid=gid, clip_on=False, **settings))
+
+
+def draw_frame(axes: Any, x: str, y: str = "") -> None:
+    """Ticks, a faint grid, and lines on the left and below, with what they measure."""
+    axes.tick_params(labelsize=SMALL_SIZE, length=2.5, color=FRAME, labelcolor=INK)
+    axes.grid(visible=True, color="#E4E4E4", linewidth=0.5)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set(color=FRAME, linewidth=0.6)
+    axes.set_xlabel(printable(x), fontsize=TEXT_SIZE, color=FAINT_INK, labelpad=2, parse_math=False)
+    axes.set_ylabel(printable(y), fontsize=TEXT_SIZE, color=FAINT_INK, labelpad=2, parse_math=False)

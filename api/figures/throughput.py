@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from api.common.wording import degree_words
-from api.figures.style import FAINT_INK, FRAME, INK, SMALL_SIZE, TEXT_SIZE, fill, text_width
+from api.figures.style import INK, SMALL_SIZE, TEXT_SIZE, draw_frame, fill, text_width
 from api.schemas.parallel_answer import PlanPointDoc
 
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -56,15 +56,7 @@ def _draw_frame(axes: Any, counts: Sequence[int], span: tuple[float, float]) -> 
     heights = [k * 10.0**power for power in range(-6, 9) for k in (1, 2, 5) if span[0] <= k * 10.0**power <= span[1]]
     axes.set_yticks(heights, [f"{height:g}" for height in heights])
     axes.minorticks_off()
-    axes.tick_params(labelsize=SMALL_SIZE, length=2.5, color=FRAME, labelcolor=INK)
-    axes.grid(visible=True, color="#E4E4E4", linewidth=0.5)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set(color=FRAME, linewidth=0.6)
-    axes.set_xlabel("GPUs", fontsize=TEXT_SIZE, color=FAINT_INK, labelpad=2)
-    axes.set_ylabel("samples/s", fontsize=TEXT_SIZE, color=FAINT_INK, labelpad=2)
+    draw_frame(axes, "GPUs", "samples/s")
 
 
 def _ticks(counts: Sequence[int]) -> list[int]:
