@@ -48,7 +48,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "replay": LazyCommand(
         "api.cli.replay:replay_command",
-        "Replay a trace of jobs on a cluster under policies that need their sizes alone, and compare waits and ends.",
+        "Replay a trace of jobs on a cluster under policies, and compare when jobs end.",
     ),
     "examples": LazyCommand(
         "api.cli.examples:examples_command",
