@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= out
-# Processes that share the tests: as many as processors, at least two (some tests mostly wait).
-WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? n : 2)))
+# Processes that share the tests: one more than there are processors, since some tests mostly wait.
+WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 # pip compiles what it installs in one process, the tests of all packages included; this is done on all processors
 # without those. A few files of other packages cannot be compiled, and need not be.
 PIP := $(BIN)/python -m pip install --quiet --no-compile
