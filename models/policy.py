@@ -69,6 +69,11 @@ class Policy:
         """Whether it takes jobs of which nothing but the size is known."""
         return set(self.ignores) >= _MODELS
 
+    @property
+    def plans_by_throughput(self) -> bool:
+        """Whether it takes jobs of which nothing but their speed by GPUs is known."""
+        return "performance" not in self.ignores and "parallelism" in self.ignores
+
     def chosen_by(self, parameters: Parameters) -> bool:
         """Whether the parameters are this policy's."""
         return type(parameters) is self.parameters and all(

@@ -149,7 +149,11 @@ def _parameters(
     InputError
         When a policy is unknown, or needs more of jobs than a trace has.
     """
-    able = [name for name, policy in POLICIES.items() if policy.plans_by_size or not by_size]
+    able = [
+        name
+        for name, policy in POLICIES.items()
+        if policy.plans_by_size or (policy.plans_by_throughput and not by_size)
+    ]
     named = [*([] if policies is None else policies.split(",")), *single] or ["gang"]
     chosen = []
     for text in named:
@@ -157,10 +161,11 @@ def _parameters(
         if name not in POLICIES:
             raise InputError(f"{name!r} is no policy; choose of {', '.join(POLICIES)}")
         if name not in able:
-            raise InputError(
-                f"{name!r} has to know how fast jobs train; give --performance, or choose of {', '.join(able)}"
-            )
+            why = "goes by more than throughputs"
+            if by_size:
+                why = "has to know more of jobs than their sizes; give --performance"
+            raise InputError(f"{name!r} {why}; choose of {', '.join(able)}")
         given = {**json_object(values or None), **(gang if POLICIES[name].parameters is GangParameters else {})}
-        document = read_document(TypeAdapter(PARAMETERS[name]), to_json_bytes(given), f"parameters of {name}")
+        document = read_document(TypeAdapter(PARAMETERS[name]), to_json_bytes(given), f"parameter object of {name}")
         chosen.append(document.parameters_for(POLICIES[name]))
     return chosen

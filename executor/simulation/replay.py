@@ -34,6 +34,8 @@ from workloads.generators.failures import FailureParameters, NodeFailure, node_f
 from workloads.throughputs import Throughput
 from workloads.trace import Trace
 
+_MAX_SHOWN = 5
+
 OnStep = Callable[["Replay", Step], None]
 
 
@@ -95,6 +97,8 @@ class Replay:
         self.setup = setup
         self._truth = _truth(setup)
         trace = setup.trace.where(self._truth.covers)
+        if setup.trace.jobs and not trace.jobs:
+            raise InputError(_nothing_known(setup))
         self._num_left_out = len(setup.trace.jobs) - len(trace.jobs)
         self._jobs = {job.id: job for job in trace.jobs}
         if state is not None and state.key != setup.key():
@@ -236,6 +240,17 @@ def node_changes(failures: Iterable[NodeFailure]) -> list[NodeChange]:
         for at_s, state in ((failure.down_s, NodeState.DOWN), (failure.up_s, NodeState.UP))
     ]
     return sorted(changes, key=lambda change: (change.at_s, change.node))
+
+
+def _nothing_known(setup: ReplaySetup) -> str:
+    """Why no job of the trace can be replayed."""
+    what = f"none of the {len(setup.trace.jobs):,} jobs of {setup.trace.name!r}"
+    if setup.throughputs is None:
+        return f"{what} has GPUs and a duration; jobs that have iterations need a table of throughputs"
+    here = ", ".join(kind.name for kind in setup.cluster.gpu_types)
+    known = sorted({f"{row.application} at {row.global_batch} on {row.gpu_type}" for row in setup.throughputs})
+    more = f" and {len(known) - _MAX_SHOWN} more" if len(known) > _MAX_SHOWN else ""
+    return f"the table of throughputs knows {what} on {here}; it has {', '.join(known[:_MAX_SHOWN])}{more}"
 
 
 def _unusual(parameters: Parameters) -> dict[str, str]:

@@ -87,7 +87,7 @@ def test_what_did_not_end_is_told(trace: Path) -> None:
     [
         (
             ("--policies", "sia"),
-            "'sia' has to know how fast jobs train; give --performance, or choose of gang, gang-ilp",
+            "'sia' has to know more of jobs than their sizes; give --performance; choose of gang, gang-ilp",
         ),
         (("--policies", "best"), "'best' is no policy"),
         (("--backfill", "some"), "/backfill"),
@@ -109,3 +109,24 @@ def test_what_is_wrong_is_told(trace: Path, arguments: tuple[str, ...], detail: 
     result = run(trace, *NODE, *arguments)
     assert result.exit_code == ExitCode.BAD_INPUT, result.output
     assert detail in result.stderr
+
+
+def test_tables_of_throughputs(tmp_path: Path) -> None:
+    trace = tmp_path / "one.csv"
+    trace.write_text("id,submit_s,num_gpus,application,global_batch,iterations\nx,0,2,m,10,300\n")
+    table = tmp_path / "speeds.csv"
+    table.write_text(
+        "application,global_batch,gpu_type,num_gpus,num_nodes,samples_per_s\nm,10,a,1,1,10\nm,10,a,4,1,30\n"
+    )
+    chosen = ("--performance", table, "--policies", "arena,gang", "--processes", 1, "--json")
+    result = run(trace, "--cluster", "a=h100:1x8", *chosen)
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    ends = {replay["policy"]: replay["jobs"][0]["ended_s"] for replay in json.loads(result.stdout)["replays"]}
+    # What comes nearest to 2 GPUs is one.
+    assert ends == pytest.approx({"arena": 100, "gang": 300})
+    elsewhere = run(trace, "--cluster", "h100:1", *chosen)
+    assert elsewhere.exit_code == ExitCode.BAD_INPUT
+    assert "knows none of the 1 jobs of 'one' on h100; it has m at 10 on a" in elsewhere.stderr
+    assert run(trace, *NODE, "--policies", "gang").stderr.startswith("error: none of the 1 jobs of 'one' has GPUs and")
+    suika = run(trace, "--cluster", "a=h100:1x8", "--performance", table, "--policies", "suika")
+    assert "'suika' goes by more than throughputs; choose of sia, arena, arena-ilp, gang, gang-ilp" in suika.stderr
