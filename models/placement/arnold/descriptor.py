@@ -21,8 +21,8 @@ ARNOLD = Policy(
         "bound and gap of the integer program",
     ),
     ignores=(
-        *("weight", "age_s", "num_restarts", "operators", "priority", "deadline_s", "remaining_iterations"),
-        *("parallel_plan", "expansions", "remaining_s", "queue"),
+        *("weight", "age_s", "num_restarts", "performance", "operators", "priority", "deadline_s"),
+        *("remaining_iterations", "parallel_plan", "expansions", "remaining_s", "queue"),
     ),
     declarations=(
         "models.placement.arnold.paper.formulation",
