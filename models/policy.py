@@ -72,7 +72,7 @@ class Policy:
     @property
     def plans_by_throughput(self) -> bool:
         """Whether it takes jobs of which nothing but their speed by GPUs is known."""
-        return "performance" not in self.ignores and "parallelism" in self.ignores
+        return "performance" not in self.ignores
 
     def chosen_by(self, parameters: Parameters) -> bool:
         """Whether the parameters are this policy's."""
