@@ -37,6 +37,7 @@ from workloads.throughputs import read_throughputs
 _HORIZONS_S = {"pai": None, "helios": None, "philly": 1673 * ROUND_S}
 _TRUTH = TruthParameters(start_s=40.0, restart_s=40.0, delay_per_gpu_s=10.0)
 _TRACES = list(_HORIZONS_S)
+_SHOWN = ("trace", "policy", "parameters", "ended", "jct_s", "alone_s", "longest_wait_s", "restarts", "policy_cpu_s")
 _POLICIES = ["gang", "sia", "arena", "arena-ilp"]
 
 
@@ -67,7 +68,7 @@ def main(
             print(row, flush=True)
             rows.append(row)
     protocol = "rules: see benchmarks/replays/arena_replays.py; one process a replay, CPU seconds of one thread"
-    show(protocol, rows)
+    show(protocol, [{name: row[name] for name in _SHOWN} for row in rows])
     print(write(result, protocol, rows))
 
 
@@ -96,7 +97,6 @@ def _row(task: _Task) -> Row:
         "makespan_s": round(result.makespan_s),
         "restarts": round(result.num_restarts, 2),
         "most_unfair": round(result.most_unfair, 2),
-        "unfair_share": round(result.unfair_share, 3),
         "deadlines": round(result.num_deadlines_met / result.num_deadlines, 3) if result.num_deadlines else None,
         "gpu_hours": round(result.gpu_hours),
         "decisions": result.decisions.num_planned,

@@ -35,6 +35,8 @@ from workloads.throughputs import Throughput
 from workloads.trace import Trace
 
 _MAX_SHOWN = 5
+# Of finish-time fairness: a job that ran alone is at 1.
+_ROUNDING = 1e-6
 
 OnStep = Callable[["Replay", Step], None]
 
@@ -203,7 +205,7 @@ class Replay:
             num_deadlines=len(timely),
             num_deadlines_met=sum(timely),
             most_unfair=max((job.unfairness for job in jobs), default=0.0),
-            unfair_share=_share(sum(job.unfairness > 1 for job in jobs), len(jobs)),
+            unfair_share=_share(sum(job.unfairness > 1 + _ROUNDING for job in jobs), len(jobs)),
             failures=sum(job.num_failures for job in jobs),
             decisions=DecisionFigures(
                 num_planned=len(self._decision_cpu_s),
