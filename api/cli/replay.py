@@ -147,7 +147,8 @@ def _parameters(
     Raises
     ------
     InputError
-        When a policy is unknown, or needs more of jobs than a trace has.
+        When a policy is unknown, named twice, or needs more of jobs than there is, and for options of a policy that is
+        not named.
     """
     able = [
         name
@@ -155,7 +156,7 @@ def _parameters(
         if policy.plans_by_size or (policy.plans_by_throughput and not by_size)
     ]
     named = [*([] if policies is None else policies.split(",")), *single] or ["gang"]
-    chosen = []
+    chosen: list[Parameters] = []
     for text in named:
         name, _, values = text.partition(":")
         if name not in POLICIES:
@@ -167,5 +168,10 @@ def _parameters(
             raise InputError(f"{name!r} {why}; choose of {', '.join(able)}")
         given = {**json_object(values or None), **(gang if POLICIES[name].parameters is GangParameters else {})}
         document = read_document(TypeAdapter(PARAMETERS[name]), to_json_bytes(given), f"parameter object of {name}")
-        chosen.append(document.parameters_for(POLICIES[name]))
+        parameters = document.parameters_for(POLICIES[name])
+        if parameters in chosen:
+            raise InputError(f"{name!r} is named twice with the same parameters; --seeds replays several times")
+        chosen.append(parameters)
+    if gang and not any(isinstance(parameters, GangParameters) for parameters in chosen):
+        raise InputError(f"--{' and --'.join(gang)} {'is' if len(gang) == 1 else 'are'} of gang, which is not named")
     return chosen

@@ -3,9 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from multiprocessing import get_context
 from pathlib import Path
 
 from api.cli import console
@@ -15,6 +13,7 @@ from api.cli.options import write
 from api.figures.request import PictureFormat, ReplayFigure
 from executor.control.controller import Step
 from executor.simulation.figures import ReplayResult
+from executor.simulation.processes import replay_all
 from executor.simulation.replay import OnStep, Replay, ReplaySetup, ReplayState
 from solver.pool import WorkerPool
 from stowplan.records import from_document, to_json
@@ -37,17 +36,12 @@ def results_of(setups: Sequence[ReplaySetup], kept: Path | None, num_processes: 
     num_processes = min(num_processes or os.cpu_count() or 1, len(setups))
     if num_processes == 1:
         return [_replayed(setup, kept) for setup in setups]
-    results: dict[int, ReplayResult] = {}
-    with _counting(len(setups)) as count, ProcessPoolExecutor(num_processes, get_context("spawn")) as pool:
-        places = {pool.submit(_run, setup): k for k, setup in enumerate(setups)}
-        try:
-            for done in as_completed(places):
-                results[places[done]] = done.result()
-                count(len(results))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return [results[k] for k in range(len(setups))]
+    with _counting(len(setups)) as count:
+        results = []
+        for result in replay_all(setups, num_processes):
+            results.append(result)
+            count(len(results))
+        return results
 
 
 def drawn(results: Sequence[ReplayResult], cluster: Cluster, picture: PictureFormat) -> bytes:
@@ -59,10 +53,6 @@ def drawn(results: Sequence[ReplayResult], cluster: Cluster, picture: PictureFor
         request = ReplayFigure(cluster=cluster, replays=replays, format=picture)
         drawing: bytes = pool.submit(_FIGURE_TASK, request, SLACK_S).result()
     return drawing
-
-
-def _run(setup: ReplaySetup) -> ReplayResult:
-    return Replay(setup).run()
 
 
 def _replayed(setup: ReplaySetup, kept: Path | None) -> ReplayResult:

@@ -14,7 +14,6 @@ the data, and are no bound for these.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -27,7 +26,8 @@ from benchmarks.rows import Row, show, write
 from benchmarks.workloads.published.arena import DIRECTORY, ROUND_S, THROUGHPUTS, data_are_there, simulated_cluster
 from executor.control.controller import ControlOptions
 from executor.simulation.figures import ReplayResult
-from executor.simulation.replay import Replay, ReplaySetup
+from executor.simulation.processes import replay_all
+from executor.simulation.replay import ReplaySetup
 from executor.simulation.truth import TruthParameters
 from models.policies import POLICIES
 from stowplan.errors import InputError
@@ -55,21 +55,21 @@ def main(
         list[str], typer.Option("--policy", help='May be repeated; with parameters as arena:{"search_depth": 5}.')
     ] = _POLICIES,
     round_s: Annotated[float | None, typer.Option("--round", help="Plan every so many seconds.")] = None,
-    result: Annotated[str, typer.Option(help="Name of the result file.")] = "arena_replays",
+    name: Annotated[str, typer.Option("--result", help="Name of the result file.")] = "arena_replays",
     processes: Annotated[int, typer.Option(min=1, help="Replays at a time.")] = 1,
 ) -> None:
     """Replay the traces of Arena under policies, all by the same rules."""
     if not data_are_there():
         raise InputError(f"there are no traces of Arena at {DIRECTORY}")
     tasks = [_task(trace, policy, round_s) for trace in traces for policy in policies]
+    setups = [setup_of(task.trace, task.policy, task.parameters or "{}", task.round_s) for task in tasks]
     rows = []
-    with ProcessPoolExecutor(processes) as pool:
-        for row in pool.map(_row, tasks):
-            print(row, flush=True)
-            rows.append(row)
+    for task, result in zip(tasks, replay_all(setups, processes), strict=True):
+        rows.append(_row(task, result))
+        print(rows[-1], flush=True)
     protocol = "rules: see benchmarks/replays/arena_replays.py; one process a replay, CPU seconds of one thread"
     show(protocol, [{name: row[name] for name in _SHOWN} for row in rows])
-    print(write(result, protocol, rows))
+    print(write(name, protocol, rows))
 
 
 def _task(trace: str, text: str, round_s: float | None) -> _Task:
@@ -81,8 +81,7 @@ def _task(trace: str, text: str, round_s: float | None) -> _Task:
     return _Task(trace=trace, policy=policy, parameters=parameters, round_s=round_s)
 
 
-def _row(task: _Task) -> Row:
-    result = replayed(task.trace, task.policy, task.parameters or "{}", task.round_s)
+def _row(task: _Task, result: ReplayResult) -> Row:
     return {
         "trace": task.trace,
         "policy": task.policy,
@@ -106,10 +105,10 @@ def _row(task: _Task) -> Row:
     }
 
 
-def replayed(trace: str, policy: str, parameters: str, round_s: float | None) -> ReplayResult:
-    """Replay a trace by the rules above."""
+def setup_of(trace: str, policy: str, parameters: str, round_s: float | None) -> ReplaySetup:
+    """A trace by the rules above."""
     document = read_document(TypeAdapter(PARAMETERS[policy]), parameters.encode(), "parameters")
-    setup = ReplaySetup(
+    return ReplaySetup(
         cluster=simulated_cluster(),
         trace=read_trace(DIRECTORY / f"trace_{trace}.csv", format_="arena"),
         control=ControlOptions(parameters=document.parameters_for(POLICIES[policy]), round_s=round_s),
@@ -117,7 +116,6 @@ def replayed(trace: str, policy: str, parameters: str, round_s: float | None) ->
         throughputs=read_throughputs(DIRECTORY / THROUGHPUTS),
         horizon_s=_HORIZONS_S[trace],
     )
-    return Replay(setup).run()
 
 
 def _decision_ms(result: ReplayResult) -> Sequence[float]:

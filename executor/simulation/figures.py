@@ -21,7 +21,7 @@ class JobRecord:
     num_gpus: what it asked for. ended_s: None where it is censored; completion_s: from submission to end or horizon,
     waited_s of which it had no GPUs. restarts: how often it got GPUs again, or others, by `Change` (started: it had
     none); num_failures: how often it broke. gpu_s: GPU seconds of it. alone_s: from submission to end with the cluster
-    to itself, on alone_gpus. met_deadline: None where it has none. unfairness: time to completion over
+    to itself. met_deadline: None where it has none. unfairness: time to completion over
     `fair_completion_s` (finish-time fairness). spans: which GPUs it had when.
     """
 
@@ -72,15 +72,14 @@ class DecisionFigures:
 class ReplayResult:
     """What a policy made of a trace.
 
-    parameters: those of the policy that are not as usual.
-    completion_s: from submission to end (JCT), weighted_completion_s its mean by GPUs asked for; waited_s: queueing.
-    floor_completion_s: mean of the jobs each alone on the cluster, until the
-    horizon like all others: no policy can be below. makespan_s: from the
-    first submission to the last end, or the horizon where jobs are censored. utilisation: share of GPU time in which a
-    GPU had a job, until then. gpu_hours: of jobs. restarts: of a job on average, by `Change`. num_deadlines: jobs that
-    have one, num_deadlines_met of which ended in time. most_unfair: the largest unfairness of a job, unfair_share:
-    how many jobs are above 1. num_left_out: jobs of the trace that were no part of the replay. other_cpu_s: CPU time of
-    the replay beside planning.
+    parameters: those of the policy that are not as usual. completion_s: from submission to end (JCT),
+    weighted_completion_s its mean by GPUs asked for; waited_s: queueing. floor_completion_s: mean of the jobs each
+    alone on the cluster, until the horizon like all others: no policy can be below. makespan_s: from the first
+    submission to the last end, or the horizon where jobs are censored. utilisation: share of GPU time in which a
+    GPU had a job, until then. gpu_hours: of jobs. restarts: of a job on average, by `Change`. num_deadlines: jobs
+    that have one, num_deadlines_met of which ended in time. most_unfair: the largest unfairness of a job,
+    unfair_share: how many jobs are above 1. num_left_out: jobs of the trace that were no part of the replay.
+    other_cpu_s: CPU time of the replay beside planning.
     """
 
     trace: str
@@ -122,7 +121,8 @@ class ReplayResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a job asked for, and what it would reach alone: see `JobRecord`; deadline_s counts from the submission."""
+    """What a job asked for, and what it would reach alone on `alone_gpus`: see `JobRecord`. deadline_s counts from the
+    submission."""
 
     num_gpus: int
     alone_s: float

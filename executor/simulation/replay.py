@@ -258,8 +258,8 @@ def _nothing_known(setup: ReplaySetup) -> str:
 def _unusual(parameters: Parameters) -> dict[str, str]:
     """Parameters that differ from the defaults of their policy, which `variant` chooses."""
     policy = policy_of(parameters)
-    usual = policy.parameters(**policy.variant)
-    return {name: str(value) for name, value in to_document(parameters).items() if value != to_document(usual)[name]}
+    usual = to_document(policy.parameters(**policy.variant))
+    return {name: str(value) for name, value in to_document(parameters).items() if value != usual[name]}
 
 
 def _share(part: float, whole: float) -> float:

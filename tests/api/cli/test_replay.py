@@ -101,6 +101,8 @@ def test_what_did_not_end_is_told(trace: Path) -> None:
         (("--cluster", "h100:0"), "must have 1 to 100,000 nodes"),
         (("--figure", "replays.pdf"), "must end in .svg or .png"),
         (("--window", "5"), "--window is '5'"),
+        (("--policies", "gang,gang"), "'gang' is named twice with the same parameters"),
+        (("--policies", "gang", "--policy", 'gang:{"backfill": "easy"}'), "'gang' is named twice"),
         (("--seeds", "2", "--state", "x.json"), "--state is of one replay; there are 2"),
         (("--policies", "gang,gang-ilp", "--state", "x.json"), "--state is of one replay; there are 2"),
     ],
@@ -128,5 +130,7 @@ def test_tables_of_throughputs(tmp_path: Path) -> None:
     assert elsewhere.exit_code == ExitCode.BAD_INPUT
     assert "knows none of the 1 jobs of 'one' on h100; it has m at 10 on a" in elsewhere.stderr
     assert run(trace, *NODE, "--policies", "gang").stderr.startswith("error: none of the 1 jobs of 'one' has GPUs and")
+    other = run(trace, "--cluster", "a=h100:1x8", "--performance", table, "--policies", "arena", "--order", "fifo")
+    assert "--order is of gang, which is not named" in other.stderr
     suika = run(trace, "--cluster", "a=h100:1x8", "--performance", table, "--policies", "suika")
     assert "'suika' goes by more than throughputs; choose of sia, arena, arena-ilp, gang, gang-ilp" in suika.stderr
