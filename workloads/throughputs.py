@@ -13,7 +13,7 @@ from types import MappingProxyType
 from stowplan.errors import FileFormatError
 from stowplan.files import read_text
 from workloads.readers.arena import application_of
-from workloads.readers.table import COUNT, POSITIVE, Table, count, positive, read_table, text_cell
+from workloads.readers.table import POSITIVE, Table, count, positive, read_table, text_cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def _some(cell: str) -> int:
     return value
 
 
-_SOME = COUNT.replace("0", "1")
+_SOME = "a whole number from 1 on"
 # By a column that no other layout has.
 _LAYOUTS: Mapping[str, Callable[[Table], tuple[Throughput, ...]]] = MappingProxyType(
     {"application": _own, "throughput_sps": _arena}

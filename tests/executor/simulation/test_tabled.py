@@ -16,6 +16,7 @@ from models.plan import Change, JobAllocation
 from models.policy import Parameters
 from models.workload import NodeGpus
 from stowplan.errors import InputError
+from tests.growth import work
 from tests.models.allocation.gang.scenes import cluster
 from workloads.throughputs import Throughput
 from workloads.trace import TraceJob, sorted_trace
@@ -141,3 +142,31 @@ def test_what_the_table_does_not_know_is_left_out() -> None:
     )
     result = Replay(setup_of(ArenaParameters(), known, other, vague)).run()
     assert ([record.id for record in result.jobs], result.num_left_out) == (["x"], 2)
+
+
+def test_what_is_told_and_true_of_twice_as_many_jobs_costs_twice_as_much() -> None:
+    def cost(num_jobs: int) -> int:
+        jobs = [job(f"j{k}", float(k), 2, 300) for k in range(num_jobs)]
+
+        def ask() -> None:
+            truth = truth_of(*jobs, noise=0.1)
+            for one in jobs:
+                truth.told(one.id)
+                truth.alone(one.id)
+                truth.speed(on(one.id, a0=2))
+
+        return work(ask)
+
+    cost(2)
+    assert cost(200) <= 2.3 * cost(100)
+
+
+def test_records_of_twice_as_many_jobs_cost_twice_as_much() -> None:
+    def cost(num_jobs: int) -> int:
+        replay = Replay(setup_of(GangParameters(), *(job(f"j{k}", 400.0 * k, 2, 300) for k in range(num_jobs))))
+        while replay.step() is not None:
+            pass
+        return work(replay.result)
+
+    cost(2)
+    assert cost(40) <= 2.3 * cost(20)
