@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= out
-# Processes that share the tests: one more than there are processors, since some tests mostly wait.
-WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
+# Processes that share the tests.
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 # pip compiles what it installs in one process, the tests of all packages included; this is done on all processors
 # without those. A few files of other packages cannot be compiled, and need not be.
 PIP := $(BIN)/python -m pip install --quiet --no-compile
@@ -14,7 +14,7 @@ COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib >/dev/
 # The trainer's tests are trainings, and their libraries take long to load.
 PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/executor/trainer
 
-.PHONY: demo demo-loop serve executor test check static lint types contract pytest openapi clean
+.PHONY: demo demo-loop serve executor test check static lint types contract pytest trainings others openapi clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/stowplan demo --output $(OUT)
@@ -27,12 +27,14 @@ serve: $(VENV)/.runtime
 
 executor: $(VENV)/.executor
 
-# pytest comes last, so that its closing line closes the run.
-test: static pytest
+# Side by side; what one says stays together. The tests take longest, so that their closing line closes the run.
+SIDE_BY_SIDE := $(MAKE) --no-print-directory --output-sync=target
 
-# Side by side; what one says stays together.
+test: $(VENV)/.dev
+	$(SIDE_BY_SIDE) --jobs 3 trainings others lint types contract
+
 static: $(VENV)/.dev
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types contract
+	$(SIDE_BY_SIDE) --jobs 2 lint types contract
 
 # All but the tests marked slow or training.
 check: static
@@ -43,17 +45,24 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 
 types: $(VENV)/.dev
-	$(BIN)/mypy
+	nice $(BIN)/mypy
 
 contract: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m api.openapi --check
 
-# Trainings first and by themselves: the ranks of several would starve one another, and all else, on few processors.
-# What fails for want of time on a slow machine gets one more try, by itself; what fails twice has failed.
 pytest: $(VENV)/.dev
-	$(BIN)/pytest -m training tests/executor --durations 10 || $(BIN)/pytest -m training tests/executor --last-failed
-	$(BIN)/pytest $(PARALLEL) -m "not training" --durations 20 || \
+	$(SIDE_BY_SIDE) --jobs 2 trainings others
+
+# One training at a time: the ranks of several would starve one another on few processors. They mostly wait, and come
+# before all else when they do not.
+# What fails for want of time on a slow machine gets one more try, by itself; what fails twice has failed.
+trainings: $(VENV)/.dev
+	$(BIN)/pytest -m training tests/executor --durations 10 --override-ini cache_dir=.pytest_cache/trainings || \
+		$(BIN)/pytest -m training tests/executor --last-failed --override-ini cache_dir=.pytest_cache/trainings
+
+others: $(VENV)/.dev
+	nice $(BIN)/pytest $(PARALLEL) -m "not training" --durations 20 || \
 		$(BIN)/pytest --ignore tests/executor/trainer -m "not training" --last-failed
 
 openapi: $(VENV)/.dev

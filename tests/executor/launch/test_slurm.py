@@ -41,8 +41,9 @@ from tests.waiting import eventually
 # Neither the order of the names nor that of the leaves.
 ORDER = ("n3", "n2", "n4", "n1")
 _LIMIT_S = 300.0
-# The worst placement sends at least twice as much over the spine.
-LEAST_RATIO = 1.3
+# The worst placement sends so many times as much over the spine, at least. How much longer its steps take for it is
+# measured by `python -m benchmarks placement-visible`: other work on the machine would hide it here.
+LEAST_RATIO = 5
 
 pytestmark = [
     pytest.mark.slow,
@@ -383,7 +384,6 @@ def test_the_trainer_trains_and_placement_is_visible(tmp_path: Path) -> None:
             )
     best, worst = runs
     assert worst.uplink_bytes_per_step > LEAST_RATIO * best.uplink_bytes_per_step
-    assert worst.step_s > LEAST_RATIO * best.step_s
     assert loss_difference(runs) < LOSS_TOLERANCE
     steps = [list(read_metrics(metrics_path(tmp_path / "arnold" / "metrics", rank))) for rank in range(4)]
     assert [len(own) for own in steps] == [6] * 4
