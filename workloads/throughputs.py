@@ -13,7 +13,7 @@ from types import MappingProxyType
 from stowplan.errors import FileFormatError
 from stowplan.files import read_text
 from workloads.readers.arena import application_of
-from workloads.readers.table import POSITIVE, Table, count, positive, read_table, text_cell
+from workloads.readers.table import POSITIVE, POSITIVE_COUNT, Table, positive, positive_count, read_table, text_cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +73,10 @@ def _arena(table: Table) -> tuple[Throughput, ...]:
 def _rows(table: Table, applications: list[str], gpus: str, nodes: str, speed: str) -> tuple[Throughput, ...]:
     columns = zip(
         applications,
-        table.required("global_batch", _some, _SOME),
+        table.required("global_batch", positive_count, POSITIVE_COUNT),
         table.required("gpu_type", text_cell, "a name"),
-        table.required(gpus, _some, _SOME),
-        table.required(nodes, _some, _SOME),
+        table.required(gpus, positive_count, POSITIVE_COUNT),
+        table.required(nodes, positive_count, POSITIVE_COUNT),
         table.required(speed, positive, POSITIVE),
         strict=True,
     )
@@ -93,14 +93,6 @@ def _rows(table: Table, applications: list[str], gpus: str, nodes: str, speed: s
     )
 
 
-def _some(cell: str) -> int:
-    value = count(cell)
-    if not value:
-        raise ValueError(cell)
-    return value
-
-
-_SOME = "a whole number from 1 on"
 # By a column that no other layout has.
 _LAYOUTS: Mapping[str, Callable[[Table], tuple[Throughput, ...]]] = MappingProxyType(
     {"application": _own, "throughput_sps": _arena}

@@ -21,6 +21,7 @@ _MAX_SHOWN = 60
 NUMBER = "a number from 0 on"
 POSITIVE = "a number above 0"
 COUNT = "a whole number from 0 on"
+POSITIVE_COUNT = "a whole number from 1 on"
 TIME = "a time such as 2026-03-01 00:18:22 (UTC unless it names its zone)"
 STATE = f"a state: {', '.join(STATES)}"
 
@@ -212,6 +213,14 @@ def count(cell: str) -> int:
     if value % 1:
         raise ValueError(cell)
     return int(value)
+
+
+def positive_count(cell: str) -> int:
+    """A whole number from 1 on."""
+    value = count(cell)
+    if not value:
+        raise ValueError(cell)
+    return value
 
 
 def some(cell: str) -> int | None:
