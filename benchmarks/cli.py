@@ -48,6 +48,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "arena-replays": LazyCommand(
         "benchmarks.replays.arena_replays:main", "Replay the traces of Arena under policies, all by the same rules."
     ),
+    "sia-replays": LazyCommand(
+        "benchmarks.replays.sia_replays:main", "Replay the traces of Sia under policies, all by the same rules."
+    ),
     "suika-decisions": LazyCommand(
         "benchmarks.policies.suika_decisions:main",
         "Measure Suika's decisions on busy clusters and their gaps to the integer program.",

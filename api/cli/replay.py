@@ -1,33 +1,28 @@
 """`stowplan replay`: what policies would have made of a trace of jobs."""
 
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
-from pydantic_core import to_json as to_json_bytes
 
 from api.cli.clusters import CLUSTER_HELP, cluster_of
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.options import Catalogue, Json, Output, given, json_object, picture_format, readable, write
+from api.cli.options import Catalogue, Json, Output, given, picture_format, readable, write
 from api.cli.pretty import pretty_json
 from api.cli.replay_console import print_results
+from api.cli.replay_policies import Known, parameters_of
 from api.cli.replay_run import drawn, results_of
 from api.cli.windows import window_seconds
-from api.convert.reading import read_document
-from api.schemas.parameters import PARAMETERS
 from executor.control.controller import ControlOptions
 from executor.simulation.replay import ReplaySetup
-from executor.simulation.truth import Estimates, TruthParameters
-from models.allocation.gang.parameters import GangParameters
+from executor.simulation.truth import Estimates, Profiling, TruthParameters
 from models.policies import POLICIES
-from models.policy import Parameters
 from stowplan.errors import InputError
 from stowplan.records import to_document
 from workloads.generators.failures import FailureParameters
+from workloads.profiles import read_profiles
 from workloads.readers import READERS, read_trace
 from workloads.throughputs import read_throughputs
 
@@ -47,13 +42,24 @@ def replay_command(
     ] = None,
     performance: Annotated[
         Path | None,
-        typer.Option(help="Table of throughputs by application; without it jobs run as long as they did in the trace."),
+        typer.Option(
+            help="Table of throughputs by application, or a folder of applications as Sia measured them (placements-*, "
+            "validation-*); without it jobs run as long as they did in the trace."
+        ),
     ] = None,
+    told: Annotated[
+        Profiling,
+        typer.Option(help="Folder: what policies are told of a job; steps on one GPU from the start, or less."),
+    ] = Profiling.ONE_GPU,
+    shared: Annotated[bool, typer.Option(help="Folder: jobs of an application share what they measure.")] = False,
     order: Annotated[str | None, typer.Option(help="Gang: fifo or priority.")] = None,
     backfill: Annotated[str | None, typer.Option(help="Gang: none or easy.")] = None,
     round_: Annotated[
         float | None, typer.Option("--round", help="Plan every so many seconds, not after events.")
     ] = None,
+    settle: Annotated[
+        bool, typer.Option(help="Jobs of known performance keep the GPUs they got until they work, at least.")
+    ] = False,
     estimates: Annotated[
         Estimates, typer.Option(help="What policies are told of durations: true ones, time limits, or nothing.")
     ] = Estimates.EXACT,
@@ -98,7 +104,12 @@ def replay_command(
     if window is not None:
         trace = trace.window(*window_seconds(window))
     where = cluster_of(cluster)
-    table = None if performance is None else read_throughputs(performance)
+    known = Known.of(performance)
+    table = read_throughputs(performance) if performance is not None and known is Known.TABLE else None
+    profiles = None
+    if performance is not None and known is Known.FOLDER:
+        names = {job.application for job in trace.jobs if job.application is not None}
+        profiles = read_profiles(performance, names, [kind.name for kind in where.gpu_types])
     gang = given({"order": order, "backfill": backfill})
     truth = TruthParameters(
         start_s=start_delay,
@@ -108,18 +119,21 @@ def replay_command(
         checkpoint_s=None if checkpoints is None else 60 * checkpoints,
         estimates=estimates,
         noise=noise,
+        profiling=told,
+        shared_models=shared,
     )
     failures = None if mtbf is None else FailureParameters(mtbf_s=mtbf * _S_PER_HOUR, repair_s=repair * _S_PER_HOUR)
-    chosen = _parameters(policies, policy or [], gang, by_size=table is None)
+    chosen = parameters_of(policies, policy or [], gang, known=known)
     if state is not None and len(chosen) * seeds > 1:
         raise InputError(f"--state is of one replay; there are {len(chosen) * seeds}")
     setups = [
         ReplaySetup(
             cluster=where,
             trace=trace,
-            control=ControlOptions(parameters=parameters, round_s=round_),
+            control=ControlOptions(parameters=parameters, round_s=round_, settle=settle),
             truth=truth,
             throughputs=table,
+            profiles=profiles,
             failures=failures,
             horizon_s=None if horizon is None else horizon * _S_PER_HOUR,
             seed=number,
@@ -137,41 +151,3 @@ def replay_command(
         sys.stdout.write(pretty_json(document) + "\n")
     else:
         print_results(results)
-
-
-def _parameters(
-    policies: str | None, single: Sequence[str], gang: Mapping[str, Any], *, by_size: bool
-) -> list[Parameters]:
-    """Parameters of the policies that were named; `by_size`: of jobs nothing but the size is known.
-
-    Raises
-    ------
-    InputError
-        When a policy is unknown, named twice, or needs more of jobs than there is, and for options of a policy that is
-        not named.
-    """
-    able = [
-        name
-        for name, policy in POLICIES.items()
-        if policy.plans_by_size or (policy.plans_by_throughput and not by_size)
-    ]
-    named = [*([] if policies is None else policies.split(",")), *single] or ["gang"]
-    chosen: list[Parameters] = []
-    for text in named:
-        name, _, values = text.partition(":")
-        if name not in POLICIES:
-            raise InputError(f"{name!r} is no policy; choose of {', '.join(POLICIES)}")
-        if name not in able:
-            why = "goes by more than throughputs"
-            if by_size:
-                why = "has to know more of jobs than their sizes; give --performance"
-            raise InputError(f"{name!r} {why}; choose of {', '.join(able)}")
-        given = {**json_object(values or None), **(gang if POLICIES[name].parameters is GangParameters else {})}
-        document = read_document(TypeAdapter(PARAMETERS[name]), to_json_bytes(given), f"parameter object of {name}")
-        parameters = document.parameters_for(POLICIES[name])
-        if parameters in chosen:
-            raise InputError(f"{name!r} is named twice with the same parameters; --seeds replays several times")
-        chosen.append(parameters)
-    if gang and not any(isinstance(parameters, GangParameters) for parameters in chosen):
-        raise InputError(f"--{' and --'.join(gang)} {'is' if len(gang) == 1 else 'are'} of gang, which is not named")
-    return chosen

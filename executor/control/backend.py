@@ -6,6 +6,7 @@ from typing import Protocol
 
 from executor.control.actions import Action
 from executor.control.events import Event
+from models.performance.goodput.spec import Performance
 from models.plan import JobAllocation
 from models.workload import Job
 from topology.cluster import Cluster
@@ -35,6 +36,17 @@ class Facts:
     jobs: tuple[JobFacts, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What is known of a job that was not when it came; None: nothing else than then. iterations_left: above 0.
+    is_starting: it has GPUs and does not work yet."""
+
+    iterations_left: float | None = None
+    performance: Performance | None = None
+    max_gpus: int | None = None
+    is_starting: bool = False
+
+
 class ClusterBackend(Protocol):
     """A cluster."""
 
@@ -45,8 +57,8 @@ class ClusterBackend(Protocol):
     def facts(self) -> Facts:
         """What runs where now, for a controller that takes over."""
 
-    def iterations_left(self, job_id: str) -> float | None:
-        """Iterations that a job needs yet, above 0; None where nobody counts them."""
+    def measured(self, job_id: str) -> Measured:
+        """What is known by now of a job that came with its performance."""
 
     def next_events(self) -> Sequence[Event]:
         """Wait for what happens next: all events of one instant, which is `now_s` then. Empty: nothing ever will."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from executor.control.actions import Action, Place, Stop
-from executor.control.backend import Facts, JobFacts
+from executor.control.backend import Facts, JobFacts, Measured
 from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange
 from models.placement.occupancy import mask_of
 from models.plan import JobAllocation
@@ -18,10 +18,12 @@ from topology.cluster import NodeState
 
 _job_at = copier(
     Job,
-    *("age_s", "remaining_s", "num_restarts", "deadline_s", "remaining_iterations", "current", "parallel_plan"),
-    "expansions",
+    *("age_s", "remaining_s", "num_restarts", "deadline_s", "remaining_iterations", "performance", "max_gpus"),
+    "preemptible",
+    *("current", "parallel_plan", "expansions"),
 )
-IterationsLeft = Callable[[str], float | None]
+Measurements = Callable[[str], Measured]
+_NOTHING = Measured()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,16 +43,20 @@ class _Entry:
             return self.remaining_s
         return max(0.0, self.remaining_s - (now_s - self.since_s))
 
-    def at(self, now_s: float, iterations_left: IterationsLeft) -> Job:
+    def at(self, now_s: float, measurements: Measurements, *, settle: bool) -> Job:
         """The job as it is now. A deadline that is over is none any more."""
         job, given, age_s = self.job, self.allocation, now_s - self.submitted_s
+        known = _NOTHING if job.performance is None else measurements(job.id)
         return _job_at(
             job,
             age_s,
             self.left_s(now_s),
             max(0, self.num_starts - 1),
             job.deadline_s - age_s if job.deadline_s is not None and job.deadline_s > age_s else None,
-            iterations_left(job.id) if job.remaining_iterations is not None else None,
+            known.iterations_left,
+            job.performance if known.performance is None else known.performance,
+            job.max_gpus if known.max_gpus is None else known.max_gpus,
+            job.preemptible and not (settle and known.is_starting),
             *((None, None, ()) if given is None else (given.gpus, given.parallel_plan, given.expansions)),
         )
 
@@ -129,9 +135,9 @@ class Book:
         for allocation in places:
             self._give(allocation, now_s)
 
-    def snapshot(self, now_s: float, iterations_left: IterationsLeft) -> Snapshot:
-        """The cluster and its jobs now."""
-        jobs = tuple(entry.at(now_s, iterations_left) for entry in self._entries.values())
+    def snapshot(self, now_s: float, measurements: Measurements, *, settle: bool = False) -> Snapshot:
+        """The cluster and its jobs now. settle: jobs that do not work yet on their GPUs cannot be preempted."""
+        jobs = tuple(entry.at(now_s, measurements, settle=settle) for entry in self._entries.values())
         return checked_snapshot(self._cluster, jobs)
 
     def _admit(self, facts: JobFacts) -> None:

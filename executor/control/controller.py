@@ -31,10 +31,12 @@ Planner = Callable[[PlanRequest], PlanOutcome]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlOptions:
     """`parameters` choose the policy. `round_s`: plan every so many seconds, while there are jobs; None: after every
-    event. `options`: of every solve."""
+    event. `settle`: a job of known performance keeps the GPUs it got until it works, at least. `options`: of every
+    solve."""
 
     parameters: Parameters
     round_s: float | None = None
+    settle: bool = False
     options: SolveOptions = field(default_factory=SolveOptions)
 
     def __post_init__(self) -> None:
@@ -110,7 +112,7 @@ class Controller:
     def _decide(self) -> Decision:
         now_s = self._backend.now_s
         request = PlanRequest(
-            snapshot=self._book.snapshot(now_s, self._backend.iterations_left),
+            snapshot=self._book.snapshot(now_s, self._backend.measured, settle=self._options.settle),
             parameters=self._options.parameters,
             options=self._options.options,
         )

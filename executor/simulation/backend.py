@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from executor.control.actions import Action, Place, Stop
-from executor.control.backend import Facts, JobFacts
+from executor.control.backend import Facts, JobFacts, Measured
 from executor.control.events import Arrival, Completion, Event, Failure, NodeChange, Tick
-from executor.simulation.truth import Truth
+from executor.simulation.truth import Seen, Truth
 from models.placement.occupancy import mask_of
 from models.plan import JobAllocation
 from models.workload import Job, NodeGpus
@@ -50,9 +50,10 @@ class Progress:
     """What has become of a job.
 
     done: work that counts; lost: that was done, and lost when the job broke. restarts: how often it got GPUs again, or
-    others, by `Change` (started: it had none). gpu_s, held_s: GPU seconds and seconds for
-    which it had GPUs. allocation (None: it waits or has ended) since `since_s`, works from `works_s` on at `speed`, and
-    ends at `ends_s` unless something comes between. expected_s: how long it is said to run from `since_s`, or from its
+    others, by `Change` (started: it had none). gpu_s, held_s: GPU seconds and seconds for which it had GPUs. allocation
+    (None: it waits or has ended) since `since_s`; works from `works_s` on (before, its speed is 0) at `speed` with a
+    global `batch` until so much is done, which is at `ends_s` unless something comes between; then it ends, or goes on
+    at another speed. seen: what it has measured. expected_s: how long it is said to run from `since_s`, or from its
     next start. spans: what it had before `since_s`.
     """
 
@@ -72,7 +73,10 @@ class Progress:
     since_s: float = 0.0
     works_s: float = 0.0
     speed: float = 0.0
+    until: float | None = None
     ends_s: float = 0.0
+    batch: int | None = None
+    seen: tuple[Seen, ...] = ()
     spans: tuple[Span, ...] = ()
 
     def done_at(self, now_s: float) -> float:
@@ -174,19 +178,29 @@ class SimulatedBackend:
             jobs=tuple(self._facts_of(progress) for progress in here),
         )
 
-    def iterations_left(self, job_id: str) -> float | None:
+    def measured(self, job_id: str) -> Measured:
         """By the truth."""
-        return self._truth.iterations_left(job_id, self._progress[job_id].done_at(self._now_s))
+        progress = self._progress[job_id]
+        known = self._truth.measured(job_id, progress.done_at(self._now_s), progress.batch)
+        is_starting = progress.allocation is not None and self._now_s < progress.works_s
+        return replace(known, is_starting=True) if is_starting else known
 
     def next_events(self) -> tuple[Event, ...]:
         """Turn the clock to the next instant at which something happens; empty at the end of jobs, or of time."""
-        at_s = self._next_s()
-        if at_s == math.inf:
-            return ()
-        if at_s > self._horizon_s:
-            self._now_s = self._horizon_s
-            self._account_all()
-            return ()
+        events: tuple[Event, ...] = ()
+        # What ends a segment of work is no event.
+        while not events:
+            at_s = self._next_s()
+            if at_s == math.inf:
+                return ()
+            if at_s > self._horizon_s:
+                self._now_s = self._horizon_s
+                self._account_all()
+                return ()
+            events = self._events_at(at_s)
+        return events
+
+    def _events_at(self, at_s: float) -> tuple[Event, ...]:
         self._now_s = at_s
         events: list[Event] = list(self._completions())
         events += self._node_events()
@@ -251,19 +265,49 @@ class SimulatedBackend:
         while self._ends and self._ends[0][0] <= self._now_s:
             end = heapq.heappop(self._ends)
             if self._is_current(*end):
-                events.append(self._complete(self._progress[end[2]]))
+                progress = self._progress[end[2]]
+                if progress.speed == 0:
+                    self._work_on(progress)
+                elif self._segment_end(progress) < self._truth.work(progress.job_id):
+                    self._end_segment(progress)
+                    self._work_on(progress)
+                else:
+                    events.append(self._complete(progress))
         return events
 
     def _is_current(self, ends_s: float, _: int, job_id: str) -> bool:
         progress = self._progress[job_id]
         return progress.allocation is not None and progress.ends_s == ends_s
 
-    def _complete(self, progress: Progress) -> Completion:
-        self._give_back(progress)
+    def _end_segment(self, progress: Progress) -> None:
+        """Credit what the segment did, which is what it was to do."""
+        end = self._segment_end(progress)
+        done = progress.done_at(self._now_s)
+        if abs(done - end) > _ROUNDING * (end + progress.speed * self._now_s):
+            raise AssertionError(f"job {progress.job_id!r} ends a segment with {done} of {end} done")
+        progress.done, progress.works_s = end, self._now_s
+
+    def _segment_end(self, progress: Progress) -> float:
+        """How much is done when the segment ends."""
         work = self._truth.work(progress.job_id)
-        if abs(progress.done - work) > _ROUNDING * (work + progress.speed * self._now_s):
-            raise AssertionError(f"job {progress.job_id!r} ends with {progress.done} of {work} done")
-        progress.done = work
+        return work if progress.until is None else min(progress.until, work)
+
+    def _work_on(self, progress: Progress) -> None:
+        """Begin the next segment."""
+        allocation = progress.allocation
+        if allocation is None:
+            raise AssertionError(f"job {progress.job_id!r} works without GPUs")
+        segment = self._truth.segment(allocation, progress.done, progress.batch)
+        if segment.seen is not None:
+            self._truth.learn(progress.job_id, segment.seen)
+            progress.seen = (*progress.seen, segment.seen)
+        progress.speed, progress.until, progress.batch = segment.speed, segment.until, segment.batch
+        progress.ends_s = progress.works_s + (self._segment_end(progress) - progress.done) / segment.speed
+        heapq.heappush(self._ends, self._end(progress))
+
+    def _complete(self, progress: Progress) -> Completion:
+        self._end_segment(progress)
+        self._give_back(progress)
         progress.ended_s = self._now_s
         self._num_left -= 1
         return Completion(at_s=self._now_s, job_id=progress.job_id)
@@ -306,10 +350,11 @@ class SimulatedBackend:
         progress.allocation, progress.since_s = allocation, self._now_s
         self._occupy(progress)
         progress.works_s = self._now_s + self._truth.delay_s(allocation, is_first=is_first)
-        progress.speed = self._truth.speed(allocation)
-        left = self._truth.work(progress.job_id) - progress.done
-        progress.ends_s = progress.works_s + left / progress.speed
-        heapq.heappush(self._ends, self._end(progress))
+        progress.speed, progress.ends_s = 0.0, progress.works_s
+        if progress.works_s > self._now_s:
+            heapq.heappush(self._ends, self._end(progress))
+        else:
+            self._work_on(progress)
 
     def _occupy(self, progress: Progress) -> None:
         for part in progress.allocation.gpus if progress.allocation is not None else ():
@@ -351,6 +396,8 @@ class SimulatedBackend:
         for saved in state.jobs:
             progress = replace(saved)
             self._progress[progress.job_id] = progress
+            for seen in progress.seen:
+                self._truth.learn(progress.job_id, seen)
             self._num_left -= progress.ended_s is not None
             if progress.allocation is not None:
                 self._occupy(progress)

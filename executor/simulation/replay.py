@@ -20,6 +20,7 @@ from executor.simulation.figures import (
     job_records,
     makespan_of,
 )
+from executor.simulation.profiled import ProfiledApplications
 from executor.simulation.tabled import TabledThroughputs
 from executor.simulation.traced import TracedDurations
 from executor.simulation.truth import Truth, TruthParameters
@@ -31,6 +32,7 @@ from stowplan.errors import InputError
 from stowplan.records import to_document, to_json
 from topology.cluster import Cluster, NodeState
 from workloads.generators.failures import FailureParameters, NodeFailure, node_failures
+from workloads.profiles import ApplicationProfile
 from workloads.throughputs import Throughput
 from workloads.trace import Trace
 
@@ -45,9 +47,9 @@ OnStep = Callable[["Replay", Step], None]
 class ReplaySetup:
     """What is replayed: a trace on a cluster under the policy that `control` names.
 
-    throughputs: how fast applications train; None: jobs run as long as they did in the trace. horizon_s: nothing
-    happens after it (None: until all jobs have ended). failures: of nodes, which need a horizon. seed: of failures and
-    noise.
+    throughputs, profiles: how fast applications train, by a table or as measured; without both, jobs run as long as
+    they did in the trace. horizon_s: nothing happens after it (None: until all jobs have ended). failures: of nodes,
+    which need a horizon. seed: of failures and noise.
     """
 
     cluster: Cluster
@@ -55,6 +57,7 @@ class ReplaySetup:
     control: ControlOptions
     truth: TruthParameters = field(default_factory=TruthParameters)
     throughputs: tuple[Throughput, ...] | None = None
+    profiles: tuple[ApplicationProfile, ...] | None = None
     failures: FailureParameters | None = None
     horizon_s: float | None = None
     seed: int = 0
@@ -220,10 +223,13 @@ class Replay:
 
 def _truth(setup: ReplaySetup) -> Truth:
     """What is true of the jobs; policies of sizes alone are told no more of them than that."""
-    if setup.throughputs is None:
-        return TracedDurations(setup.trace, setup.truth, setup.seed)
     elastic = not policy_of(setup.control.parameters).plans_by_size
-    return TabledThroughputs(setup.trace, setup.throughputs, setup.cluster, setup.truth, setup.seed, elastic=elastic)
+    by, seed = setup.truth, setup.seed
+    if setup.profiles is not None:
+        return ProfiledApplications(setup.trace, setup.profiles, setup.cluster, by, seed, elastic=elastic)
+    if setup.throughputs is not None:
+        return TabledThroughputs(setup.trace, setup.throughputs, setup.cluster, by, seed, elastic=elastic)
+    return TracedDurations(setup.trace, by, seed)
 
 
 def _changes(setup: ReplaySetup) -> list[NodeChange]:
@@ -247,6 +253,9 @@ def node_changes(failures: Iterable[NodeFailure]) -> list[NodeChange]:
 def _nothing_known(setup: ReplaySetup) -> str:
     """Why no job of the trace can be replayed."""
     what = f"none of the {len(setup.trace.jobs):,} jobs of {setup.trace.name!r}"
+    if setup.profiles is not None:
+        names = ", ".join(profile.application for profile in setup.profiles)
+        return f"{what} has GPUs and an application that was measured on this cluster; these were: {names}"
     if setup.throughputs is None:
         return f"{what} has GPUs and a duration; jobs that have iterations need a table of throughputs"
     here = ", ".join(kind.name for kind in setup.cluster.gpu_types)

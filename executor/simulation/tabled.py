@@ -9,7 +9,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from executor.simulation.truth import Estimates, TruthParameters, noise_factor
+from executor.control.backend import Measured
+from executor.simulation.truth import Estimates, Seen, Segment, TruthParameters, noise_factor
 from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.plan import JobAllocation
 from models.workload import Job
@@ -102,7 +103,7 @@ class TabledThroughputs:
         """Its iterations."""
         return self._jobs[job_id].iterations or 0.0
 
-    def speed(self, allocation: JobAllocation) -> float:
+    def segment(self, allocation: JobAllocation, done: float, batch: int | None) -> Segment:  # noqa: ARG002 - the protocol
         """Iterations per second."""
         job, shape = self._jobs[allocation.job_id], (allocation.gpu_type, allocation.num_gpus)
         speeds = self._table(job).get(shape)
@@ -111,7 +112,10 @@ class TabledThroughputs:
                 f"job {job.id!r} gets {allocation.num_gpus} GPUs of type {allocation.gpu_type!r}, and the table of "
                 f"throughputs says nothing of {job.application} at {job.global_batch} there"
             )
-        return speeds.on(len(allocation.gpus)) / _batch(job)
+        return Segment(speed=speeds.on(len(allocation.gpus)) / _batch(job))
+
+    def learn(self, job_id: str, seen: Seen) -> None:
+        """All is known from the start."""
 
     def delay_s(self, allocation: JobAllocation, *, is_first: bool) -> float:
         """By the parameters."""
@@ -147,10 +151,10 @@ class TabledThroughputs:
         left_s = max(0.0, self.work(job_id) - done) * _batch(job) / self._best(job, self._requested(job))
         return left_s * noise_factor(self._parameters.noise, self._seed, job.id)
 
-    def iterations_left(self, job_id: str, done: float) -> float | None:
-        """Above 0."""
+    def measured(self, job_id: str, done: float, batch: int | None) -> Measured:  # noqa: ARG002 - the protocol
+        """Iterations left, above 0."""
         work = self.work(job_id)
-        return max(work - done, _LEAST * work) if self._elastic else None
+        return Measured(iterations_left=max(work - done, _LEAST * work) if self._elastic else None)
 
     def _table(self, job: TraceJob) -> _Table:
         return self._tables[job.application, job.global_batch]

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from executor.simulation.truth import Estimates, TruthParameters, noise_factor
+from executor.control.backend import Measured
+from executor.simulation.truth import Estimates, Seen, Segment, TruthParameters, noise_factor
 from models.plan import JobAllocation
 from models.workload import Job
 from stowplan.errors import InputError
@@ -39,14 +40,17 @@ class TracedDurations:
         """Its duration."""
         return self._jobs[job_id].duration_s or 0.0
 
-    def speed(self, allocation: JobAllocation) -> float:
+    def segment(self, allocation: JobAllocation, done: float, batch: int | None) -> Segment:  # noqa: ARG002 - the protocol
         """A second per second on its own size, which is the only one it runs on."""
         if allocation.num_gpus != self._jobs[allocation.job_id].num_gpus:
             raise InputError(
                 f"job {allocation.job_id!r} gets {allocation.num_gpus} GPUs; it is known only how long it runs on "
                 f"{self._jobs[allocation.job_id].num_gpus}"
             )
-        return 1.0
+        return Segment(speed=1.0)
+
+    def learn(self, job_id: str, seen: Seen) -> None:
+        """There is nothing to measure."""
 
     def delay_s(self, allocation: JobAllocation, *, is_first: bool) -> float:
         """By the parameters."""
@@ -67,9 +71,9 @@ class TracedDurations:
         whole_s = self._estimate_s(self._jobs[job_id])
         return None if whole_s is None else max(0.0, whole_s - done)
 
-    def iterations_left(self, job_id: str, done: float) -> None:  # noqa: ARG002 - the protocol
-        """Nobody counts them."""
-        return
+    def measured(self, job_id: str, done: float, batch: int | None) -> Measured:  # noqa: ARG002 - the protocol
+        """Nobody counts iterations."""
+        return Measured()
 
     def _estimate_s(self, job: TraceJob) -> float | None:
         if self._parameters.estimates is Estimates.LIMIT:

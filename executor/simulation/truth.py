@@ -11,10 +11,31 @@ from typing import Protocol
 
 import numpy as np
 
+from executor.control.backend import Measured
 from models.plan import JobAllocation
 from models.workload import Job
 from stowplan.errors import InputError
 from workloads.trace import TraceJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A step that a job measures: on GPUs of a type, so many on each node, with a local batch."""
+
+    gpu_type: str
+    gpus: tuple[int, ...]
+    local_batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Work at one speed, above 0, until so much is done (None: to the end of the job); with a global batch, where that
+    changes. seen: what is measured in it, and was not known before."""
+
+    speed: float
+    until: float | None = None
+    batch: int | None = None
+    seen: Seen | None = None
 
 
 class Truth(Protocol):
@@ -29,8 +50,11 @@ class Truth(Protocol):
     def work(self, job_id: str) -> float:
         """All work of the job."""
 
-    def speed(self, allocation: JobAllocation) -> float:
-        """Work per second of the job on an allocation, above 0."""
+    def segment(self, allocation: JobAllocation, done: float, batch: int | None) -> Segment:
+        """How the job goes on from so much work done on an allocation; `batch`: of its last segment."""
+
+    def learn(self, job_id: str, seen: Seen) -> None:
+        """The job measures what its segment says."""
 
     def delay_s(self, allocation: JobAllocation, *, is_first: bool) -> float:
         """How long the job does no work after it was given these GPUs; `is_first`: it never had any."""
@@ -44,8 +68,8 @@ class Truth(Protocol):
     def expected_s(self, job_id: str, done: float) -> float | None:
         """For how long the job is said to run yet with so much work done; None where nobody says."""
 
-    def iterations_left(self, job_id: str, done: float) -> float | None:
-        """Iterations that the job needs yet with so much work done; None where work is not counted in them."""
+    def measured(self, job_id: str, done: float, batch: int | None) -> Measured:
+        """What is known of the job now beyond what it was submitted with."""
 
 
 class Estimates(StrEnum):
@@ -57,13 +81,23 @@ class Estimates(StrEnum):
     NONE = "none"
 
 
+class Profiling(StrEnum):
+    """What policies are told of applications that were measured. one_gpu: steps on one GPU of each type, from the start
+    (Sia section 3.2). released: as in the released simulator of Sia, all GPU types look alike until a job has run, and
+    its batch is said to stay below the one it was submitted with, which it does not."""
+
+    ONE_GPU = "one_gpu"
+    RELEASED = "released"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruthParameters:
     """start_s: how long a job that starts does no work; restart_s: one that starts again or elsewhere; delay_per_gpu_s:
     a job of few GPUs only so long for each of them. checkpoint_s: a job that breaks goes on from a multiple of so many
     seconds of work (None: from its beginning). elasticity: how many times fewer or more GPUs a job may get than it
     asked for, where its throughput is known. noise: standard deviation of the logarithm of estimates over what is true:
-    of durations, or of throughputs where these are known.
+    of durations, or of throughputs where these are known. profiling: see `Profiling`. shared_models: jobs of one
+    application share what they measure.
 
     Raises
     ------
@@ -78,6 +112,8 @@ class TruthParameters:
     elasticity: float = 4.0
     estimates: Estimates = Estimates.EXACT
     noise: float = 0.0
+    profiling: Profiling = Profiling.ONE_GPU
+    shared_models: bool = False
 
     def __post_init__(self) -> None:
         for name in ("start_s", "restart_s", "noise"):

@@ -8,6 +8,7 @@ from typer.testing import CliRunner, Result
 
 from api.cli.exit_codes import ExitCode
 from api.cli.main import app
+from tests.workloads.profiles import write_profiles
 
 # a runs, b needs the whole node, c ends before b can start, d does not.
 TRACE = "id,submit_s,num_gpus,duration_s\na,0,4,100\nb,10,8,50\nc,20,4,30\nd,25,4,200\ne,26,0,1\n"
@@ -134,3 +135,21 @@ def test_tables_of_throughputs(tmp_path: Path) -> None:
     assert "--order is of gang, which is not named" in other.stderr
     suika = run(trace, "--cluster", "a=h100:1x8", "--performance", table, "--policies", "suika")
     assert "'suika' goes by more than throughputs; choose of sia, arena, arena-ilp, gang, gang-ilp" in suika.stderr
+
+
+def test_folders_of_measured_applications(tmp_path: Path) -> None:
+    trace = tmp_path / "one.csv"
+    trace.write_text("name,time,application,num_replicas,batch_size\nx,0,m,2,20\n")
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    write_profiles(folder)
+    chosen = ("--cluster", "a=h100:2x4", "--performance", folder, "--processes", 1)
+    result = run(trace, *chosen, "--policies", "sia,gang", "--round", 60, "--settle", "--told", "released", "--json")
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    replays = {replay["policy"]: replay for replay in json.loads(result.stdout)["replays"]}
+    assert [replay["num_finished"] for replay in replays.values()] == [1, 1]
+    assert replays["gang"]["jobs"][0]["ended_s"] == pytest.approx(60 + 100 / (4 / 3 / 1.1) + 98 / (1.6 / 1.1))
+    arena = run(trace, *chosen, "--policies", "arena")
+    assert "'arena' does not go by goodput; choose of sia, gang, gang-ilp" in arena.stderr
+    elsewhere = run(trace, "--cluster", "h100:1", "--performance", folder, "--policies", "sia")
+    assert "has no placements of m on h100; there should be files APPLICATION/placements-TYPE.csv" in elsewhere.stderr

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from executor.control.actions import Action, Place, Stop, difference
-from executor.control.backend import Facts
+from executor.control.backend import Facts, Measured
 from executor.control.book import Book
 from executor.control.controller import Controller, ControlOptions
 from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange, Tick
@@ -21,8 +21,8 @@ from tests.models.allocation.gang.scenes import cluster
 from topology.cluster import Cluster, NodeState
 
 
-def uncounted(job_id: str) -> None:
-    raise AssertionError(f"asked for the iterations of {job_id}, of which only the size is known")
+def unmeasured(job_id: str) -> Measured:
+    raise AssertionError(f"asked what {job_id} measured, of which only the size is known")
 
 
 class Recording:
@@ -37,8 +37,8 @@ class Recording:
     def facts(self) -> Facts:
         return Facts(cluster=self._where, jobs=())
 
-    def iterations_left(self, job_id: str) -> None:
-        uncounted(job_id)
+    def measured(self, job_id: str) -> Measured:
+        return unmeasured(job_id)
 
     def next_events(self) -> Sequence[Event]:
         self.now_s, events = next(self._instants, (self.now_s, ()))
@@ -148,18 +148,18 @@ def test_a_book_follows_jobs_and_nodes() -> None:
     assert (list(book.wanted), book.rooms) == ([(2, None)], {"a": [0, 0, 1, 0, 1]})
     book.note([Place(allocation=given_to("j", a0=range(2)))], 30.0)
     assert (list(book.wanted), book.rooms) == ([], {"a": [0, 0, 2, 0, 0]})
-    (now,) = book.snapshot(50.0, uncounted).jobs
+    (now,) = book.snapshot(50.0, unmeasured).jobs
     assert (now.age_s, now.remaining_s, now.num_restarts) == (40, 80, 0)
     assert now.current == (NodeGpus(node="a0", gpus=(0, 1)),)
     book.tell(Measurement(at_s=60.0, job_id="j", remaining_s=10.0))
-    assert book.snapshot(65.0, uncounted).jobs[0].remaining_s == 5
+    assert book.snapshot(65.0, unmeasured).jobs[0].remaining_s == 5
     # Its node fails: it waits, and the largest node that is left has two GPUs.
     book.tell(Failure(at_s=66.0, job_id="j", remaining_s=90.0))
     book.tell(NodeChange(at_s=66.0, node="a0", state=NodeState.DOWN))
     assert (list(book.wanted), book.rooms) == ([(2, None)], {"a": [0, 0, 1]})
-    (now,) = book.snapshot(70.0, uncounted).jobs
+    (now,) = book.snapshot(70.0, unmeasured).jobs
     assert (now.current, now.remaining_s) == (None, 90)
-    assert book.snapshot(70.0, uncounted).cluster.nodes[0].state is NodeState.DOWN
+    assert book.snapshot(70.0, unmeasured).cluster.nodes[0].state is NodeState.DOWN
     book.note([Place(allocation=given_to("j", a1=range(2)))], 80.0)
     book.tell(Completion(at_s=99.0, job_id="j"))
     book.tell(NodeChange(at_s=99.0, node="a0", state=NodeState.UP))

@@ -41,8 +41,10 @@ def test_a_node_that_is_down_takes_no_job() -> None:
 
 
 def test_a_job_runs_on_its_own_size_alone() -> None:
+    made = backend()
+    made.act([Place(allocation=given_to("a", a0=range(2)))])
     with pytest.raises(InputError, match="known only how long it runs on 4"):
-        backend().act([Place(allocation=given_to("a", a0=range(2)))])
+        made.next_events()
 
 
 def test_work_is_credited_at_the_speed_at_which_it_was_done() -> None:

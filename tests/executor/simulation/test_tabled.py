@@ -104,7 +104,7 @@ def test_what_is_told_of_sizes() -> None:
     told = truth.told("x")
     assert (told.min_gpus, told.gpu_types, told.performance) == (2, ("a",), None)
     assert told.remaining_s == pytest.approx(50)
-    assert truth.iterations_left("x", 40) is None
+    assert truth.measured("x", 40, None).iterations_left is None
     limits = truth_of(job("y", 0, 2, 1, time_limit_s=60), elastic=False, estimates=Estimates.LIMIT)
     assert limits.told("y").remaining_s == 60
 
@@ -114,17 +114,17 @@ def test_noise_is_in_what_is_told_and_the_same_for_an_application() -> None:
     one, other = truth_of(*jobs, noise=0.2), truth_of(*jobs, noise=0.2, seed=1)
     assert one.told("x").performance == one.told("y").performance == truth_of(*jobs, noise=0.2).told("x").performance
     assert one.told("x").performance != other.told("x").performance
-    assert one.speed(on("x", a0=2)) == other.speed(on("x", a0=2)) == 1.8
+    assert one.segment(on("x", a0=2), 0.0, None).speed == other.segment(on("x", a0=2), 0.0, None).speed == 1.8
 
 
 def test_speed_by_nodes() -> None:
     truth = truth_of(job("x", 0, 4, 100))
-    assert truth.speed(on("x", a0=4)) == 3.0
-    assert truth.speed(on("x", a0=2, a1=2)) == 2.4
+    assert truth.segment(on("x", a0=4), 0.0, None).speed == 3.0
+    assert truth.segment(on("x", a0=2, a1=2), 0.0, None).speed == 2.4
     # Of more nodes than are known nothing slower is known.
-    assert truth.speed(on("x", a0=2, a1=1, a2=1)) == 2.4
+    assert truth.segment(on("x", a0=2, a1=1, a2=1), 0.0, None).speed == 2.4
     with pytest.raises(InputError, match="job 'x' gets 3 GPUs of type 'a', and the table of throughputs says nothing"):
-        truth.speed(on("x", a0=3))
+        truth.segment(on("x", a0=3), 0.0, None)
 
 
 def test_checkpoints_and_starts_of_few_gpus() -> None:
@@ -153,7 +153,7 @@ def test_what_is_told_and_true_of_twice_as_many_jobs_costs_twice_as_much() -> No
             for one in jobs:
                 truth.told(one.id)
                 truth.alone(one.id)
-                truth.speed(on(one.id, a0=2))
+                truth.segment(on(one.id, a0=2), 0.0, None)
 
         return work(ask)
 
