@@ -67,6 +67,7 @@ def _goodput(document: GoodputDoc) -> GoodputModel | GoodputObservations:
         observations=tuple(Observation(**vars(point)) for point in document.observations or ()),
         max_local_batch=document.max_local_batch,
         gpus_per_replica=document.gpus_per_replica,
+        shared_with=document.shared_with,
     )
 
 

@@ -79,8 +79,10 @@ class GoodputDoc(Document):
     gradient: GradientDoc
     profiles: Annotated[dict[Name, TypeProfileDoc], Field(min_length=1, max_length=256)] | None = None
     """GPU type -> profile; the job cannot run on a type that is missing."""
-    observations: Annotated[tuple[ObservationDoc, ...], Field(min_length=1, max_length=MAX_ITEMS)] | None = None
-    """Measurements; parameters are fitted to them."""
+    observations: Annotated[tuple[ObservationDoc, ...], Field(max_length=MAX_ITEMS)] | None = None
+    """Measurements; parameters are fitted to them. May be empty with `shared_with`."""
+    shared_with: Name | None = None
+    """With observations: an application; jobs of the snapshot that name the same one share what they have observed."""
     max_local_batch: dict[Name, Count] = Field(default_factory=dict)
     """With observations: per GPU type, where memory allows more than the largest observed local batch."""
     gpus_per_replica: dict[Name, NumGpus] = Field(default_factory=dict)
@@ -93,6 +95,12 @@ class GoodputDoc(Document):
         if self.profiles is not None and (self.max_local_batch or self.gpus_per_replica):
             raise PydanticCustomError(
                 "one_of", "max_local_batch and gpus_per_replica go with observations; with profiles they stand in each"
+            )
+        if self.profiles is not None and self.shared_with is not None:
+            raise PydanticCustomError("one_of", "shared_with goes with observations; profiles are not shared")
+        if self.observations == () and self.shared_with is None:
+            raise PydanticCustomError(
+                "empty", "observations is empty; give at least one, or an application in shared_with"
             )
         return self
 

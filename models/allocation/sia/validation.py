@@ -13,6 +13,7 @@ from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.performance.goodput.check import performance_issues
 from models.performance.goodput.matrix import evaluate
+from models.performance.goodput.sharing import sharing_issues, with_shared_observations
 from models.performance.goodput.spec import GoodputTable
 from models.placement.occupancy import Occupancy, occupancy
 from models.wording import counted
@@ -26,7 +27,8 @@ def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
     taken = occupancy(snapshot)
     configurations = enumerate_configurations(snapshot.cluster)
     gpu_types = {kind.name for kind in snapshot.cluster.gpu_types}
-    issues: list[Issue] = []
+    shared = with_shared_observations(snapshot.jobs)
+    issues = list(sharing_issues(shared))
     for k, job in enumerate(snapshot.jobs):
         pointer = f"/jobs/{k}"
         faults = [
@@ -38,7 +40,7 @@ def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
             forced = list(_reservation_issues(pointer, job, job.reservation, snapshot, taken, configurations))
             # Performance is asked only where it is known to be sound.
             if not faults and not forced and job.id not in taken.pinned and job.performance is not None:
-                forced = list(_reserved_goodput_issues(pointer, job, job.reservation, configurations))
+                forced = list(_reserved_goodput_issues(pointer, shared[k], job.reservation, configurations))
             faults += forced
         issues += faults
         issues += _placement_warnings(pointer, job, snapshot, taken)

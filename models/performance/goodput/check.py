@@ -87,7 +87,8 @@ def _parameter_issues(parameters: ThroughputParameters, pointer: str) -> Iterato
 def _observations_issues(job: GoodputObservations, pointer: str, gpu_types: Collection[str]) -> Iterator[Issue]:
     yield from _batch_issues(job.batch, f"{pointer}/batch")
     yield from _gradient_issues(job.gradient, f"{pointer}/gradient")
-    yield from _empty_issues(job.observations, f"{pointer}/observations")
+    if job.shared_with is None:
+        yield from _empty_issues(job.observations, f"{pointer}/observations")
     for k, observation in enumerate(job.observations):
         yield from _observation_issues(
             observation,
@@ -101,7 +102,7 @@ def _observations_issues(job: GoodputObservations, pointer: str, gpu_types: Coll
             where = f"{pointer}/{field}/{_escaped(name)}"
             yield from _type_issues(name, where, gpu_types)
             yield from _count_issues(count, where)
-            if name in gpu_types and name not in observed:
+            if name in gpu_types and name not in observed and job.shared_with is None:
                 yield Issue(
                     code="not_observed",
                     pointer=where,

@@ -114,27 +114,50 @@ def fit_models(jobs: Sequence[GoodputObservations]) -> list[GoodputModel]:
 
     Observations that are equal by value are fitted once.
     """
-    fitted: dict[tuple[Observation, ...], Mapping[str, ThroughputParameters]] = {}
-    return [_model(job, fitted) for job in jobs]
+    fitted: dict[tuple[Observation, ...], Mapping[str, _Fitted]] = {}
+    # By identity: where many jobs share many observations, looking at all of them for each would cost their product.
+    known: dict[int, Mapping[str, _Fitted]] = {}
+    for job in jobs:
+        if id(job.observations) not in known:
+            if job.observations not in fitted:
+                fitted[job.observations] = _fit(job.observations)
+            known[id(job.observations)] = fitted[job.observations]
+    return [_model(job, known[id(job.observations)]) for job in jobs]
 
 
-def _model(
-    job: GoodputObservations, fitted: dict[tuple[Observation, ...], Mapping[str, ThroughputParameters]]
-) -> GoodputModel:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fitted:
+    """What observations on one GPU type say."""
+
+    parameters: ThroughputParameters
+    max_local_batch: int
+    single_gpu_only: bool
+
+
+def _fit(observations: Sequence[Observation]) -> Mapping[str, _Fitted]:
+    """By GPU type."""
     by_type: dict[str, list[Observation]] = {}
-    for observation in job.observations:
+    for observation in observations:
         by_type.setdefault(observation.gpu_type, []).append(observation)
-    parameters = fitted.get(job.observations)
-    if parameters is None:
-        parameters = fitted[job.observations] = {name: fit_parameters(by_type[name]) for name in by_type}
-    profiles = {
-        name: TypeProfile(
-            parameters=parameters[name],
-            max_local_batch=job.max_local_batch.get(name, max(o.local_batch for o in seen)),
+    return {
+        name: _Fitted(
+            parameters=fit_parameters(seen),
+            max_local_batch=max(o.local_batch for o in seen),
             single_gpu_only=all(o.num_replicas == 1 for o in seen),
-            gpus_per_replica=job.gpus_per_replica.get(name, 1),
         )
         for name, seen in by_type.items()
+    }
+
+
+def _model(job: GoodputObservations, fitted: Mapping[str, _Fitted]) -> GoodputModel:
+    profiles = {
+        name: TypeProfile(
+            parameters=known.parameters,
+            max_local_batch=job.max_local_batch.get(name, known.max_local_batch),
+            single_gpu_only=known.single_gpu_only,
+            gpus_per_replica=job.gpus_per_replica.get(name, 1),
+        )
+        for name, known in fitted.items()
     }
     return GoodputModel(batch=job.batch, gradient=job.gradient, profiles=profiles)
 

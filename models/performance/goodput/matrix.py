@@ -17,6 +17,7 @@ import numpy as np
 from models.configurations import ConfigurationSet
 from models.performance.goodput.batch import NUM_CANDIDATES, choose_batches
 from models.performance.goodput.profiles import ProfileTable
+from models.performance.goodput.sharing import with_shared_observations
 from models.performance.goodput.spec import GoodputModel, GoodputObservations, GoodputTable, ThroughputTable
 from models.performance.goodput.tables import TableLookup
 from models.workload import Adaptivity, Job
@@ -47,7 +48,8 @@ class GoodputMatrix:
 def evaluate(jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask | None = None) -> GoodputMatrix:
     """Evaluate all jobs on all configurations; the row of a job without performance is 0.
 
-    Performances must have passed `performance_issues`. Observations are fitted first, equal ones once. The batch
+    Performances must have passed `performance_issues`. Observations that jobs share are put together and fitted first,
+    equal ones once. The batch
     search, which is most of the work, is left out where `wanted` (J, C) is False: there too goodput is 0.
 
     Raises
@@ -88,7 +90,8 @@ def _fill_tables(matrix: GoodputMatrix, jobs: Sequence[Job], configurations: Con
 
 def _goodput_models(jobs: Sequence[Job]) -> dict[int, GoodputModel]:
     """Job index -> goodput model, for the jobs that have one or observations for one."""
-    observed = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, GoodputObservations)}
+    shared = with_shared_observations(jobs)
+    observed = {j: job.performance for j, job in enumerate(shared) if isinstance(job.performance, GoodputObservations)}
     given = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, GoodputModel)}
     if not observed:
         return given

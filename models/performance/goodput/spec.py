@@ -99,6 +99,7 @@ class GoodputObservations:
 
     `max_local_batch`: per GPU type; where missing, the largest one observed on that type.
     `gpus_per_replica`: per GPU type; where missing, 1.
+    `shared_with`: an application; jobs of the same one share what they have observed (`sharing`).
     """
 
     batch: BatchRange
@@ -106,6 +107,7 @@ class GoodputObservations:
     observations: tuple[Observation, ...]
     max_local_batch: Mapping[str, int] = field(default_factory=dict)
     gpus_per_replica: Mapping[str, int] = field(default_factory=dict)
+    shared_with: str | None = None
 
 
 @quickly_pickled

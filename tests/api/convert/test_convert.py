@@ -147,6 +147,7 @@ performances: st.SearchStrategy[Performance] = st.one_of(
         observations=st.lists(observations, min_size=1, max_size=2).map(tuple),
         max_local_batch=st.dictionaries(types, counts),
         gpus_per_replica=st.dictionaries(types, counts),
+        shared_with=st.none() | types,
     ),
 )
 
