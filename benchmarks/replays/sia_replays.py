@@ -55,11 +55,10 @@ _SHOWN = ("trace", "policy", "parameters", "ended", "jct_h", "alone_h", "p99_h",
 def main(
     traces: Annotated[list[str], typer.Option("--trace", help="As in helios/workload-1; may be repeated.")] = _TRACES,
     policies: Annotated[
-        list[str], typer.Option("--policy", help='May be repeated; with parameters as sia:{"queue_penalty": 2}.')
+        list[str], typer.Option("--policy", help='May be repeated; with parameters as sia:{"restart_price": 2}.')
     ] = _POLICIES,
     told: Annotated[Profiling, typer.Option(help="What is known of a job before it has run.")] = Profiling.RELEASED,
     shared: Annotated[bool, typer.Option(help="Jobs of an application share what they measured.")] = False,
-    restart_factor: Annotated[float, typer.Option(help="Policies are told so many times the restart cost.")] = 1.0,
     name: Annotated[str, typer.Option("--result", help="Name of the result file.")] = "sia_replays",
     processes: Annotated[int, typer.Option(min=1, help="Replays at a time.")] = 1,
 ) -> None:
@@ -68,19 +67,17 @@ def main(
         raise InputError(f"there are no traces of Sia at {DATA}")
     tasks = [(trace, policy) for trace in traces for policy in policies]
     truth = TruthParameters(profiling=told, shared_models=shared)
-    setups = [setup_of(trace, policy, truth, restart_factor) for trace, policy in tasks]
+    setups = [setup_of(trace, policy, truth) for trace, policy in tasks]
     rows = []
     for (trace, policy), result in zip(tasks, replay_all(setups, processes), strict=True):
-        rows.append(
-            {"told": told.value, "shared": shared, "restart_factor": restart_factor, **_row(trace, policy, result)}
-        )
+        rows.append({"told": told.value, "shared": shared, **_row(trace, policy, result)})
         print(rows[-1], flush=True)
     protocol = "rules: see benchmarks/replays/sia_replays.py; one process a replay, CPU seconds of one thread"
     show(protocol, [{name: row[name] for name in _SHOWN} for row in rows])
     print(write(name, protocol, rows))
 
 
-def setup_of(trace: str, policy: str, truth: TruthParameters, restart_factor: float = 1.0) -> ReplaySetup:
+def setup_of(trace: str, policy: str, truth: TruthParameters) -> ReplaySetup:
     """A trace by the rules above."""
     name, _, parameters = policy.partition(":")
     if name not in POLICIES:
@@ -92,11 +89,11 @@ def setup_of(trace: str, policy: str, truth: TruthParameters, restart_factor: fl
         trace=jobs,
         control=ControlOptions(parameters=document.parameters_for(POLICIES[name]), round_s=_ROUND_S, settle=True),
         truth=truth,
-        profiles=_profiles(jobs, restart_factor),
+        profiles=_profiles(jobs),
     )
 
 
-def _profiles(trace: Trace, restart_factor: float) -> tuple[ApplicationProfile, ...]:
+def _profiles(trace: Trace) -> tuple[ApplicationProfile, ...]:
     """Of the applications of a trace, with what the simulator says of each."""
     gpu_types = [kind.name for kind in sia_cluster().gpu_types]
     names = {job.application for job in trace.jobs if job.application is not None}
@@ -111,7 +108,7 @@ def _profiles(trace: Trace, restart_factor: float) -> tuple[ApplicationProfile, 
                 for kind in profile.types
             ),
             restart_s=_RESTARTS_S[profile.application][0],
-            planned_restart_s=restart_factor * _RESTARTS_S[profile.application][1],
+            planned_restart_s=_RESTARTS_S[profile.application][1],
             slowdown=_SLOWDOWNS.get(profile.application, _SLOWDOWN),
         )
         for profile in read_profiles(DATA / "profiles", names, gpu_types)

@@ -28,6 +28,10 @@ class SiaParametersDoc(ParametersDoc):
     """lambda: the price of leaving a job without GPUs."""
     double_at_most: bool = False
     """A running job gets at most twice its GPUs, a waiting one its minimum."""
+    restart_price: Annotated[float, Field(ge=0, le=1e6)] = 1.0
+    """How many times its restart cost a change costs a job."""
+    price_suspension: bool = False
+    """Leaving a running job without GPUs costs it a restart, too."""
     objective: SiaObjective = SiaObjective.GOODPUT
     """goodput: Eq. 4 of the paper; given_costs: values of goodput tables are costs to minimise."""
     prices: dict[Name, NonNegative] = Field(default_factory=dict, max_length=10_000)

@@ -40,7 +40,7 @@ def allocation_violations(
     expected: dict[str | None, float] = {}
     for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True):
         if job.id not in allocations:
-            expected[job.id] = audit.sign * parameters.queue_penalty * job.weight
+            expected[job.id] = audit.left_out(job)
         else:
             k, allocation = allocations[job.id]
             issues += audit.allocation_faults(f"/allocations/{k}", job, allocation, goodput)
@@ -87,6 +87,13 @@ class _Audit:
         value *= self._restart_factor(job, allocation)
         return job.weight * math.pow(value, self._parameters.fairness_power)
 
+    def left_out(self, job: Job) -> float:
+        """What a job adds that gets nothing: one that runs pays for its restart where suspensions have a price."""
+        value = self.sign * self._parameters.queue_penalty * job.weight
+        if self._costs or not self._parameters.price_suspension or not self._runs(job):
+            return value
+        return value / math.pow(self._change_factor(job), abs(self._parameters.fairness_power))
+
     def allocation_faults(
         self, pointer: str, job: Job, allocation: JobAllocation, goodput: FloatVector
     ) -> Iterator[Issue]:
@@ -127,7 +134,10 @@ class _Audit:
         """Eq. 3, unless the job waits or stays in a shape that it may keep."""
         if not self._runs(job) or self._may_stay(job, allocation):
             return 1.0
-        age_s, cost_s = job.age_s, job.restart_cost_s
+        return self._change_factor(job)
+
+    def _change_factor(self, job: Job) -> float:
+        age_s, cost_s = job.age_s, self._parameters.restart_price * job.restart_cost_s
         if age_s + cost_s == 0:
             return 1.0
         return max(_RESTART_FLOOR, (age_s - job.num_restarts * cost_s) / (age_s + cost_s))

@@ -6,12 +6,12 @@ Sets
   P          pairs (i, j) that are offered, see `models.allocation.sia.utility`
 Data
   u_ij       w_i (r_i G_ij)^p, weighted utility: normalised goodput after the restart factor, to the fairness power
-  lambda     queue penalty; w_i lambda is what job i costs when it gets nothing
+  lambda_i   what job i costs when it gets nothing: w_i lambda, the queue penalty; more with `price_suspension`
 Variables
   x_ij in {0,1} for (i, j) in P: job i runs in configuration j. Only feasible pairs have one.
 
-p > 0:  max  sum_P u_ij x_ij - sum_i w_i lambda (1 - sum_j x_ij)
-p < 0:  min  sum_P u_ij x_ij + sum_i w_i lambda (1 - sum_j x_ij)
+p > 0:  max  sum_P u_ij x_ij - sum_i lambda_i (1 - sum_j x_ij)
+p < 0:  min  sum_P u_ij x_ij + sum_i lambda_i (1 - sum_j x_ij)
 
   one_configuration[i]   sum_j x_ij <= 1                     jobs with more than one pair
   reserved[i]            sum_j x_ij  = 1                     P holds only the reserved configuration of such a job

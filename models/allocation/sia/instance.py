@@ -163,7 +163,7 @@ def instance_of(
         taken=taken,
         rows=rows,
         utility=utility,
-        penalty=parameters.queue_penalty * np.array([job.weight for job in snapshot.jobs], dtype=np.float64),
+        penalty=utility.penalty,
         pair_jobs=pair_jobs,
         pair_configurations=pair_configurations,
         pinned=np.flatnonzero(is_pinned),

@@ -20,9 +20,10 @@ class SiaObjective(StrEnum):
 class SiaParameters(Parameters):
     """Parameters of Sia section 3.4, with the paper's defaults.
 
-    fairness_power: p, not 0; negative minimises. queue_penalty: lambda per job that gets nothing.
-    prices: what an earlier plan's `prices` said; a good start for solvers that price capacity, without any other
-    effect. double_at_most: a running job gets at most twice its GPUs, a waiting one its minimum (section 3.1).
+    fairness_power: p, not 0; negative minimises. queue_penalty: lambda per job that gets nothing. restart_price: how many
+    times its restart cost a change costs a job (Eq. 3). price_suspension: leaving a running job without GPUs costs it a
+    restart, too. prices: what an earlier plan's `prices` said; a good start for solvers that price capacity, without any
+    other effect. double_at_most: a running job gets at most twice its GPUs, a waiting one its minimum (section 3.1).
 
     Raises
     ------
@@ -33,6 +34,8 @@ class SiaParameters(Parameters):
     fairness_power: float = -0.5
     queue_penalty: float = 1.1
     double_at_most: bool = False
+    restart_price: float = 1.0
+    price_suspension: bool = False
     objective: SiaObjective = SiaObjective.GOODPUT
     prices: Mapping[str, float] = field(default_factory=dict)
 
@@ -41,6 +44,8 @@ class SiaParameters(Parameters):
             raise InputError(f"fairness_power is {self.fairness_power}; must be finite and not 0")
         if not math.isfinite(self.queue_penalty) or self.queue_penalty < 0:
             raise InputError(f"queue_penalty is {self.queue_penalty}; must be finite and at least 0")
+        if not math.isfinite(self.restart_price) or self.restart_price < 0:
+            raise InputError(f"restart_price is {self.restart_price}; must be finite and at least 0")
         for row, price in self.prices.items():
             if not math.isfinite(price) or price < 0:
                 raise InputError(f"the price of {row} is {price}; must be finite and at least 0")

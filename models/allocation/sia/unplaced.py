@@ -102,13 +102,15 @@ class _Explainer(Explainer):
         fitting = np.flatnonzero(offered & (self._missing == 0))
         value, penalty = self._instance.utility.value[i, fitting], float(self._instance.penalty[i])
         label = self._instance.configurations.label(int(fitting[value.argmin()]))
+        given = self._instance.parameters.queue_penalty
+        scale = penalty / given if given else job.weight
         if self._instance.sense is Sense.MINIMIZE and value.min() >= penalty:
             return self.unplaced(
                 job,
                 reason="queue_penalty_too_low",
                 detail=f"running it costs at least {value.min():.4g} ({label}), leaving it out {penalty:.4g}",
                 counts={"fitting_configurations": int(fitting.size)},
-                remedy=f"raise queue_penalty above {value.min() / job.weight:.4g}",
+                remedy=f"raise queue_penalty above {value.min() / scale:.4g}",
             )
         return self.within_gap(job, int(fitting.size))
 

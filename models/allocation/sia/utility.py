@@ -13,7 +13,11 @@ Utility of a runnable configuration (Eqs. 2-4):
   G_ij <- N_i G_ij / min_j G_ij      row normalisation; min over the runnable row, N_i its smallest GPU count
   G_ij <- r_i G_ij                   unless the job can stay as it is in configuration j; waiting jobs: no factor
   u_ij = w_i G_ij^p                  job weight w_i, fairness power p
-  r_i = (T_i - N_i S_i) / (T_i + S_i)   Eq. 3: age, restarts so far, restart cost; kept within [0.01, 1]
+  r_i = (T_i - N_i S_i) / (T_i + S_i)   Eq. 3: age, restarts so far, restart cost times `restart_price`; kept within
+                                     [0.01, 1]
+  lambda_i = w_i lambda              what job i costs when it gets nothing; with `price_suspension` w_i lambda r_i^-|p|
+                                     for a job that runs, since it will have to restart: for p < 0 and lambda >= 1 it is
+                                     then never left out while some configuration of it is free
 
 Eq. 3 turns negative when past restarts ate the whole age, which no power can take; the floor says "a hundredth as
 good", and keeps r^p within what solvers resolve. A job that must leave its GPUs (drained node, shape that breaks the
@@ -46,7 +50,7 @@ _LARGEST_UTILITY = 1e12
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Utilities:
-    """runnable, offered: bool (J, C); value: u, float64 (J, C), 0 where not runnable.
+    """runnable, offered: bool (J, C); value: u, float64 (J, C), 0 where not runnable. penalty: lambda_i, float64 (J,).
 
     current: int64 (J,), the configuration in which a running job may stay, -1 where there is none.
     """
@@ -54,6 +58,7 @@ class Utilities:
     runnable: Mask
     offered: Mask
     value: FloatMatrix
+    penalty: FloatVector
     current: IntVector
 
 
@@ -78,10 +83,12 @@ def utilities(
     staying = np.array([job.id in taken.pinned for job in jobs], dtype=np.bool_) & (current >= 0)
     runnable[staying, current[staying]] = True
     runnable &= goodput > 0
+    factor = _change_factors(jobs, parameters, taken)
     return Utilities(
         runnable=runnable,
         offered=_offered(jobs, parameters, configurations, runnable, taken) & _fits(jobs, fits_alone),
-        value=_value(jobs, parameters, configurations, goodput, runnable, current, taken),
+        value=_value(jobs, parameters, configurations, goodput, runnable, current, factor),
+        penalty=_penalty(jobs, parameters, factor),
         current=current,
     )
 
@@ -91,6 +98,25 @@ def restart_factors(age_s: FloatVector, num_restarts: FloatVector, restart_cost_
     later_s = age_s + restart_cost_s
     ratio = np.divide(age_s - num_restarts * restart_cost_s, later_s, out=np.ones_like(later_s), where=later_s > 0)
     return np.asarray(np.clip(ratio, _RESTART_FLOOR, 1.0))
+
+
+def _change_factors(jobs: Sequence[Job], parameters: SiaParameters, taken: Occupancy) -> FloatVector:
+    """r_i of the jobs that run, 1 of the others (J,)."""
+    factor = restart_factors(
+        np.array([job.age_s for job in jobs], dtype=np.float64),
+        np.array([job.num_restarts for job in jobs], dtype=np.float64),
+        parameters.restart_price * np.array([job.restart_cost_s for job in jobs], dtype=np.float64),
+    )
+    runs = np.array([job.id in taken.running for job in jobs], dtype=np.bool_)
+    return np.where(runs, factor, 1.0)
+
+
+def _penalty(jobs: Sequence[Job], parameters: SiaParameters, factor: FloatVector) -> FloatVector:
+    """lambda_i (J,)."""
+    penalty = parameters.queue_penalty * np.array([job.weight for job in jobs], dtype=np.float64)
+    if parameters.price_suspension and parameters.objective is SiaObjective.GOODPUT:
+        penalty *= factor ** -abs(parameters.fairness_power)
+    return np.asarray(penalty)
 
 
 def _offered(
@@ -138,7 +164,7 @@ def _value(
     goodput: FloatMatrix,
     runnable: Mask,
     current: IntVector,
-    taken: Occupancy,
+    factor: FloatVector,
 ) -> FloatMatrix:
     """Weighted utility u_ij, 0 where not runnable."""
     weight = np.array([job.weight for job in jobs], dtype=np.float64)[:, None]
@@ -146,14 +172,8 @@ def _value(
         return _checked(np.where(runnable, weight * goodput, 0.0))
     smallest_goodput = np.where(runnable, goodput, np.inf).min(axis=1, initial=np.inf)[:, None]
     smallest_count = np.where(runnable, configurations.num_gpus, np.inf).min(axis=1, initial=np.inf)[:, None]
-    factor = restart_factors(
-        np.array([job.age_s for job in jobs], dtype=np.float64),
-        np.array([job.num_restarts for job in jobs], dtype=np.float64),
-        np.array([job.restart_cost_s for job in jobs], dtype=np.float64),
-    )
-    runs = np.array([job.id in taken.running for job in jobs], dtype=np.bool_)
     stays = np.arange(len(configurations)) == current[:, None]
-    discount = np.where(runs[:, None] & ~stays, factor[:, None], 1.0)
+    discount = np.where(stays, 1.0, factor[:, None])
     # Rows without a runnable configuration have no minimum; 1 stands in and is masked out below.
     scale = np.divide(
         smallest_count, smallest_goodput, out=np.ones_like(smallest_count), where=np.isfinite(smallest_goodput)

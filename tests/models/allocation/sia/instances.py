@@ -93,6 +93,8 @@ def random_parameters(rng: Random) -> SiaParameters:
         fairness_power=rng.choice((-1.0, -0.5, 0.5, 1.0)),
         queue_penalty=rng.choice((0.0, 0.5, 1.1, 4.0)),
         double_at_most=rng.random() < 0.3,
+        restart_price=rng.choice((0.0, 1.0, 1.0, 3.0)),
+        price_suspension=rng.random() < 0.3,
         objective=rng.choice((SiaObjective.GOODPUT, SiaObjective.GOODPUT, SiaObjective.GIVEN_COSTS)),
     )
 

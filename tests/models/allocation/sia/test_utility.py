@@ -5,6 +5,8 @@ from models.allocation.sia.instance import SiaInstance, sia_instance
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.allocation.sia.utility import restart_factors
 from models.clock import PhaseClock
+from models.plan import PlanRequest
+from models.planning import plan
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from stowplan.errors import InputError
 from tests.models.allocation.sia.instances import Table, table
@@ -134,3 +136,39 @@ def test_given_costs_are_taken_as_they_are() -> None:
 def test_a_power_that_overflows_is_refused() -> None:
     with pytest.raises(InputError, match="nearer to 0"):
         instance(Job(id="j", performance=table(GOODPUT)), SiaParameters(fairness_power=1000.0))
+
+
+def test_changes_cost_so_many_times_their_restart() -> None:
+    """Eq. 3 with three times the cost: (1000 - 2 * 90) / (1000 + 90)."""
+    job = Job(
+        id="j",
+        performance=table({("a", 1): 1.0, ("a", 2): 2.0}),
+        current=on({"n0": (0,)}),
+        age_s=1000.0,
+        num_restarts=2,
+        restart_cost_s=30.0,
+    )
+    priced = SiaParameters(fairness_power=1.0, restart_price=3.0)
+    one, two = instance(job, priced, cluster(node("n0", 2))).utility.value[0]
+    assert one == 1
+    assert two == pytest.approx(2 * 820 / 1090)
+
+
+@pytest.mark.parametrize("price_suspension", [False, True])
+def test_a_running_job_is_not_suspended_beside_free_gpus_where_that_has_a_price(price_suspension: bool) -> None:
+    """Its node is drained, and a restart costs more than the queue: 10 / 130 to the power of -0.5 is above 1.1."""
+    job = Job(
+        id="j",
+        performance=table({("a", 1): 1.0}),
+        current=on({"n0": (0,)}),
+        age_s=100.0,
+        num_restarts=3,
+        restart_cost_s=30.0,
+    )
+    machines = cluster(node("n0", 1, state=NodeState.DRAINED), node("n1", 1))
+    parameters = SiaParameters(price_suspension=price_suspension)
+    outcome = plan(PlanRequest(snapshot=Snapshot(cluster=machines, jobs=(job,)), parameters=parameters))
+    assert outcome.plan is not None
+    assert [item.job_id for item in outcome.plan.allocations] == (["j"] if price_suspension else [])
+    if not price_suspension:
+        assert [left.reason for left in outcome.plan.unplaced] == ["queue_penalty_too_low"]
