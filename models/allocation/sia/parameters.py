@@ -20,10 +20,11 @@ class SiaObjective(StrEnum):
 class SiaParameters(Parameters):
     """Parameters of Sia section 3.4, with the paper's defaults.
 
-    fairness_power: p, not 0; negative minimises. queue_penalty: lambda per job that gets nothing. restart_price: how many
-    times its restart cost a change costs a job (Eq. 3). price_suspension: leaving a running job without GPUs costs it a
-    restart, too. prices: what an earlier plan's `prices` said; a good start for solvers that price capacity, without any
-    other effect. double_at_most: a running job gets at most twice its GPUs, a waiting one its minimum (section 3.1).
+    fairness_power: p, not 0; negative minimises. queue_penalty: lambda per job that gets nothing. restart_price: how
+    many times its restart cost a change costs a job (Eq. 3). price_suspension: leaving a running job without GPUs costs
+    it a restart, too. prices: what an earlier plan's `prices` said; a good start for solvers that price capacity,
+    without any other effect. double_at_most: a running job gets at most twice its GPUs, a waiting one its minimum
+    (section 3.1).
 
     Raises
     ------
