@@ -20,7 +20,6 @@ from executor.simulation.figures import (
     job_records,
     makespan_of,
 )
-from executor.simulation.profiled import ProfiledApplications
 from executor.simulation.tabled import TabledThroughputs
 from executor.simulation.traced import TracedDurations
 from executor.simulation.truth import Truth, TruthParameters
@@ -226,6 +225,9 @@ def _truth(setup: ReplaySetup) -> Truth:
     elastic = not policy_of(setup.control.parameters).plans_by_size
     by, seed = setup.truth, setup.seed
     if setup.profiles is not None:
+        # Fits and interpolations load SciPy, which no other replay needs.
+        from executor.simulation.profiled import ProfiledApplications
+
         return ProfiledApplications(setup.trace, setup.profiles, setup.cluster, by, seed, elastic=elastic)
     if setup.throughputs is not None:
         return TabledThroughputs(setup.trace, setup.throughputs, setup.cluster, by, seed, elastic=elastic)
