@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Union
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter, create_model
+from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, create_model
 
 from api.schemas.base import MAX_ITEMS, Document, GpuMap, Name, OneOf
 from api.schemas.parameters import PARAMETERS
@@ -51,6 +51,10 @@ class OptionsDoc(LimitsDoc):
 
 class PlanBodyDoc(Document):
     """What every request for a plan has; its kinds, one for the policies that share their parameters, narrow it."""
+
+    # The kinds have no source to read docstrings from: Pydantic would look for it in all modules that are loaded, which
+    # takes as long as all other documents.
+    model_config = ConfigDict(use_attribute_docstrings=False)
 
     policy: str
     snapshot: SnapshotSource
