@@ -16,8 +16,8 @@ from itertools import permutations
 
 from models.plan import PlanOutcome
 from solver.monitor import Progress
-from solver.problem import Sense
 from solver.result import TerminationReason
+from solver.sense import Sense
 from stowplan.errors import Issue, UnverifiedPlanError
 
 # Enough for a line in a picture, however long the solve.

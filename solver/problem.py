@@ -6,24 +6,12 @@ s.t.       row_lower <= matrix @ x <= row_upper
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 import numpy as np
 from scipy import sparse
 
+from solver.sense import Sense
 from stowplan.arrays import FloatVector, Mask
-
-
-class Sense(StrEnum):
-    """Direction of optimisation."""
-
-    MINIMIZE = "minimize"
-    MAXIMIZE = "maximize"
-
-    @property
-    def sign(self) -> int:
-        """+1 when smaller is better, -1 when larger is."""
-        return 1 if self is Sense.MINIMIZE else -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

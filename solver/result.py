@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from solver.problem import Sense
+from solver.sense import Sense
 from stowplan.arrays import FloatVector
 
 # Two sides of a proof may cross by rounding; beyond this (relative) the result is inconsistent.

@@ -15,8 +15,8 @@ from api.schemas.comparison import (
 from api.schemas.plan import FailureDoc, ModelSizeDoc, SolverDoc, TerminationDoc
 from models.comparison import HistoryPoint, RunFailure, SolverRun, agreement
 from models.plan import PlanOutcome, PlanRequest
-from solver.problem import Sense
 from solver.result import TerminationReason
+from solver.sense import Sense
 from stowplan import __version__
 
 

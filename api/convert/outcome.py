@@ -34,8 +34,8 @@ from models.plan import (
     UnplacedJob,
 )
 from models.workload import Job, NodeGpus, Snapshot
-from solver.problem import Sense
 from solver.result import SolveStatistics, TerminationReason
+from solver.sense import Sense
 from stowplan.errors import Issue
 
 MS_PER_S = 1e3

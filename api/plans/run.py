@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from api.common.events import STATE, EventLog, Value
-from api.plans.planning import PLAN_TASK
+from api.plans.outcome import PLAN_TASK
 from api.plans.termination import Termination, termination_of_error, termination_of_outcome
 from api.schemas.plan import PlanStatus
 from api.store.database import PlanRecord

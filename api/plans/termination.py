@@ -6,7 +6,7 @@ from typing import Any
 
 from api.convert.outcome import MS_PER_S, issue_documents
 from api.convert.request import issue_in_request
-from api.plans.planning import Planned
+from api.plans.outcome import Planned
 from api.schemas.plan import FailureDoc, PlanStatus, TimingsDoc
 from api.store.database import PlanRecord
 from models.planning_task import limit_named

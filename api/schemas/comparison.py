@@ -11,8 +11,8 @@ from api.schemas.base import Document
 from api.schemas.parameters import PARAMETERS
 from api.schemas.plan import FailureDoc, ModelSizeDoc, SolverDoc, TerminationDoc
 from api.schemas.request import LimitsDoc, PolicyName, SnapshotSource, SolverName
-from solver.problem import Sense
 from solver.registry import SOLVER_NAMES
+from solver.sense import Sense
 
 _PARAMETERS: JsonDict = {
     "anyOf": [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in dict.fromkeys(PARAMETERS.values())]

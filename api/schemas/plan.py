@@ -11,8 +11,8 @@ from api.schemas.launch import LaunchDoc
 from api.schemas.parallel_plan import ExpansionDoc, ParallelPlanDoc
 from api.schemas.problem import IssueDoc
 from models.plan import Change
-from solver.problem import Sense
 from solver.result import Limit, TerminationReason
+from solver.sense import Sense
 
 
 class PlanStatus(StrEnum):

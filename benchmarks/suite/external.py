@@ -30,8 +30,9 @@ from models.planning import formulate
 from solver.export import write_mps
 from solver.feasibility import violations
 from solver.monitor import SolveMonitor
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
 from solver.result import Limit, SolveStatistics, TerminationReason
+from solver.sense import Sense
 from stowplan.arrays import FloatVector
 from stowplan.errors import UnverifiedPlanError
 

@@ -7,8 +7,8 @@ from benchmarks.suite.record import RunRecord, Status
 from models.clock import PhaseClock
 from models.parallelism.legality import plan_violations
 from solver.memory import peak_memory_bytes
-from solver.problem import Sense
 from solver.result import TerminationReason
+from solver.sense import Sense
 
 # Stands where records name the solver.
 PLANNER = "planner"

@@ -16,8 +16,9 @@ import numpy as np
 from solver.backends.base import NativeOutcome, ProgressFeed, conclude
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from solver.sense import Sense
 from stowplan.arrays import FloatVector
 from stowplan.errors import BackendError
 

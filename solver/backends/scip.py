@@ -23,8 +23,9 @@ from scipy import sparse
 from solver.backends.base import NativeOutcome, ProgressFeed, conclude
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from solver.sense import Sense
 from stowplan.arrays import FloatVector
 
 # Every string that Model.getStatus can return.

@@ -22,7 +22,8 @@ from cvxpy.reductions.solvers.constant_solver import ConstantSolver
 from scipy import sparse
 
 from solver.names import unique
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
+from solver.sense import Sense
 from stowplan.arrays import FloatVector
 from stowplan.errors import BackendError
 

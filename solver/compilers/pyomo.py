@@ -21,7 +21,8 @@ from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 from scipy import sparse
 
 from solver.names import unique
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
+from solver.sense import Sense
 from stowplan.arrays import FloatVector, Mask
 from stowplan.errors import BackendError
 

@@ -13,7 +13,8 @@ from scipy import sparse
 
 from solver.decomposition.dual import ReducedCosts
 from solver.decomposition.structure import ChoiceProblem
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
+from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector, Mask
 
 

@@ -3,7 +3,8 @@
 import time
 from dataclasses import replace
 
-from api.plans.planning import Planned, packed, planned
+from api.plans.outcome import Planned
+from api.plans.planning import packed, planned
 from models.plan import PlanTask
 from models.planning import plan
 from solver.monitor import Progress, SolveMonitor

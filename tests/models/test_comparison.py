@@ -11,8 +11,8 @@ from models.comparison import MAX_POINTS, History, HistoryPoint, RunFailure, Sol
 from models.plan import PhaseTimes, Plan, PlanOutcome
 from solver.memory import peak_memory_bytes
 from solver.monitor import Progress
-from solver.problem import Sense
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from solver.sense import Sense
 
 PLAN = Plan(allocations=(), unplaced=(), score=())
 

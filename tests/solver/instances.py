@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
 from solver.result import TerminationReason
+from solver.sense import Sense
 
 INF = np.inf
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
 from solver.registry import BACKENDS
 from solver.result import SolveResult, TerminationReason
+from solver.sense import Sense
 from solver.solve import solve
 from stowplan.arrays import FloatVector
 from tests.solver.instances import GOLDEN, INF, Golden, problem

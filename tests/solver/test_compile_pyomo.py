@@ -8,8 +8,9 @@ from scipy import sparse
 from solver.compilers.pyomo import PyomoCompilation, compile_pyomo
 from solver.infeasibility import conflicting_rows
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
 from solver.result import TerminationReason
+from solver.sense import Sense
 from solver.solve import solve
 from stowplan.errors import BackendError
 from tests.solver.instances import INF

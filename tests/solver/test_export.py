@@ -10,8 +10,9 @@ import pytest
 
 from solver.export import write_mps
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
 from solver.result import TerminationReason
+from solver.sense import Sense
 from solver.solve import solve
 from tests.solver.instances import GOLDEN, INF, problem
 

@@ -8,8 +8,8 @@ import pytest
 
 from solver.monitor import Progress
 from solver.options import SolveOptions
-from solver.problem import Sense
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from solver.sense import Sense
 from solver.worker import merged
 from stowplan.errors import InputError
 

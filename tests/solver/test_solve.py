@@ -10,9 +10,10 @@ from solver.backends.base import NativeOutcome, conclude
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.preparation import prepare
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
 from solver.registry import BACKENDS
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from solver.sense import Sense
 from stowplan.errors import InputError
 from tests.solver.instances import INF, problem
 

@@ -13,8 +13,8 @@ import pytest
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import Sense
 from solver.result import Limit, SolveResult, TerminationReason
+from solver.sense import Sense
 from solver.solve import solve
 from stowplan.arrays import FloatVector
 from stowplan.errors import BackendError, InputError

@@ -7,7 +7,8 @@ import cvxpy as cp
 from models.allocation.arena.assembly import column_names, constraint_groups, has_theta, objective
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.declaration import declared_rows, impossible_rows, named_problem
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
+from solver.sense import Sense
 
 
 def compiled(instance: ArenaInstance) -> MatrixProblem:

@@ -15,7 +15,7 @@ from models.configurations import ConfigurationSet
 from models.placement.occupancy import Occupancy, occupancy
 from models.placement.placeability import PlaceabilityRows, placeability_rows
 from models.workload import Job, Snapshot
-from solver.problem import Sense
+from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector, Mask
 
 

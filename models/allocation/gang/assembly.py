@@ -15,7 +15,8 @@ from models.allocation.constraint_group import ConstraintGroup
 from models.allocation.gang.backfill import Backfilled
 from models.allocation.gang.instance import GangInstance, TypeGround
 from models.allocation.gang.packing import Flows
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
+from solver.sense import Sense
 from stowplan.arrays import FloatVector
 
 OPEN, HELD, SHARED_IN_TIME, SHARED_LATE = "open", "held", "shared_in_time", "shared_late"

@@ -5,7 +5,8 @@ import cvxpy as cp
 from models.allocation.declaration import declared_rows, impossible_rows, named_problem
 from models.allocation.sia.assembly import column_names, constraint_groups
 from models.allocation.sia.instance import SiaInstance
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
+from solver.sense import Sense
 
 
 def compiled(instance: SiaInstance) -> MatrixProblem:

@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.allocation.sia.instance import SiaInstance
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
 from solver.result import SolveResult, TerminationReason
+from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector
 
 _STEPS = (1.0, 0.1, 0.01, 0.001)

@@ -20,7 +20,7 @@ from models.allocation.sia.instance import SiaInstance
 from models.performance.goodput.matrix import evaluate
 from models.plan import UnplacedJob
 from models.workload import Adaptivity, Job
-from solver.problem import Sense
+from solver.sense import Sense
 from stowplan.arrays import IntVector, Mask
 
 

@@ -42,7 +42,8 @@ from scipy import sparse
 
 from models.allocation.suika.scale_out import Column, ScaleOuts
 from models.allocation.suika.state import ClusterState, RunningJob
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
+from solver.sense import Sense
 from stowplan.arrays import FloatVector
 
 

@@ -23,9 +23,10 @@ from models.plan import Plan
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
 from solver.registry import AUTO, EXACT
 from solver.result import SolveResult
+from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntMatrix
 from stowplan.errors import Issue, raise_for_errors
 

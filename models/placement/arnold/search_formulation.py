@@ -9,9 +9,9 @@ from models.placement.arnold.placement_formulation import PlacementFormulation
 from models.placement.arnold.search_answer import Report, SearchAnswer
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import Sense
 from solver.registry import AUTO, EXACT
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from solver.sense import Sense
 from stowplan import __version__
 from stowplan.arrays import FloatVector, IntMatrix
 

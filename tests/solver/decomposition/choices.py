@@ -3,7 +3,8 @@
 import numpy as np
 from scipy import sparse
 
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
+from solver.sense import Sense
 
 
 def choice_problem(

@@ -11,8 +11,8 @@ import solver.backends.decomposition as module
 from solver.decomposition.dual import DualPoint, maximise_dual
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import Sense
 from solver.result import Limit, SolveResult, TerminationReason
+from solver.sense import Sense
 from solver.solve import solve
 from stowplan.errors import InputError
 from tests.solver.decomposition.choices import choice_problem

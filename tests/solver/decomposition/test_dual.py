@@ -9,7 +9,8 @@ from scipy.optimize import linprog
 
 from solver.decomposition.dual import maximise_dual, reduced_costs
 from solver.decomposition.structure import find_structure
-from solver.problem import MatrixProblem, Sense
+from solver.problem import MatrixProblem
+from solver.sense import Sense
 from tests.solver.decomposition.choices import choice_problem
 from tests.solver.instances import INF, problem
 

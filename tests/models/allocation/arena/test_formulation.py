@@ -10,8 +10,8 @@ from models.plan import Change
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import Sense
 from solver.result import TerminationReason
+from solver.sense import Sense
 from tests.models.allocation.arena.scenes import ILP, formulation_of, given, plan_of, reasons, solved, table
 from tests.models.placement.scenes import cluster, node, on
 from topology.cluster import NodeState

@@ -13,8 +13,8 @@ from models.performance.goodput.spec import (
 )
 from models.plan import Change
 from models.workload import Adaptivity, Job, Reservation, Snapshot
-from solver.problem import Sense
 from solver.result import TerminationReason
+from solver.sense import Sense
 from tests.models.allocation.sia.instances import given, plan_of, solve, table
 from tests.models.placement.scenes import cluster, node, on
 from topology.cluster import NodeState
