@@ -109,6 +109,8 @@ def replay_command(
     profiles = None
     if performance is not None and known is Known.FOLDER:
         names = {job.application for job in trace.jobs if job.application is not None}
+        if not names:
+            raise InputError(f"no job of {trace.name!r} says which application it is, by which {performance} goes")
         profiles = read_profiles(performance, names, [kind.name for kind in where.gpu_types])
     gang = given({"order": order, "backfill": backfill})
     truth = TruthParameters(

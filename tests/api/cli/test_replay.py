@@ -151,5 +151,9 @@ def test_folders_of_measured_applications(tmp_path: Path) -> None:
     assert replays["gang"]["jobs"][0]["ended_s"] == pytest.approx(60 + 100 / (4 / 3 / 1.1) + 98 / (1.6 / 1.1))
     arena = run(trace, *chosen, "--policies", "arena")
     assert "'arena' does not go by goodput; choose of sia, gang, gang-ilp" in arena.stderr
+    nameless = tmp_path / "nameless.csv"
+    nameless.write_text("id,submit_s,num_gpus,duration_s\nx,0,2,20\n")
+    unknown = run(nameless, *chosen, "--policies", "sia")
+    assert "no job of 'nameless' says which application it is, by which" in unknown.stderr
     elsewhere = run(trace, "--cluster", "h100:1", "--performance", folder, "--policies", "sia")
     assert "has no placements of m on h100; there should be files APPLICATION/placements-TYPE.csv" in elsewhere.stderr
