@@ -13,7 +13,7 @@ import numpy as np
 from executor.control.backend import Measured
 from executor.simulation.application import MeasuredApplication, ring
 from executor.simulation.knowledge import Fits, Knowledge, slowed
-from executor.simulation.truth import Estimates, Profiling, Seen, Segment, TruthParameters, noise_factor
+from executor.simulation.truth import Profiling, Seen, Segment, TruthParameters, noise_factor
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.performance.goodput.batch import NUM_CANDIDATES, choose_batches
 from models.performance.goodput.profiles import ProfileTable
@@ -164,13 +164,14 @@ class ProfiledApplications:
     def expected_s(self, job_id: str, done: float) -> float | None:
         """On the slowest GPU type that it may get, with the GPUs and the batch that it asked for."""
         job = self._jobs[job_id]
-        if self._elastic or self._parameters.estimates is Estimates.NONE:
+        if self._elastic:
             return None
-        if self._parameters.estimates is Estimates.LIMIT:
-            return job.time_limit_s
         application = self._of(job)
-        slowest_s = max(self._left_s(application, gpu_type, job, done) for gpu_type in application.steps)
-        return slowest_s * noise_factor(self._parameters.noise, self._seed, job.id)
+
+        def left_s() -> float:
+            return max(self._left_s(application, gpu_type, job, done) for gpu_type in application.steps)
+
+        return self._parameters.estimate_s(job, self._seed, left_s)
 
     def measured(self, job_id: str, done: float, batch: int | None) -> Measured:
         """The model of the job as it is now, and how many GPUs it may get: twice as many as it ever had."""

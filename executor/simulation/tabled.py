@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from executor.control.backend import Measured
-from executor.simulation.truth import Estimates, Seen, Segment, TruthParameters, noise_factor
+from executor.simulation.truth import Seen, Segment, TruthParameters, noise_factor
 from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.plan import JobAllocation
 from models.workload import Job
@@ -144,12 +144,13 @@ class TabledThroughputs:
     def expected_s(self, job_id: str, done: float) -> float | None:
         """By its speed where it runs as it asked for."""
         job = self._jobs[job_id]
-        if self._elastic or self._parameters.estimates is Estimates.NONE:
+        if self._elastic:
             return None
-        if self._parameters.estimates is Estimates.LIMIT:
-            return job.time_limit_s
-        left_s = max(0.0, self.work(job_id) - done) * _batch(job) / self._best(job, self._requested(job))
-        return left_s * noise_factor(self._parameters.noise, self._seed, job.id)
+
+        def left_s() -> float:
+            return max(0.0, self.work(job_id) - done) * _batch(job) / self._best(job, self._requested(job))
+
+        return self._parameters.estimate_s(job, self._seed, left_s)
 
     def measured(self, job_id: str, done: float, batch: int | None) -> Measured:  # noqa: ARG002 - the protocol
         """Iterations left, above 0."""

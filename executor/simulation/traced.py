@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from executor.control.backend import Measured
-from executor.simulation.truth import Estimates, Seen, Segment, TruthParameters, noise_factor
+from executor.simulation.truth import Seen, Segment, TruthParameters
 from models.plan import JobAllocation
 from models.workload import Job
 from stowplan.errors import InputError
@@ -68,16 +68,9 @@ class TracedDurations:
 
     def expected_s(self, job_id: str, done: float) -> float | None:
         """By the estimate of all its work."""
-        whole_s = self._estimate_s(self._jobs[job_id])
+        whole_s = self._parameters.estimate_s(self._jobs[job_id], self._seed, lambda: self.work(job_id))
         return None if whole_s is None else max(0.0, whole_s - done)
 
     def measured(self, job_id: str, done: float, batch: int | None) -> Measured:  # noqa: ARG002 - the protocol
         """Nobody counts iterations."""
         return Measured()
-
-    def _estimate_s(self, job: TraceJob) -> float | None:
-        if self._parameters.estimates is Estimates.LIMIT:
-            return job.time_limit_s
-        if self._parameters.estimates is Estimates.NONE or job.duration_s is None:
-            return None
-        return job.duration_s * noise_factor(self._parameters.noise, self._seed, job.id)

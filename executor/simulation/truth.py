@@ -5,6 +5,7 @@ Work has a unit of the truth's own. A job is done when the integral of its speed
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -126,6 +127,14 @@ class TruthParameters:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise InputError(f"{name} is {value}; must be a number above 0, or left out")
+
+    def estimate_s(self, job: TraceJob, seed: int, true_s: Callable[[], float]) -> float | None:
+        """What is said of how long a job runs yet that runs for `true_s()`; None where nobody says."""
+        if self.estimates is Estimates.NONE:
+            return None
+        if self.estimates is Estimates.LIMIT:
+            return job.time_limit_s
+        return true_s() * noise_factor(self.noise, seed, job.id)
 
     def delay_s(self, num_gpus: int, *, is_first: bool) -> float:
         """How long a job does no work after it was given so many GPUs."""
