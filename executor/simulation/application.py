@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
+from scipy.spatial import QhullError
 
 from models.configurations import ConfigurationSet
 from models.performance.goodput.batch import NUM_CANDIDATES
@@ -20,6 +21,7 @@ from stowplan.arrays import FloatArray
 from workloads.profiles import ApplicationProfile, TypeSteps
 
 _Gpus = tuple[int, ...]
+_Interpolator = LinearNDInterpolator | NearestNDInterpolator
 
 
 class StepTimes:
@@ -61,8 +63,9 @@ class StepTimes:
         return max(larger, default=self.measured.max_local_batch)
 
     @cached_property
-    def _interpolators(self) -> tuple[LinearNDInterpolator, NearestNDInterpolator]:
-        """Over nodes, replicas and local batch; measurements at the same point are averaged."""
+    def _interpolators(self) -> tuple[_Interpolator, _Interpolator]:
+        """Over nodes, replicas and local batch; measurements at the same point are averaged. Where these span no volume
+        (all on one node, say), the nearest counts everywhere."""
         at: dict[tuple[int, int, int], list[tuple[float, float]]] = {}
         for step in self.measured.steps:
             key = step.num_nodes, step.num_replicas, step.local_batch
@@ -70,7 +73,11 @@ class StepTimes:
         points = np.array(list(at), dtype=np.float64)
         values = np.array([np.mean(times_s, axis=0) for times_s in at.values()])
         # Batches are hundreds where nodes are few; rescaled, so that near means the same along all.
-        return LinearNDInterpolator(points, values, rescale=True), NearestNDInterpolator(points, values, rescale=True)
+        nearest = NearestNDInterpolator(points, values, rescale=True)
+        try:
+            return LinearNDInterpolator(points, values, rescale=True), nearest
+        except QhullError:
+            return nearest, nearest
 
 
 class MeasuredApplication:

@@ -1,5 +1,6 @@
 """What is true of an application that was measured, by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,14 @@ def test_placements_that_were_not_measured_lie_between_those_that_were(applicati
     between, beyond = (float(application.steps["a"].times_s(gpus, np.array([10.0]))[1, 0]) for gpus in ((3,), (8,) * 6))
     assert between == pytest.approx(0.15)
     assert beyond == pytest.approx(0.6)
+
+
+def test_measurements_of_one_node_alone_span_no_volume(tmp_path: Path) -> None:
+    (profile,) = profiles(tmp_path)
+    (kind,) = profile.types
+    inside = replace(kind, steps=tuple(step for step in kind.steps if step.num_nodes == 1))
+    application = MeasuredApplication(replace(profile, types=(inside,)))
+    assert application.steps["a"].times_s((4, 4), np.array([10.0]))[:, 0] == pytest.approx([1.2, 0.2])
 
 
 def test_the_ring_of_nodes_begins_anywhere() -> None:
