@@ -9,7 +9,7 @@ The layout of the profiles published with Sia (SOSP'23). A folder for each appli
 Progress counts steps of the smallest of these batches, at which a sample is worth most (efficiency 1).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -89,7 +89,7 @@ class ApplicationProfile:
 
 
 def read_profiles(
-    folder: Path, applications: Iterable[str], gpu_types: Iterable[str]
+    folder: Path, applications: Iterable[str], gpu_types: Collection[str]
 ) -> tuple[ApplicationProfile, ...]:
     """Read what a folder has of some applications on some GPU types; those of which it has nothing are left out.
 
@@ -99,8 +99,8 @@ def read_profiles(
         Names file, line, column and what is wrong; also when the folder has nothing of them.
     """
     wanted = sorted(set(applications))
-    known = [read_profile(folder / name, gpu_types) for name in wanted if (folder / name).is_dir()]
-    profiles = tuple(profile for profile in known if profile.types)
+    found = {folder / name: _measured_types(folder / name, gpu_types) for name in wanted}
+    profiles = tuple(_profile(own, types) for own, types in found.items() if types)
     if not profiles:
         what = f"placements of {', '.join(wanted)} on {', '.join(sorted(set(gpu_types)))}"
         raise FileFormatError.at(
@@ -109,9 +109,14 @@ def read_profiles(
     return profiles
 
 
-def read_profile(folder: Path, gpu_types: Iterable[str]) -> ApplicationProfile:
-    """Read the folder of one application."""
-    types = tuple(_type_steps(folder, name) for name in gpu_types if (folder / f"placements-{name}.csv").is_file())
+def _measured_types(folder: Path, gpu_types: Iterable[str]) -> list[str]:
+    """On which of the types an application was placed."""
+    return [name for name in gpu_types if (folder / f"placements-{name}.csv").is_file()]
+
+
+def _profile(folder: Path, gpu_types: Iterable[str]) -> ApplicationProfile:
+    """The folder of one application."""
+    types = tuple(_type_steps(folder, name) for name in gpu_types)
     return ApplicationProfile(application=folder.name, types=types, validations=_validations(folder))
 
 

@@ -81,6 +81,14 @@ def test_folders_that_have_nothing_are_refused(tmp_path: Path) -> None:
         read_profiles(tmp_path, ["m"], ["a"])
 
 
+def test_of_applications_that_were_measured_elsewhere_nothing_is_read(tmp_path: Path) -> None:
+    """So nothing can be wrong with it."""
+    elsewhere = write_profiles(tmp_path) / "n"
+    elsewhere.mkdir()
+    (elsewhere / "placements-b.csv").write_text("wrong")
+    assert [profile.application for profile in read_profiles(tmp_path, ["m", "n"], ["a"])] == ["m"]
+
+
 @pytest.mark.skipif(not _PUBLISHED.is_dir(), reason="the published data is not there")
 def test_published_profiles_are_read() -> None:
     names = ["bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"]

@@ -49,8 +49,8 @@ def evaluate(jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask
     """Evaluate all jobs on all configurations; the row of a job without performance is 0.
 
     Performances must have passed `performance_issues`. Observations that jobs share are put together and fitted first,
-    equal ones once. The batch
-    search, which is most of the work, is left out where `wanted` (J, C) is False: there too goodput is 0.
+    equal ones once. The batch search, which is most of the work, is left out where `wanted` (J, C) is False: there too
+    goodput is 0.
 
     Raises
     ------

@@ -9,6 +9,12 @@ from tests.api.asking import post, refused
 from tests.api.requests import Json, arnold_request, changed, sia_request, table_job
 
 SIA, ARNOLD = sia_request(), arnold_request()
+GOODPUT = {
+    "kind": "goodput",
+    "batch": {"initial": 8, "maximum": 64},
+    "gradient": {"squared_norm": 1.0, "variance": 2.0},
+    "observations": [],
+}
 CASES: list[tuple[str, Json, str, Any, str, str]] = [
     # name, request, where it is changed, to what, expected code, expected pointer ("": where it was changed)
     ("unknown policy", SIA, "/policy", "best", "unknown_value", ""),
@@ -103,6 +109,34 @@ CASES: list[tuple[str, Json, str, Any, str, str]] = [
         "/snapshot/jobs/0/performance/kind",
     ),
     ("empty table", SIA, "/snapshot/jobs/0/performance/entries", [], "wrong_length", ""),
+    ("nothing observed", SIA, "/snapshot/jobs/0/performance", GOODPUT, "empty", ""),
+    (
+        "nobody observed",
+        SIA,
+        "/snapshot/jobs/0/performance",
+        {**GOODPUT, "shared_with": "m"},
+        "nothing_observed",
+        "/snapshot/jobs/0/performance/observations",
+    ),
+    (
+        "profiles that are shared",
+        SIA,
+        "/snapshot/jobs/0/performance",
+        {
+            **{name: value for name, value in GOODPUT.items() if name != "observations"},
+            "shared_with": "m",
+            "profiles": {
+                "a": {
+                    "parameters": {"alpha_c": 1, "beta_c": 0, "alpha_r": 0, "beta_r": 0, "alpha_n": 0, "beta_n": 0}
+                    | {"gamma": 1},
+                    "max_local_batch": 8,
+                }
+            },
+        },
+        "one_of",
+        "",
+    ),
+    ("negative restart price", SIA, "/parameters/restart_price", -1, "negative", ""),
     ("no performance", SIA, "/snapshot/jobs/0", {"id": "j0"}, "missing_performance", "/snapshot/jobs/0/performance"),
     ("zero fairness", SIA, "/parameters", {"fairness_power": 0}, "out_of_range", "/parameters/fairness_power"),
     ("alpha above one", ARNOLD, "/parameters/alpha", 1.5, "out_of_range", ""),
