@@ -49,7 +49,7 @@ def formulated(
 
 def planned(formulation: PlacementFormulation, solver: str = "exact") -> tuple[SolveResult, Plan, PretrainingPlacement]:
     """Solve to the end, extract, check."""
-    options = SolveOptions(solver=solver, time_limit_s=20, relative_gap=0.0)
+    options = SolveOptions(solver=solver, time_limit_s=120, relative_gap=0.0)
     result = formulation.solve(options, SolveMonitor())
     assert result.incumbent is not None
     assert result.objective is not None
