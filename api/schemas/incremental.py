@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from api.schemas.base import Document, NumGpus
-from models.parallelism.incremental.options import MicroBatches
+from models.parallelism.incremental.options import MicroBatches, Scaling
 
 
 class IncrementalOptionsDoc(Document):
@@ -19,5 +19,7 @@ class IncrementalOptionsDoc(Document):
     """Stop when the plan has grown by this multiple (null: no limit)."""
     micro_batches: MicroBatches = MicroBatches.FREE
     """Any number of micro-batches, or that of the running plan."""
-    tolerance: Annotated[float, Field(ge=0, le=10)] = 0.1
+    tolerance: Annotated[float, Field(ge=0, le=10)] = 0.05
     """How much slower than the best a plan may be to be built upon."""
+    scaling: Scaling = Scaling.THREE_D
+    """Change pipeline, data and tensor degrees, or data degrees only."""

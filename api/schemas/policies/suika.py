@@ -11,6 +11,13 @@ from models.allocation.suika.parameters import Queueing, SuikaParameters
 from models.parallelism.incremental.options import IncrementalOptions
 
 
+class SuikaPlanningDoc(IncrementalOptionsDoc):
+    """How far the incremental planner looks: one decision asks for hundreds of plans."""
+
+    tolerance: Annotated[float, Field(ge=0, le=10)] = 0.0
+    """How much slower than the best a plan may be to be built upon."""
+
+
 class SuikaParametersDoc(ParametersDoc):
     """Parameters of Suika section 3.2."""
 
@@ -24,7 +31,7 @@ class SuikaParametersDoc(ParametersDoc):
     """Exponent of the threshold: 0 asks for scale-outs that are linear or better, more lets weaker ones through."""
     queueing: Queueing = Queueing.FIFO
     """Order of waiting jobs: by age (fifo), or by the time that they still take (sjf)."""
-    planning: IncrementalOptionsDoc = IncrementalOptionsDoc()
+    planning: SuikaPlanningDoc = SuikaPlanningDoc()
     max_rounds: Count = 1000
     """Most scale-outs in one decision."""
 

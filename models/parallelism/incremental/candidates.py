@@ -111,8 +111,11 @@ def _stacked(a: IntArray, b: IntArray) -> IntArray:
     return rows
 
 
-def expansions(plans: Sequence[Skeleton], available: IntArray, degrees: IntArray, most_stages: int) -> Candidates:
-    """All candidates that come from `plans` when `available` (V,) GPUs per node are there for each of them."""
+def expansions(
+    plans: Sequence[Skeleton], available: IntArray, degrees: IntArray, most_stages: int, *, anew: bool = True
+) -> Candidates:
+    """All candidates that come from `plans` when `available` (V,) GPUs per node are there for each of them; without
+    `anew` those with the stages and tensor degrees of these plans."""
     held = _Held.of(plans)
     size, num_degrees = held.degree.shape[1], len(degrees)
     rest = available - held.gpus.sum(axis=1)
@@ -122,7 +125,11 @@ def expansions(plans: Sequence[Skeleton], available: IntArray, degrees: IntArray
     replicas = np.concatenate([own, joined.reshape(len(plans), -1, len(available))], axis=1)
     of_degree = np.tile(np.arange(num_degrees), (len(plans), size + 1))
     degree = np.concatenate([held.degree, of_degree], axis=1)
-    chosen = np.concatenate([_changes(held, own, joined, rest), _insertions(held, joined, most_stages)], axis=1)
+    changes, insertions = _changes(held, own, joined, rest), _insertions(held, joined, most_stages)
+    if not anew:
+        changes &= (np.arange(num_degrees) == held.degree[..., None]).reshape(changes.shape)
+        insertions[:] = False
+    chosen = np.concatenate([changes, insertions], axis=1)
     predecessor, pick = np.nonzero(chosen)
     rows, origins = _templates(size, num_degrees)
     num_stages = held.num_stages[predecessor] + (pick >= size * num_degrees)

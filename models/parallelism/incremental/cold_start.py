@@ -37,7 +37,7 @@ def lay_out(
     available = np.array(list(num_gpus.values()), dtype=np.int64)
     powers = [2**k for k in range(int(available.max()).bit_length())]
     tables = CostTables.of(model, landscape.kinds, [tp for tp in powers if model.profile.admits_tensor_degree(tp)])
-    best = Search(tables, landscape, options.window, options.tolerance).relayout(available)
+    best = Search(tables, landscape, options).relayout(available)
     if best is None or sum(best.skeleton.sizes) < available.sum():
         return None
     free = [(node, gpu) for node, count in num_gpus.items() for gpu in range(count)]

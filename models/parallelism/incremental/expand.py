@@ -46,7 +46,7 @@ def expand(
         return IncrementalResult(order=order, base_throughput=plan.global_batch / base_s, steps=())
     num_added = list(accumulate(len(piece) for piece in pieces))
     problem = Problem.of(model, plan, options, added=order[: num_added[-1]])
-    search = Search(problem.tables, problem.landscape, options.window, options.tolerance)
+    search = Search(problem.tables, problem.landscape, options)
     base = _base(problem, base_s)
     steps: list[Step] = []
     last, built, time_s = base, plan, base_s

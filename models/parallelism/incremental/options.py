@@ -14,6 +14,14 @@ class MicroBatches(StrEnum):
     KEPT = "kept"
 
 
+class Scaling(StrEnum):
+    """Degrees that more or fewer GPUs may change: those of all three dimensions, or data degrees only (Suika-DP of
+    section 5.1)."""
+
+    THREE_D = "3d"
+    DATA = "data"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalOptions:
     """The prunings of Algorithm 1 (Suika section 3.2.2), N GPUs in the plan, M released.
@@ -22,7 +30,8 @@ class IncrementalOptions:
     node that are added together (w); None: min(ceil(N / 16), 8). `expansion_limit`: stop when the plan has grown by
     this multiple of N (the paper: M about N); None: no early stop. `micro_batches`: the paper keeps N_b, which costs
     several percent where degrees grow; a model with a micro-batch of its own keeps that. `tolerance`: how much slower
-    than the best a plan with another N_b may be to be built upon; 0: only the best is.
+    than the best a plan with another N_b may be to be built upon; 0: only the best is. `scaling`: which degrees may
+    change.
 
     Raises
     ------
@@ -35,6 +44,7 @@ class IncrementalOptions:
     expansion_limit: float | None = 1.0
     micro_batches: MicroBatches = MicroBatches.FREE
     tolerance: float = 0.05
+    scaling: Scaling = Scaling.THREE_D
 
     def __post_init__(self) -> None:
         for name in ("window", "unit", "expansion_limit"):

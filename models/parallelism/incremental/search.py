@@ -11,6 +11,8 @@ with layers and local batches balanced in every expansion. What differs from the
   of small micro-batches and wide ones of large micro-batches grow side by side, and the lead changes with the number of
   GPUs. The first of these are the symmetric plans on the GPUs of P_0.
 - Where P_i is new, it and the other new plans are also folded otherwise.
+
+Where only data degrees may change, a stage is expanded by replicas of its own, and nothing is folded or laid out anew.
 """
 
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ from models.parallelism.incremental.candidates import Skeleton, expansions, merg
 from models.parallelism.incremental.folding import as_candidates, foldings, relayouts
 from models.parallelism.incremental.growth import growths
 from models.parallelism.incremental.landscape import Landscape
+from models.parallelism.incremental.options import IncrementalOptions, Scaling
 from models.parallelism.incremental.selection import Balanced, Best, improve
 from models.parallelism.incremental.tables import CostTables
 from stowplan.arrays import IntArray
@@ -28,13 +31,14 @@ _ALTERNATIVES = 3
 
 
 class Search:
-    """Algorithm 1 for one job on one landscape. `window` None: all predecessors."""
+    """Algorithm 1 for one job on one landscape."""
 
-    def __init__(self, tables: CostTables, landscape: Landscape, window: int | None, tolerance: float) -> None:
+    def __init__(self, tables: CostTables, landscape: Landscape, options: IncrementalOptions) -> None:
         self._tables = tables
         self._landscape = landscape
-        self._window = window
-        self._tolerance = tolerance
+        self._window = options.window
+        self._tolerance = options.tolerance
+        self._all_degrees = options.scaling is Scaling.THREE_D
         profile = tables.model.profile
         # ZeRO 2 and 3 exclude pipelines.
         self._most_stages = 1 if profile.zero_stage >= 2 else profile.num_layers
@@ -49,8 +53,7 @@ class Search:
         """
         best = self._best()
         best.add(base)
-        symmetric = relayouts(base.skeleton.held, self._tables.degrees, self._most_stages, uneven=False)
-        generations = [[base], self._take(best, list(symmetric))]
+        generations = [[base], self._take(best, self._relayouts(base.skeleton.held, uneven=False))]
         plans: list[Balanced] = []
         for available in prefixes:
             new = self._expand(best, self._predecessors(generations), available)
@@ -72,8 +75,7 @@ class Search:
 
     def relayout(self, available: IntArray) -> Balanced | None:
         """Best plan that is found from all of the GPUs laid out anew."""
-        starts = relayouts(available, self._tables.degrees, self._most_stages, uneven=True)
-        return self.refine(list(starts), available)
+        return self.refine(self._relayouts(available, uneven=True), available)
 
     def _best(self) -> Best:
         return Best(len(self._tables.micro_batch), self._tolerance)
@@ -87,8 +89,16 @@ class Search:
         """Different skeletons of some plans."""
         return list({id(plan.skeleton): plan.skeleton for plan in plans}.values())
 
+    def _relayouts(self, available: IntArray, *, uneven: bool) -> list[Skeleton]:
+        """Plans that are laid out anew."""
+        if not self._all_degrees:
+            return []
+        return list(relayouts(available, self._tables.degrees, self._most_stages, uneven=uneven))
+
     def _folded(self, plans: Sequence[Balanced]) -> list[Skeleton]:
         """Foldings of the first of some plans."""
+        if not self._all_degrees:
+            return []
         skeletons = self._skeletons(plans[:_ALTERNATIVES])
         return [folding for skeleton in skeletons for folding in foldings(skeleton, self._tables.degrees)]
 
@@ -97,10 +107,11 @@ class Search:
     ) -> list[Balanced]:
         """Take expansions of some skeletons, and others as they are; those that are among the best."""
         degrees, most_stages = self._tables.degrees, self._most_stages
+        anew = self._all_degrees
         whole = [skeleton for skeleton in others if skeleton.num_stages <= most_stages]
         for skeleton in skeletons:
-            whole += growths(skeleton, available, degrees, most_stages)
-        candidates = expansions(skeletons, available, degrees, most_stages)
+            whole += growths(skeleton, available, degrees, most_stages if anew else skeleton.num_stages)
+        candidates = expansions(skeletons, available, degrees, most_stages, anew=anew)
         if whole:
             candidates = merged(candidates, as_candidates(whole, degrees), len(skeletons))
         return improve(best, self._tables, self._landscape, candidates, [*skeletons, *whole])

@@ -12,7 +12,7 @@ import numpy as np
 from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.incremental.candidates import Skeleton
 from models.parallelism.incremental.folding import Part, skeleton_of
-from models.parallelism.incremental.options import IncrementalOptions
+from models.parallelism.incremental.options import IncrementalOptions, Scaling
 from models.parallelism.incremental.problem import Problem
 from models.parallelism.incremental.search import Search
 from models.performance.iteration.model import PerformanceModel
@@ -40,22 +40,26 @@ def shrink(
     if len(set(lost)) == plan.num_gpus:
         return None
     problem = Problem.of(model, plan, options, lost=lost)
-    search = Search(problem.tables, problem.landscape, options.window, options.tolerance)
+    search = Search(problem.tables, problem.landscape, options)
     available = problem.gpus.sum(axis=0)
-    kept = search.refine(list(_starts(problem)), available)
+    kept = search.refine(list(_starts(problem, options)), available)
     cold_start = search.relayout(available)
     if kept is None or (cold_start is not None and cold_start.time_s < kept.time_s):
         kept = cold_start
     return None if kept is None else problem.build(kept, ())
 
 
-def _starts(problem: Problem) -> Iterator[Skeleton]:
+def _starts(problem: Problem, options: IncrementalOptions) -> Iterator[Skeleton]:
     """What is left of the plan: stages with a replica less, with a lower degree, or dissolved; one way for all stages
     that lost something, then one stage in its own way."""
     whole = [sum(len(replica.gpus) for replica in stage.replicas) for stage in problem.plan.stages]
     damaged = np.flatnonzero(problem.gpus.sum(axis=1) < whole).tolist()
     num_degrees = len(problem.tables.degrees)
-    yield from _with_degrees(problem, problem.degree)
+    narrower = _with_degrees(problem, problem.degree)
+    if options.scaling is Scaling.DATA:
+        yield from (plan for plan in narrower if plan.num_stages == problem.plan.pp)
+        return
+    yield from narrower
     for degree in range(num_degrees):
         changed = problem.degree.copy()
         changed[damaged] = np.minimum(changed[damaged], degree)

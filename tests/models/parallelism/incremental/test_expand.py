@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.parallelism.incremental.expand import expand
-from models.parallelism.incremental.options import IncrementalOptions, MicroBatches
+from models.parallelism.incremental.options import IncrementalOptions, MicroBatches, Scaling
 from models.parallelism.legality import plan_violations
 from stowplan.errors import InputError
 from tests.models.parallelism.incremental.scenes import gpus_of, job, models, plans, symmetric
@@ -86,6 +86,18 @@ def test_zero_two_has_no_pipelines() -> None:
     steps = expand(model, symmetric(model, 1, 4, 1, 4, gpus_of(0, 4)), gpus_of(4, 8)).steps
     assert {step.plan.pp for step in steps} == {1}
     assert steps[-1].plan.num_gpus == 8
+
+
+def test_data_degrees_alone() -> None:
+    model = job("llama2-13b", num_nodes=4)
+    plan = symmetric(model, 2, 2, 4, 8, gpus_of(0, 16))
+    steps = expand(model, plan, gpus_of(16, 32), IncrementalOptions(scaling=Scaling.DATA)).steps
+    for step, free in zip(steps, expand(model, plan, gpus_of(16, 32)).steps, strict=True):
+        assert [stage.tp for stage in step.plan.stages] == [4, 4]
+        assert step.throughput <= free.throughput * (1 + 1e-9)
+    # Both stages are twice as wide; a stage that is wider alone leaves the other as it was.
+    assert [stage.dp for stage in steps[-1].plan.stages] == [4, 4]
+    assert steps[-1].throughput > 1.5 * model.throughput(plan)
 
 
 def test_early_stop_and_units() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.parallelism.incremental.expand import expand
-from models.parallelism.incremental.options import IncrementalOptions, MicroBatches
+from models.parallelism.incremental.options import IncrementalOptions, MicroBatches, Scaling
 from models.parallelism.incremental.shrink import shrink
 from models.parallelism.legality import plan_violations
 from stowplan.errors import InputError
@@ -91,3 +91,14 @@ def test_options_and_bad_input() -> None:
     kept = shrink(model, plan, [("0", 0)], IncrementalOptions(micro_batches=MicroBatches.KEPT))
     assert kept is not None
     assert kept.num_micro_batches == 8
+
+
+def test_data_degrees_alone() -> None:
+    model = job()
+    data = IncrementalOptions(scaling=Scaling.DATA)
+    plan = symmetric(model, 2, 2, 2, 8, gpus_of(0, 8))
+    left = shrink(model, plan, gpus_of(0, 2), data)
+    assert left is not None
+    assert [(stage.dp, stage.tp) for stage in left.stages] == [(1, 2), (2, 2)]
+    # A stage of which nothing is left could only be dissolved.
+    assert shrink(model, plan, gpus_of(0, 4), data) is None
