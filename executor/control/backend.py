@@ -58,7 +58,7 @@ class ClusterBackend(Protocol):
         """What runs where now, for a controller that takes over."""
 
     def measured(self, job_id: str) -> Measured:
-        """What is known by now of a job that came with its performance."""
+        """What is known by now of a job that came with its performance, or with what it trains."""
 
     def next_events(self) -> Sequence[Event]:
         """Wait for what happens next: all events of one instant, which is `now_s` then. Empty: nothing ever will."""

@@ -46,7 +46,7 @@ class _Entry:
     def at(self, now_s: float, measurements: Measurements, *, settle: bool) -> Job:
         """The job as it is now. A deadline that is over is none any more."""
         job, given, age_s = self.job, self.allocation, now_s - self.submitted_s
-        known = _NOTHING if job.performance is None else measurements(job.id)
+        known = _NOTHING if job.performance is None and job.model is None else measurements(job.id)
         return _job_at(
             job,
             age_s,

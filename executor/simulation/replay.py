@@ -46,9 +46,10 @@ OnStep = Callable[["Replay", Step], None]
 class ReplaySetup:
     """What is replayed: a trace on a cluster under the policy that `control` names.
 
-    throughputs, profiles: how fast applications train, by a table or as measured; without both, jobs run as long as
-    they did in the trace. horizon_s: nothing happens after it (None: until all jobs have ended). failures: of nodes,
-    which need a horizon. seed: of failures and noise.
+    throughputs, profiles, modelled: how fast applications train, by a table, as measured, or (they are models of the
+    catalogue) by the performance model of 3D plans; else jobs run as long as they did in the trace. horizon_s: nothing
+    happens after it (None: until all jobs have ended). failures: of nodes, which need a horizon. seed: of failures and
+    noise.
     """
 
     cluster: Cluster
@@ -57,6 +58,7 @@ class ReplaySetup:
     truth: TruthParameters = field(default_factory=TruthParameters)
     throughputs: tuple[Throughput, ...] | None = None
     profiles: tuple[ApplicationProfile, ...] | None = None
+    modelled: bool = False
     failures: FailureParameters | None = None
     horizon_s: float | None = None
     seed: int = 0
@@ -64,6 +66,8 @@ class ReplaySetup:
     def __post_init__(self) -> None:
         if self.horizon_s is not None and not 0 < self.horizon_s < math.inf:
             raise InputError(f"the horizon is {self.horizon_s} s; must be a number above 0")
+        if sum((self.throughputs is not None, self.profiles is not None, self.modelled)) > 1:
+            raise InputError("throughputs, profiles and modelled each say how fast jobs are; give one of them")
         if self.failures is not None and self.horizon_s is None:
             raise InputError("failures of nodes are drawn until a horizon; give one")
 
@@ -229,6 +233,11 @@ def _truth(setup: ReplaySetup) -> Truth:
         from executor.simulation.profiled import ProfiledApplications
 
         return ProfiledApplications(setup.trace, setup.profiles, setup.cluster, by, seed, elastic=elastic)
+    if setup.modelled:
+        # Plans take the performance model, which no other replay needs.
+        from executor.simulation.modelled import ModelledTrainings
+
+        return ModelledTrainings(setup.trace, setup.cluster, by, seed, policy_of(setup.control.parameters))
     if setup.throughputs is not None:
         return TabledThroughputs(setup.trace, setup.throughputs, setup.cluster, by, seed, elastic=elastic)
     return TracedDurations(setup.trace, by, seed)
@@ -258,6 +267,11 @@ def _nothing_known(setup: ReplaySetup) -> str:
     if setup.profiles is not None:
         names = ", ".join(profile.application for profile in setup.profiles)
         return f"{what} has GPUs and an application that was measured on this cluster; these were: {names}"
+    if setup.modelled:
+        return (
+            f"{what} has GPUs, a batch, iterations and as application a model of the catalogue that can be trained on "
+            "as many GPUs of this cluster"
+        )
     if setup.throughputs is None:
         return f"{what} has GPUs and a duration; jobs that have iterations need a table of throughputs"
     here = ", ".join(kind.name for kind in setup.cluster.gpu_types)
