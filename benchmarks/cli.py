@@ -51,6 +51,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "sia-replays": LazyCommand(
         "benchmarks.replays.sia_replays:main", "Replay the traces of Sia under policies, all by the same rules."
     ),
+    "suika-replays": LazyCommand(
+        "benchmarks.replays.suika_replays:main",
+        "Replay the workload of Suika under policies, all by the same rules.",
+    ),
     "suika-decisions": LazyCommand(
         "benchmarks.policies.suika_decisions:main",
         "Measure Suika's decisions on busy clusters and their gaps to the integer program.",

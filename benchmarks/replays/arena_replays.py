@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
 
-from api.convert.reading import read_document
-from api.schemas.parameters import PARAMETERS
+from benchmarks.replays.parameters import parameters_named
 from benchmarks.rows import Row, show, write
 from benchmarks.workloads.published.arena import DIRECTORY, ROUND_S, THROUGHPUTS, data_are_there, simulated_cluster
 from executor.control.controller import ControlOptions
@@ -29,7 +27,6 @@ from executor.simulation.figures import ReplayResult
 from executor.simulation.processes import replay_all
 from executor.simulation.replay import ReplaySetup
 from executor.simulation.truth import TruthParameters
-from models.policies import POLICIES
 from stowplan.errors import InputError
 from workloads.readers import read_trace
 from workloads.throughputs import read_throughputs
@@ -44,8 +41,7 @@ _POLICIES = ["gang", "sia", "arena", "arena-ilp"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
     trace: str
-    policy: str
-    parameters: str
+    named: str
     round_s: float | None
 
 
@@ -61,8 +57,11 @@ def main(
     """Replay the traces of Arena under policies, all by the same rules."""
     if not data_are_there():
         raise InputError(f"there are no traces of Arena at {DIRECTORY}")
-    tasks = [_task(trace, policy, round_s) for trace in traces for policy in policies]
-    setups = [setup_of(task.trace, task.policy, task.parameters or "{}", task.round_s) for task in tasks]
+    unknown = set(traces) - set(_HORIZONS_S)
+    if unknown:
+        raise InputError(f"the traces are {', '.join(_HORIZONS_S)}, and not {', '.join(sorted(unknown))}")
+    tasks = [_Task(trace=trace, named=policy, round_s=round_s) for trace in traces for policy in policies]
+    setups = [setup_of(task.trace, task.named, task.round_s) for task in tasks]
     rows = []
     for task, result in zip(tasks, replay_all(setups, processes), strict=True):
         rows.append(_row(task, result))
@@ -72,20 +71,12 @@ def main(
     print(write(name, protocol, rows))
 
 
-def _task(trace: str, text: str, round_s: float | None) -> _Task:
-    policy, _, parameters = text.partition(":")
-    if trace not in _HORIZONS_S or policy not in POLICIES:
-        raise InputError(
-            f"{trace} under {text}: the traces are {', '.join(_HORIZONS_S)}, the policies {', '.join(POLICIES)}"
-        )
-    return _Task(trace=trace, policy=policy, parameters=parameters, round_s=round_s)
-
-
 def _row(task: _Task, result: ReplayResult) -> Row:
+    policy, _, parameters = task.named.partition(":")
     return {
         "trace": task.trace,
-        "policy": task.policy,
-        "parameters": task.parameters,
+        "policy": policy,
+        "parameters": parameters,
         "round_s": task.round_s,
         "jobs": result.num_jobs,
         "ended": result.num_finished,
@@ -105,13 +96,12 @@ def _row(task: _Task, result: ReplayResult) -> Row:
     }
 
 
-def setup_of(trace: str, policy: str, parameters: str, round_s: float | None) -> ReplaySetup:
+def setup_of(trace: str, policy: str, round_s: float | None) -> ReplaySetup:
     """A trace by the rules above."""
-    document = read_document(TypeAdapter(PARAMETERS[policy]), parameters.encode(), "parameters")
     return ReplaySetup(
         cluster=simulated_cluster(),
         trace=read_trace(DIRECTORY / f"trace_{trace}.csv", format_="arena"),
-        control=ControlOptions(parameters=document.parameters_for(POLICIES[policy]), round_s=round_s),
+        control=ControlOptions(parameters=parameters_named(policy), round_s=round_s),
         truth=_TRUTH,
         throughputs=read_throughputs(DIRECTORY / THROUGHPUTS),
         horizon_s=_HORIZONS_S[trace],

@@ -15,10 +15,8 @@ from dataclasses import replace
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
 
-from api.convert.reading import read_document
-from api.schemas.parameters import PARAMETERS
+from benchmarks.replays.parameters import parameters_named
 from benchmarks.rows import Row, show, write
 from benchmarks.workloads.published.sia_traces import APPLICATIONS, DATA, sia_cluster
 from executor.control.controller import ControlOptions
@@ -26,7 +24,6 @@ from executor.simulation.figures import ReplayResult
 from executor.simulation.processes import replay_all
 from executor.simulation.replay import ReplaySetup
 from executor.simulation.truth import Profiling, TruthParameters
-from models.policies import POLICIES
 from stowplan.errors import InputError
 from workloads.profiles import ApplicationProfile, read_profiles
 from workloads.readers import read_trace
@@ -72,15 +69,11 @@ def main(
 
 def setup_of(trace: str, policy: str, truth: TruthParameters) -> ReplaySetup:
     """A trace by the rules above."""
-    name, _, parameters = policy.partition(":")
-    if name not in POLICIES:
-        raise InputError(f"{name!r} is no policy; choose of {', '.join(POLICIES)}")
-    document = read_document(TypeAdapter(PARAMETERS[name]), (parameters or "{}").encode(), "parameters")
     jobs = read_trace(DATA / "workloads" / f"{trace}.csv", format_="sia")
     return ReplaySetup(
         cluster=sia_cluster(),
         trace=jobs,
-        control=ControlOptions(parameters=document.parameters_for(POLICIES[name]), round_s=_ROUND_S, settle=True),
+        control=ControlOptions(parameters=parameters_named(policy), round_s=_ROUND_S, settle=True),
         truth=truth,
         profiles=_profiles(jobs),
     )

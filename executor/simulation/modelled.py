@@ -1,7 +1,8 @@
 """Jobs that train models of the catalogue: each as fast as the performance model of 3D plans says of the plan that it
 runs, but for an error that no policy knows (Suika section 5.3 has the error in the estimates; here it is in the truth).
 
-Work is iterations. A policy that plans 3D parallelism is told the model, and jobs run what it plans. One that plans by
+Work is iterations; a job of which only the duration is known does as many as take it so long on the GPUs that it asked
+for. A policy that plans 3D parallelism is told the model, and jobs run what it plans. One that plans by
 throughputs is told those of data parallelism: of the fastest symmetric plan on the GPUs that were asked for, tensor and
 pipeline degrees stay, and replicas come and go (what Suika calls DP-only, and takes Sia for). One that plans by sizes
 is told the size. Where a policy has no plan of its own, jobs run these.
@@ -54,8 +55,8 @@ class ModelledTrainings:
     Parameters
     ----------
     trace
-        Jobs with iterations and a batch that train a model of the catalogue, for which there is a plan on the GPUs
-        that they ask for (`covers`), with as little activation checkpointing as it takes.
+        Jobs with iterations or a duration, and a batch, that train a model of the catalogue, for which there is a plan
+        on the GPUs that they ask for (`covers`), with as little activation checkpointing as it takes.
     policy
         Decides what is told of a job.
     """
@@ -80,7 +81,7 @@ class ModelledTrainings:
 
     def covers(self, job: TraceJob) -> bool:
         """Whether it is known how long the job runs."""
-        return job.num_gpus > 0 and job.iterations is not None and self._training_of(job) is not None
+        return job.num_gpus > 0 and bool(job.iterations or job.duration_s) and self._training_of(job) is not None
 
     def told(self, job_id: str) -> Job:
         """The model, the throughputs of data parallelism, or the size."""
@@ -108,7 +109,8 @@ class ModelledTrainings:
 
     def work(self, job_id: str) -> float:
         """Its iterations."""
-        return self._jobs[job_id].iterations or 0.0
+        job = self._jobs[job_id]
+        return job.iterations or (job.duration_s or 0.0) * self._basic_speed(job)
 
     def segment(self, allocation: JobAllocation, done: float, batch: int | None) -> Segment:  # noqa: ARG002 - the protocol
         """Iterations per second of the plan that runs, where its GPUs are."""

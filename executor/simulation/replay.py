@@ -269,8 +269,8 @@ def _nothing_known(setup: ReplaySetup) -> str:
         return f"{what} has GPUs and an application that was measured on this cluster; these were: {names}"
     if setup.modelled:
         return (
-            f"{what} has GPUs, a batch, iterations and as application a model of the catalogue that can be trained on "
-            "as many GPUs of this cluster"
+            f"{what} has GPUs, a batch, iterations or a duration, and as application a model of the catalogue that can "
+            "be trained on as many GPUs of this cluster"
         )
     if setup.throughputs is None:
         return f"{what} has GPUs and a duration; jobs that have iterations need a table of throughputs"

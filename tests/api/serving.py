@@ -1,5 +1,6 @@
 """A real server in a thread, so that streams, disconnects and concurrency are what clients meet."""
 
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from api.server import listen
 from api.web import server_config
 
 START_LIMIT_S = 90.0
+# Without certificates, which take longer to load than most requests: nothing here is encrypted.
+_NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 _SETTINGS = Settings(shutdown_s=1.0)
 
 
@@ -28,7 +31,8 @@ def serving(app: FastAPI, settings: Settings = _SETTINGS) -> Iterator[httpx.Clie
         end_s = time.monotonic() + START_LIMIT_S
         while not server.started and thread.is_alive() and time.monotonic() < end_s:
             time.sleep(0.005)
-        with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=90) as client:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with httpx.Client(base_url=url, timeout=90, verify=_NO_CERTIFICATES) as client:
             yield client
     finally:
         server.should_exit = True

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not data_are_there(), reason=f"the published tra
 @pytest.mark.slow
 def test_all_jobs_of_a_trace_end_and_none_sooner_than_alone() -> None:
     """The trace asks for no more than there is: nobody waits but for the start, and GPU hours are those of the jobs."""
-    result = Replay(setup_of("pai", "gang", "{}", None)).run()
+    result = Replay(setup_of("pai", "gang", None)).run()
     assert (result.num_jobs, result.num_finished, result.num_left_out) == (125, 125, 0)
     assert all(job.completion_s >= job.alone_s * (1 - 1e-9) for job in result.jobs)
     assert result.waited_s.most == 0

@@ -180,7 +180,7 @@ def test_what_cannot_be_trained_here_is_left_out(wrong: dict[str, Any]) -> None:
     odd = replace(job("odd", 0, 2), **wrong)
     result = Replay(setup_of(GangParameters(), job("x", 0, 2), odd)).run()
     assert ([record.id for record in result.jobs], result.num_left_out) == (["x"], 1)
-    with pytest.raises(InputError, match="none of the 1 jobs of 'made' has GPUs, a batch, iterations and as app"):
+    with pytest.raises(InputError, match="none of the 1 jobs of 'made' has GPUs, a batch, iterations or a duration, and as app"):
         Replay(setup_of(GangParameters(), odd))
 
 
@@ -199,6 +199,16 @@ def test_a_replay_goes_on_with_the_plans_that_ran() -> None:
     state = from_document(ReplayState, to_document(first.state()), "state")
     assert Replay(setup, state=state).run().jobs == whole.jobs
     assert any(record.restarts for record in whole.jobs)
+
+
+def test_durations_are_those_on_the_gpus_that_were_asked_for() -> None:
+    x = replace(job("x", 5, 2), iterations=None, duration_s=50.0)
+    for noise in (0.0, 0.3):
+        result = Replay(setup_of(GangParameters(), x, truth=TruthParameters(noise=noise))).run()
+        assert result.jobs[0].ended_s == pytest.approx(55)
+    assert truth_of(SuikaParameters(), x).told("x").remaining_iterations == pytest.approx(
+        50 / fastest_of_data_parallelism(2)
+    )
 
 
 def test_one_source_of_speeds() -> None:
