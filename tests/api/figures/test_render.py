@@ -7,6 +7,7 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import pytest
 from hypothesis import given, settings
@@ -112,6 +113,7 @@ def small_plan(first: str = "bert", second: str = "resnet") -> Plan:
     )
 
 
+@lru_cache(maxsize=1)
 def parsed(svg: bytes) -> ET.Element:
     return ET.fromstring(svg)  # noqa: S314 - our own picture
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +22,7 @@ from api.plans import planning
 from solver.pool import WorkerPool
 from tests.api import tasks
 from tests.api.asking import planned, post
+from tests.api.conftest import SETTINGS
 from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
 
@@ -204,27 +205,33 @@ def begun_again(client: httpx.Client, plan: Json) -> Json:
     return until(client, plan["links"]["self"], again)
 
 
+@pytest.fixture
+def lean_pool() -> Iterator[WorkerPool]:
+    """A pool as the service has it, but for how many workers there are and what they load ahead: for tests that kill
+    them."""
+    with WorkerPool(1, 10, gives_up=False, attempts=3) as pool:
+        yield pool
+
+
 def test_a_killed_worker_costs_its_plan_nothing_and_several_cost_it_alone(
-    client: httpx.Client,
-    pool: WorkerPool,
-    works_as: WorksAs,
-    monkeypatch: pytest.MonkeyPatch,
+    lean_pool: WorkerPool, works_as: WorksAs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    works_as(tasks.hanging_task)
-    plan = started(client, sia_request())
-    kill_workers(pool)
-    final = canceled(client, begun_again(client, plan))
-    assert final["status"] == "canceled"
-    plan = started(client, sia_request())
-    for _ in range(2):
-        kill_workers(pool)
-        plan = begun_again(client, plan)
-    kill_workers(pool)
-    final = until(client, plan["links"]["self"], lambda plan: plan["status"] == "failed")
-    assert final["failure"]["code"] == "worker_died"
-    assert final["failure"]["detail"].endswith("(signal 9), 3 times in a row")
-    monkeypatch.undo()
-    assert planned(client, sia_request())["status"] == "succeeded"
+    with serving(create_app(SETTINGS, pool=lean_pool)) as client:
+        works_as(tasks.hanging_task)
+        plan = started(client, sia_request())
+        kill_workers(lean_pool)
+        final = canceled(client, begun_again(client, plan))
+        assert final["status"] == "canceled"
+        plan = started(client, sia_request())
+        for _ in range(2):
+            kill_workers(lean_pool)
+            plan = begun_again(client, plan)
+        kill_workers(lean_pool)
+        final = until(client, plan["links"]["self"], lambda plan: plan["status"] == "failed")
+        assert final["failure"]["code"] == "worker_died"
+        assert final["failure"]["detail"].endswith("(signal 9), 3 times in a row")
+        monkeypatch.undo()
+        assert planned(client, sia_request())["status"] == "succeeded"
 
 
 @pytest.mark.slow

@@ -180,7 +180,9 @@ def test_what_cannot_be_trained_here_is_left_out(wrong: dict[str, Any]) -> None:
     odd = replace(job("odd", 0, 2), **wrong)
     result = Replay(setup_of(GangParameters(), job("x", 0, 2), odd)).run()
     assert ([record.id for record in result.jobs], result.num_left_out) == (["x"], 1)
-    with pytest.raises(InputError, match="none of the 1 jobs of 'made' has GPUs, a batch, iterations or a duration, and as app"):
+    with pytest.raises(
+        InputError, match="none of the 1 jobs of 'made' has GPUs, a batch, iterations or a duration, and as app"
+    ):
         Replay(setup_of(GangParameters(), odd))
 
 
