@@ -5,6 +5,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 LIMIT_S = 60.0
+# Looks cost time that what is waited for could use: the longer it takes, the rarer they get.
+_LONGER = 1.25
+_LONGEST_S = 0.3
 
 T = TypeVar("T")
 
@@ -23,4 +26,5 @@ def eventually(
     while not holds(seen := look()):
         assert time.monotonic() < end_s, f"after {limit_s:g} s it is still {seen}"
         time.sleep(poll_s)
+        poll_s = max(poll_s, min(_LONGER * poll_s, _LONGEST_S))
     return seen
