@@ -1,5 +1,6 @@
 """How tests ask a service."""
 
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -44,3 +45,13 @@ def refused(client: httpx.Client, request: Json) -> tuple[int, list[tuple[str, s
     assert problem["status"] == answer.status_code
     assert problem["type"] == f"urn:stowplan:error:{problem['code']}"
     return answer.status_code, [(issue["code"], issue["pointer"]) for issue in problem["errors"]]
+
+
+def until(client: httpx.Client, path: str, holds: Callable[[Json], bool]) -> Json:
+    """The document at a path, once it is as wanted."""
+
+    def look() -> Json:
+        document: Json = client.get(path).json()
+        return document
+
+    return eventually(look, holds)

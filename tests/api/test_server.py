@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -201,11 +201,10 @@ def _wait_until_ready(client: httpx.Client, service: "subprocess.Popen[str]") ->
     end_s = time.monotonic() + START_LIMIT_S
     while time.monotonic() < end_s:
         assert service.poll() is None, service.stderr.read() if service.stderr else ""
-        try:
+        with suppress(httpx.TransportError):
             if client.get("/readyz").status_code == 200:
                 return
-        except httpx.TransportError:
-            time.sleep(0.02)
+        time.sleep(0.05)
     raise AssertionError("the service was not ready in time")
 
 

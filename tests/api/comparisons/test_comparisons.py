@@ -30,7 +30,7 @@ from solver.pool import Ticket, WorkerPool
 from solver.registry import SOLVER_NAMES
 from solver.result import Limit
 from tests.api import comparison_tasks
-from tests.api.asking import planned, post, refused, waited
+from tests.api.asking import planned, post, refused, until, waited
 from tests.api.conftest import SETTINGS
 from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
@@ -68,16 +68,6 @@ def compared(client: httpx.Client, request: Json) -> Json:
     document: Json = answer.json()
     ComparisonDoc.model_validate_json(answer.text)
     return document
-
-
-def until(client: httpx.Client, path: str, holds: Callable[[Json], bool]) -> Json:
-    end_s = time.monotonic() + WAIT_S
-    while time.monotonic() < end_s:
-        document: Json = client.get(path).json()
-        if holds(document):
-            return document
-        time.sleep(0.02)
-    raise AssertionError(f"{path} did not get there: {document['status']}")
 
 
 @pytest.fixture(scope="module")

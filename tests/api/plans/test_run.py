@@ -21,7 +21,7 @@ from api.common.settings import IN_MEMORY, Settings
 from api.plans import planning
 from solver.pool import WorkerPool
 from tests.api import tasks
-from tests.api.asking import planned, post
+from tests.api.asking import planned, post, until
 from tests.api.conftest import SETTINGS
 from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
@@ -45,16 +45,6 @@ def started(client: httpx.Client, request: Json, status: str = "solving") -> Jso
     """A plan that has come as far as `status`."""
     path = post(client, "/v1/plans", request).headers["location"]
     return until(client, path, lambda plan: plan["status"] == status)
-
-
-def until(client: httpx.Client, path: str, holds: Callable[[Json], bool]) -> Json:
-    end_s = time.monotonic() + WAIT_S
-    while time.monotonic() < end_s:
-        plan: Json = client.get(path).json()
-        if holds(plan):
-            return plan
-        time.sleep(0.01)
-    raise AssertionError(f"{path} did not get there: {plan['status']}")
 
 
 def canceled(client: httpx.Client, plan: Json) -> Json:
