@@ -6,7 +6,7 @@ from pydantic import Field
 
 from api.schemas.base import NumGpus, Positive
 from api.schemas.policies.base import ParametersDoc
-from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
+from models.allocation.arena.parameters import ArenaAnswer, ArenaObjective, ArenaParameters
 
 
 class ArenaParametersDoc(ParametersDoc):
@@ -37,6 +37,9 @@ class ArenaParametersDoc(ParametersDoc):
     urgency: Annotated[float, Field(ge=0, le=2)] = 0.5
     """Completion time: a job counts by its time left to minus this power (0: not at all)."""
     longest_wait_s: Positive | None = 21_600.0
-    """Completion time: a job that waits and is older comes ahead of all throughput (null: never)."""
+    """Completion time: a job that waits and is older comes ahead of all throughput; heuristic: it is launched where
+    Algorithm 1 launches it (null: never)."""
+    answer: ArenaAnswer = ArenaAnswer.BETTER
+    """Heuristic: the integer program's point where it is better, or Algorithm 1's whatever the program has found."""
     counts: Annotated[tuple[NumGpus, ...], Field(min_length=1, max_length=1000)] | None = None
     """GPU counts that may be given (null: every buddy block)."""

@@ -15,6 +15,14 @@ class ArenaMethod(StrEnum):
     ILP = "ilp"
 
 
+class ArenaAnswer(StrEnum):
+    """What the heuristic answers with. `better`: the integer program's point where that is better than Algorithm 1's
+    and leaves no job out for too long. `algorithm`: Algorithm 1's, whatever the program has found."""
+
+    BETTER = "better"
+    ALGORITHM = "algorithm"
+
+
 class ArenaObjective(StrEnum):
     """`throughput`: Eq. 5. `deadlines`: as many deadlines as can be met (Eq. 6), by weight, then Eq. 5.
     `finish_time_fairness`: Eq. 7. `completion_time`: Eq. 5, where a job counts the more the sooner it can end."""
@@ -39,8 +47,10 @@ class ArenaParameters(Parameters):
     event (None: while it gains anything; Algorithm 1 stops at D here too).
     horizon_s: over what time a restart is paid for, and how long a job is taken to wait that is left out.
     mean_weight: of the mean beside the maximum of Eq. 7, which alone sees only the worst job.
-    urgency, longest_wait_s: for the completion time, the power of the time left with which a job counts less, and how
-    old a job may get that waits before it comes ahead of all throughput (None: it may wait for ever).
+    urgency: for the completion time, the power of the time left with which a job counts less. longest_wait_s: how old a
+    job may get that waits; then, for the completion time, it comes ahead of all throughput, and under other objectives
+    the heuristic launches it where Algorithm 1 does (None: it may wait for ever).
+    answer: see `ArenaAnswer`.
     counts: GPU counts that may be given (None: every buddy block).
 
     Raises
@@ -50,6 +60,7 @@ class ArenaParameters(Parameters):
     """
 
     method: ArenaMethod = ArenaMethod.HEURISTIC
+    answer: ArenaAnswer = ArenaAnswer.BETTER
     objective: ArenaObjective = ArenaObjective.THROUGHPUT
     normalise: bool = True
     num_queues: int = 3

@@ -1,14 +1,19 @@
-"""Arena as policies: `arena` answers by Algorithm 1 and bounds it by the integer program, `arena-ilp` solves that."""
+"""Arena as policies: `arena` runs Algorithm 1 beside the integer program, which bounds it, `arena-ilp` solves that.
+
+The program that gives the bound often has a better point than Algorithm 1. Unless told otherwise, `arena` answers with
+that one, but does not let a job wait for it for ever: one that is older than the longest wait, and that Algorithm 1
+launches, must be in it. Queues are weights in the program; who wants Algorithm 1's order of queues asks for its answer.
+"""
 
 import time
 from dataclasses import replace
 
 import numpy as np
 
-from models.allocation.arena.formulation import ArenaIlpFormulation, point_of
+from models.allocation.arena.formulation import ArenaIlpFormulation, chosen_configurations, point_of
 from models.allocation.arena.heuristic import Schedule, schedule
 from models.allocation.arena.instance import ArenaInstance, arena_instance
-from models.allocation.arena.parameters import ArenaMethod, ArenaParameters
+from models.allocation.arena.parameters import ArenaAnswer, ArenaMethod, ArenaParameters
 from models.clock import PhaseClock
 from models.formulation import Formulation
 from models.wording import counted
@@ -21,10 +26,12 @@ from stowplan.arrays import FloatVector
 
 ALGORITHM = "algorithm 1"
 _LEAST_TIME_S = 1e-3
+# A better point is better by more than rounding.
+_LEAST_GAIN = 1e-9
 
 
 class ArenaFormulation(ArenaIlpFormulation):
-    """Algorithm 1, with what the integer program proves of its answer.
+    """The better of Algorithm 1 and what the integer program finds, with what that proves.
 
     Should what must run find no place, or not within the limit, the answer is the integer program's.
     """
@@ -54,7 +61,12 @@ class ArenaFormulation(ArenaIlpFormulation):
         # Whoever watches sees the heuristic's incumbent, and of the integer program only the bound.
         left = replace(left, warm_start=point)
         proof = super().solve(left, replace(monitor, on_progress=lambda progress: _tell(monitor, progress, elapsed_s)))
-        result = _answer(self.problem.value(point), point, proof, self.strict(options), found)
+        objective = self.problem.value(point)
+        if self._prefers(proof, objective, found):
+            self.untried = None
+            result = replace(proof, message=f"better than Algorithm 1, which has {objective:.6g}. {proof.message}")
+        else:
+            result = _answer(objective, point, proof, self.strict(options), found)
         statistics = replace(
             proof.statistics,
             solve_s=time.perf_counter() - started,
@@ -62,6 +74,19 @@ class ArenaFormulation(ArenaIlpFormulation):
             first_incumbent_s=elapsed_s,
         )
         return replace(result, statistics=statistics)
+
+    def _prefers(self, proof: SolveResult, objective: float, found: Schedule) -> bool:
+        """Whether the program's point is answered with: it is better, and keeps no job waiting for too long."""
+        parameters = self.instance.parameters
+        if parameters.answer is ArenaAnswer.ALGORITHM or proof.incumbent is None or proof.objective is None:
+            return False
+        gain = proof.sense.sign * (objective - proof.objective)
+        if gain <= _LEAST_GAIN * abs(objective):
+            return False
+        if parameters.longest_wait_s is None:
+            return True
+        left_out = (found.chosen >= 0) & (chosen_configurations(self.instance, proof.incumbent) < 0)
+        return all(self.instance.jobs[i].age_s < parameters.longest_wait_s for i in np.flatnonzero(left_out).tolist())
 
 
 def formulate_arena(snapshot: Snapshot, parameters: ArenaParameters, clock: PhaseClock) -> Formulation:

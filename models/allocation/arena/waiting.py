@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from models.allocation.ageing import next_birthday_s, next_promotion_s
-from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
+from models.allocation.arena.parameters import ArenaAnswer, ArenaMethod, ArenaObjective, ArenaParameters
 from models.policy import Waiting
 
 
@@ -13,6 +13,12 @@ def changes_after(parameters: ArenaParameters, waiting: Iterable[Waiting]) -> fl
     times_s = []
     if parameters.promotion_after_s is not None:
         times_s.append(next_promotion_s(jobs, parameters.promotion_after_s))
-    if parameters.objective is ArenaObjective.COMPLETION_TIME and parameters.longest_wait_s is not None:
+    if parameters.longest_wait_s is not None and _bounds_waits(parameters):
         times_s.append(next_birthday_s(jobs, parameters.longest_wait_s))
     return min((time_s for time_s in times_s if time_s is not None), default=None)
+
+
+def _bounds_waits(parameters: ArenaParameters) -> bool:
+    """Whether a plan may change when a job has waited for as long as it may."""
+    chooses = parameters.method is ArenaMethod.HEURISTIC and parameters.answer is ArenaAnswer.BETTER
+    return chooses or parameters.objective is ArenaObjective.COMPLETION_TIME

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from models.allocation.ageing import next_birthday_s, next_promotion_s
-from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
+from models.allocation.arena.parameters import ArenaAnswer, ArenaMethod, ArenaObjective, ArenaParameters
 from models.allocation.arena.waiting import changes_after
 from models.policy import Waiting
 
@@ -35,5 +35,9 @@ def test_arena_changes_by_promotion_and_by_its_longest_wait() -> None:
     parameters = ArenaParameters(objective=ArenaObjective.COMPLETION_TIME)
     assert changes_after(parameters, waiting) == 600.0
     assert changes_after(replace(parameters, longest_wait_s=None), waiting) == 3590.0
-    assert changes_after(ArenaParameters(), waiting) == 3590.0
-    assert changes_after(ArenaParameters(promotion_after_s=None), waiting) is None
+    throughput = replace(parameters, objective=ArenaObjective.THROUGHPUT)
+    # The heuristic answers with the integer program's point only while that keeps nobody waiting for too long.
+    assert changes_after(throughput, waiting) == 600.0
+    assert changes_after(replace(throughput, answer=ArenaAnswer.ALGORITHM), waiting) == 3590.0
+    assert changes_after(replace(throughput, method=ArenaMethod.ILP), waiting) == 3590.0
+    assert changes_after(replace(throughput, method=ArenaMethod.ILP, promotion_after_s=None), waiting) is None

@@ -6,7 +6,7 @@ from random import Random
 
 from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.formulation import ArenaIlpFormulation
-from models.allocation.arena.parameters import ArenaMethod, ArenaObjective, ArenaParameters
+from models.allocation.arena.parameters import ArenaAnswer, ArenaMethod, ArenaObjective, ArenaParameters
 from models.allocation.arena.policy import formulate_arena
 from models.clock import PhaseClock
 from models.performance.goodput.spec import TableEntry, ThroughputTable
@@ -17,7 +17,8 @@ from solver.options import SolveOptions
 from solver.result import SolveResult
 from tests.models.placement.scenes import random_scene
 
-HEURISTIC = ArenaParameters(method=ArenaMethod.HEURISTIC)
+# Algorithm 1 itself, whatever the integer program beside it finds.
+HEURISTIC = ArenaParameters(method=ArenaMethod.HEURISTIC, answer=ArenaAnswer.ALGORITHM)
 ILP = ArenaParameters(method=ArenaMethod.ILP)
 
 
@@ -99,6 +100,7 @@ def _decorated(rng: Random, job: Job, known: Mapping[tuple[str, int], float]) ->
 def random_parameters(rng: Random, method: ArenaMethod) -> ArenaParameters:
     return ArenaParameters(
         method=method,
+        answer=rng.choice(list(ArenaAnswer)),
         objective=rng.choice(list(ArenaObjective)),
         normalise=rng.random() < 0.6,
         priority_ratio=rng.choice((1.0, 2.0)),

@@ -1,28 +1,42 @@
 """Algorithm 1, rule by rule; drawings show who has the GPUs of a node."""
 
+import math
 import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given as given_by
+from hypothesis import settings
 
-from models.allocation.arena.formulation import point_of
+from models.allocation.arena.formulation import chosen_configurations, point_of
 from models.allocation.arena.heuristic import schedule
-from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
+from models.allocation.arena.parameters import ArenaAnswer, ArenaMethod, ArenaObjective, ArenaParameters
 from models.clock import PhaseClock
 from models.plan import Change
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.result import Limit, TerminationReason
-from tests.models.allocation.arena.scenes import HEURISTIC, formulation_of, given, plan_of, reasons, solved, table
-from tests.models.placement.scenes import cluster, node, on
+from tests.models.allocation.arena.scenes import (
+    HEURISTIC,
+    formulation_of,
+    given,
+    plan_of,
+    random_parameters,
+    random_snapshot,
+    reasons,
+    solved,
+    table,
+)
+from tests.models.placement.scenes import SEEDS, cluster, dice, node, on
 from topology.cluster import NodeState
 
 LINEAR = table({("a", n): float(n) for n in (1, 2, 4, 8, 16)})
 CONCAVE = table({("a", 1): 1.0, ("a", 2): 1.5, ("a", 4): 2.0})
 
 
+BETTER = replace(HEURISTIC, answer=ArenaAnswer.BETTER)
 FAIR = replace(HEURISTIC, objective=ArenaObjective.FINISH_TIME_FAIRNESS)
 DEADLINES = replace(HEURISTIC, objective=ArenaObjective.DEADLINES)
 
@@ -379,3 +393,53 @@ def test_the_result_is_consistent_whichever_backend_bounds() -> None:
     snapshot = Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs)
     bounds = [solved(formulation_of(snapshot, HEURISTIC), solver).bound for solver in ("highs", "scip", "auto")]
     assert bounds == [pytest.approx(1.5)] * 3
+
+
+def test_the_programs_point_is_the_answer_where_it_is_better() -> None:
+    """As above: of queues the integer program knows only what they weigh, and launches `low` beside `small`."""
+    jobs = (
+        rigid("low", 1, priority=2, age_s=50.0),
+        rigid("small", 1, age_s=10.0),
+        rigid("big", 4, age_s=20.0),
+        rigid("r", 2, current=on({"n0": (0, 1)})),
+    )
+    plan, result = plan_of(Snapshot(cluster=cluster(node("n0", 4)), jobs=jobs), BETTER)
+    assert given(plan) == {"small": ("a", 1), "low": ("a", 1), "r": ("a", 2)}
+    assert result.objective == pytest.approx(2.5)
+    assert result.termination is TerminationReason.OPTIMAL
+    assert result.message.startswith("better than Algorithm 1, which has 2. ")
+    assert result.solver != "algorithm 1"
+
+
+@pytest.mark.parametrize(
+    ("age_s", "longest_s", "launched"), [(99.0, 100.0, "b"), (100.0, 100.0, "a"), (1e6, None, "b")]
+)
+def test_it_keeps_no_job_waiting_for_too_long(age_s: float, longest_s: float | None, launched: str) -> None:
+    """One GPU: `a` is first in the queue and gains less from it than `b`."""
+    jobs = (rigid("a", 1, age_s=age_s, weight=0.5), rigid("b", 1))
+    snapshot = Snapshot(cluster=cluster(node("n0", 1)), jobs=jobs)
+    plan, _ = plan_of(snapshot, replace(BETTER, longest_wait_s=longest_s))
+    assert given(plan) == {launched: ("a", 1)}
+
+
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None)
+@given_by(seed=SEEDS)
+def test_the_better_answer_is_never_worse_and_bounds_waits(seed: int) -> None:
+    rng = dice(seed)
+    snapshot, parameters = random_snapshot(rng, num_jobs=6), random_parameters(rng, ArenaMethod.HEURISTIC)
+    results = {}
+    for answer in ArenaAnswer:
+        formulation = formulation_of(snapshot, replace(parameters, answer=answer))
+        found = schedule(formulation.instance, lambda: False)
+        results[answer] = solved(formulation)
+    own, better = results[ArenaAnswer.ALGORITHM], results[ArenaAnswer.BETTER]
+    if own.objective is None or better.objective is None or found is None:
+        assert own.termination is better.termination
+        return
+    assert own.sense.sign * (better.objective - own.objective) <= 1e-9 * max(1.0, abs(own.objective))
+    assert better.incumbent is not None
+    chosen = chosen_configurations(formulation.instance, better.incumbent)
+    oldest_s = math.inf if parameters.longest_wait_s is None else parameters.longest_wait_s
+    for i, job in enumerate(snapshot.jobs):
+        assert chosen[i] >= 0 or found.chosen[i] < 0 or job.age_s < oldest_s
