@@ -116,6 +116,8 @@ def test_what_cannot_be_sent_or_awaited_is_refused(pool: WorkerPool) -> None:
     for deadline_s in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(InputError, match="deadline_s"):
             pool.submit(name(tasks.echo), None, deadline_s)
+    # The system cannot wait for so long at once.
+    assert pool.submit(name(tasks.echo), "later", 1e9).result(20) == "later"
     with pytest.raises((AttributeError, TypeError), match=r"lambda|lock"):
         pool.submit(name(tasks.echo), threading.Lock(), 10)
     with pytest.raises(InputError, match="at least one worker"):
