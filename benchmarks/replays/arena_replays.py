@@ -24,10 +24,10 @@ from api.convert.reading import read_document
 from api.schemas.parameters import PARAMETERS
 from benchmarks.rows import Row, show, write
 from benchmarks.workloads.published.arena import DIRECTORY, ROUND_S, THROUGHPUTS, data_are_there, simulated_cluster
-from executor.control.controller import ControlOptions
+from executor.control.options import ControlOptions
 from executor.simulation.figures import ReplayResult
 from executor.simulation.processes import replay_all
-from executor.simulation.replay import ReplaySetup
+from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import TruthParameters
 from models.policies import POLICIES
 from stowplan.errors import InputError
