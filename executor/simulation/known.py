@@ -34,7 +34,9 @@ class Known(Enum):
         if self.suits(policy):
             return None
         able = ", ".join(name for name, other in POLICIES.items() if self.suits(other))
-        return f"{_WHY[self].format(remedy=remedy)}; choose of {able}"
+        # To say more does not help a policy that goes by more than throughputs.
+        known = Known.TABLE if self is Known.NOTHING and not Known.TABLE.suits(policy) else self
+        return f"{_WHY[known].format(remedy=remedy)}; choose of {able}"
 
 
 _WHY: Mapping[Known, str] = {

@@ -19,13 +19,10 @@ from executor.simulation.figures import (
     job_records,
     makespan_of,
 )
-from executor.simulation.setup import ReplaySetup, covered_trace, truth_of
+from executor.simulation.setup import ReplaySetup, covered_trace, truth_of, unusual_parameters
 from models.plan import Change
 from models.planning import plan
-from models.policies import policy_of
-from models.policy import Parameters
 from stowplan.errors import InputError
-from stowplan.records import to_document
 from topology.cluster import NodeState
 from workloads.generators.failures import NodeFailure, node_failures
 
@@ -152,7 +149,7 @@ class Replay:
         return ReplayResult(
             trace=setup.trace.name,
             policy=setup.policy,
-            parameters=_unusual(setup.control.parameters),
+            parameters=unusual_parameters(setup.control.parameters),
             seed=setup.seed,
             num_gpus=setup.cluster.num_gpus,
             horizon_s=setup.horizon_s,
@@ -202,13 +199,6 @@ def node_changes(failures: Iterable[NodeFailure]) -> list[NodeChange]:
         for at_s, state in ((failure.down_s, NodeState.DOWN), (failure.up_s, NodeState.UP))
     ]
     return sorted(changes, key=lambda change: (change.at_s, change.node))
-
-
-def _unusual(parameters: Parameters) -> dict[str, str]:
-    """Parameters that differ from the defaults of their policy, which `variant` chooses."""
-    policy = policy_of(parameters)
-    usual = to_document(policy.parameters(**policy.variant))
-    return {name: str(value) for name, value in to_document(parameters).items() if value != usual[name]}
 
 
 def _share(part: float, whole: float) -> float:

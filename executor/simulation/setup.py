@@ -9,8 +9,9 @@ from executor.simulation.tabled import TabledThroughputs
 from executor.simulation.traced import TracedDurations
 from executor.simulation.truth import Truth, TruthParameters
 from models.policies import policy_of
+from models.policy import Parameters
 from stowplan.errors import InputError
-from stowplan.records import to_json
+from stowplan.records import to_document, to_json
 from topology.cluster import Cluster
 from workloads.generators.failures import FailureParameters
 from workloads.profiles import ApplicationProfile
@@ -90,6 +91,13 @@ def covered_trace(setup: ReplaySetup, truth: Truth) -> Trace:
     if setup.trace.jobs and not trace.jobs:
         raise InputError(_nothing_known(setup))
     return trace
+
+
+def unusual_parameters(parameters: Parameters) -> dict[str, str]:
+    """Parameters that differ from the defaults of their policy, which `variant` chooses."""
+    policy = policy_of(parameters)
+    usual = to_document(policy.parameters(**policy.variant))
+    return {name: str(value) for name, value in to_document(parameters).items() if value != usual[name]}
 
 
 def _nothing_known(setup: ReplaySetup) -> str:
