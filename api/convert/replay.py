@@ -114,7 +114,14 @@ def _parameters(document: ReplayPolicyDoc, known: Known, cluster: Cluster) -> Pa
 
 
 def _trace(document: TraceDoc) -> Trace:
-    return Trace(name=document.name, jobs=tuple(TraceJob(**vars(job)) for job in document.jobs))
+    """The trace; pointers relative to its document."""
+    issues: list[Issue] = []
+    jobs: list[TraceJob] = []
+    for k, job in enumerate(document.jobs):
+        with _collected(issues), located(pointer_of("jobs", k)):
+            jobs.append(TraceJob(**vars(job)))
+    raise_for_errors(issues, "trace")
+    return Trace(name=document.name, jobs=tuple(jobs))
 
 
 def _repeated(pointer: str, detail: str) -> Issue:

@@ -3,8 +3,14 @@
 import copy
 from typing import Any
 
-from api.schemas.replay import REPLAY_EXAMPLE
-from tests.api.requests import Json
+from api.convert.reading import read_document
+from api.convert.replay import replay_setups
+from api.convert.snapshot import cluster_from_document
+from api.schemas.replay import REPLAY_BODY, REPLAY_EXAMPLE
+from api.schemas.snapshot import ClusterDoc
+from executor.simulation.setup import ReplaySetup
+from tests.api.conftest import SETTINGS
+from tests.api.requests import Json, json_text
 
 PATH = "/v1/replays"
 
@@ -27,3 +33,10 @@ def tabled_request(**fields: Any) -> Json:
         policies=[{"policy": "arena"}, {"policy": "gang"}],
         **fields,
     )
+
+
+def setups_of(request: Json) -> tuple[ReplaySetup, ...]:
+    """What is replayed."""
+    body = read_document(REPLAY_BODY, json_text(request))
+    assert isinstance(body.cluster, ClusterDoc)
+    return replay_setups(body, cluster_from_document(body.cluster), SETTINGS)
