@@ -15,7 +15,7 @@ from api.http.connections import CrowdedMiddleware
 from api.http.cross_site import CrossSiteMiddleware
 from api.http.describe import PROBLEM_RESPONSES, openapi_document
 from api.http.problems import install_problem_handlers
-from api.http.routers import checks, comparisons, deployments, jobs, parallel, plans, service, snapshots
+from api.http.routers import checks, comparisons, deployments, jobs, parallel, plans, replays, service, snapshots
 from api.reading.readers import Readers
 from api.services import Services
 from api.store.database import Store
@@ -27,6 +27,7 @@ _ROUTERS = (
     plans.router,
     comparisons.router,
     parallel.router,
+    replays.router,
     deployments.router,
     jobs.router,
     checks.router,

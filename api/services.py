@@ -17,6 +17,8 @@ from api.plans.drawings import PlanDrawings
 from api.plans.service import Plans
 from api.reading.readers import Readers
 from api.reading.requests import RequestReader
+from api.replays.drawings import ReplayDrawings
+from api.replays.service import Replays
 from api.store.database import Store
 from api.store.snapshots import Snapshots
 from solver.pool import WorkerPool
@@ -40,6 +42,8 @@ class Services:
         self.parallel = ParallelPlans(settings, pool)
         self.comparisons = Comparisons(settings, store)
         self.comparison_drawings = ComparisonDrawings(self.comparisons, pool)
+        self.replays = Replays(settings, store)
+        self.replay_drawings = ReplayDrawings(self.replays, pool)
         self._store = store
         self._pool = pool
 
@@ -58,6 +62,7 @@ class Services:
         """Take nothing new and ask what runs to come back with what it has."""
         self.plans.begin_shutdown()
         self.comparisons.begin_shutdown()
+        self.replays.begin_shutdown()
 
     def close(self, close_pool: bool) -> None:
         """Stop, and the pool too if it is ours; what does not come back in time is left to the next process."""
@@ -65,6 +70,7 @@ class Services:
         end_s = time.monotonic() + self.settings.shutdown_s
         self.plans.drain(end_s)
         self.comparisons.close(end_s)
+        self.replays.close(end_s)
         self.deployments.close()
         if close_pool:
             self._pool.close()

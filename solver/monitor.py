@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stowplan.arrays import FloatVector
 
@@ -19,6 +19,16 @@ class Progress:
     bound: float | None = None
     incumbent: FloatVector | None = None
     num_nodes: int | None = None
+
+    def after(self, earlier: "Progress") -> "Progress":
+        """The newest of everything: what is not known here is kept from `earlier`."""
+        return replace(
+            self,
+            objective=earlier.objective if self.objective is None else self.objective,
+            bound=earlier.bound if self.bound is None else self.bound,
+            incumbent=earlier.incumbent if self.incumbent is None else self.incumbent,
+            num_nodes=earlier.num_nodes if self.num_nodes is None else self.num_nodes,
+        )
 
 
 def _ignore(_: Progress) -> None:

@@ -32,8 +32,6 @@ GRACE_S = 3.0
 # From handing a task over to the worker's word that it has begun.
 _BEGIN_LIMIT_S = 30.0
 _IDLE_CHECK_S = 0.5
-# The system waits for 24 days at most.
-_LONGEST_POLL_S = 3600.0
 _MAX_HANDOVERS = 3
 # Between starts that fail, and what a start may take: both double from failure to failure, up to these.
 _MAX_PAUSE_S = 30.0
@@ -503,9 +501,7 @@ class WorkerPool:
             while True:
                 # The clock comes first: a flood of progress must not hold up the deadline.
                 remaining_s = limit - time.monotonic()
-                if remaining_s > 0 and not worker.poll(min(remaining_s, _LONGEST_POLL_S)):
-                    continue
-                if remaining_s <= 0:
+                if remaining_s <= 0 or not worker.poll(remaining_s):
                     if ticket._started is None or asked:
                         break
                     worker.cancel(ticket.number)

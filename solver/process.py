@@ -13,6 +13,8 @@ from stowplan.child_environment import child_environment
 from stowplan.errors import WorkerError
 
 _EXIT_LIMIT_S = 1.0
+# The system waits for 24 days at most.
+_LONGEST_POLL_S = 3600.0
 # Solvers get their threads by option; libraries underneath must not add their own.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -117,7 +119,11 @@ class WorkerProcess:
 
     def poll(self, timeout_s: float) -> bool:
         """Wait for a message, or the end of the process."""
-        return self._connection.poll(max(0.0, timeout_s))
+        end_s = time.monotonic() + timeout_s
+        while not self._connection.poll(max(0.0, min(end_s - time.monotonic(), _LONGEST_POLL_S))):
+            if time.monotonic() >= end_s:
+                return False
+        return True
 
     def receive(self) -> Any:
         """Take the next message; EOFError or OSError when the process is gone."""

@@ -183,12 +183,4 @@ class _Outbox:
 
 def merged(old: Progress | None, new: Progress) -> Progress:
     """The newest of everything: what `new` does not know is kept from `old`."""
-    if old is None:
-        return new
-    return Progress(
-        elapsed_s=new.elapsed_s,
-        objective=old.objective if new.objective is None else new.objective,
-        bound=old.bound if new.bound is None else new.bound,
-        incumbent=old.incumbent if new.incumbent is None else new.incumbent,
-        num_nodes=old.num_nodes if new.num_nodes is None else new.num_nodes,
-    )
+    return new if old is None else new.after(old)

@@ -5,7 +5,7 @@ samples_per_s; and the table that the simulation of Arena (EuroSys'26) uses, of 
 cannot run are left out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -49,14 +49,21 @@ def read_throughputs(path: Path) -> tuple[Throughput, ...]:
         )
     if not rows:
         raise FileFormatError.at(source, None, "there are no throughputs in the file")
+    for k in repeated(rows):
+        row = rows[k]
+        what = f"{row.application} at {row.global_batch} on {row.num_gpus} x {row.gpu_type}, {row.num_nodes} nodes"
+        raise FileFormatError.at(source, None, f"has {what} twice")
+    return rows
+
+
+def repeated(rows: Iterable[Throughput]) -> Iterator[int]:
+    """Which rows say again what an earlier one says."""
     seen: set[tuple[str, int, str, int, int]] = set()
-    for row in rows:
+    for k, row in enumerate(rows):
         key = (row.application, row.global_batch, row.gpu_type, row.num_gpus, row.num_nodes)
         if key in seen:
-            what = f"{row.application} at {row.global_batch} on {row.num_gpus} x {row.gpu_type}, {row.num_nodes} nodes"
-            raise FileFormatError.at(source, None, f"has {what} twice")
+            yield k
         seen.add(key)
-    return rows
 
 
 def _own(table: Table) -> tuple[Throughput, ...]:

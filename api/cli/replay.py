@@ -12,11 +12,12 @@ from api.cli.exit_codes import EPILOG
 from api.cli.options import Catalogue, Json, Output, given, picture_format, readable, write
 from api.cli.pretty import pretty_json
 from api.cli.replay_console import print_results
-from api.cli.replay_policies import Known, parameters_of
+from api.cli.replay_policies import known_of, parameters_of
 from api.cli.replay_run import drawn, results_of
 from api.cli.windows import window_seconds
-from executor.control.controller import ControlOptions
-from executor.simulation.replay import ReplaySetup
+from executor.control.options import ControlOptions
+from executor.simulation.known import Known
+from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import Estimates, Profiling, TruthParameters
 from models.policies import POLICIES
 from stowplan.errors import InputError
@@ -104,7 +105,7 @@ def replay_command(
     if window is not None:
         trace = trace.window(*window_seconds(window))
     where = cluster_of(cluster)
-    known = Known.of(performance)
+    known = known_of(performance)
     table = read_throughputs(performance) if performance is not None and known is Known.TABLE else None
     profiles = None
     if performance is not None and known is Known.FOLDER:

@@ -1,7 +1,6 @@
 """Which policies a replay compares: those that what is known of its jobs suffices for."""
 
 from collections.abc import Mapping, Sequence
-from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +10,18 @@ from pydantic_core import to_json as to_json_bytes
 from api.cli.options import json_object
 from api.convert.reading import read_document
 from api.schemas.parameters import PARAMETERS
+from executor.simulation.known import Known
 from models.allocation.gang.parameters import GangParameters
 from models.policies import POLICIES
-from models.policy import Parameters, Policy
+from models.policy import Parameters
 from stowplan.errors import InputError
 
 
-class Known(Enum):
-    """What is known of how fast jobs are."""
-
-    NOTHING = auto()
-    TABLE = auto()
-    FOLDER = auto()
-
-    @classmethod
-    def of(cls, performance: Path | None) -> "Known":
-        """By what `--performance` names."""
-        if performance is None:
-            return cls.NOTHING
-        return cls.FOLDER if performance.is_dir() else cls.TABLE
-
-    def suits(self, policy: Policy) -> bool:
-        """Whether it is enough for a policy."""
-        takes = {
-            Known.NOTHING: False,
-            Known.TABLE: policy.plans_by_throughput,
-            Known.FOLDER: policy.takes_goodput,
-        }
-        return policy.plans_by_size or takes[self]
+def known_of(performance: Path | None) -> Known:
+    """What `--performance` names."""
+    if performance is None:
+        return Known.NOTHING
+    return Known.FOLDER if performance.is_dir() else Known.TABLE
 
 
 def parameters_of(
@@ -52,20 +35,14 @@ def parameters_of(
         When a policy is unknown, named twice, or needs more of jobs than there is, and for options of a policy that is
         not named.
     """
-    able = [name for name, policy in POLICIES.items() if known.suits(policy)]
     named = [*([] if policies is None else policies.split(",")), *single] or ["gang"]
     chosen: list[Parameters] = []
     for text in named:
         name, _, values = text.partition(":")
         if name not in POLICIES:
             raise InputError(f"{name!r} is no policy; choose of {', '.join(POLICIES)}")
-        if name not in able:
-            why = {
-                Known.NOTHING: "has to know more of jobs than their sizes; give --performance",
-                Known.TABLE: "goes by more than throughputs",
-                Known.FOLDER: "does not go by goodput",
-            }[known]
-            raise InputError(f"{name!r} {why}; choose of {', '.join(able)}")
+        if (refusal := known.refusal(POLICIES[name], "give --performance")) is not None:
+            raise InputError(f"{name!r} {refusal}")
         given = {**json_object(values or None), **(gang if POLICIES[name].parameters is GangParameters else {})}
         document = read_document(TypeAdapter(PARAMETERS[name]), to_json_bytes(given), f"parameter object of {name}")
         parameters = document.parameters_for(POLICIES[name])

@@ -14,7 +14,8 @@ from api.figures.request import PictureFormat, ReplayFigure
 from executor.control.controller import Step
 from executor.simulation.figures import ReplayResult
 from executor.simulation.processes import replay_all
-from executor.simulation.replay import OnStep, Replay, ReplaySetup, ReplayState
+from executor.simulation.replay import OnStep, Replay, ReplayState
+from executor.simulation.setup import ReplaySetup
 from solver.pool import WorkerPool
 from stowplan.records import from_document, to_json
 from topology.cluster import Cluster

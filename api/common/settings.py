@@ -150,6 +150,20 @@ class Settings(BaseModel):
     comparison_queue_size: Annotated[
         _Count, Field(description="Comparisons of solvers that may wait for the one that runs.")
     ] = 8
+    replay_queue_size: Annotated[
+        _Count, Field(description="Requests for replays that may wait for the one that runs.")
+    ] = 8
+    replay_processes: Annotated[
+        _Count, Flag("--replay-processes"), Field(description="Replays at a time, beside the solves.")
+    ] = 2
+    max_replays: Annotated[_Count, Field(description="Most replays of a request: policies times seeds.")] = 100
+    max_replay_jobs: Annotated[_Count, Field(description="Most jobs of a trace that is replayed.")] = 20_000
+    replay_time_limit_s: Annotated[
+        _Seconds, Field(description="Wall-clock seconds for each replay of a request that names no limit.")
+    ] = 600.0
+    max_replay_time_limit_s: Annotated[
+        _Seconds, Field(description="Most wall-clock seconds for each replay that a request may ask for.")
+    ] = 3600.0
     tasks_per_worker: Annotated[
         _Count, Field(description="Tasks after which a worker is replaced, which bounds what leaks.")
     ] = 1000
@@ -221,6 +235,9 @@ class Settings(BaseModel):
         if self.time_limit_s > self.max_time_limit_s:
             limits = f"time_limit_s is {self.time_limit_s}, above max_time_limit_s {self.max_time_limit_s}"
             raise InputError(f"{limits}; lower the one or raise the other")
+        if self.replay_time_limit_s > self.max_replay_time_limit_s:
+            limits = f"replay_time_limit_s is {self.replay_time_limit_s}, above max_replay_time_limit_s"
+            raise InputError(f"{limits} {self.max_replay_time_limit_s}; lower the one or raise the other")
         if self.max_body_bytes > self.max_bodies_bytes:
             limits = f"max_body_bytes is {self.max_body_bytes}, above max_bodies_bytes {self.max_bodies_bytes}"
             raise InputError(f"{limits}; lower the one or raise the other")

@@ -16,6 +16,7 @@ from api.schemas.parallel import ParallelPlanBody
 from api.schemas.parallel_plan import ParallelPlanDoc, SymmetricPlanDoc
 from api.schemas.parameters import PARAMETERS
 from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTableDoc
+from api.schemas.replay import REPLAY_POLICIES, ReplayBody
 from api.schemas.request import PLAN_BODIES, AllocationDoc, VerifyBody
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc, SnapshotDoc, SnapshotReference
 from models.wording import counted
@@ -26,13 +27,15 @@ _ROOTS: tuple[type[Document], ...] = (
     *(VerifyBody, MetricsBody, ComparisonBody, ParallelPlanBody, SnapshotDoc, ClusterDoc, AllocationDoc, GpuTypeDoc),
     *PARAMETERS.values(),
 )
-_KNOWN_ROOTS: tuple[type[Document], ...] = (*_ROOTS, DeploymentBody, ReconfigureBody)
+_KNOWN_ROOTS: tuple[type[Document], ...] = (*_ROOTS, DeploymentBody, ReconfigureBody, ReplayBody)
 # By the name that pydantic gives the whole text, where it can be but one kind of document.
 _ROOT_OF: Mapping[str, tuple[type[Document], ...]] = {kind.__name__: (kind,) for kind in _KNOWN_ROOTS}
 # Field that holds a union ("": the text itself) -> what pydantic calls its members in locations. These are no keys of
 # the document. None: not a document.
 _UNION_MEMBERS: Mapping[str, Mapping[str, type[Document] | None]] = {
     "": PLAN_BODIES,
+    "cluster": {"inline": ClusterDoc, "stored": SnapshotReference},
+    "policies": REPLAY_POLICIES,
     "job": {"transformer": TransformerDoc, "operators": OperatorModelDoc},
     "snapshot": {"inline": SnapshotDoc, "stored": SnapshotReference},
     "performance": {"goodput": GoodputDoc, "throughput_table": ThroughputTableDoc, "goodput_table": GoodputTableDoc},
@@ -115,7 +118,9 @@ def _path(loc: tuple[int | str, ...]) -> Iterator[int | str]:
 
 def _union_members(loc: tuple[int | str, ...], k: int) -> Mapping[str, type[Document] | None]:
     """Members of the union, if any, of which `loc[k]` may be one."""
-    return _UNION_MEMBERS.get(str(loc[k - 1]) if k else "", {})
+    # A list of unions: what stands behind the index is of the field that holds the list.
+    holder = k - 2 if k > 1 and isinstance(loc[k - 1], int) else k - 1
+    return _UNION_MEMBERS.get(str(loc[holder]) if k else "", {})
 
 
 def _code(fault: ErrorDetails) -> str:

@@ -17,6 +17,8 @@ from api.schemas.metrics import MetricsBody
 from api.schemas.parallel import ParallelPlanBody
 from api.schemas.plan import EVENT_DATA
 from api.schemas.problem import ProblemDoc
+from api.schemas.replay import ReplayBody
+from api.schemas.replay_answer import REPLAY_EVENT_DATA
 from api.schemas.request import PLAN_BODIES, VerifyBody
 from api.schemas.snapshot import SnapshotDoc
 
@@ -24,6 +26,7 @@ from api.schemas.snapshot import SnapshotDoc
 _UNSEEN: tuple[type[BaseModel], ...] = (
     *PLAN_BODIES.values(),
     ComparisonBody,
+    ReplayBody,
     ParallelPlanBody,
     VerifyBody,
     SnapshotDoc,
@@ -32,6 +35,7 @@ _UNSEEN: tuple[type[BaseModel], ...] = (
     ReconfigureBody,
     ProblemDoc,
     *EVENT_DATA,
+    *REPLAY_EVENT_DATA,
 )
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {

@@ -6,10 +6,13 @@ from functools import wraps
 from typing import TypeVar
 
 from api.common.settings import Settings
+from api.convert.located import located
+from api.convert.snapshot import cluster_from_document
 from api.jobs.calibrated_snapshots import MeasuredJob, MeasuredSnapshot, filled_in
-from api.schemas.snapshot import SnapshotDoc, SnapshotReference
+from api.schemas.snapshot import ClusterDoc, SnapshotDoc, SnapshotReference
 from api.store.snapshots import ResolvedSnapshot, resolved, source_document
 from solver.monitor import SolveMonitor
+from topology.cluster import Cluster
 
 T = TypeVar("T")
 
@@ -81,6 +84,22 @@ def snapshot_of(source: SnapshotDoc | SnapshotReference, text: RequestText) -> R
         When it is to be fetched first.
     """
     return resolved(source, lambda id_: _stored(id_, text))
+
+
+def cluster_of(source: ClusterDoc | SnapshotReference, text: RequestText) -> Cluster:
+    """Give the cluster that a request brings, or that of the stored snapshot that it refers to.
+
+    Raises
+    ------
+    InputError
+        When it is wrong or not known; pointers are relative to the request.
+    LackingError
+        When it is to be fetched first.
+    """
+    with located("/cluster"):
+        if isinstance(source, SnapshotReference):
+            source = source_document(source, lambda id_: _stored(id_, text)).cluster
+        return cluster_from_document(source)
 
 
 def measured_snapshot_of(source: SnapshotDoc | SnapshotReference, policy: str, text: RequestText) -> MeasuredSnapshot:

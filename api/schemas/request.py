@@ -17,14 +17,15 @@ MAX_THREADS = 1024
 SolverName = Annotated[str, OneOf(SOLVER_NAMES)]
 
 
-def _which_snapshot(value: Any) -> str:
+def which_snapshot(value: Any) -> str:
+    """Tell a reference to a stored snapshot (`stored`) from what is brought along (`inline`)."""
     stored = "snapshot_id" in value if isinstance(value, dict) else isinstance(value, SnapshotReference)
     return "stored" if stored else "inline"
 
 
 SnapshotSource = Annotated[
     Annotated[SnapshotDoc, Tag("inline")] | Annotated[SnapshotReference, Tag("stored")],
-    Discriminator(_which_snapshot),
+    Discriminator(which_snapshot),
 ]
 
 

@@ -22,10 +22,10 @@ import typer
 from benchmarks.replays.parameters import parameters_named
 from benchmarks.rows import Row, show, write
 from benchmarks.workloads.published.arena import DIRECTORY, ROUND_S, THROUGHPUTS, data_are_there, simulated_cluster
-from executor.control.controller import ControlOptions
+from executor.control.options import ControlOptions
 from executor.simulation.figures import ReplayResult
 from executor.simulation.processes import replay_all
-from executor.simulation.replay import ReplaySetup
+from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import TruthParameters
 from stowplan.errors import InputError
 from workloads.readers import read_trace

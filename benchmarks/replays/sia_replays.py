@@ -19,10 +19,10 @@ import typer
 from benchmarks.replays.parameters import parameters_named
 from benchmarks.rows import Row, show, write
 from benchmarks.workloads.published.sia_traces import APPLICATIONS, DATA, sia_cluster
-from executor.control.controller import ControlOptions
+from executor.control.options import ControlOptions
 from executor.simulation.figures import ReplayResult
 from executor.simulation.processes import replay_all
-from executor.simulation.replay import ReplaySetup
+from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import Profiling, TruthParameters
 from stowplan.errors import InputError
 from workloads.profiles import ApplicationProfile, read_profiles

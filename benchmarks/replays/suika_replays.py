@@ -27,10 +27,10 @@ from benchmarks.paths import PUBLISHED
 from benchmarks.replays.parameters import parameters_named
 from benchmarks.rows import Row, show, write
 from benchmarks.workloads.suika_events import rack_cluster
-from executor.control.controller import ControlOptions
+from executor.control.options import ControlOptions
 from executor.simulation.figures import ReplayResult
 from executor.simulation.processes import replay_all
-from executor.simulation.replay import ReplaySetup
+from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import TruthParameters
 from models.policies import policy_of
 from stowplan.errors import InputError

@@ -5,43 +5,24 @@ that the service plans on (`models.planning`), so a plan that breaks a rule is a
 loop.
 """
 
-import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pkgutil import resolve_name
 
 from executor.control.actions import Action, difference
 from executor.control.backend import ClusterBackend
 from executor.control.book import Book
 from executor.control.events import Event, Tick
+from executor.control.options import ControlOptions
 from models.plan import PlanOutcome, PlanRequest
 from models.planning import plan
 from models.policies import policy_of
-from models.policy import Parameters
-from solver.options import SolveOptions
-from stowplan.errors import InputError
 
 # So much after a job gets as old as counts: rounding must not put it before.
 _LATE_S = 1.0
 
 Planner = Callable[[PlanRequest], PlanOutcome]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlOptions:
-    """`parameters` choose the policy. `round_s`: plan every so many seconds, while there are jobs; None: after every
-    event. `settle`: a job of known performance keeps the GPUs it got until it works, at least. `options`: of every
-    solve."""
-
-    parameters: Parameters
-    round_s: float | None = None
-    settle: bool = False
-    options: SolveOptions = field(default_factory=SolveOptions)
-
-    def __post_init__(self) -> None:
-        if self.round_s is not None and not 0 < self.round_s < math.inf:
-            raise InputError(f"round_s is {self.round_s}; must be finite and above 0, or left out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

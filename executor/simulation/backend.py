@@ -195,7 +195,7 @@ class SimulatedBackend:
                 return ()
             if at_s > self._horizon_s:
                 self._now_s = self._horizon_s
-                self._account_all()
+                self.account()
                 return ()
             events = self._events_at(at_s)
         return events
@@ -239,6 +239,11 @@ class SimulatedBackend:
             has_changed=self._has_changed,
             jobs=tuple(replace(progress) for progress in self._progress.values()),
         )
+
+    def account(self) -> None:
+        """Credit what was done until now."""
+        for progress in self._progress.values():
+            progress.account(self._now_s)
 
     def progress(self) -> tuple[Progress, ...]:
         """What has become of the jobs, by submission."""
@@ -373,10 +378,6 @@ class SimulatedBackend:
             self._free[part.node] |= mask_of(part.gpus)
             self._on_node[part.node].discard(progress.job_id)
         progress.allocation = None
-
-    def _account_all(self) -> None:
-        for progress in self._progress.values():
-            progress.account(self._now_s)
 
     def _facts_of(self, progress: Progress) -> JobFacts:
         return JobFacts(

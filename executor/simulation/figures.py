@@ -79,7 +79,8 @@ class ReplayResult:
     GPU had a job, until then. gpu_hours: of jobs. restarts: of a job on average, by `Change`. num_deadlines: jobs
     that have one, num_deadlines_met of which ended in time. most_unfair: the largest unfairness of a job,
     unfair_share: how many jobs are above 1. num_left_out: jobs of the trace that were no part of the replay.
-    other_cpu_s: CPU time of the replay beside planning.
+    other_cpu_s: CPU time of the replay beside planning. stopped_s: when it was stopped before its end, which counts as
+    the horizon then.
     """
 
     trace: str
@@ -107,6 +108,7 @@ class ReplayResult:
     decisions: DecisionFigures
     other_cpu_s: float
     jobs: tuple[JobRecord, ...]
+    stopped_s: float | None = None
 
     @property
     def name(self) -> str:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from executor.simulation.figures import ReplayResult
-from executor.simulation.replay import Replay, ReplaySetup
+from executor.simulation.replay import Replay
+from executor.simulation.setup import ReplaySetup
 from solver.monitor import SolveMonitor
 from solver.pool import WorkerPool
 

@@ -1,13 +1,12 @@
 """A trace replayed under a policy, by a controller that does not know that time is simulated."""
 
-import hashlib
 import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from executor.control.controller import Controller, ControlOptions, Planner, Step
+from executor.control.controller import Controller, Planner, Step
 from executor.control.events import NodeChange
 from executor.simulation.backend import SimulatedBackend, SimulationState, Submission
 from executor.simulation.figures import (
@@ -20,65 +19,17 @@ from executor.simulation.figures import (
     job_records,
     makespan_of,
 )
-from executor.simulation.tabled import TabledThroughputs
-from executor.simulation.traced import TracedDurations
-from executor.simulation.truth import Truth, TruthParameters
+from executor.simulation.setup import ReplaySetup, covered_trace, truth_of, unusual_parameters
 from models.plan import Change
 from models.planning import plan
-from models.policies import policy_of
-from models.policy import Parameters
 from stowplan.errors import InputError
-from stowplan.records import to_document, to_json
-from topology.cluster import Cluster, NodeState
-from workloads.generators.failures import FailureParameters, NodeFailure, node_failures
-from workloads.profiles import ApplicationProfile
-from workloads.throughputs import Throughput
-from workloads.trace import Trace
+from topology.cluster import NodeState
+from workloads.generators.failures import NodeFailure, node_failures
 
-_MAX_SHOWN = 5
 # Of finish-time fairness: a job that ran alone is at 1.
 _ROUNDING = 1e-6
 
 OnStep = Callable[["Replay", Step], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplaySetup:
-    """What is replayed: a trace on a cluster under the policy that `control` names.
-
-    throughputs, profiles, modelled: how fast applications train, by a table, as measured, or (they are models of the
-    catalogue) by the performance model of 3D plans; else jobs run as long as they did in the trace. horizon_s: nothing
-    happens after it (None: until all jobs have ended). failures: of nodes, which need a horizon. seed: of failures and
-    noise.
-    """
-
-    cluster: Cluster
-    trace: Trace
-    control: ControlOptions
-    truth: TruthParameters = field(default_factory=TruthParameters)
-    throughputs: tuple[Throughput, ...] | None = None
-    profiles: tuple[ApplicationProfile, ...] | None = None
-    modelled: bool = False
-    failures: FailureParameters | None = None
-    horizon_s: float | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.horizon_s is not None and not 0 < self.horizon_s < math.inf:
-            raise InputError(f"the horizon is {self.horizon_s} s; must be a number above 0")
-        if sum((self.throughputs is not None, self.profiles is not None, self.modelled)) > 1:
-            raise InputError("throughputs, profiles and modelled each say how fast jobs are; give one of them")
-        if self.failures is not None and self.horizon_s is None:
-            raise InputError("failures of nodes are drawn until a horizon; give one")
-
-    @property
-    def policy(self) -> str:
-        """Name of the policy."""
-        return policy_of(self.control.parameters).name
-
-    def key(self) -> str:
-        """Tells setups apart: where a replay goes on, it must be the same."""
-        return hashlib.sha256(to_json(self).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +54,8 @@ class Replay:
 
     def __init__(self, setup: ReplaySetup, *, state: ReplayState | None = None, planner: Planner = plan) -> None:
         self.setup = setup
-        self._truth = _truth(setup)
-        trace = setup.trace.where(self._truth.covers)
-        if setup.trace.jobs and not trace.jobs:
-            raise InputError(_nothing_known(setup))
+        self._truth = truth_of(setup)
+        trace = covered_trace(setup, self._truth)
         self._num_left_out = len(setup.trace.jobs) - len(trace.jobs)
         self._jobs = {job.id: job for job in trace.jobs}
         if state is not None and state.key != setup.key():
@@ -124,6 +73,7 @@ class Replay:
         self._controller = Controller(self._backend, setup.control, planner)
         self._decision_cpu_s = [] if state is None else list(state.decision_cpu_s)
         self._num_skipped = 0 if state is None else state.num_skipped
+        self._stopped_s: float | None = None
         # Asked for once, not at every step: it is a call of the system.
         self._cpu_before_s = (0.0 if state is None else state.cpu_s) - time.process_time()
 
@@ -157,12 +107,20 @@ class Replay:
             self._num_skipped += 1
         return step
 
-    def run(self, on_step: OnStep | None = None) -> ReplayResult:
-        """Go on to the end."""
+    def run(self, on_step: OnStep | None = None, is_over: Callable[[], bool] = lambda: False) -> ReplayResult:
+        """Go on to the end, or to the first instant after which `is_over` says so."""
         while (step := self.step()) is not None:
             if on_step is not None:
                 on_step(self, step)
+            if self.num_left and is_over():
+                self.stop()
+                break
         return self.result()
+
+    def stop(self) -> None:
+        """Have it end now; the figures are those of a horizon here."""
+        self._stopped_s = self.now_s
+        self._backend.account()
 
     def state(self) -> ReplayState:
         """What it takes to go on from here, in another process."""
@@ -181,7 +139,7 @@ class Replay:
     def result(self) -> ReplayResult:
         """Figures, once the end is reached."""
         setup = self.setup
-        end_s = self.now_s if setup.horizon_s is None else setup.horizon_s
+        end_s = self.now_s if setup.horizon_s is None or self._stopped_s is not None else setup.horizon_s
         progresses = self._backend.progress()
         asked = {progress.job_id: self._asked(progress.job_id) for progress in progresses}
         jobs = job_records(progresses, asked, end_s, setup.cluster.num_gpus)
@@ -191,7 +149,7 @@ class Replay:
         return ReplayResult(
             trace=setup.trace.name,
             policy=setup.policy,
-            parameters=_unusual(setup.control.parameters),
+            parameters=unusual_parameters(setup.control.parameters),
             seed=setup.seed,
             num_gpus=setup.cluster.num_gpus,
             horizon_s=setup.horizon_s,
@@ -221,26 +179,8 @@ class Replay:
             ),
             other_cpu_s=self._cpu_before_s + time.process_time() - decision_cpu_s,
             jobs=jobs,
+            stopped_s=self._stopped_s,
         )
-
-
-def _truth(setup: ReplaySetup) -> Truth:
-    """What is true of the jobs; policies of sizes alone are told no more of them than that."""
-    elastic = not policy_of(setup.control.parameters).plans_by_size
-    by, seed = setup.truth, setup.seed
-    if setup.profiles is not None:
-        # Fits and interpolations load SciPy, which no other replay needs.
-        from executor.simulation.profiled import ProfiledApplications
-
-        return ProfiledApplications(setup.trace, setup.profiles, setup.cluster, by, seed, elastic=elastic)
-    if setup.modelled:
-        # Plans take the performance model, which no other replay needs.
-        from executor.simulation.modelled import ModelledTrainings
-
-        return ModelledTrainings(setup.trace, setup.cluster, by, seed, policy_of(setup.control.parameters))
-    if setup.throughputs is not None:
-        return TabledThroughputs(setup.trace, setup.throughputs, setup.cluster, by, seed, elastic=elastic)
-    return TracedDurations(setup.trace, by, seed)
 
 
 def _changes(setup: ReplaySetup) -> list[NodeChange]:
@@ -259,32 +199,6 @@ def node_changes(failures: Iterable[NodeFailure]) -> list[NodeChange]:
         for at_s, state in ((failure.down_s, NodeState.DOWN), (failure.up_s, NodeState.UP))
     ]
     return sorted(changes, key=lambda change: (change.at_s, change.node))
-
-
-def _nothing_known(setup: ReplaySetup) -> str:
-    """Why no job of the trace can be replayed."""
-    what = f"none of the {len(setup.trace.jobs):,} jobs of {setup.trace.name!r}"
-    if setup.profiles is not None:
-        names = ", ".join(profile.application for profile in setup.profiles)
-        return f"{what} has GPUs and an application that was measured on this cluster; these were: {names}"
-    if setup.modelled:
-        return (
-            f"{what} has GPUs, a batch, iterations or a duration, and as application a model of the catalogue that can "
-            "be trained on as many GPUs of this cluster"
-        )
-    if setup.throughputs is None:
-        return f"{what} has GPUs and a duration; jobs that have iterations need a table of throughputs"
-    here = ", ".join(kind.name for kind in setup.cluster.gpu_types)
-    known = sorted({f"{row.application} at {row.global_batch} on {row.gpu_type}" for row in setup.throughputs})
-    more = f" and {len(known) - _MAX_SHOWN} more" if len(known) > _MAX_SHOWN else ""
-    return f"the table of throughputs knows {what} on {here}; it has {', '.join(known[:_MAX_SHOWN])}{more}"
-
-
-def _unusual(parameters: Parameters) -> dict[str, str]:
-    """Parameters that differ from the defaults of their policy, which `variant` chooses."""
-    policy = policy_of(parameters)
-    usual = to_document(policy.parameters(**policy.variant))
-    return {name: str(value) for name, value in to_document(parameters).items() if value != usual[name]}
 
 
 def _share(part: float, whole: float) -> float:

@@ -1,16 +1,19 @@
-"""What routers share: the services, headers, documentation of bodies and errors."""
+"""What routers share: the services, headers, streams of events, documentation of bodies and errors."""
 
+import json
 import re
 import time
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path
 from pydantic import BaseModel, WithJsonSchema
 from starlette.convertors import StringConvertor, register_url_convertor
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from api import services as rooms
 from api.common.errors import HeaderError
+from api.common.events import EventLog
 from api.http.running import services_of
 
 SCHEMA_PATH = "#/components/schemas/"
@@ -97,3 +100,49 @@ def documented_body(schema: str, examples: dict[str, Any]) -> dict[str, Any]:
     named = {title: {"value": value} for title, value in examples.items()}
     content = {"schema": {"$ref": SCHEMA_PATH + schema}, "examples": named}
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
+
+
+def documented_events(names: Sequence[str], data: Sequence[type[BaseModel]], final: str) -> dict[int | str, Any]:
+    """OpenAPI of a stream of events; `final`: of whom, and that they are, as in `The plan is`."""
+    # OpenAPI 3.1 describes each event of a stream, as its fields are named on the wire.
+    event = {
+        "type": "object",
+        "required": ["id", "event", "data"],
+        "properties": {
+            "id": {"type": "string", "description": "For `Last-Event-ID`."},
+            "event": {"enum": list(names)},
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": {"anyOf": [{"$ref": SCHEMA_PATH + kind.__name__} for kind in data]},
+            },
+        },
+    }
+    return {
+        200: {"content": {"text/event-stream": {"schema": event}}, "description": "Events."},
+        204: {"description": f"{final} final and nothing came after `Last-Event-ID`: do not connect again."},
+    }
+
+
+def event_response(log: EventLog, last_id: int, heartbeat_s: float) -> Response:
+    """Stream what came after an event; 204 when nothing did, and nothing will."""
+    if log.closed and not log.after(last_id):
+        return Response(status_code=204)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_event_stream(log, last_id, heartbeat_s), media_type="text/event-stream", headers=headers)
+
+
+async def _event_stream(log: EventLog, last_id: int, heartbeat_s: float) -> AsyncIterator[bytes]:
+    yield b"retry: 2000\n\n"
+    while True:
+        # Closed is read first: what is published before the log closes is then never missed.
+        closed = log.closed
+        events = log.after(last_id)
+        for event in events:
+            last_id = event.id
+            yield f"id: {event.id}\nevent: {event.name}\ndata: {json.dumps(dict(event.data))}\n\n".encode()
+        if closed:
+            return
+        if not events:
+            yield b": still here\n\n"
+        await log.wait(last_id, heartbeat_s)

@@ -1,7 +1,5 @@
 """Plans: ask for one, wait for it, look at it, stop it."""
 
-import json
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -9,12 +7,10 @@ from fastapi import APIRouter, Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from api.common.events import EventLog
 from api.common.examples import example
 from api.http.body import json_text
 from api.http.routers.common import (
     PLAN_BODY_NAME,
-    SCHEMA_PATH,
     Arrival,
     IdempotencyKey,
     PlanId,
@@ -22,6 +18,8 @@ from api.http.routers.common import (
     WaitS,
     checked_key,
     documented_body,
+    documented_events,
+    event_response,
 )
 from api.plans.present import plan_path, plan_text
 from api.plans.reading import READ_PLAN
@@ -43,20 +41,6 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
             "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds until a look is worth it."},
         },
     }
-}
-# OpenAPI 3.1 describes each event of a stream, as its fields are named on the wire.
-_EVENT = {
-    "type": "object",
-    "required": ["id", "event", "data"],
-    "properties": {
-        "id": {"type": "string", "description": "For `Last-Event-ID`."},
-        "event": {"enum": ["state", "incumbent", "bound"]},
-        "data": {
-            "type": "string",
-            "contentMediaType": "application/json",
-            "contentSchema": {"anyOf": [{"$ref": SCHEMA_PATH + data.__name__} for data in EVENT_DATA]},
-        },
-    },
 }
 
 
@@ -138,10 +122,7 @@ async def get_model(services: Services, plan_id: PlanId) -> Response:
     "/{plan_id:id}/events",
     summary="Follow a plan",
     response_class=StreamingResponse,
-    responses={
-        200: {"content": {"text/event-stream": {"schema": _EVENT}}, "description": "Events."},
-        204: {"description": "The plan is final and nothing came after `Last-Event-ID`: do not connect again."},
-    },
+    responses=documented_events(("state", "incumbent", "bound"), EVENT_DATA, "The plan is"),
 )
 async def get_events(
     services: Services,
@@ -155,11 +136,7 @@ async def get_events(
     What has happened before is sent first; the stream ends with the plan.
     """
     log = await run_in_threadpool(services.plans.events, plan_id)
-    if log.closed and not log.after(last_event_id):
-        return Response(status_code=204)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    stream = _event_stream(log, last_event_id, services.settings.heartbeat_s)
-    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+    return event_response(log, last_event_id, services.settings.heartbeat_s)
 
 
 @router.post("/{plan_id:id}:cancel", summary="Cancel a plan", response_model=PlanDoc, responses=_ACCEPTED)
@@ -194,19 +171,3 @@ def _plan_response(record: PlanRecord, status: int, headers: dict[str, str]) -> 
 
 def _applied(wait_s: float | None) -> dict[str, str]:
     return {} if wait_s is None else {"Preference-Applied": f"wait={wait_s:.0f}"}
-
-
-async def _event_stream(log: EventLog, last_id: int, heartbeat_s: float) -> AsyncIterator[bytes]:
-    yield b"retry: 2000\n\n"
-    while True:
-        # Closed is read first: what is published before the log closes is then never missed.
-        closed = log.closed
-        events = log.after(last_id)
-        for event in events:
-            last_id = event.id
-            yield f"id: {event.id}\nevent: {event.name}\ndata: {json.dumps(dict(event.data))}\n\n".encode()
-        if closed:
-            return
-        if not events:
-            yield b": still here\n\n"
-        await log.wait(last_id, heartbeat_s)

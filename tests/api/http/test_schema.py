@@ -18,8 +18,9 @@ from schemathesis import BaseSchema, Case, GenerationMode
 from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
 from api.openapi import PATH
+from api.schemas.replay import REPLAY_EXAMPLE
 from solver.pool import WorkerPool
-from tests.api.asking import planned, post
+from tests.api.asking import planned, post, waited
 from tests.api.requests import Json, sia_request
 from tests.api.serving import serving
 
@@ -65,6 +66,7 @@ def made(service: httpx.Client) -> dict[str, str]:
     return {
         "plan_id": planned(service, sia_request())["id"],
         "snapshot_id": post(service, "/v1/snapshots", sia_request()["snapshot"]).json()["id"],
+        "replays_id": waited(service, post(service, "/v1/replays", REPLAY_EXAMPLE)).json()["id"],
         "example_id": "quickstart",
     }
 

@@ -7,8 +7,9 @@ import pytest
 from executor.control.actions import Action, Place, Stop, difference
 from executor.control.backend import Facts, Measured
 from executor.control.book import Book
-from executor.control.controller import Controller, ControlOptions
+from executor.control.controller import Controller
 from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange, Tick
+from executor.control.options import ControlOptions
 from executor.simulation.replay import Replay
 from models.allocation.gang.idle import may_start
 from models.allocation.gang.parameters import GangParameters, QueueOrder

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from executor.control.controller import ControlOptions
-from executor.simulation.replay import Replay, ReplaySetup
+from executor.control.options import ControlOptions
+from executor.simulation.replay import Replay
+from executor.simulation.setup import ReplaySetup
 from models.allocation.gang.parameters import GangParameters
 from models.plan import PlanOutcome, PlanRequest
 from models.planning import plan

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from executor.control.controller import ControlOptions
+from executor.control.options import ControlOptions
 from executor.simulation.modelled import ModelledTrainings
-from executor.simulation.replay import Replay, ReplaySetup, ReplayState
+from executor.simulation.replay import Replay, ReplayState
+from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import TruthParameters
 from models.allocation.arena.parameters import ArenaParameters
 from models.allocation.gang.parameters import GangParameters

@@ -8,7 +8,8 @@ import pytest
 
 from executor.simulation import processes
 from executor.simulation.processes import replay_all
-from executor.simulation.replay import Replay, ReplaySetup
+from executor.simulation.replay import Replay
+from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import TruthParameters
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError, WorkerError

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from executor.control.controller import ControlOptions
+from executor.control.options import ControlOptions
 from executor.simulation.profiled import ProfiledApplications
-from executor.simulation.replay import Replay, ReplaySetup, ReplayState
+from executor.simulation.replay import Replay, ReplayState
+from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import Estimates, Profiling, Seen, TruthParameters
 from models.allocation.gang.parameters import GangParameters
 from models.allocation.sia.parameters import SiaParameters

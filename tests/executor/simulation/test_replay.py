@@ -312,3 +312,22 @@ def test_a_replay_grows_with_its_events() -> None:
 
     cost(2)
     assert cost(32) <= 2.3 * cost(16)
+
+
+def test_a_replay_that_is_stopped_is_one_up_to_a_horizon_there() -> None:
+    """It loses nothing of what it did: at 25 s a and c have GPUs, b and d wait."""
+    stopped = Replay(setup_of(FOUR, 8)).run(is_over=iter([False, False, False, True]).__next__)
+    horizon = Replay(setup_of(FOUR, 8, horizon_s=25.0)).run()
+    assert stopped.stopped_s == 25.0
+    assert without_cpu(replace(stopped, horizon_s=25.0, stopped_s=None)) == without_cpu(horizon)
+    assert {job.id: (job.gpu_s, job.waited_s) for job in stopped.jobs} == {
+        "a": (100, 0),
+        "b": (0, 15),
+        "c": (20, 0),
+        "d": (0, 0),
+    }
+
+
+def test_a_replay_that_has_ended_was_not_stopped() -> None:
+    result = Replay(setup_of(jobs_of((0, 8, 10)), 8)).run(is_over=iter([False, True]).__next__)
+    assert (result.stopped_s, result.num_finished) == (None, 1)

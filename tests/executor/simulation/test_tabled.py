@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from executor.control.controller import ControlOptions
-from executor.simulation.replay import Replay, ReplaySetup
+from executor.control.options import ControlOptions
+from executor.simulation.replay import Replay
+from executor.simulation.setup import ReplaySetup
 from executor.simulation.tabled import TabledThroughputs
 from executor.simulation.truth import Estimates, TruthParameters
 from models.allocation.arena.parameters import ArenaParameters

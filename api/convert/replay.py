@@ -1,0 +1,137 @@
+"""From the body of replays to what is replayed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
+from typing import Any
+
+from api.common.settings import Settings
+from api.convert.located import located
+from api.schemas.replay import ReplayBody, ReplayPolicyDoc, TraceDoc
+from executor.control.options import ControlOptions
+from executor.simulation.known import Known
+from executor.simulation.setup import ReplaySetup, covered_trace, truth_of
+from executor.simulation.truth import TruthParameters
+from models.policies import POLICIES
+from models.policy import Parameters
+from models.validation import request_issues
+from models.workload import Snapshot
+from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
+from topology.cluster import Cluster
+from workloads.generators.failures import FailureParameters
+from workloads.throughputs import Throughput, repeated
+from workloads.trace import Trace, TraceJob
+
+_TRUTH = ("start_s", "restart_s", "delay_per_gpu_s", "checkpoint_s", "elasticity", "estimates", "noise")
+
+
+def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tuple[ReplaySetup, ...]:
+    """What is replayed: every policy with every seed, in this order.
+
+    Raises
+    ------
+    InputError
+        With one issue per fault, pointers relative to the body.
+    """
+    issues = list(_limit_issues(body, settings))
+    throughputs = None if body.throughputs is None else tuple(Throughput(**vars(row)) for row in body.throughputs)
+    issues += [
+        _repeated(pointer_of("throughputs", k), "says again what an earlier row says; give it once")
+        for k in repeated(throughputs or ())
+    ]
+    issues += [
+        _repeated(pointer_of("seeds", k), f"{seed} is listed before; list it once")
+        for k, seed in enumerate(body.seeds)
+        if seed in body.seeds[:k]
+    ]
+    if body.failures is not None and body.horizon_s is None:
+        detail = "is missing; failures of nodes are drawn until a horizon"
+        issues.append(Issue(code="missing_field", pointer="/horizon_s", detail=detail))
+    known = Known.NOTHING if throughputs is None else Known.TABLE
+    chosen: list[Parameters] = []
+    for k, policy in enumerate(body.policies):
+        with _collected(issues), located(pointer_of("policies", k)):
+            parameters = _parameters(policy, known, cluster)
+            if parameters in chosen:
+                raise InputError("", [_repeated("", "is listed before with the same parameters; list it once")])
+            chosen.append(parameters)
+    with _collected(issues), located("/trace"):
+        trace = _trace(body.trace)
+    raise_for_errors(issues, "request")
+    common: dict[str, Any] = {
+        "cluster": cluster,
+        "trace": trace,
+        "throughputs": throughputs,
+        "truth": TruthParameters(**{name: getattr(body, name) for name in _TRUTH}),
+        "failures": None if body.failures is None else FailureParameters(**vars(body.failures)),
+        "horizon_s": body.horizon_s,
+    }
+    return tuple(
+        ReplaySetup(
+            **common,
+            control=ControlOptions(parameters=parameters, round_s=body.round_s, settle=body.settle),
+            seed=seed,
+        )
+        for parameters, seed in product(chosen, body.seeds)
+    )
+
+
+def num_replayed(setup: ReplaySetup) -> int:
+    """How many jobs of the trace can be replayed; InputError when there are none."""
+    try:
+        return len(covered_trace(setup, truth_of(setup)).jobs)
+    except InputError as error:
+        issue = Issue(code="nothing_replayed", pointer="/trace/jobs", detail=error.detail)
+        raise InputError(error.detail, [issue]) from error
+
+
+def _limit_issues(body: ReplayBody, settings: Settings) -> Iterator[Issue]:
+    """What is above the limits of the service."""
+    num_jobs, num_replays = len(body.trace.jobs), len(body.policies) * len(body.seeds)
+    asked = (
+        ("time_limit_s", f"is {body.time_limit_s}", body.time_limit_s or 0.0, settings.max_replay_time_limit_s),
+        ("trace/jobs", f"has {num_jobs} jobs", num_jobs, settings.max_replay_jobs),
+        ("policies", f"times seeds are {num_replays} replays", num_replays, settings.max_replays),
+    )
+    for name, what, value, limit in asked:
+        if value > limit:
+            detail = f"{what}; this service allows at most {limit}"
+            yield Issue(code="out_of_range", pointer=f"/{name}", detail=detail)
+
+
+def _parameters(document: ReplayPolicyDoc, known: Known, cluster: Cluster) -> Parameters:
+    """Parameters of a policy that can be replayed on the cluster; pointers relative to the document."""
+    policy = POLICIES[document.policy]
+    refusal = known.refusal(policy, "give `throughputs`, and jobs with `application`, `global_batch` and `iterations`")
+    if refusal is not None:
+        raise InputError(refusal, [Issue(code="policy_not_replayed", pointer="/policy", detail=refusal)])
+    with located("/parameters"):
+        parameters = document.parameters.parameters_for(policy)
+    # There are no jobs yet: what is wrong now is wrong with the parameters.
+    issues = request_issues(Snapshot(cluster=cluster, jobs=()), parameters)
+    raise_for_errors([issue for issue in issues if issue.pointer.startswith("/parameters")], "policy")
+    return parameters
+
+
+def _trace(document: TraceDoc) -> Trace:
+    """The trace; pointers relative to its document."""
+    issues: list[Issue] = []
+    jobs: list[TraceJob] = []
+    for k, job in enumerate(document.jobs):
+        with _collected(issues), located(pointer_of("jobs", k)):
+            jobs.append(TraceJob(**vars(job)))
+    raise_for_errors(issues, "trace")
+    return Trace(name=document.name, jobs=tuple(jobs))
+
+
+def _repeated(pointer: str, detail: str) -> Issue:
+    return Issue(code="listed_twice", pointer=pointer, detail=detail)
+
+
+@contextmanager
+def _collected(issues: list[Issue]) -> Iterator[None]:
+    """Add what is wrong to `issues`, and go on."""
+    try:
+        yield
+    except InputError as error:
+        issues += error.issues

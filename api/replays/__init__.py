@@ -1,0 +1,1 @@
+"""Replays of traces: what policies would have made of them."""

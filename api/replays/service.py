@@ -1,0 +1,251 @@
+"""Replays: those of one request run at a time, beside the plans and in processes of their own; a few may wait."""
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+
+from api.common.errors import NoOutcomeError, NotFoundError, ShuttingDownError, StoreError
+from api.common.events import STATE, EventLog, PlanEvent
+from api.common.settings import Settings
+from api.common.times import time_of
+from api.replays.active import INTERRUPTED, ActiveReplays, common_status, ended_document, with_rows
+from api.replays.reading import ReadReplays
+from api.replays.run import RunningReplays
+from api.schemas.plan import FailureDoc
+from api.schemas.replay_answer import (
+    ReplayDoc,
+    ReplayLinksDoc,
+    ReplayList,
+    ReplayPageQuery,
+    ReplayProgressDoc,
+    ReplayRunDoc,
+    ReplayStatus,
+    ReplaySummary,
+    ReplayTimesDoc,
+)
+from api.store.database import Store
+from api.store.replays import LeftReplays, ReplayStore
+from solver.pool import QueueFullError
+from stowplan import __version__
+
+REPLAYS_PATH = "/v1/replays"
+_POLL_S = 0.02
+# Whoever has seen events that were lost with an earlier process learns how it ended.
+_AFTER_LOST_EVENTS = 1_000_000_000
+_BUG = FailureDoc(code="internal_error", detail="the service failed on these replays; its log says why")
+_logger = logging.getLogger("stowplan.api.replays.service")
+
+
+class Replays:
+    """All replays of one service: those that run in memory, those that are final in the store.
+
+    What an earlier process left unfinished is marked as interrupted at once, and keeps the replays that had ended.
+    """
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings = settings
+        self._store = ReplayStore(store)
+        self._admission = threading.Lock()
+        self._active: dict[str, ActiveReplays] = {}
+        self._stopping = False
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="replay")
+        for left in self._store.unfinished():
+            self._interrupt(left)
+
+    def submit(self, asked: ReadReplays) -> str:
+        """Store and queue replays; returns their id.
+
+        Raises
+        ------
+        QueueFullError
+            When too many wait.
+        ShuttingDownError
+            When the service stops.
+        """
+        id_, settings = f"replays-{uuid.uuid4().hex}", self._settings
+        path = f"{REPLAYS_PATH}/{id_}"
+        running = RunningReplays(
+            asked.packed, asked.time_limit_s, settings.deadline_slack_s, num_processes=settings.replay_processes
+        )
+        document = ReplayDoc(
+            id=id_,
+            status=ReplayStatus.QUEUED,
+            trace=asked.trace,
+            policies=asked.policies,
+            seeds=asked.seeds,
+            times=ReplayTimesDoc(queued=time_of(time.time())),
+            links=ReplayLinksDoc(self=path, events=f"{path}/events", report=f"{path}/report"),
+            num_gpus=asked.num_gpus,
+            num_jobs=asked.num_jobs,
+            num_left_out=asked.num_left_out,
+            time_limit_s=asked.time_limit_s,
+            longest_s=running.longest_s,
+            input_hash=asked.input_hash,
+            version=__version__,
+            progress=ReplayProgressDoc(num_jobs=0, num_ended=0, num_replays=0, num_done=0),
+            replays=asked.rows,
+        )
+        self._admit(ActiveReplays(document, running, self._store), asked.cluster)
+        return id_
+
+    def replays(self, replays_id: str) -> ReplayDoc:
+        """Look at replays as far as they are; NotFoundError when there are none."""
+        active = self._active.get(replays_id)
+        if active is not None:
+            return active.document
+        text = self._store.document(replays_id)
+        if text is None:
+            raise _no_replays(replays_id)
+        return ReplayDoc.model_validate_json(text)
+
+    def page(self, query: ReplayPageQuery) -> ReplayList:
+        """List replays from the newest to the oldest."""
+        # One more than asked for tells whether there is a next page.
+        records = self._store.page(query.limit + 1, query.before)
+        page = records[: query.limit]
+        more = f"{REPLAYS_PATH}?limit={query.limit}&before={page[-1][0]}" if len(records) > query.limit else None
+        return ReplayList(replays=tuple(self._summary(text) for _, text in page), next=more)
+
+    def report(self, replays_id: str) -> Iterator[str]:
+        """JSON text of all replays that have figures, in parts; NotFoundError when there are none of this id."""
+        self.replays(replays_id)
+        return self._report(replays_id)
+
+    def drawable(self, replays_id: str) -> tuple[str, list[str]]:
+        """JSON text of the cluster, and of the first replay of every policy that has figures.
+
+        Raises
+        ------
+        NoOutcomeError
+            When there is none yet.
+        """
+        document = self.replays(replays_id)
+        first: dict[tuple[str, str], int] = {}
+        for k, row in enumerate(document.replays):
+            if row.figures is not None and row.figures.num_jobs:
+                first.setdefault((row.policy, str(row.parameters)), k)
+        if not first:
+            raise NoOutcomeError(f"{replays_id} is {document.status.value}: there is nothing to draw yet")
+        texts = [self._store.result(replays_id, number) for number in first.values()]
+        return self._store.cluster(replays_id) or "", [text for text in texts if text is not None]
+
+    def events(self, replays_id: str) -> EventLog:
+        """Events of replays, running or final; NotFoundError when there are none."""
+        active = self._active.get(replays_id)
+        if active is not None:
+            return active.events
+        self.replays(replays_id)
+        past = json.loads(self._store.events(replays_id) or "[]")
+        return EventLog.of_past(PlanEvent(**event) for event in past)
+
+    async def wait(self, replays_id: str, timeout_s: float) -> None:
+        """Return when the replays are final, or the time is over."""
+        active = self._active.get(replays_id)
+        if active is not None:
+            await active.events.wait_closed(timeout_s)
+
+    def remove(self, replays_id: str) -> ReplayDoc | None:
+        """Delete final replays; ask those that are not to stop, and give them as they stand."""
+        active = self._active.get(replays_id)
+        if active is not None and not active.document.status.final:
+            self._stop(active, ReplayStatus.CANCELED)
+            return active.document
+        self._active.pop(replays_id, None)
+        if not self._store.delete(replays_id):
+            raise _no_replays(replays_id)
+        return None
+
+    def begin_shutdown(self) -> None:
+        """Take no new replays and ask those that run to come back with what they have."""
+        with self._admission:
+            self._stopping = True
+        for active in list(self._active.values()):
+            self._stop(active, ReplayStatus.INTERRUPTED)
+
+    def close(self, end_s: float) -> None:
+        """Stop; workers are killed that have not come back at `end_s` (monotonic clock)."""
+        self.begin_shutdown()
+        while self._active and time.monotonic() < end_s:
+            time.sleep(_POLL_S)
+        for active in list(self._active.values()):
+            active.running.kill()
+        self._thread.shutdown()
+
+    def _summary(self, text: str) -> ReplaySummary:
+        """A line of the list; the store knows only how replays began and how they ended."""
+        stored = ReplayDoc.model_validate_json(text)
+        active = self._active.get(stored.id)
+        known = stored if active is None else active.document
+        return ReplaySummary(**{name: getattr(known, name) for name in ReplaySummary.model_fields})
+
+    def _report(self, replays_id: str) -> Iterator[str]:
+        yield '{"replays": ['
+        for k, number in enumerate(self._store.numbers(replays_id)):
+            yield ", " if k else ""
+            yield self._store.result(replays_id, number) or ""
+        yield "]}\n"
+
+    def _admit(self, active: ActiveReplays, cluster: str) -> None:
+        """Store the replays, then queue them."""
+        document = active.document
+        with self._admission:
+            if self._stopping:
+                raise ShuttingDownError("the service stops; ask again when it is back")
+            num_active = len(self._active)
+            if num_active > self._settings.replay_queue_size:
+                raise QueueFullError(f"replays of {num_active} requests run or wait, which is as many as are taken")
+            self._store.add(document.id, document.model_dump_json(), cluster)
+            self._active[document.id] = active
+            active.future = self._thread.submit(self._run, active)
+
+    def _stop(self, active: ActiveReplays, status: ReplayStatus) -> None:
+        active.stopped = active.stopped or status
+        active.running.stop()
+        if active.future is not None and active.future.cancel():
+            # They waited, and now never begin.
+            self._finish(active, active.stopped, None)
+
+    def _run(self, active: ActiveReplays) -> None:
+        try:
+            active.begin()
+            active.running.run(active)
+        except Exception:
+            _logger.exception("replays %s failed", active.document.id)
+            self._finish(active, ReplayStatus.FAILED, _BUG)
+            return
+        rows = active.document.replays
+        # They may all have ended before they were stopped.
+        is_stopped = any(not row.status.final or row.status is active.stopped for row in rows)
+        self._finish(active, active.stopped if active.stopped and is_stopped else common_status(rows), None)
+
+    def _finish(self, active: ActiveReplays, status: ReplayStatus, failure: FailureDoc | None) -> None:
+        document = active.end(status, INTERRUPTED if status is ReplayStatus.INTERRUPTED else failure)
+        state = {"status": status.value, "replay": None}
+        events = json.dumps([asdict(event) for event in active.events.preview(STATE, state)])
+        try:
+            self._store.finish(document.id, document.model_dump_json(), events)
+            self._active.pop(document.id, None)
+        except StoreError:
+            # They stay in memory, where clients still find them.
+            _logger.exception("replays %s cannot be stored", document.id)
+        active.events.publish(STATE, state)
+        active.events.close()
+
+    def _interrupt(self, left: LeftReplays) -> None:
+        """End what an earlier process left unfinished."""
+        document = ReplayDoc.model_validate_json(left.document)
+        rows = list(document.replays)
+        for number, text in left.rows.items():
+            rows[number] = ReplayRunDoc.model_validate_json(text)
+        ended = ended_document(with_rows(document, rows), ReplayStatus.INTERRUPTED, INTERRUPTED)
+        state = PlanEvent(id=_AFTER_LOST_EVENTS, name=STATE, data={"status": ended.status.value, "replay": None})
+        self._store.finish(ended.id, ended.model_dump_json(), json.dumps([asdict(state)]))
+
+
+def _no_replays(replays_id: str) -> NotFoundError:
+    return NotFoundError(f"there are no replays {replays_id!r}")

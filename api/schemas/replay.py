@@ -1,0 +1,180 @@
+"""Replays of a trace under policies, as clients ask for them."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Union
+
+from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, create_model
+
+from api.schemas.base import MAX_GPUS, MAX_ITEMS, Count, Document, Name, NonNegative, NumGpus, OneOf, Positive
+from api.schemas.parameters import PARAMETERS
+from api.schemas.policies.base import ParametersDoc
+from api.schemas.request import MAX_TIME_LIMIT_S, which_snapshot
+from api.schemas.snapshot import ClusterDoc, SnapshotReference
+from executor.simulation.truth import Estimates
+
+MAX_SEEDS = 1000
+
+ClusterSource = Annotated[
+    Annotated[ClusterDoc, Tag("inline")] | Annotated[SnapshotReference, Tag("stored")],
+    Discriminator(which_snapshot),
+]
+
+
+class TraceJobDoc(Document):
+    """One job of a trace. It runs for `duration_s`; with `throughputs` until its `iterations` are done."""
+
+    id: Name
+    submit_s: NonNegative
+    """From time zero of the trace."""
+    num_gpus: Annotated[int, Field(ge=0, le=MAX_GPUS)]
+    """What it asked for."""
+    duration_s: NonNegative | None = None
+    """How long it ran on these GPUs."""
+    gpu_type: Name | None = None
+    """What it asked for, where `throughputs` say how fast it is there."""
+    application: Name | None = None
+    """The model or program, as `throughputs` have it."""
+    global_batch: Count | None = None
+    iterations: Positive | None = None
+    """Optimiser steps that it needs in all."""
+    deadline_s: Positive | None = None
+    """From its submission."""
+    priority: Count | None = None
+    """1 is launched first."""
+    queue: Name | None = None
+    """Whose quota it counts against."""
+    time_limit_s: Positive | None = None
+    """What its user gave it at most."""
+
+
+class TraceDoc(Document):
+    """Jobs by submission."""
+
+    name: Name
+    jobs: Annotated[tuple[TraceJobDoc, ...], Field(min_length=1, max_length=MAX_ITEMS)]
+
+
+class ThroughputDoc(Document):
+    """Samples per second of an application at a global batch on so many GPUs of a type, spread over so many nodes."""
+
+    application: Name
+    global_batch: Count
+    gpu_type: Name
+    num_gpus: NumGpus
+    num_nodes: NumGpus
+    samples_per_s: Positive
+
+
+class FailuresDoc(Document):
+    """Failures of nodes, drawn with the seed of the replay."""
+
+    mtbf_s: Positive
+    """Mean time from when a node is up until it fails."""
+    repair_s: Positive = 3600.0
+    """Time until it is back, or its mean."""
+    exponential_repair: bool = False
+
+
+class ReplayPolicyDoc(Document):
+    """A policy and its parameters, as for a plan; its kinds narrow it."""
+
+    # As in `PlanBodyDoc`.
+    model_config = ConfigDict(use_attribute_docstrings=False)
+
+    policy: str
+    parameters: ParametersDoc
+
+
+def _policy(parameters: type[ParametersDoc]) -> type[ReplayPolicyDoc]:
+    """The policies that have these parameters."""
+    policies = [name for name, known in PARAMETERS.items() if known is parameters]
+    return create_model(
+        parameters.__name__.removesuffix("ParametersDoc") + "ReplayPolicy",
+        __base__=ReplayPolicyDoc,
+        __module__=__name__,
+        __doc__=f"{' or '.join(policies)}, with its parameters.",
+        policy=Annotated[str, OneOf(policies)],
+        parameters=(parameters, parameters()),
+    )
+
+
+_POLICY_OF: Mapping[type[ParametersDoc], type[ReplayPolicyDoc]] = {
+    parameters: _policy(parameters) for parameters in dict.fromkeys(PARAMETERS.values())
+}
+# Policy -> the document that chooses it.
+REPLAY_POLICIES: Mapping[str, type[ReplayPolicyDoc]] = {
+    policy: _POLICY_OF[parameters] for policy, parameters in PARAMETERS.items()
+}
+# A type only when the program runs: which policies there are is known then.
+_AnyPolicy: Any = Annotated[Union[tuple(_POLICY_OF.values())], Field(discriminator="policy")]  # noqa: UP007
+
+
+class ReplayBody(Document):
+    """A trace of jobs on a cluster, once under each policy with each seed. Folders of applications as Sia measured them
+    are for `stowplan replay` only."""
+
+    cluster: ClusterSource
+    """A cluster, or `{"snapshot_id": ...}`: that of a stored snapshot, without its jobs."""
+    trace: TraceDoc
+    throughputs: Annotated[tuple[ThroughputDoc, ...], Field(min_length=1, max_length=MAX_ITEMS)] | None = None
+    """How fast applications train; null: jobs run as long as they did in the trace, under policies that need no more
+    than sizes."""
+    policies: Annotated[tuple[_AnyPolicy, ...], Field(min_length=1)]
+    """Each with parameters that no other has."""
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1, max_length=MAX_SEEDS)] = (
+        0,
+    )
+    """Of noise and failures; each at most once."""
+    horizon_s: Positive | None = None
+    """Nothing happens after it (null: until all jobs have ended)."""
+    round_s: Positive | None = None
+    """Plan every so many seconds (null: after every event)."""
+    settle: bool = False
+    """Jobs of known performance keep the GPUs they got until they work, at least."""
+    start_s: NonNegative = 0.0
+    """How long a job that starts does no work."""
+    restart_s: NonNegative = 0.0
+    """The same of one that starts again or elsewhere."""
+    delay_per_gpu_s: Positive | None = None
+    """Starts of few GPUs take only so long for each of them."""
+    checkpoint_s: Positive | None = None
+    """A job that breaks goes on from a multiple of so many seconds of work (null: from its beginning)."""
+    elasticity: Annotated[float, Field(ge=1)] = 4.0
+    """How many times fewer or more GPUs a job may get than it asked for, where its throughput is known."""
+    estimates: Estimates = Estimates.EXACT
+    """What policies are told of durations. exact: what is true, but for the noise; limit: the time limit of the job;
+    none: nothing."""
+    noise: NonNegative = 0.0
+    """Standard deviation of the logarithm of estimates over what is true: of durations, or of throughputs."""
+    failures: FailuresDoc | None = None
+    """They need a horizon."""
+    time_limit_s: Annotated[float, Field(gt=0, le=MAX_TIME_LIMIT_S)] | None = None
+    """Wall-clock limit of each replay (null: that of the service); its figures then count until where it was."""
+
+
+REPLAY_BODY = TypeAdapter(ReplayBody)
+# b needs the whole node; c ends before a does, for which b waits, and is backfilled.
+REPLAY_EXAMPLE: dict[str, Any] = {
+    "cluster": {
+        "gpu_types": [
+            {
+                "name": "a100",
+                "memory_bytes": 80_000_000_000,
+                "peak_flops_per_s": 312e12,
+                "intra_node_bandwidth_bytes_per_s": 3e11,
+                "inter_node_bandwidth_bytes_per_s": 2.5e10,
+            }
+        ],
+        "nodes": [{"id": "a100-0", "gpu_type": "a100", "num_gpus": 8}],
+    },
+    "trace": {
+        "name": "four",
+        "jobs": [
+            {"id": "a", "submit_s": 0, "num_gpus": 4, "duration_s": 100},
+            {"id": "b", "submit_s": 10, "num_gpus": 8, "duration_s": 50},
+            {"id": "c", "submit_s": 20, "num_gpus": 4, "duration_s": 30},
+            {"id": "d", "submit_s": 25, "num_gpus": 4, "duration_s": 200},
+        ],
+    },
+    "policies": [{"policy": "gang"}, {"policy": "gang", "parameters": {"backfill": "none"}}],
+}

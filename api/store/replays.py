@@ -1,0 +1,129 @@
+"""Replays in the database: each is written when it has ended, so that no crash takes it away."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    delete,
+    insert,
+    select,
+    update,
+)
+
+from api.store.database import Store
+
+_metadata = MetaData()
+# What was asked for together.
+_replays = Table(
+    "replays",
+    _metadata,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("final", Boolean, nullable=False, index=True),
+    Column("document", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("events", Text),
+    sqlite_autoincrement=True,
+)
+_results = Table(
+    "replay_results",
+    _metadata,
+    Column("replays_id", String, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("row", Text, nullable=False),
+    Column("result", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftReplays:
+    """Replays that an earlier process left unfinished: JSON text of all, and of the rows that had ended by number."""
+
+    document: str
+    rows: dict[int, str]
+
+
+class ReplayStore:
+    """Tables of replays beside those of `Store`, in the same database. Documents are JSON text."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        with store.writing() as connection:
+            _metadata.create_all(connection)
+
+    def add(self, id_: str, document: str, cluster: str) -> None:
+        """Insert replays that are not final."""
+        with self._store.writing() as connection:
+            connection.execute(insert(_replays).values(id=id_, final=False, document=document, cluster=cluster))
+
+    def add_result(self, id_: str, number: int, row: str, result: str) -> None:
+        """Keep what came out of one of them."""
+        with self._store.writing() as connection:
+            connection.execute(insert(_results).values(replays_id=id_, number=number, row=row, result=result))
+
+    def finish(self, id_: str, document: str, events: str) -> None:
+        """Write their final state."""
+        known = _replays.c.id == id_
+        with self._store.writing() as connection:
+            connection.execute(update(_replays).where(known).values(final=True, document=document, events=events))
+
+    def delete(self, id_: str) -> bool:
+        """Delete replays; False when there are none."""
+        with self._store.writing() as connection:
+            connection.execute(delete(_results).where(_results.c.replays_id == id_))
+            return connection.execute(delete(_replays).where(_replays.c.id == id_)).rowcount > 0
+
+    def document(self, id_: str) -> str | None:
+        """Replays as they were written last."""
+        with self._store.reading() as connection:
+            return connection.scalar(select(_replays.c.document).where(_replays.c.id == id_))
+
+    def events(self, id_: str) -> str | None:
+        """Events of final replays."""
+        with self._store.reading() as connection:
+            return connection.scalar(select(_replays.c.events).where(_replays.c.id == id_))
+
+    def cluster(self, id_: str) -> str | None:
+        """Their cluster."""
+        with self._store.reading() as connection:
+            return connection.scalar(select(_replays.c.cluster).where(_replays.c.id == id_))
+
+    def numbers(self, id_: str) -> list[int]:
+        """Which of them have a result, in order."""
+        query = select(_results.c.number).where(_results.c.replays_id == id_).order_by(_results.c.number)
+        with self._store.reading() as connection:
+            return list(connection.scalars(query))
+
+    def result(self, id_: str, number: int) -> str | None:
+        """What came out of one of them."""
+        query = select(_results.c.result).where(_results.c.replays_id == id_, _results.c.number == number)
+        with self._store.reading() as connection:
+            return connection.scalar(query)
+
+    def page(self, limit: int, before: int | None) -> list[tuple[int, str]]:
+        """Sequence and document, from the newest to the oldest; only sequences below `before`."""
+        query = select(_replays.c.sequence, _replays.c.document).order_by(_replays.c.sequence.desc()).limit(limit)
+        if before is not None:
+            query = query.where(_replays.c.sequence < before)
+        with self._store.reading() as connection:
+            return [(row.sequence, row.document) for row in connection.execute(query)]
+
+    def unfinished(self) -> list[LeftReplays]:
+        """Replays that are not final."""
+        with self._store.reading() as connection:
+            left = connection.execute(select(_replays.c.id, _replays.c.document).where(~_replays.c.final)).all()
+            rows = select(_results.c.number, _results.c.row)
+            return [
+                LeftReplays(
+                    document=document,
+                    rows={row.number: row.row for row in connection.execute(rows.where(_results.c.replays_id == id_))},
+                )
+                for id_, document in left
+            ]

@@ -1,0 +1,42 @@
+"""Small requests for replays."""
+
+import copy
+from typing import Any
+
+from api.convert.reading import read_document
+from api.convert.replay import replay_setups
+from api.convert.snapshot import cluster_from_document
+from api.schemas.replay import REPLAY_BODY, REPLAY_EXAMPLE
+from api.schemas.snapshot import ClusterDoc
+from executor.simulation.setup import ReplaySetup
+from tests.api.conftest import SETTINGS
+from tests.api.requests import Json, json_text
+
+PATH = "/v1/replays"
+
+
+def replay_request(**fields: Any) -> Json:
+    """Four jobs on a node of 8 GPUs, under gang with EASY backfill and without."""
+    return {**copy.deepcopy(REPLAY_EXAMPLE), **fields}
+
+
+def tabled_request(**fields: Any) -> Json:
+    """One job of 300 iterations at 10 samples, on GPUs of which one does 10 samples a second and four do 30."""
+    job = {"id": "x", "submit_s": 0, "num_gpus": 2, "application": "m", "global_batch": 10, "iterations": 300}
+    rows = [
+        {"application": "m", "global_batch": 10, "gpu_type": "a100", "num_gpus": n, "num_nodes": 1, "samples_per_s": s}
+        for n, s in ((1, 10), (4, 30))
+    ]
+    return replay_request(
+        trace={"name": "one", "jobs": [job]},
+        throughputs=rows,
+        policies=[{"policy": "arena"}, {"policy": "gang"}],
+        **fields,
+    )
+
+
+def setups_of(request: Json) -> tuple[ReplaySetup, ...]:
+    """What is replayed."""
+    body = read_document(REPLAY_BODY, json_text(request))
+    assert isinstance(body.cluster, ClusterDoc)
+    return replay_setups(body, cluster_from_document(body.cluster), SETTINGS)

@@ -1,0 +1,198 @@
+"""Requests for replays: what is wrong has a code, a pointer, and what would be right; what reading costs."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from api.common.settings import Settings
+from api.reading.texts import RequestText
+from api.replays.reading import ReadReplays, read_replays
+from executor.simulation.replay import Replay
+from solver.monitor import SolveMonitor
+from stowplan.errors import InputError
+from tests.api.conftest import SETTINGS
+from tests.api.replay_requests import replay_request, setups_of, tabled_request
+from tests.api.requests import Json, changed, json_text
+from tests.growth import work
+
+GANG, TABLE = replay_request(), tabled_request()
+_ROW = TABLE["throughputs"][0]
+
+
+def read(request: Json, settings: Settings = SETTINGS) -> ReadReplays:
+    found = read_replays(RequestText(body=json_text(request), settings=settings), SolveMonitor())
+    assert isinstance(found, ReadReplays)
+    return found
+
+
+CASES: list[tuple[str, Json, str, Any, str, str, str]] = [
+    # name, request, where it is changed, to what, expected code, pointer ("": where it was changed), words
+    ("unknown policy", GANG, "/policies/0/policy", "best", "unknown_value", "", "must be one of 'sia'"),
+    ("policy missing", GANG, "/policies/0", {}, "missing_field", "/policies/0/policy", "is missing"),
+    ("no policy", GANG, "/policies", [], "wrong_length", "", "at least 1 item"),
+    (
+        "more than sizes",
+        GANG,
+        "/policies/1",
+        {"policy": "sia"},
+        "policy_not_replayed",
+        "/policies/1/policy",
+        "more of jobs than their sizes; give `throughputs`, and jobs with `application`, `global_batch` and "
+        "`iterations`; choose of gang, gang-ilp",
+    ),
+    (
+        "more than sizes and throughputs",
+        GANG,
+        "/policies/1",
+        {"policy": "arnold"},
+        "policy_not_replayed",
+        "/policies/1/policy",
+        "goes by more than throughputs; choose of gang, gang-ilp",
+    ),
+    (
+        "more than throughputs",
+        TABLE,
+        "/policies/1",
+        {"policy": "suika"},
+        "policy_not_replayed",
+        "/policies/1/policy",
+        "goes by more than throughputs; choose of sia, arena, arena-ilp, gang, gang-ilp",
+    ),
+    (
+        "unknown parameter",
+        GANG,
+        "/policies/1/parameters",
+        {"backfil": "none"},
+        "unknown_field",
+        "/policies/1/parameters/backfil",
+        "did you mean 'backfill'?",
+    ),
+    (
+        "value of a parameter",
+        GANG,
+        "/policies/1/parameters/backfill",
+        "some",
+        "unknown_value",
+        "",
+        "must be 'none' or 'easy'",
+    ),
+    ("policy twice", GANG, "/policies/1", {"policy": "gang"}, "listed_twice", "", "list it once"),
+    (
+        "prices",
+        TABLE,
+        "/policies/0",
+        {"policy": "sia", "parameters": {"prices": {"capacity[a100]": -1.0}}},
+        "negative",
+        "/policies/0/parameters/prices/capacity[a100]",
+        "",
+    ),
+    ("no jobs", GANG, "/trace/jobs", [], "wrong_length", "", "at least 1 item"),
+    ("not sorted", GANG, "/trace/jobs/3/submit_s", 1.0, "invalid_entry", "", "sort by submission"),
+    ("job twice", GANG, "/trace/jobs/3/id", "a", "invalid_entry", "", "job ids must be unique"),
+    ("negative duration", GANG, "/trace/jobs/3/duration_s", -1.0, "negative", "", "at least 0"),
+    ("part of a GPU", GANG, "/trace/jobs/3/num_gpus", 0.5, "wrong_type", "", "must be a valid integer"),
+    ("unknown field of a job", GANG, "/trace/jobs/3/gpus", 4, "unknown_field", "", "did you mean 'num_gpus'?"),
+    ("name with space around", GANG, "/trace/jobs/3/id", " d", "invalid_entry", "", "a text without space around"),
+    (
+        "nothing is known of durations",
+        GANG,
+        "/trace/jobs",
+        [{"id": "a", "submit_s": 0, "num_gpus": 4, "iterations": 5}],
+        "nothing_replayed",
+        "",
+        "none of the 1 jobs of 'four' has GPUs and a duration",
+    ),
+    (
+        "an application that is not in the table",
+        TABLE,
+        "/trace/jobs/0/application",
+        "other",
+        "nothing_replayed",
+        "/trace/jobs",
+        "it has m at 10 on a100",
+    ),
+    ("row twice", TABLE, "/throughputs/1", _ROW, "listed_twice", "", "give it once"),
+    ("no rows", TABLE, "/throughputs", [], "wrong_length", "", "at least 1 item"),
+    ("speed", TABLE, "/throughputs/0/samples_per_s", 0, "not_positive", "", "above 0"),
+    ("seed twice", GANG, "/seeds", [4, 4], "listed_twice", "/seeds/1", "list it once"),
+    ("negative seed", GANG, "/seeds", [-1], "negative", "/seeds/0", "at least 0"),
+    ("many replays", GANG, "/seeds", list(range(60)), "out_of_range", "/policies", "120 replays; this service allows"),
+    ("time limit", GANG, "/time_limit_s", 5000.0, "out_of_range", "", "this service allows at most 3600"),
+    ("failures for ever", GANG, "/failures", {"mtbf_s": 9.0}, "missing_field", "/horizon_s", "until a horizon"),
+    ("horizon", GANG, "/horizon_s", 0.0, "not_positive", "", "above 0"),
+    ("round", GANG, "/round_s", -1.0, "not_positive", "", "above 0"),
+    ("noise", GANG, "/noise", -0.5, "negative", "", "at least 0"),
+    ("elasticity", GANG, "/elasticity", 0.5, "out_of_range", "", "at least 1"),
+    ("estimates", GANG, "/estimates", "good", "unknown_value", "", "must be 'exact', 'limit' or 'none'"),
+    ("nan", GANG, "/start_s", float("nan"), "not_finite", "", "must be a finite number"),
+    ("cluster in words", GANG, "/cluster", "a100:1x8", "wrong_type", "", "must be an object"),
+    ("type of a node", GANG, "/cluster/nodes/0/gpu_type", "h", "unknown_gpu_type", "", "the cluster knows ['a100']"),
+    ("unknown field of the cluster", GANG, "/cluster/node", [], "unknown_field", "", "did you mean 'nodes'?"),
+    ("empty cluster", GANG, "/cluster/nodes", [], "empty_cluster", "", "give at least one"),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "pointer", "value", "code", "expected", "words"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_is_refused(request_: Json, pointer: str, value: Any, code: str, expected: str, words: str) -> None:
+    with pytest.raises(InputError) as error:
+        read(changed(request_, pointer, value))
+    details = [
+        issue.detail for issue in error.value.issues if (issue.code, issue.pointer) == (code, expected or pointer)
+    ]
+    assert details, error.value.issues
+    assert words in details[0]
+
+
+def test_a_trace_above_the_limit_is_refused() -> None:
+    with pytest.raises(InputError) as error:
+        read(GANG, SETTINGS.model_copy(update={"max_replay_jobs": 3}))
+    (issue,) = error.value.issues
+    assert (issue.code, issue.pointer) == ("out_of_range", "/trace/jobs")
+    assert issue.detail == "has 4 jobs; this service allows at most 3"
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    wrong = changed(changed(GANG, "/policies/0/policy", "sia"), "/trace/jobs/3/id", "a")
+    with pytest.raises(InputError) as error:
+        read(changed(wrong, "/seeds", [1, 1]))
+    assert [issue.code for issue in error.value.issues] == [
+        "listed_twice",
+        "policy_not_replayed",
+        "invalid_entry",
+        "invalid_entry",
+    ]
+
+
+def test_every_policy_is_replayed_with_every_seed() -> None:
+    asked = read(replay_request(seeds=[5, 2]))
+    assert [(row.parameters, row.seed) for row in asked.rows] == [
+        ({}, 5),
+        ({}, 2),
+        ({"backfill": "none"}, 5),
+        ({"backfill": "none"}, 2),
+    ]
+    assert [seed for _, seed in asked.packed.replays] == [5, 2, 5, 2]
+    assert asked.time_limit_s == SETTINGS.replay_time_limit_s
+    # Defaults are filled in before.
+    assert asked.input_hash == read(replay_request(seeds=[5, 2], noise=0.0)).input_hash
+    assert asked.input_hash != read(replay_request(seeds=[2, 5])).input_hash
+
+
+def growing(num_jobs: int) -> Json:
+    """So many jobs, each of which ends before the next one but one comes."""
+    jobs = [{"id": f"j{k}", "submit_s": 10.0 * k, "num_gpus": 4, "duration_s": 15.0} for k in range(num_jobs)]
+    return replay_request(trace={"name": "many", "jobs": jobs}, policies=[{"policy": "gang"}])
+
+
+@pytest.mark.slow
+def test_reading_grows_with_the_jobs_and_is_little_beside_the_replay() -> None:
+    few, many = growing(200), growing(400)
+    costs = [work(partial(read, request)) for request in (few, many)]
+    assert costs[1] <= 2.3 * costs[0]
+    (setup,) = setups_of(few)
+    assert costs[0] < 0.2 * work(Replay(setup).run)
