@@ -48,6 +48,13 @@ def replay_command(
             "validation-*); without it jobs run as long as they did in the trace."
         ),
     ] = None,
+    modelled: Annotated[
+        bool,
+        typer.Option(
+            help="Jobs train models of the catalogue (`application`), as fast as the performance model says of the 3D "
+            "plan that they run."
+        ),
+    ] = False,
     told: Annotated[
         Profiling,
         typer.Option(help="Folder: what policies are told of a job; steps on one GPU from the start, or less."),
@@ -66,7 +73,7 @@ def replay_command(
     ] = Estimates.EXACT,
     noise: Annotated[float, typer.Option(help="Standard deviation of log(estimate / truth).")] = 0.0,
     elasticity: Annotated[
-        float, typer.Option(help="How many times fewer or more GPUs a job of the table may get than it asked for.")
+        float, typer.Option(help="How many times fewer or more GPUs a job of known speed may get than it asked for.")
     ] = 4.0,
     start_delay: Annotated[float, typer.Option(help="Seconds that a start takes.")] = 0.0,
     restart_delay: Annotated[float, typer.Option(help="Seconds that a start takes after the first.")] = 0.0,
@@ -105,7 +112,7 @@ def replay_command(
     if window is not None:
         trace = trace.window(*window_seconds(window))
     where = cluster_of(cluster)
-    known = known_of(performance)
+    known = known_of(performance, modelled=modelled)
     table = read_throughputs(performance) if performance is not None and known is Known.TABLE else None
     profiles = None
     if performance is not None and known is Known.FOLDER:
@@ -137,6 +144,7 @@ def replay_command(
             truth=truth,
             throughputs=table,
             profiles=profiles,
+            modelled=modelled,
             failures=failures,
             horizon_s=None if horizon is None else horizon * _S_PER_HOUR,
             seed=number,

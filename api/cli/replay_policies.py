@@ -16,9 +16,22 @@ from models.policies import POLICIES
 from models.policy import Parameters
 from stowplan.errors import InputError
 
+# By option, as far as one replaces what was given.
+_REMEDIES = {Known.TABLE: "give --performance", Known.MODELS: "give --modelled"}
 
-def known_of(performance: Path | None) -> Known:
-    """What `--performance` names."""
+
+def known_of(performance: Path | None, *, modelled: bool) -> Known:
+    """What `--performance` names, or `--modelled` says.
+
+    Raises
+    ------
+    InputError
+        When both say how fast jobs are.
+    """
+    if modelled and performance is not None:
+        raise InputError("--performance and --modelled each say how fast jobs are; give one of them")
+    if modelled:
+        return Known.MODELS
     if performance is None:
         return Known.NOTHING
     return Known.FOLDER if performance.is_dir() else Known.TABLE
@@ -41,7 +54,7 @@ def parameters_of(
         name, _, values = text.partition(":")
         if name not in POLICIES:
             raise InputError(f"{name!r} is no policy; choose of {', '.join(POLICIES)}")
-        if (refusal := known.refusal(POLICIES[name], "give --performance")) is not None:
+        if (refusal := known.refusal(POLICIES[name], _REMEDIES)) is not None:
             raise InputError(f"{name!r} {refusal}")
         given = {**json_object(values or None), **(gang if POLICIES[name].parameters is GangParameters else {})}
         document = read_document(TypeAdapter(PARAMETERS[name]), to_json_bytes(given), f"parameter object of {name}")

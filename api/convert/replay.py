@@ -22,6 +22,7 @@ from workloads.generators.failures import FailureParameters
 from workloads.throughputs import Throughput, repeated
 from workloads.trace import Trace, TraceJob
 
+_REMEDIES = {Known.TABLE: "give `throughputs`, and jobs with `application`, `global_batch` and `iterations`"}
 _TRUTH = ("start_s", "restart_s", "delay_per_gpu_s", "checkpoint_s", "elasticity", "estimates", "noise")
 
 
@@ -102,7 +103,7 @@ def _limit_issues(body: ReplayBody, settings: Settings) -> Iterator[Issue]:
 def _parameters(document: ReplayPolicyDoc, known: Known, cluster: Cluster) -> Parameters:
     """Parameters of a policy that can be replayed on the cluster; pointers relative to the document."""
     policy = POLICIES[document.policy]
-    refusal = known.refusal(policy, "give `throughputs`, and jobs with `application`, `global_batch` and `iterations`")
+    refusal = known.refusal(policy, _REMEDIES)
     if refusal is not None:
         raise InputError(refusal, [Issue(code="policy_not_replayed", pointer="/policy", detail=refusal)])
     with located("/parameters"):

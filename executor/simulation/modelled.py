@@ -8,6 +8,7 @@ pipeline degrees stay, and replicas come and go (what Suika calls DP-only, and t
 is told the size. Where a policy has no plan of its own, jobs run these.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -271,17 +272,14 @@ class ModelledTrainings:
         return self._alone[key]
 
     def _basic_speed(self, job: TraceJob) -> float:
-        """Iterations per second on the GPUs that it asked for, of the type where it is fastest."""
-        return max(
-            found.throughput * self._error(job, found.plan) / _batch(job)
-            for found in self._training(job).basic.values()
-            if found.plan is not None
-        )
+        """Iterations per second on the GPUs that it asked for, of the type where it is fastest, by the model."""
+        return max(found.throughput for found in self._training(job).basic.values()) / _batch(job)
 
     def _error(self, job: TraceJob, plan: ParallelPlan) -> float:
-        """What is true of a plan over what the model says; the same for plans of one shape."""
+        """True speed of a plan over the model's, the same for plans of one shape; the mean of times is the model's."""
+        noise = self._parameters.noise
         name = str(job.application), str(job.global_batch), plan.stages[0].replicas[0].gpu_type, plan.notation()
-        return noise_factor(self._parameters.noise, self._seed, *name)
+        return math.exp(noise * noise / 2) * noise_factor(noise, self._seed, *name)
 
 
 def _models(application: str, global_batch: int) -> Iterator[JobModel]:

@@ -134,7 +134,29 @@ def test_tables_of_throughputs(tmp_path: Path) -> None:
     other = run(trace, "--cluster", "a=h100:1x8", "--performance", table, "--policies", "arena", "--order", "fifo")
     assert "--order is of gang, which is not named" in other.stderr
     suika = run(trace, "--cluster", "a=h100:1x8", "--performance", table, "--policies", "suika")
-    assert "'suika' goes by more than throughputs; choose of sia, arena, arena-ilp, gang, gang-ilp" in suika.stderr
+    assert (
+        "'suika' goes by more than throughputs; give --modelled; choose of sia, arena, arena-ilp, gang, gang-ilp"
+        in suika.stderr
+    )
+
+
+def test_models_of_the_catalogue(tmp_path: Path) -> None:
+    trace = tmp_path / "trainings.csv"
+    trace.write_text(
+        "id,submit_s,num_gpus,application,global_batch,duration_s\n"
+        "a,0,1,gpt2-350m,64,100\nb,10,2,gpt2-350m,64,100\nc,20,2,my-model,64,100\n"
+    )
+    result = run(trace, "--cluster", "h100:4x1", "--modelled", "--policies", "gang,suika", "--json")
+    assert result.exit_code == 0, result.stderr
+    gang, suika = json.loads(result.stdout)["replays"]
+    assert (gang["num_jobs"], gang["num_left_out"]) == (2, 1)
+    assert gang["completion_s"]["mean"] == pytest.approx(100)
+    assert suika["completion_s"]["mean"] < 100
+    arnold = run(trace, *NODE, "--modelled", "--policies", "arnold")
+    assert "'arnold' places single jobs, and does not choose among those that come and go; choose of" in arnold.stderr
+    both = run(trace, *NODE, "--modelled", "--performance", trace)
+    assert "--performance and --modelled each say how fast jobs are; give one of them" in both.stderr
+    assert "'suika' goes by more than throughputs; give --modelled" in run(trace, *NODE, "--policies", "suika").stderr
 
 
 def test_folders_of_measured_applications(tmp_path: Path) -> None:
@@ -150,7 +172,7 @@ def test_folders_of_measured_applications(tmp_path: Path) -> None:
     assert [replay["num_finished"] for replay in replays.values()] == [1, 1]
     assert replays["gang"]["jobs"][0]["ended_s"] == pytest.approx(60 + 100 / (4 / 3 / 1.1) + 98 / (1.6 / 1.1))
     arena = run(trace, *chosen, "--policies", "arena")
-    assert "'arena' does not go by goodput; choose of sia, gang, gang-ilp" in arena.stderr
+    assert "'arena' does not go by goodput; give --modelled; choose of sia, gang, gang-ilp" in arena.stderr
     nameless = tmp_path / "nameless.csv"
     nameless.write_text("id,submit_s,num_gpus,duration_s\nx,0,2,20\n")
     unknown = run(nameless, *chosen, "--policies", "sia")

@@ -48,7 +48,7 @@ CASES: list[tuple[str, Json, str, Any, str, str, str]] = [
         {"policy": "arnold"},
         "policy_not_replayed",
         "/policies/1/policy",
-        "goes by more than throughputs; choose of gang, gang-ilp",
+        "places single jobs, and does not choose among those that come and go; choose of gang",
     ),
     (
         "more than throughputs",
