@@ -33,6 +33,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.slow
 
 THREE_SEEDS = replay_request(policies=[{"policy": "gang"}], seeds=[0, 1, 2])
+LATE = {"id": "late", "submit_s": 10, "num_gpus": 4, "duration_s": 100}
 # CPU time differs from replay to replay.
 MEASURED = ("decisions", "other_cpu_s")
 
@@ -170,6 +171,13 @@ def test_jobs_that_are_left_out_are_counted(client: httpx.Client) -> None:
     document = replayed(client, changed(replay_request(), "/trace/jobs/0/num_gpus", 0))
     assert (document["num_jobs"], document["num_left_out"]) == (3, 1)
     assert [row["figures"]["num_left_out"] for row in document["replays"]] == [1, 1]
+
+
+def test_a_horizon_before_all_jobs_leaves_nothing_to_draw(client: httpx.Client) -> None:
+    document = replayed(client, changed(replay_request(horizon_s=5.0), "/trace/jobs", [LATE]))
+    assert document["status"] == "succeeded"
+    assert (document["links"]["figure"], document["links"]["figure_png"]) == (None, None)
+    assert [replay["jobs"] for replay in report_of(client, document)] == [[], []]
 
 
 def test_at_the_limit_what_was_done_is_kept(client: httpx.Client) -> None:
