@@ -23,6 +23,7 @@ from workloads.throughputs import Throughput, repeated
 from workloads.trace import Trace, TraceJob
 
 _REMEDIES = {Known.TABLE: "give `throughputs`, and jobs with `application`, `global_batch` and `iterations`"}
+_MAX_FAILURES = 1_000_000
 _TRUTH = ("start_s", "restart_s", "delay_per_gpu_s", "checkpoint_s", "elasticity", "estimates", "noise")
 
 
@@ -45,9 +46,7 @@ def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tup
         for k, seed in enumerate(body.seeds)
         if seed in body.seeds[:k]
     ]
-    if body.failures is not None and body.horizon_s is None:
-        detail = "is missing; failures of nodes are drawn until a horizon"
-        issues.append(Issue(code="missing_field", pointer="/horizon_s", detail=detail))
+    issues += _failure_issues(body, cluster)
     known = Known.NOTHING if throughputs is None else Known.TABLE
     chosen: list[Parameters] = []
     for k, policy in enumerate(body.policies):
@@ -98,6 +97,20 @@ def _limit_issues(body: ReplayBody, settings: Settings) -> Iterator[Issue]:
         if value > limit:
             detail = f"{what}; this service allows at most {limit}"
             yield Issue(code="out_of_range", pointer=f"/{name}", detail=detail)
+
+
+def _failure_issues(body: ReplayBody, cluster: Cluster) -> Iterator[Issue]:
+    """What is wrong with failures of nodes: all are drawn before a replay begins."""
+    if body.failures is None:
+        return
+    if body.horizon_s is None:
+        detail = "is missing; failures of nodes are drawn until a horizon"
+        yield Issue(code="missing_field", pointer="/horizon_s", detail=detail)
+        return
+    expected = len(cluster.nodes) * body.horizon_s / (body.failures.mtbf_s + body.failures.repair_s)
+    if expected > _MAX_FAILURES:
+        detail = f"makes some {expected:.3g} failures until the horizon; at most {_MAX_FAILURES:,} are drawn"
+        yield Issue(code="out_of_range", pointer="/failures/mtbf_s", detail=detail)
 
 
 def _parameters(document: ReplayPolicyDoc, known: Known, cluster: Cluster) -> Parameters:

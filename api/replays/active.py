@@ -113,11 +113,16 @@ def with_rows(document: ReplayDoc, rows: Sequence[ReplayRunDoc]) -> ReplayDoc:
         num_done=sum(row.status.final for row in rows),
     )
     links = document.links
-    if any(row.figures is not None for row in rows):
+    if any(has_picture(row) for row in rows):
         links = links.model_copy(
             update={"figure": f"{links.self}/figure.svg", "figure_png": f"{links.self}/figure.png"}
         )
     return document.model_copy(update={"replays": tuple(rows), "progress": progress, "links": links})
+
+
+def has_picture(row: ReplayRunDoc) -> bool:
+    """Whether there is something to draw of a replay."""
+    return row.figures is not None and row.figures.num_jobs > 0
 
 
 def ended_document(document: ReplayDoc, status: ReplayStatus, failure: FailureDoc | None) -> ReplayDoc:

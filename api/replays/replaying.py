@@ -1,5 +1,6 @@
 """Task of workers: one replay, which says how far it is, and comes back in time with what it has."""
 
+import threading
 import time
 from dataclasses import replace
 
@@ -12,6 +13,8 @@ from solver.monitor import SolveMonitor
 from stowplan.records import to_json
 
 _SAID_EVERY_S = 0.5
+# Beyond the limit a decision may take so long, then its solve is cut short.
+_DECISION_S = 10.0
 
 
 def replay_task(task: ReplayTask, monitor: SolveMonitor) -> Replayed:
@@ -42,8 +45,14 @@ def replay_task(task: ReplayTask, monitor: SolveMonitor) -> Replayed:
 
     control = replace(task.setup.control, parameters=task.parameters)
     setup = replace(task.setup, control=control, seed=task.seed)
-    replay = Replay(setup, planner=planned)
-    result = replay.run(say, is_over)
+    cut_short = threading.Timer(task.limit_s + _DECISION_S, monitor.canceled.set)
+    cut_short.daemon = True
+    cut_short.start()
+    try:
+        replay = Replay(setup, planner=planned)
+        result = replay.run(say, is_over)
+    finally:
+        cut_short.cancel()
     return Replayed(
         figures=replace(result, jobs=()),
         text=to_json(result),

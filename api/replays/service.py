@@ -13,7 +13,7 @@ from api.common.errors import NoOutcomeError, NotFoundError, ShuttingDownError, 
 from api.common.events import STATE, EventLog, PlanEvent
 from api.common.settings import Settings
 from api.common.times import time_of
-from api.replays.active import INTERRUPTED, ActiveReplays, common_status, ended_document, with_rows
+from api.replays.active import INTERRUPTED, ActiveReplays, common_status, ended_document, has_picture, with_rows
 from api.replays.reading import ReadReplays
 from api.replays.run import RunningReplays
 from api.schemas.plan import FailureDoc
@@ -127,10 +127,10 @@ class Replays:
         document = self.replays(replays_id)
         first: dict[tuple[str, str], int] = {}
         for k, row in enumerate(document.replays):
-            if row.figures is not None and row.figures.num_jobs:
+            if has_picture(row):
                 first.setdefault((row.policy, str(row.parameters)), k)
         if not first:
-            raise NoOutcomeError(f"{replays_id} is {document.status.value}: there is nothing to draw yet")
+            raise NoOutcomeError(f"{replays_id} is {document.status.value}: no replay has jobs to draw")
         texts = [self._store.result(replays_id, number) for number in first.values()]
         return self._store.cluster(replays_id) or "", [text for text in texts if text is not None]
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Union
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, create_model
 
-from api.schemas.base import MAX_GPUS, MAX_ITEMS, Count, Document, Name, NonNegative, NumGpus, OneOf, Positive
+from api.schemas.base import MAX_GPUS, MAX_ITEMS, Count, Document, Name, NumGpus, OneOf
 from api.schemas.parameters import PARAMETERS
 from api.schemas.policies.base import ParametersDoc
 from api.schemas.request import MAX_TIME_LIMIT_S, which_snapshot
@@ -13,6 +13,10 @@ from api.schemas.snapshot import ClusterDoc, SnapshotReference
 from executor.simulation.truth import Estimates
 
 MAX_SEEDS = 1000
+# Three thousand years: far above any trace, far below what cannot be computed with.
+MAX_S = 1e11
+Seconds = Annotated[float, Field(ge=0, le=MAX_S)]
+SomeSeconds = Annotated[float, Field(gt=0, le=MAX_S)]
 
 ClusterSource = Annotated[
     Annotated[ClusterDoc, Tag("inline")] | Annotated[SnapshotReference, Tag("stored")],
@@ -24,26 +28,26 @@ class TraceJobDoc(Document):
     """One job of a trace. It runs for `duration_s`; with `throughputs` until its `iterations` are done."""
 
     id: Name
-    submit_s: NonNegative
+    submit_s: Seconds
     """From time zero of the trace."""
     num_gpus: Annotated[int, Field(ge=0, le=MAX_GPUS)]
     """What it asked for."""
-    duration_s: NonNegative | None = None
+    duration_s: Seconds | None = None
     """How long it ran on these GPUs."""
     gpu_type: Name | None = None
     """What it asked for, where `throughputs` say how fast it is there."""
     application: Name | None = None
     """The model or program, as `throughputs` have it."""
     global_batch: Count | None = None
-    iterations: Positive | None = None
+    iterations: Annotated[float, Field(gt=0, le=1e15)] | None = None
     """Optimiser steps that it needs in all."""
-    deadline_s: Positive | None = None
+    deadline_s: SomeSeconds | None = None
     """From its submission."""
     priority: Count | None = None
     """1 is launched first."""
     queue: Name | None = None
     """Whose quota it counts against."""
-    time_limit_s: Positive | None = None
+    time_limit_s: SomeSeconds | None = None
     """What its user gave it at most."""
 
 
@@ -62,15 +66,15 @@ class ThroughputDoc(Document):
     gpu_type: Name
     num_gpus: NumGpus
     num_nodes: NumGpus
-    samples_per_s: Positive
+    samples_per_s: Annotated[float, Field(ge=1e-9, le=1e15)]
 
 
 class FailuresDoc(Document):
     """Failures of nodes, drawn with the seed of the replay."""
 
-    mtbf_s: Positive
+    mtbf_s: SomeSeconds
     """Mean time from when a node is up until it fails."""
-    repair_s: Positive = 3600.0
+    repair_s: SomeSeconds = 3600.0
     """Time until it is back, or its mean."""
     exponential_repair: bool = False
 
@@ -125,26 +129,26 @@ class ReplayBody(Document):
         0,
     )
     """Of noise and failures; each at most once."""
-    horizon_s: Positive | None = None
+    horizon_s: SomeSeconds | None = None
     """Nothing happens after it (null: until all jobs have ended)."""
-    round_s: Positive | None = None
+    round_s: SomeSeconds | None = None
     """Plan every so many seconds (null: after every event)."""
     settle: bool = False
     """Jobs of known performance keep the GPUs they got until they work, at least."""
-    start_s: NonNegative = 0.0
+    start_s: Seconds = 0.0
     """How long a job that starts does no work."""
-    restart_s: NonNegative = 0.0
+    restart_s: Seconds = 0.0
     """The same of one that starts again or elsewhere."""
-    delay_per_gpu_s: Positive | None = None
+    delay_per_gpu_s: SomeSeconds | None = None
     """Starts of few GPUs take only so long for each of them."""
-    checkpoint_s: Positive | None = None
+    checkpoint_s: SomeSeconds | None = None
     """A job that breaks goes on from a multiple of so many seconds of work (null: from its beginning)."""
-    elasticity: Annotated[float, Field(ge=1)] = 4.0
+    elasticity: Annotated[float, Field(ge=1, le=MAX_GPUS)] = 4.0
     """How many times fewer or more GPUs a job may get than it asked for, where its throughput is known."""
     estimates: Estimates = Estimates.EXACT
     """What policies are told of durations. exact: what is true, but for the noise; limit: the time limit of the job;
     none: nothing."""
-    noise: NonNegative = 0.0
+    noise: Annotated[float, Field(ge=0, le=10)] = 0.0
     """Standard deviation of the logarithm of estimates over what is true: of durations, or of throughputs."""
     failures: FailuresDoc | None = None
     """They need a horizon."""

@@ -12,13 +12,18 @@ import pytest
 import api.replays.run
 from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
-from api.replays import run
+from api.replays import replaying, run
+from api.replays.active import ActiveReplays, common_status
 from api.replays.run import RunningReplays
-from api.replays.task import PackedReplays, Replayed, ReplayProgress
+from api.replays.task import PackedReplays, Replayed, ReplayProgress, ReplayTask
 from api.schemas.replay_answer import ReplayDoc, ReplayReportDoc, ReplayStatus
 from api.store.database import Store
 from api.store.replays import ReplayStore
 from executor.simulation.replay import Replay
+from models.allocation.gang.parameters import GangParameters
+from models.plan import PlanOutcome, PlanRequest
+from models.planning import plan
+from solver.monitor import SolveMonitor
 from solver.pool import DeadlineError, WorkerPool
 from stowplan.errors import WorkerError
 from stowplan.records import to_document
@@ -33,6 +38,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.slow
 
 THREE_SEEDS = replay_request(policies=[{"policy": "gang"}], seeds=[0, 1, 2])
+LATE = {"id": "late", "submit_s": 10, "num_gpus": 4, "duration_s": 100}
 # CPU time differs from replay to replay.
 MEASURED = ("decisions", "other_cpu_s")
 
@@ -172,6 +178,13 @@ def test_jobs_that_are_left_out_are_counted(client: httpx.Client) -> None:
     assert [row["figures"]["num_left_out"] for row in document["replays"]] == [1, 1]
 
 
+def test_a_horizon_before_all_jobs_leaves_nothing_to_draw(client: httpx.Client) -> None:
+    document = replayed(client, changed(replay_request(horizon_s=5.0), "/trace/jobs", [LATE]))
+    assert document["status"] == "succeeded"
+    assert (document["links"]["figure"], document["links"]["figure_png"]) == (None, None)
+    assert [replay["jobs"] for replay in report_of(client, document)] == [[], []]
+
+
 def test_at_the_limit_what_was_done_is_kept(client: httpx.Client) -> None:
     """It is struck at the first instant, at which a starts."""
     request = replay_request(policies=[{"policy": "gang"}], time_limit_s=1e-6)
@@ -182,6 +195,34 @@ def test_at_the_limit_what_was_done_is_kept(client: httpx.Client) -> None:
     (replay,) = report_of(client, document)
     assert [(job["id"], job["started_s"], job["ended_s"]) for job in replay["jobs"]] == [("a", 0, None)]
     assert client.get(document["links"]["figure"]).status_code == 200
+
+
+def test_a_decision_that_takes_too_long_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    def patient(request: PlanRequest, monitor: SolveMonitor) -> PlanOutcome:
+        assert monitor.canceled.wait(60.0)
+        return plan(request)
+
+    monkeypatch.setattr(replaying, "_DECISION_S", 0.1)
+    monkeypatch.setattr(replaying, "plan", patient)
+    task = ReplayTask(setup=setups_of(THREE_SEEDS)[0], parameters=GangParameters(), seed=0, limit_s=0.1)
+    assert replaying.replay_task(task, SolveMonitor()).figures.stopped_s == 0
+
+
+def test_of_a_replay_that_is_killed_at_its_deadline_it_is_known_how_far_it_was(client: httpx.Client) -> None:
+    """It listens no more in the middle of a decision."""
+    known = ReplayDoc.model_validate_json(json.dumps(replayed(client, THREE_SEEDS)))
+    running = RunningReplays(PackedReplays.of(setups_of(THREE_SEEDS)), 1.0, 1.0, num_processes=1)
+    store = Store(None)
+    active = ActiveReplays(known, running, ReplayStore(store))
+    active.begun(0)
+    active.advanced(0, ReplayProgress(elapsed_s=1.0, num_ended=2, now_s=160.0))
+    active.ended(0, DeadlineError("killed"))
+    row = active.document.replays[0]
+    assert (row.status, row.num_ended, row.now_s) == (ReplayStatus.TIMED_OUT, 2, 160.0)
+    assert row.failure is not None
+    assert row.failure.code == "deadline"
+    assert common_status(active.document.replays) is ReplayStatus.TIMED_OUT
+    store.close()
 
 
 def test_a_replay_that_fails_says_why_and_leaves_the_others(
