@@ -14,6 +14,9 @@ Wanted = tuple[int, tuple[str, ...] | None]
 Waiting = tuple[float, int]
 """Age in seconds and priority of a waiting job."""
 
+Running = tuple[int, float]
+"""GPUs of a running job, and the GPU seconds that it has had."""
+
 # Fields of jobs one of which whoever does not ignore them needs.
 _MODELS = {"performance", "transformer", "operators", "parallelism"}
 
@@ -41,8 +44,8 @@ class Policy:
     may_start: `module:function`, (parameters, Iterable[Wanted], rooms) -> whether a plan could start any of the waiting
     jobs, where plans do nothing but start jobs; `rooms` has of each GPU type the number of nodes that take work, by
     their free GPUs. Left out: every plan may change what runs.
-    changes_after: `module:function`, (parameters, Iterable[Waiting]) -> seconds after which a plan may change though
-    nothing happens but that jobs wait, None for never. Left out: only what happens changes plans.
+    changes_after: `module:function`, (parameters, Iterable[Waiting], Iterable[Running]) -> seconds after which a plan
+    may change though nothing happens but that jobs wait and run, None for never. Left out: only what happens does.
     takes_goodput: takes the observed goodput of jobs, and measured runs of those jobs that it makes 3D plans for.
     """
 

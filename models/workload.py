@@ -81,7 +81,8 @@ class Job:
     `transformer`, `operators` or a throughput table; at most one of `transformer` and `operators`.
     Arena: `priority` (1 is launched first), `deadline_s` from now, `remaining_iterations`.
     Gang: `min_gpus` is its size, `priority` as for Arena, `remaining_s` how long it is expected to run from now, or
-    from its start while it waits (0: it is overdue, None: not known), `queue` whose quota it counts against.
+    from its start while it waits (0: it is overdue, None: not known), `queue` whose quota it counts against,
+    `attained_gpu_s` GPUs x seconds for which it had GPUs.
     Suika: `min_gpus` is the basic demand, `parallelism` the plan to start with, `parallel_plan` the one that runs, on
     exactly the GPUs of `current`; `expansions` are what the last plans added, oldest first.
     `calibration`: coefficients inverted from measurements, in place of those from data sheets.
@@ -111,6 +112,7 @@ class Job:
     calibration: Calibration | None = None
     remaining_s: float | None = None
     queue: str | None = None
+    attained_gpu_s: float = 0.0
 
     @property
     def model(self) -> JobModel | None:
@@ -187,7 +189,7 @@ def _job_issues(pointer: str, job: Job, known: Set[str], type_of: Mapping[str, s
         yield Issue(
             code="not_positive", pointer=f"{pointer}/weight", detail=f"is {job.weight}; must be finite and above 0"
         )
-    for field in ("age_s", "num_restarts", "restart_cost_s"):
+    for field in ("age_s", "num_restarts", "restart_cost_s", "attained_gpu_s"):
         value = getattr(job, field)
         if not (math.isfinite(value) and value >= 0):
             yield Issue(

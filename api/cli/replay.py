@@ -19,6 +19,7 @@ from executor.control.options import ControlOptions
 from executor.simulation.known import Known
 from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import Estimates, Profiling, TruthParameters
+from models.allocation.gang.parameters import QueueOrder
 from models.policies import POLICIES
 from stowplan.errors import InputError
 from stowplan.records import to_document
@@ -60,7 +61,7 @@ def replay_command(
         typer.Option(help="Folder: what policies are told of a job; steps on one GPU from the start, or less."),
     ] = Profiling.ONE_GPU,
     shared: Annotated[bool, typer.Option(help="Folder: jobs of an application share what they measure.")] = False,
-    order: Annotated[str | None, typer.Option(help="Gang: fifo or priority.")] = None,
+    order: Annotated[str | None, typer.Option(help=f"Gang: {', '.join(QueueOrder)}.")] = None,
     backfill: Annotated[str | None, typer.Option(help="Gang: none or easy.")] = None,
     round_: Annotated[
         float | None, typer.Option("--round", help="Plan every so many seconds, not after events.")

@@ -144,6 +144,8 @@ class JobDoc(Document):
     time limit (0: overdue, null: not known)."""
     queue: Name | None = None
     """Gang: whose quota the job counts against."""
+    attained_gpu_s: NonNegative = 0.0
+    """Gang: GPUs x seconds for which the job had GPUs, which the order las goes by."""
 
 
 class SnapshotDoc(Document):

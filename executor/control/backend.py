@@ -17,7 +17,7 @@ class JobFacts:
     """A job that has not ended: `job` as it was submitted at `submitted_s`; `allocation` where it runs, if it does.
 
     remaining_s: how long it is expected to run, from `since_s` on where it runs, else from its next start (None: not
-    known). num_starts: how often it got GPUs, or others.
+    known). num_starts: how often it got GPUs, or others. attained_gpu_s: GPUs x seconds that it had until `since_s`.
     """
 
     job: Job
@@ -25,6 +25,7 @@ class JobFacts:
     since_s: float
     remaining_s: float | None
     num_starts: int = 0
+    attained_gpu_s: float = 0.0
     allocation: JobAllocation | None = None
 
 

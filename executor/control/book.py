@@ -10,7 +10,7 @@ from executor.control.backend import Facts, JobFacts, Measured
 from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange
 from models.placement.occupancy import mask_of
 from models.plan import JobAllocation
-from models.policy import Waiting, Wanted
+from models.policy import Running, Waiting, Wanted
 from models.workload import Job, NodeGpus, Snapshot, checked_snapshot
 from stowplan.errors import InputError
 from stowplan.slots import copier
@@ -19,6 +19,7 @@ from topology.cluster import NodeState
 _job_at = copier(
     Job,
     *("age_s", "remaining_s", "num_restarts", "deadline_s", "remaining_iterations", "performance", "max_gpus"),
+    "attained_gpu_s",
     "preemptible",
     *("current", "parallel_plan", "expansions"),
 )
@@ -35,6 +36,7 @@ class _Entry:
     since_s: float
     remaining_s: float | None
     num_starts: int
+    attained_gpu_s: float
     allocation: JobAllocation | None
 
     def left_s(self, now_s: float) -> float | None:
@@ -42,6 +44,12 @@ class _Entry:
         if self.remaining_s is None or self.allocation is None:
             return self.remaining_s
         return max(0.0, self.remaining_s - (now_s - self.since_s))
+
+    def attained_at(self, now_s: float) -> float:
+        """GPU seconds that the job has had."""
+        if self.allocation is None:
+            return self.attained_gpu_s
+        return self.attained_gpu_s + self.allocation.num_gpus * (now_s - self.since_s)
 
     def at(self, now_s: float, measurements: Measurements, *, settle: bool) -> Job:
         """The job as it is now. A deadline that is over is none any more."""
@@ -56,6 +64,7 @@ class _Entry:
             known.iterations_left,
             job.performance if known.performance is None else known.performance,
             job.max_gpus if known.max_gpus is None else known.max_gpus,
+            self.attained_at(now_s),
             job.preemptible and not (settle and known.is_starting),
             *((None, None, ()) if given is None else (given.gpus, given.parallel_plan, given.expansions)),
         )
@@ -102,6 +111,12 @@ class Book:
             if entry.allocation is None:
                 yield now_s - entry.submitted_s, entry.job.priority
 
+    def served(self, now_s: float) -> Iterator[Running]:
+        """GPUs of the jobs that run, and what they have had."""
+        for entry in self._entries.values():
+            if entry.allocation is not None:
+                yield entry.allocation.num_gpus, entry.attained_at(now_s)
+
     def tell(self, event: Event) -> None:
         """Note what happened."""
         if isinstance(event, Arrival):
@@ -119,6 +134,7 @@ class Book:
             self._change_node(event)
         elif isinstance(event, Measurement):
             entry = self._entries[event.job_id]
+            entry.attained_gpu_s = entry.attained_at(event.at_s)
             entry.remaining_s, entry.since_s = event.remaining_s, event.at_s
 
     def note(self, actions: Sequence[Action], now_s: float) -> None:
@@ -150,6 +166,7 @@ class Book:
             since_s=facts.since_s,
             remaining_s=facts.remaining_s,
             num_starts=facts.num_starts,
+            attained_gpu_s=facts.attained_gpu_s,
             allocation=facts.allocation,
         )
         if facts.allocation is None:
@@ -173,6 +190,7 @@ class Book:
     def _give_back(self, job_id: str, now_s: float) -> None:
         entry = self._entries[job_id]
         entry.remaining_s = entry.left_s(now_s)
+        entry.attained_gpu_s = entry.attained_at(now_s)
         entry.allocation = None
         self._release(self._running.pop(job_id).gpus)
 

@@ -86,7 +86,7 @@ class Controller:
         if self._changes_after is None or self._options.round_s is not None:
             return
         now_s = self._backend.now_s
-        after_s = self._changes_after(self._options.parameters, self._book.waiting(now_s))
+        after_s = self._changes_after(self._options.parameters, self._book.waiting(now_s), self._book.served(now_s))
         if after_s is not None:
             self._backend.wake_at(now_s + after_s + _LATE_S)
 

@@ -386,6 +386,7 @@ class SimulatedBackend:
             since_s=progress.since_s,
             remaining_s=progress.expected_s,
             num_starts=progress.num_starts,
+            attained_gpu_s=progress.gpu_s,
             allocation=progress.allocation,
         )
 

@@ -46,6 +46,7 @@ def _said(job: Job, k: int) -> dict[str, Any]:
         "expansions": (Expansion(gpus=job.current, benefit=2.0),) if job.current else (),
         "remaining_s": 60.0 * (k + 1),
         "queue": f"queue {k % 2}",
+        "attained_gpu_s": 1e4 * k,
     }
 
 

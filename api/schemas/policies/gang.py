@@ -19,7 +19,8 @@ class GangParametersDoc(ParametersDoc):
     )
 
     order: QueueOrder = QueueOrder.FIFO
-    """fifo: the oldest job first; priority: the most urgent one, among equals the oldest."""
+    """fifo: the oldest job first; priority: the most urgent one; srtf: that with the shortest remaining time; las: that
+    with the least attained service, in queues by thresholds (Tiresias); among equals the oldest."""
     promotion_after_s: Positive | None = None
     """Order priority: a waiting job rises by one priority every time that it has waited so long (null: never)."""
     priority_ratio: Annotated[float, Field(ge=1, le=100)] = 2.0
@@ -29,7 +30,9 @@ class GangParametersDoc(ParametersDoc):
     default_remaining_s: Positive | None = None
     """How long jobs run that do not say (null: not known, so that their GPUs are not counted on)."""
     preemption: bool = False
-    """Order priority: a job that finds no room takes the GPUs of preemptible jobs of lower priority."""
+    """But for fifo: a job that finds no room takes the GPUs of preemptible jobs that come later by the order."""
+    service_thresholds: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=100)] = (3250.0, 7200.0)
+    """Order las: GPU seconds from which on jobs are in the second queue, the third, ..., ascending."""
     quotas: Annotated[
         dict[Name, Annotated[int, Field(ge=0, le=MAX_GPUS)]],
         Field(

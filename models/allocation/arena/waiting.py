@@ -4,10 +4,14 @@ from collections.abc import Iterable
 
 from models.allocation.ageing import next_birthday_s, next_promotion_s
 from models.allocation.arena.parameters import ArenaAnswer, ArenaMethod, ArenaObjective, ArenaParameters
-from models.policy import Waiting
+from models.policy import Running, Waiting
 
 
-def changes_after(parameters: ArenaParameters, waiting: Iterable[Waiting]) -> float | None:
+def changes_after(
+    parameters: ArenaParameters,
+    waiting: Iterable[Waiting],
+    running: Iterable[Running],  # noqa: ARG001 - every policy's signature
+) -> float | None:
     """Seconds until a job rises by one queue, or has waited for as long as it may; see `Policy.changes_after`."""
     jobs = tuple(waiting)
     times_s = []

@@ -1,1 +1,1 @@
-"""Gang: jobs of fixed size by FIFO or priority, with EASY backfill, quotas and topology-aware placement."""
+"""Gang: jobs of fixed size in the order of a queue, with EASY backfill, quotas and topology-aware placement."""

@@ -5,7 +5,7 @@ The queue is served in order. A job
   never fits     where even without other jobs there is no room for it; it holds nobody up
   quota          starts only within what its queue has left; then no later job of the queue starts either
   starts         on the first of its GPU types, fewest nodes first, where room is found; under preemption, room that
-                 less urgent jobs make. These jobs may start again elsewhere, in their turn
+                 later jobs make. These jobs may start again elsewhere, in their turn
   is next        else: it closes its GPU types for those behind it. It gets a reservation (`promise`) if none of these
                  was closed before: so every GPU type has one at most, and in a cluster of one type it is that of EASY
   waits behind   where one of its types is closed. Under `backfill: none` it closes the others; under EASY it may be
@@ -115,7 +115,9 @@ class _Admitting:
             for room in self._shapes.rooms
         ]
         self._preemption = (
-            Preemption(snapshot, self._taken.running, self._free, self._usable) if parameters.preemption else None
+            Preemption(snapshot, parameters, self._taken.running, self._free, self._usable)
+            if parameters.preemption
+            else None
         )
         self._queue: list[tuple[Key, int]] = []
         self._position = {job.id: k for k, job in enumerate(snapshot.jobs)}

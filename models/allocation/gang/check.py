@@ -3,8 +3,8 @@
 Beside the placement itself:
 
 shape      a job that starts has exactly min_gpus GPUs, on as few nodes as possible, all but one of them whole
-running    a running job keeps its GPUs; under preemption a preemptible one may lose them where a job of higher priority
-           starts on its GPU type, and keeps them where nobody takes any
+running    a running job keeps its GPUs; under preemption a preemptible one may lose them where a job that comes before
+           it starts on its GPU type, and keeps them where nobody takes any
 quotas     no queue in which a job starts has more than its quota
 order      the queue is gone through once more (`check_order`): nobody starts in order behind a job that waits for its
            quota, or without backfill for its GPUs; and the next job of a GPU type does not fit what is left
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from models.allocation.gang.check_order import order_violations
 from models.allocation.gang.parameters import GangParameters
-from models.allocation.gang.queue_order import worth_of_gpu
+from models.allocation.gang.queue_order import lateness, worth_of_gpu
 from models.allocation.gang.shapes import Shapes, TypeRoom
 from models.allocation.plan_check import coverage_violations, score_violations
 from models.placement.check import placement_violations
@@ -51,7 +51,7 @@ def gang_violations(snapshot: Snapshot, parameters: GangParameters, plan: Plan, 
         for item in plan.allocations
     }
     return [
-        *_preemption_violations(snapshot, plan, running.keys(), keeping),
+        *_preemption_violations(snapshot, parameters, plan, running.keys(), keeping),
         *_quota_violations(snapshot, parameters, plan, running),
         *order_violations(snapshot, parameters, plan, shapes, running.keys(), keeping),
         *score_violations(
@@ -103,23 +103,26 @@ def _is_compact(item: JobAllocation, room: TypeRoom | None) -> bool:
     return sorted((len(part.gpus) for part in item.gpus), reverse=True) == wanted
 
 
-def _preemption_violations(snapshot: Snapshot, plan: Plan, running: Set[str], keeping: Set[str]) -> Iterator[Issue]:
-    """Whoever loses GPUs makes way for somebody more urgent."""
+def _preemption_violations(
+    snapshot: Snapshot, parameters: GangParameters, plan: Plan, running: Set[str], keeping: Set[str]
+) -> Iterator[Issue]:
+    """Whoever loses GPUs makes way for somebody who comes first."""
     jobs = {job.id: job for job in snapshot.jobs}
     type_of = {node.id: node.gpu_type for node in snapshot.cluster.nodes}
-    urgent: dict[str, int] = {}
+    first: dict[str, float] = {}
     for item in plan.allocations:
         if item.job_id not in running:
-            priority = jobs[item.job_id].priority
-            urgent[item.gpu_type] = min(priority, urgent.get(item.gpu_type, priority))
+            own = lateness(jobs[item.job_id], parameters)
+            first[item.gpu_type] = min(own, first.get(item.gpu_type, own))
     for name in sorted(running - keeping):
         job = jobs[name]
         gpu_type = type_of[(job.current or ())[0].node]
-        if urgent.get(gpu_type, job.priority) >= job.priority:
+        own = lateness(job, parameters)
+        if first.get(gpu_type, own) >= own:
             yield Issue(
                 code="preempted_for_nobody",
                 pointer="/allocations",
-                detail=f"job {name!r} runs and loses its GPUs, but nobody of higher priority starts on type "
+                detail=f"job {name!r} runs and loses its GPUs, but nobody who comes before it starts on type "
                 f"{gpu_type!r}",
             )
 

@@ -8,10 +8,13 @@ _ISSUES = "models.allocation.gang.validation:policy_issues"
 _FORMULATE = "models.allocation.gang.formulation:formulate_gang"
 _MAY_START = "models.allocation.gang.idle:may_start"
 _CHANGES_AFTER = "models.allocation.gang.idle:changes_after"
-_SOURCE = "Lifka: The ANL/IBM SP scheduling system (JSSPP 1995), EASY backfill"
+_SOURCE = (
+    "Lifka: The ANL/IBM SP scheduling system (JSSPP 1995), EASY backfill; for the order las Gu et al.: Tiresias "
+    "(NSDI 2019)"
+)
 _NEEDS = (
     "jobs with min_gpus, their size; no model and no throughput",
-    "age_s, priority, queue and remaining_s, as far as the parameters ask for them",
+    "age_s, priority, queue, remaining_s and attained_gpu_s, as far as the parameters ask for them",
     "where jobs run now (current)",
 )
 _GIVES = (
@@ -29,7 +32,7 @@ GANG = Policy(
     variant={"method": GangMethod.HEURISTIC},
     issues=_ISSUES,
     formulate=_FORMULATE,
-    title="Jobs of fixed size by FIFO or priority, with EASY backfill and quotas",
+    title="Jobs of fixed size by age, priority, time left or service, with EASY backfill and quotas",
     source=_SOURCE,
     needs=_NEEDS,
     gives=(*_GIVES, "the bound of the integer program on the same backfill, and the gap to it"),
@@ -44,7 +47,7 @@ GANG_ILP = Policy(
     variant={"method": GangMethod.ILP},
     issues=_ISSUES,
     formulate=_FORMULATE,
-    title="Jobs of fixed size by FIFO or priority, with the best backfill by integer programming",
+    title="Jobs of fixed size by age, priority, time left or service, with the best backfill by integer programming",
     source=_SOURCE,
     needs=_NEEDS,
     gives=(*_GIVES, "bound and gap of the integer program"),

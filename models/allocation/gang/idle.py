@@ -6,11 +6,12 @@ Without preemption gang keeps what runs, and a job that starts takes whole nodes
 Light: imports no solver and no modelling layer.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
 from models.allocation.ageing import next_promotion_s
 from models.allocation.gang.parameters import GangParameters, QueueOrder
-from models.policy import Waiting, Wanted
+from models.policy import Running, Waiting, Wanted
 
 
 def may_start(parameters: GangParameters, wanted: Iterable[Wanted], rooms: Mapping[str, Sequence[int]]) -> bool:
@@ -21,11 +22,23 @@ def may_start(parameters: GangParameters, wanted: Iterable[Wanted], rooms: Mappi
     return any(left[name].fits(num_gpus) for num_gpus, types in wanted for name in (left if types is None else types))
 
 
-def changes_after(parameters: GangParameters, waiting: Iterable[Waiting]) -> float | None:
-    """Seconds until a job rises in the queue; see `Policy.changes_after`."""
-    if parameters.order is QueueOrder.FIFO or parameters.promotion_after_s is None:
+def changes_after(parameters: GangParameters, waiting: Iterable[Waiting], running: Iterable[Running]) -> float | None:
+    """Seconds until a job that waits rises in the queue, or one that runs comes into a later queue of attained service
+    and may have to make way; see `Policy.changes_after`."""
+    if parameters.order is QueueOrder.LAS and parameters.preemption:
+        return _next_threshold_s(parameters, running) if any(True for _ in waiting) else None
+    if parameters.order is not QueueOrder.PRIORITY or parameters.promotion_after_s is None:
         return None
     return next_promotion_s(waiting, parameters.promotion_after_s)
+
+
+def _next_threshold_s(parameters: GangParameters, running: Iterable[Running]) -> float | None:
+    limits = parameters.service_thresholds
+    queues = ((num_gpus, attained, bisect_right(limits, attained)) for num_gpus, attained in running)
+    return min(
+        ((limits[queue] - attained) / num_gpus for num_gpus, attained, queue in queues if queue < len(limits)),
+        default=None,
+    )
 
 
 class _Room:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 
 from models.policy import Parameters
 from stowplan.errors import InputError
@@ -17,10 +18,14 @@ class GangMethod(StrEnum):
 
 
 class QueueOrder(StrEnum):
-    """Who comes first: `fifo`, the oldest; `priority`, the most urgent, among equals the oldest."""
+    """Who comes first, among equals the oldest. `fifo`: the oldest. `priority`: the most urgent. `srtf`: the one with
+    the shortest remaining time. `las`: the one with the least attained service, GPUs x seconds, in queues by thresholds
+    (Tiresias, NSDI 2019, section 3.3: discretised 2D-LAS)."""
 
     FIFO = "fifo"
     PRIORITY = "priority"
+    SRTF = "srtf"
+    LAS = "las"
 
 
 class Backfill(StrEnum):
@@ -39,7 +44,10 @@ class GangParameters(Parameters):
     (None: never). priority_ratio: under `priority`, how many times a GPU of one priority counts against a GPU of the
     next in the objective; it changes no order.
     default_remaining_s: how long jobs run that do not say (None: not known; their GPUs are not counted on).
-    preemption: under `priority`, a job that does not fit takes the GPUs of preemptible jobs of lower priority.
+    preemption: but for `fifo`, a job that does not fit takes the GPUs of preemptible jobs that come later than itself:
+    of lower priority, with longer remaining time, or in a later queue of `las`.
+    service_thresholds: under `las`, GPU seconds from which on jobs are in the second queue, the third, ...; by default
+    those of the released simulator of Tiresias.
     quotas: most GPUs that the jobs of a queue may have together; a queue without one has no limit.
 
     Raises
@@ -55,6 +63,7 @@ class GangParameters(Parameters):
     backfill: Backfill = Backfill.EASY
     default_remaining_s: float | None = None
     preemption: bool = False
+    service_thresholds: tuple[float, ...] = (3250.0, 7200.0)
     quotas: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -67,6 +76,12 @@ class GangParameters(Parameters):
         for queue, most in self.quotas.items():
             if most < 0:
                 raise InputError(f"the quota of queue {queue!r} is {most}; must be at least 0")
-        if self.order is QueueOrder.FIFO and (self.preemption or self.promotion_after_s is not None):
-            given = "preemption" if self.preemption else "promotion_after_s"
-            raise InputError(f"{given} goes by priorities, which the order fifo does not use; give order = priority")
+        if self.order is not QueueOrder.PRIORITY and self.promotion_after_s is not None:
+            detail = f"goes by priorities, which the order {self.order} does not use; give order = priority"
+            raise InputError(f"promotion_after_s {detail}")
+        if self.order is QueueOrder.FIFO and self.preemption:
+            others = ", ".join(order for order in QueueOrder if order is not QueueOrder.FIFO)
+            raise InputError(f"preemption goes by who comes first, and under fifo who runs has; give order: {others}")
+        limits = self.service_thresholds
+        if not limits or not all(0 < a < b for a, b in pairwise((*limits, math.inf))):
+            raise InputError(f"service_thresholds are {list(limits)}; must be numbers above 0 in ascending order")

@@ -1,25 +1,35 @@
-"""Which running jobs make way for a more urgent one: the least urgent first, and no more than it takes.
+"""Which running jobs make way for one that comes before them: the last first, and no more than it takes.
 
-For whole nodes, node by node: those first that hold nothing but jobs of low priority, among them those with the fewest
-busy GPUs. For GPUs of one node, job by job: the least urgent, then the youngest. Of those that are found so, whoever
-turns out not to be needed stays. Only preemptible jobs of strictly lower `priority` make way; age promotes nobody here.
+For whole nodes, node by node: those first that hold nothing but jobs that come late, among them those with the fewest
+busy GPUs. For GPUs of one node, job by job: the latest, then the youngest. Of those that are found so, whoever turns
+out not to be needed stays. Only preemptible jobs make way that come strictly later by `queue_order.lateness`.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from models.allocation.gang.packing import Packing
+from models.allocation.gang.parameters import GangParameters
+from models.allocation.gang.queue_order import lateness
 from models.allocation.gang.shapes import Shape
 from models.placement.occupancy import Slices
 from models.workload import Job, Snapshot
 
-_Candidates = Sequence[tuple[int, str]]
+_Candidates = Sequence[tuple[float, str]]
 
 
 class Preemption:
     """The running jobs that may make way; `free`: masks of all nodes, to which the GPUs of those who do are added."""
 
-    def __init__(self, snapshot: Snapshot, running: Mapping[str, Slices], free: list[int], usable: list[int]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        parameters: GangParameters,
+        running: Mapping[str, Slices],
+        free: list[int],
+        usable: list[int],
+    ) -> None:
+        self._lateness = {job.id: lateness(job, parameters) for job in snapshot.jobs}
         self._free = free
         self._usable = usable
         self._nodes = snapshot.cluster.nodes
@@ -32,8 +42,8 @@ class Preemption:
     def make_room(self, job: Job, shape: Shape, packing: Packing) -> tuple[Packing, list[str]] | None:
         """Let others make way, and put the job into the packing of its type: the packing, and who made way; None where
         that is not enough."""
-        trial, chosen = packing.copy(), list[str]()
-        for _, victim in takewhile(lambda other: other[0] > job.priority, self._candidates_for(shape)):
+        trial, chosen, own = packing.copy(), list[str](), self._lateness[job.id]
+        for _, victim in takewhile(lambda other: other[0] > own, self._candidates_for(shape)):
             if victim in self.preempted or not trial.change(self._changes(victim, gives=True)):
                 continue
             self._move(victim, gives=True)
@@ -81,7 +91,7 @@ class Preemption:
             self._free[node] = self._free[node] | own if gives else self._free[node] & ~own
 
     def _candidates_for(self, shape: Shape) -> _Candidates:
-        """Jobs of the type with the priority down to which they are candidates, in the order in which they make way."""
+        """Jobs of the type with the lateness down to which they are candidates, in the order in which they make way."""
         key = shape.gpu_type, shape.num_whole > 0
         if key not in self._candidates:
             self._candidates[key] = (
@@ -91,28 +101,31 @@ class Preemption:
 
     def _by_job(self, gpu_type: int) -> _Candidates:
         jobs = [job for job in self._jobs.values() if job.preemptible and self._type(job) == gpu_type]
-        jobs.sort(key=lambda job: (-job.priority, job.age_s))
-        return [(job.priority, job.id) for job in jobs]
+        jobs.sort(key=self._latest_first)
+        return [(self._lateness[job.id], job.id) for job in jobs]
 
     def _by_node(self, gpu_type: int, node_size: int) -> _Candidates:
-        """Jobs node by node, of nodes that are whole without them; the priority is that of the most urgent there."""
+        """Jobs node by node, of nodes that are whole without them; the lateness is the least there."""
         on_node: dict[int, list[Job]] = {}
         for job in self._jobs.values():
             for node, _ in self._running[job.id] if self._type(job) == gpu_type else ():
                 on_node.setdefault(node, []).append(job)
         for jobs in on_node.values():
-            jobs.sort(key=lambda job: (-job.priority, job.age_s))
+            jobs.sort(key=self._latest_first)
         clearable = [
-            (min(job.priority for job in jobs), -self._free[node].bit_count(), node)
+            (min(self._lateness[job.id] for job in jobs), -self._free[node].bit_count(), node)
             for node, jobs in on_node.items()
             if all(job.preemptible for job in jobs) and self._usable[node].bit_count() == node_size
         ]
         clearable.sort(key=lambda found: (-found[0], *found[1:]))
-        found: dict[str, int] = {}
-        for priority, _, node in clearable:
+        found: dict[str, float] = {}
+        for latest, _, node in clearable:
             for job in on_node[node]:
-                found.setdefault(job.id, priority)
-        return [(priority, job_id) for job_id, priority in found.items()]
+                found.setdefault(job.id, latest)
+        return [(latest, job_id) for job_id, latest in found.items()]
+
+    def _latest_first(self, job: Job) -> tuple[float, float]:
+        return -self._lateness[job.id], job.age_s
 
     def _type(self, job: Job) -> int:
         return self._index[self._nodes[self._running[job.id][0][0]].gpu_type]

@@ -21,6 +21,9 @@ SIA = Policy(
         REASONS,
         "bound and gap of the integer program",
     ),
-    ignores=(*("parallelism", "priority", "deadline_s", "remaining_iterations", "expansions", "remaining_s", "queue"),),
+    ignores=(
+        *("parallelism", "priority", "deadline_s", "remaining_iterations", "expansions", "remaining_s", "queue"),
+        "attained_gpu_s",
+    ),
     takes_goodput=True,
 )

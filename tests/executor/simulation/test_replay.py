@@ -122,6 +122,38 @@ def test_a_job_that_is_preempted_goes_on_after_a_restart() -> None:
     assert (urgent.started_s, urgent.ended_s) == (40, 70)
 
 
+def test_shortest_remaining_time_first_by_hand() -> None:
+    """b is shorter than what is left of a; c is not, and waits for both.
+
+    0    20   30      110  130
+    aaaaabbbbbaaaaaaaaaccccc
+    """
+    trace = jobs_of((0, 4, 100), (20, 4, 10), (25, 4, 90))
+    srtf = GangParameters(order=QueueOrder.SRTF, preemption=True)
+    assert gantt(Replay(setup_of(trace, 4, gang=srtf))) == {"a": (0, 110), "b": (20, 30), "c": (110, 200)}
+
+
+def test_least_attained_service_by_hand() -> None:
+    """a has had 200 GPU seconds after 50 s; a second later (times are rounded) it makes way for b, which has had none
+    and never has 200. The state is kept in between.
+
+    0       20        51       81        130
+    aaaaaaaaa(b waits)abbbbbbbbaaaaaaaaaaa
+    """
+    setup = setup_of(
+        jobs_of((0, 4, 100), (20, 4, 30)),
+        4,
+        gang=GangParameters(order=QueueOrder.LAS, preemption=True, service_thresholds=(200.0,)),
+    )
+    assert gantt(Replay(setup)) == {"a": (0, 130), "b": (51, 81)}
+    begun = Replay(setup)
+    for _ in range(3):
+        begun.step()
+    assert begun.now_s == 51
+    state = from_document(ReplayState, json.loads(to_json(begun.state())), "state")
+    assert gantt(Replay(setup, state=state)) == {"a": (0, 130), "b": (51, 81)}
+
+
 @pytest.mark.parametrize(("checkpoint_s", "ended_s"), [(None, 155), (25.0, 105)])
 def test_a_job_whose_node_fails_goes_on_from_its_checkpoint(
     monkeypatch: pytest.MonkeyPatch, checkpoint_s: float | None, ended_s: float
@@ -175,6 +207,8 @@ GANGS = [
     GangParameters(),
     GangParameters(backfill=Backfill.NONE),
     GangParameters(order=QueueOrder.PRIORITY, preemption=True),
+    GangParameters(order=QueueOrder.SRTF, preemption=True),
+    GangParameters(order=QueueOrder.LAS, preemption=True, service_thresholds=(20.0, 100.0)),
 ]
 
 

@@ -144,4 +144,5 @@ def _made_up_job(k: int, members: Sequence[Node], free: dict[str, list[int]], rn
         priority=rng.randint(1, 3),
         remaining_s=rng.choice((None, 0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 8.0)),
         queue=rng.choice((None, "p", "q")),
+        attained_gpu_s=rng.choice((0.0, 99.0, 100.0, 5000.0)),
     )

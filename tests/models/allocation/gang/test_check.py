@@ -120,6 +120,21 @@ def test_preemption_must_serve_somebody_more_urgent() -> None:
     assert "preempted_for_nothing" in codes(idle, wide, **bold)
 
 
+def test_preemption_goes_by_the_order() -> None:
+    """Against a job with 60 s left one with 50 s is first, one with 60 s is not; likewise by service."""
+    runs = replace(running("r", 60.0, a0=range(8)), attained_gpu_s=100.0)
+    waits = Job(id="w", min_gpus=8, remaining_s=60.0, attained_gpu_s=100.0)
+    for order, first in (
+        (QueueOrder.SRTF, replace(waits, remaining_s=50.0)),
+        (QueueOrder.LAS, replace(waits, attained_gpu_s=99.0)),
+    ):
+        bold = {"order": order, "preemption": True, "service_thresholds": (100.0,)}
+        for other, expected in ((first, set[str]()), (waits, {"preempted_for_nobody"})):
+            snapshot = Snapshot(cluster=cluster(8), jobs=(runs, other))
+            taken = plan_with(on("w", a0=EIGHT), snapshot=snapshot)
+            assert codes(taken, snapshot, **bold) & {"preempted_for_nobody"} == expected
+
+
 def test_score_and_objective_are_added_up_again() -> None:
     _, result, plan = planned(SNAPSHOT)
     assert result.objective is not None

@@ -36,6 +36,12 @@ PARAMETERS = st.one_of(
         quotas=st.sampled_from(({}, {"p": 8})),
         backfill=st.sampled_from(Backfill),
     ),
+    st.builds(
+        GangParameters,
+        order=st.sampled_from((QueueOrder.SRTF, QueueOrder.LAS)),
+        preemption=st.booleans(),
+        service_thresholds=st.just((100.0, 1000.0)),
+    ),
 )
 
 

@@ -40,6 +40,23 @@ def test_priority_comes_before_age() -> None:
     assert started(plan_of(cluster(4), *jobs, order=QueueOrder.PRIORITY)) == {"urgent": ["a0"]}
 
 
+def test_the_shortest_comes_first_and_who_says_nothing_last() -> None:
+    jobs = queue(("silent", 4, None), ("long", 4, 60.0), ("short", 4, 10.0))
+    assert started(plan_of(cluster(4), *jobs, order=QueueOrder.SRTF)) == {"short": ["a0"]}
+    assert started(plan_of(cluster(4), *jobs[:2], order=QueueOrder.SRTF)) == {"long": ["a0"]}
+    known = {"order": QueueOrder.SRTF, "default_remaining_s": 5.0}
+    assert started(plan_of(cluster(4), *jobs, **known)) == {"silent": ["a0"]}
+
+
+def test_least_attained_service_comes_first_queue_by_queue() -> None:
+    """Of the same queue the older one: 90 and 10 GPU seconds are alike."""
+    had = {"served": 100.0, "older": 90.0, "newer": 10.0}
+    jobs = tuple(replace(job, attained_gpu_s=had[job.id]) for job in queue(*((name, 4, 9.0) for name in had)))
+    las = {"order": QueueOrder.LAS, "service_thresholds": (100.0,)}
+    assert started(plan_of(cluster(4), *jobs, **las)) == {"older": ["a0"]}
+    assert started(plan_of(cluster(4), jobs[0], **las)) == {"served": ["a0"]}
+
+
 def test_waiting_raises_the_priority() -> None:
     """After 100 s a job of priority 2 is like one of priority 1, and older."""
     jobs = (

@@ -57,8 +57,16 @@ def test_what_may_be_a_slip_is_a_warning() -> None:
         ({"default_remaining_s": float("inf")}, "default_remaining_s is inf"),
         ({"priority_ratio": 0.5}, "priority_ratio is 0.5"),
         ({"quotas": {"p": -1}}, "the quota of queue 'p' is -1"),
-        ({"preemption": True}, "preemption goes by priorities"),
-        ({"promotion_after_s": 60.0}, "promotion_after_s goes by priorities"),
+        (
+            {"preemption": True},
+            "preemption goes by who comes first, and under fifo who runs has; give order: priority, ",
+        ),
+        ({"promotion_after_s": 60.0}, "promotion_after_s goes by priorities, which the order fifo does not use"),
+        ({"service_thresholds": ()}, r"service_thresholds are \[\]; must be numbers above 0 in ascending order"),
+        ({"service_thresholds": (0.0, 1.0)}, "service_thresholds are"),
+        ({"service_thresholds": (2.0, 2.0)}, "service_thresholds are"),
+        ({"service_thresholds": (1.0, float("inf"))}, "service_thresholds are"),
+        ({"service_thresholds": (float("nan"),)}, "service_thresholds are"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(parameters: dict[str, Any], message: str) -> None:
