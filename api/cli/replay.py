@@ -69,6 +69,9 @@ def replay_command(
     settle: Annotated[
         bool, typer.Option(help="Jobs of known performance keep the GPUs they got until they work, at least.")
     ] = False,
+    charge: Annotated[
+        float, typer.Option(help="Jobs start so many times the CPU seconds of the decision later; not repeatable.")
+    ] = 0.0,
     estimates: Annotated[
         Estimates, typer.Option(help="What policies are told of durations: true ones, time limits, or nothing.")
     ] = Estimates.EXACT,
@@ -141,7 +144,7 @@ def replay_command(
         ReplaySetup(
             cluster=where,
             trace=trace,
-            control=ControlOptions(parameters=parameters, round_s=round_, settle=settle),
+            control=ControlOptions(parameters=parameters, round_s=round_, settle=settle, charge=charge),
             truth=truth,
             throughputs=table,
             profiles=profiles,

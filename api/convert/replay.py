@@ -69,7 +69,7 @@ def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tup
     return tuple(
         ReplaySetup(
             **common,
-            control=ControlOptions(parameters=parameters, round_s=body.round_s, settle=body.settle),
+            control=ControlOptions(parameters=parameters, round_s=body.round_s, settle=body.settle, charge=body.charge),
             seed=seed,
         )
         for parameters, seed in product(chosen, body.seeds)

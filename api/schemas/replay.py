@@ -135,6 +135,8 @@ class ReplayBody(Document):
     """Plan every so many seconds (null: after every event)."""
     settle: bool = False
     """Jobs of known performance keep the GPUs they got until they work, at least."""
+    charge: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """Jobs start so many times the CPU seconds of the decision later (above 0: no two replays are the same)."""
     start_s: Seconds = 0.0
     """How long a job that starts does no work."""
     restart_s: Seconds = 0.0

@@ -67,5 +67,6 @@ class ClusterBackend(Protocol):
     def wake_at(self, at_s: float) -> None:
         """Ask for a `Tick`, in place of one that was asked for before."""
 
-    def act(self, actions: Sequence[Action]) -> None:
-        """Carry out what was decided on, all of it at once: what one job gives back another may get."""
+    def act(self, actions: Sequence[Action], late_s: float = 0.0) -> None:
+        """Carry out what was decided on, all of it at once: what one job gives back another may get. Under a virtual
+        clock the decision took `late_s`, for which whoever is placed does no work."""

@@ -102,6 +102,6 @@ class Controller:
         cpu_s = time.process_time() - started_s
         actions = () if outcome.plan is None else difference(self._book.running, outcome.plan)
         self._book.note(actions, now_s)
-        self._backend.act(actions)
+        self._backend.act(actions, self._options.charge * cpu_s)
         self._wake_again()
         return Decision(outcome=outcome, cpu_s=cpu_s, actions=actions)

@@ -216,8 +216,8 @@ class SimulatedBackend:
         """Ask for a tick."""
         self._wake_s = at_s
 
-    def act(self, actions: Sequence[Action]) -> None:
-        """Stop, start and move jobs."""
+    def act(self, actions: Sequence[Action], late_s: float = 0.0) -> None:
+        """Stop, start and move jobs; those that are placed do no work for so much longer."""
         self._has_changed = self._has_changed or bool(actions)
         places = [action.allocation for action in actions if isinstance(action, Place)]
         for action in actions:
@@ -227,7 +227,7 @@ class SimulatedBackend:
             if self._progress[allocation.job_id].allocation is not None:
                 self._give_back(self._progress[allocation.job_id])
         for allocation in places:
-            self._place(allocation)
+            self._place(allocation, late_s)
 
     def state(self) -> SimulationState:
         """What it takes to go on from here."""
@@ -344,7 +344,7 @@ class SimulatedBackend:
         self._progress[job.id] = Progress(job_id=job.id, submitted_s=submission.at_s, expected_s=job.remaining_s)
         return Arrival(at_s=submission.at_s, job=job)
 
-    def _place(self, allocation: JobAllocation) -> None:
+    def _place(self, allocation: JobAllocation, late_s: float) -> None:
         progress = self._progress[allocation.job_id]
         is_first = progress.num_starts == 0
         progress.started_s = self._now_s if is_first else progress.started_s
@@ -354,7 +354,7 @@ class SimulatedBackend:
             progress.restarts = {**progress.restarts, kind: progress.restarts.get(kind, 0) + 1}
         progress.allocation, progress.since_s = allocation, self._now_s
         self._occupy(progress)
-        progress.works_s = self._now_s + self._truth.delay_s(allocation, is_first=is_first)
+        progress.works_s = self._now_s + late_s + self._truth.delay_s(allocation, is_first=is_first)
         progress.speed, progress.ends_s = 0.0, progress.works_s
         if progress.works_s > self._now_s:
             heapq.heappush(self._ends, self._end(progress))

@@ -48,7 +48,8 @@ class Recording:
     def wake_at(self, at_s: float) -> None:
         raise AssertionError(f"woken at {at_s} without rounds")
 
-    def act(self, actions: Sequence[Action]) -> None:
+    def act(self, actions: Sequence[Action], late_s: float = 0.0) -> None:
+        assert late_s == 0
         self.actions.append(tuple(actions))
 
 

@@ -154,6 +154,22 @@ def test_least_attained_service_by_hand() -> None:
     assert gantt(Replay(setup, state=state)) == {"a": (0, 130), "b": (51, 81)}
 
 
+def test_decisions_are_charged_to_those_whom_they_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes 2 s of CPU, three times as long on the clock: b waits for the end of a, and for the decision then."""
+    clock_s = [0.0]
+    monkeypatch.setattr("time.process_time", lambda: clock_s[0])
+
+    def slow(request: PlanRequest) -> PlanOutcome:
+        clock_s[0] += 2.0
+        return plan(request)
+
+    setup = setup_of(jobs_of((0, 8, 100), (10, 8, 50)), 8)
+    charged = replace(setup, control=replace(setup.control, charge=3.0))
+    assert gantt(Replay(charged, planner=slow)) == {"a": (0, 106), "b": (106, 162)}
+    with pytest.raises(InputError, match="charge is -1"):
+        replace(setup.control, charge=-1)
+
+
 @pytest.mark.parametrize(("checkpoint_s", "ended_s"), [(None, 155), (25.0, 105)])
 def test_a_job_whose_node_fails_goes_on_from_its_checkpoint(
     monkeypatch: pytest.MonkeyPatch, checkpoint_s: float | None, ended_s: float
