@@ -9,6 +9,8 @@ from tests.api.asking import post, refused
 from tests.api.requests import Json, arnold_request, changed, sia_request, table_job
 
 SIA, ARNOLD = sia_request(), arnold_request()
+GANG = sia_request([{"id": "j0"}, {"id": "j1"}], policy="gang")
+SUIKA = sia_request([], policy="suika")
 GOODPUT = {
     "kind": "goodput",
     "batch": {"initial": 8, "maximum": 64},
@@ -137,6 +139,24 @@ CASES: list[tuple[str, Json, str, Any, str, str]] = [
         "",
     ),
     ("negative restart price", SIA, "/parameters/restart_price", -1, "negative", ""),
+    ("negative service", SIA, "/snapshot/jobs/0/attained_gpu_s", -1, "negative", ""),
+    (
+        "thresholds that do not ascend",
+        GANG,
+        "/parameters",
+        {"order": "las", "service_thresholds": [2, 1]},
+        "invalid_input",
+        "/parameters",
+    ),
+    ("no such order", GANG, "/parameters", {"order": "shortest"}, "unknown_value", "/parameters/order"),
+    (
+        "no such scaling",
+        SUIKA,
+        "/parameters",
+        {"planning": {"scaling": "pp"}},
+        "unknown_value",
+        "/parameters/planning/scaling",
+    ),
     ("no performance", SIA, "/snapshot/jobs/0", {"id": "j0"}, "missing_performance", "/snapshot/jobs/0/performance"),
     ("zero fairness", SIA, "/parameters", {"fairness_power": 0}, "out_of_range", "/parameters/fairness_power"),
     ("alpha above one", ARNOLD, "/parameters/alpha", 1.5, "out_of_range", ""),
