@@ -1,5 +1,6 @@
 """How tests ask a service."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -55,3 +56,19 @@ def until(client: httpx.Client, path: str, holds: Callable[[Json], bool]) -> Jso
         return document
 
     return eventually(look, holds)
+
+
+def events_of(client: httpx.Client, document: Json, **headers: str) -> list[tuple[int, str, Json]]:
+    """Id, name and data of all events until the stream ends."""
+    found: list[tuple[int, str, Json]] = []
+    with client.stream("GET", document["links"]["events"], headers=headers) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        fields: dict[str, str] = {}
+        for line in answer.iter_lines():
+            if line and not line.startswith(":"):
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif "data" in fields:
+                found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+                fields = {}
+    return found

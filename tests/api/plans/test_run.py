@@ -1,6 +1,5 @@
 """The life of plans: queue, events, cancel, deadline, crash, restart. Workers run stand-ins that take their time."""
 
-import json
 import os
 import shutil
 import signal
@@ -21,7 +20,7 @@ from api.common.settings import IN_MEMORY, Settings
 from api.plans import planning
 from solver.pool import WorkerPool
 from tests.api import tasks
-from tests.api.asking import planned, post, until
+from tests.api.asking import events_of, planned, post, until
 from tests.api.conftest import SETTINGS
 from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
@@ -52,22 +51,6 @@ def canceled(client: httpx.Client, plan: Json) -> Json:
     assert answer.status_code == 200
     final: Json = answer.json()
     return final
-
-
-def events_of(client: httpx.Client, plan: Json, **headers: str) -> list[tuple[int, str, Json]]:
-    """Id, name and data of all events until the stream ends."""
-    found: list[tuple[int, str, Json]] = []
-    with client.stream("GET", plan["links"]["events"], headers=headers) as answer:
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        fields: dict[str, str] = {}
-        for line in answer.iter_lines():
-            if line and not line.startswith(":"):
-                name, _, value = line.partition(": ")
-                fields[name] = value
-            elif "data" in fields:
-                found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
-                fields = {}
-    return found
 
 
 def test_the_same_key_gives_the_same_plan(client: httpx.Client) -> None:

@@ -28,7 +28,7 @@ from solver.pool import DeadlineError, WorkerPool
 from stowplan.errors import WorkerError
 from stowplan.records import to_document
 from tests.api import replay_tasks
-from tests.api.asking import post, waited
+from tests.api.asking import events_of, post, waited
 from tests.api.replay_requests import PATH, replay_request, setups_of, tabled_request
 from tests.api.requests import Json, changed
 from tests.api.serving import serving
@@ -70,22 +70,6 @@ def report_of(client: httpx.Client, document: Json) -> list[Json]:
 
 def ends(replay: Json) -> dict[str, float | None]:
     return {job["id"]: job["ended_s"] for job in replay["jobs"]}
-
-
-def events_of(client: httpx.Client, document: Json, **headers: str) -> list[tuple[int, str, Json]]:
-    """Id, name and data of all events until the stream ends."""
-    found: list[tuple[int, str, Json]] = []
-    with client.stream("GET", document["links"]["events"], headers=headers) as answer:
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        fields: dict[str, str] = {}
-        for line in answer.iter_lines():
-            if line and not line.startswith(":"):
-                name, _, value = line.partition(": ")
-                fields[name] = value
-            elif "data" in fields:
-                found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
-                fields = {}
-    return found
 
 
 @pytest.fixture(scope="module")
