@@ -9,7 +9,7 @@ from api.figures.request import PictureFormat
 from api.replays.service import Replays
 from solver.pool import WorkerPool
 
-_FIGURE_TASK = "api.replays.drawing:figure_task"
+_FIGURE_TASK = "api.replays.figure_task:figure_task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from models.policy import Parameters
 from solver.monitor import Progress
 from solver.pool import Pickled
 
-REPLAY_TASK = "api.replays.replaying:replay_task"
+REPLAY_TASK = "api.replays.replay_task:replay_task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

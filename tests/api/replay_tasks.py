@@ -3,7 +3,7 @@
 import os
 import time
 
-from api.replays.replaying import replay_task
+from api.replays.replay_task import replay_task
 from api.replays.task import Replayed, ReplayProgress, ReplayTask
 from solver.monitor import SolveMonitor
 

@@ -12,7 +12,7 @@ import pytest
 import api.replays.run
 from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
-from api.replays import replaying, run
+from api.replays import replay_task, run
 from api.replays.active import ActiveReplays, common_status
 from api.replays.run import RunningReplays
 from api.replays.task import PackedReplays, Replayed, ReplayProgress, ReplayTask
@@ -186,10 +186,10 @@ def test_a_decision_that_takes_too_long_is_cut_short(monkeypatch: pytest.MonkeyP
         assert monitor.canceled.wait(60.0)
         return plan(request)
 
-    monkeypatch.setattr(replaying, "_DECISION_S", 0.1)
-    monkeypatch.setattr(replaying, "plan", patient)
+    monkeypatch.setattr(replay_task, "_DECISION_S", 0.1)
+    monkeypatch.setattr(replay_task, "plan", patient)
     task = ReplayTask(setup=setups_of(THREE_SEEDS)[0], parameters=GangParameters(), seed=0, limit_s=0.1)
-    assert replaying.replay_task(task, SolveMonitor()).figures.stopped_s == 0
+    assert replay_task.replay_task(task, SolveMonitor()).figures.stopped_s == 0
 
 
 def test_of_a_replay_that_is_killed_at_its_deadline_it_is_known_how_far_it_was(client: httpx.Client) -> None:
