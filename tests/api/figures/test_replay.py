@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from api.figures.replay import _busy, _runs, _shares, _steps, _waiting, render
+from api.figures.replay import _busy, _Clock, _clock, _runs, _shares, _steps, _waiting, render
 from api.figures.request import PictureFormat, ReplayFigure
 from executor.simulation.replay import Replay
 from models.allocation.gang.parameters import Backfill, GangParameters
@@ -28,10 +28,17 @@ def test_the_area_under_what_is_busy_is_the_time_of_gpus() -> None:
 
 
 def test_shares_and_runs_of_gpus() -> None:
-    hours, shares = _shares([7200, 0, 3600, 3600])
+    hours, shares = _shares([7200, 0, 3600, 3600], _Clock(last_s=7200, unit="hours", unit_s=3600))
     assert hours.tolist() == pytest.approx([1 / 3600, 1, 1, 2])
     assert shares.tolist() == [0.25, 0.5, 0.75, 1]
     assert list(_runs((0, 1, 3, 5, 4))) == [(0, 1), (3, 5)]
+
+
+@pytest.mark.parametrize(
+    ("last_s", "unit"), [(1.0, "seconds"), (179.0, "seconds"), (180.0, "minutes"), (1e4, "minutes"), (1e6, "days")]
+)
+def test_times_are_in_a_unit_of_which_there_are_some(last_s: float, unit: str) -> None:
+    assert _clock(last_s).unit == unit
 
 
 @pytest.mark.parametrize(("picture", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
@@ -44,4 +51,5 @@ def test_every_replay_has_its_panel(picture: PictureFormat, begins: bytes) -> No
     assert drawn.startswith(begins)
     assert render(request) == drawn
     if picture == "svg":
-        assert all(f"GPUs under {name}".encode() in drawn for name in replays)
+        # In the legend, and above its panel.
+        assert [drawn.count(f">{name}<".encode()) for name in replays] == [2, 2]
