@@ -19,11 +19,12 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.replays.parameters import parameters_named
+from api.cli.replay_policies import parameters_of
 from benchmarks.rows import Row, show, write
 from benchmarks.workloads.published.arena import DIRECTORY, ROUND_S, THROUGHPUTS, data_are_there, simulated_cluster
 from executor.control.options import ControlOptions
 from executor.simulation.figures import ReplayResult
+from executor.simulation.known import Known
 from executor.simulation.processes import replay_all
 from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import TruthParameters
@@ -98,10 +99,11 @@ def _row(task: _Task, result: ReplayResult) -> Row:
 
 def setup_of(trace: str, policy: str, round_s: float | None) -> ReplaySetup:
     """A trace by the rules above."""
+    (parameters,) = parameters_of(None, [policy], {}, known=Known.TABLE)
     return ReplaySetup(
         cluster=simulated_cluster(),
         trace=read_trace(DIRECTORY / f"trace_{trace}.csv", format_="arena"),
-        control=ControlOptions(parameters=parameters_named(policy), round_s=round_s),
+        control=ControlOptions(parameters=parameters, round_s=round_s),
         truth=_TRUTH,
         throughputs=read_throughputs(DIRECTORY / THROUGHPUTS),
         horizon_s=_HORIZONS_S[trace],

@@ -16,11 +16,12 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.replays.parameters import parameters_named
+from api.cli.replay_policies import parameters_of
 from benchmarks.rows import Row, show, write
 from benchmarks.workloads.published.sia_traces import APPLICATIONS, DATA, sia_cluster
 from executor.control.options import ControlOptions
 from executor.simulation.figures import ReplayResult
+from executor.simulation.known import Known
 from executor.simulation.processes import replay_all
 from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import Profiling, TruthParameters
@@ -70,10 +71,11 @@ def main(
 def setup_of(trace: str, policy: str, truth: TruthParameters) -> ReplaySetup:
     """A trace by the rules above."""
     jobs = read_trace(DATA / "workloads" / f"{trace}.csv", format_="sia")
+    (parameters,) = parameters_of(None, [policy], {}, known=Known.FOLDER)
     return ReplaySetup(
         cluster=sia_cluster(),
         trace=jobs,
-        control=ControlOptions(parameters=parameters_named(policy), round_s=_ROUND_S, settle=True),
+        control=ControlOptions(parameters=parameters, round_s=_ROUND_S, settle=True),
         truth=truth,
         profiles=_profiles(jobs),
     )

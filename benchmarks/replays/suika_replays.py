@@ -18,17 +18,19 @@ suika      with `{"planning": {"scaling": "data"}}` the paper's Suika-DP
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from statistics import fmean
 from typing import Annotated
 
 import typer
 
+from api.cli.replay_policies import parameters_of
 from benchmarks.paths import PUBLISHED
-from benchmarks.replays.parameters import parameters_named
 from benchmarks.rows import Row, show, write
 from benchmarks.workloads.suika_events import rack_cluster
 from executor.control.options import ControlOptions
 from executor.simulation.figures import ReplayResult
+from executor.simulation.known import Known
 from executor.simulation.processes import replay_all
 from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import TruthParameters
@@ -36,8 +38,9 @@ from models.policies import policy_of
 from stowplan.errors import InputError
 from workloads.generators.suika import SUIKA_64, SUIKA_1024, suika_workload
 from workloads.readers import read_trace
+from workloads.trace import Trace
 
-_PHILLY = PUBLISHED / "traces" / "philly.csv"
+PHILLY = PUBLISHED / "traces" / "philly.csv"
 _SETTINGS = {setting.num_gpus: setting for setting in (SUIKA_64, SUIKA_1024)}
 _GPUS_PER_NODE = 8
 _ROUNDS_S = {"sia": 60.0}
@@ -62,10 +65,11 @@ def main(
     """Replay the workload of Suika under policies, all by the same rules."""
     if num_gpus not in _SETTINGS:
         raise InputError(f"there are settings of {' and '.join(map(str, _SETTINGS))} GPUs, and none of {num_gpus}")
-    if not _PHILLY.exists():
-        raise InputError(f"there is no trace of Philly at {_PHILLY}")
+    if not PHILLY.exists():
+        raise InputError(f"there is no trace of Philly at {PHILLY}")
     tasks = [(seed, policy, noise) for seed in range(seeds) for noise in noises for policy in policies]
-    setups = [setup_of(num_gpus, seed, load, policy, noise, restart_s) for seed, policy, noise in tasks]
+    workloads = [workload_of(num_gpus, seed, load) for seed in range(seeds)]
+    setups = [setup_of(workloads[seed], num_gpus, policy, noise, restart_s, seed) for seed, policy, noise in tasks]
     rows, results = [], []
     for task, result in zip(tasks, replay_all(setups, processes), strict=True):
         results.append(result)
@@ -77,14 +81,24 @@ def main(
     print(write(name, protocol, rows))
 
 
-def setup_of(num_gpus: int, seed: int, load: float, policy: str, noise: float, restart_s: float) -> ReplaySetup:
+def workload_of(num_gpus: int, seed: int, load: float) -> Trace:
     """A workload by the rules above."""
     setting = replace(_SETTINGS[num_gpus], load=load)
-    philly = read_trace(_PHILLY, format_="philly").where(lambda job: (job.duration_s or 0.0) <= setting.window_s)
-    parameters = parameters_named(policy)
+    short = _philly().where(lambda job: (job.duration_s or 0.0) <= setting.window_s)
+    return suika_workload(short, setting, seed)
+
+
+@cache
+def _philly() -> Trace:
+    return read_trace(PHILLY, format_="philly")
+
+
+def setup_of(workload: Trace, num_gpus: int, policy: str, noise: float, restart_s: float, seed: int) -> ReplaySetup:
+    """A replay of a workload by the rules above."""
+    (parameters,) = parameters_of(None, [policy], {}, known=Known.MODELS)
     return ReplaySetup(
         cluster=rack_cluster(num_gpus // _GPUS_PER_NODE),
-        trace=suika_workload(philly, setting, seed),
+        trace=workload,
         control=ControlOptions(parameters=parameters, round_s=_ROUNDS_S.get(policy_of(parameters).name)),
         truth=TruthParameters(start_s=restart_s, restart_s=restart_s, elasticity=_ELASTICITY, noise=noise),
         modelled=True,
