@@ -48,10 +48,12 @@ def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tup
     ]
     issues += _failure_issues(body, cluster)
     known = Known.NOTHING if throughputs is None else Known.TABLE
+    # There are no jobs yet: what is wrong with a policy now is wrong with its parameters.
+    empty = Snapshot(cluster=cluster, jobs=())
     chosen: list[Parameters] = []
     for k, policy in enumerate(body.policies):
         with _collected(issues), located(pointer_of("policies", k)):
-            parameters = _parameters(policy, known, cluster)
+            parameters = _parameters(policy, known, empty)
             if parameters in chosen:
                 raise InputError("", [_repeated("", "is listed before with the same parameters; list it once")])
             chosen.append(parameters)
@@ -113,16 +115,15 @@ def _failure_issues(body: ReplayBody, cluster: Cluster) -> Iterator[Issue]:
         yield Issue(code="out_of_range", pointer="/failures/mtbf_s", detail=detail)
 
 
-def _parameters(document: ReplayPolicyDoc, known: Known, cluster: Cluster) -> Parameters:
-    """Parameters of a policy that can be replayed on the cluster; pointers relative to the document."""
+def _parameters(document: ReplayPolicyDoc, known: Known, empty: Snapshot) -> Parameters:
+    """Parameters of a policy that can be replayed on the cluster of a snapshot; pointers relative to the document."""
     policy = POLICIES[document.policy]
     refusal = known.refusal(policy, _REMEDIES)
     if refusal is not None:
         raise InputError(refusal, [Issue(code="policy_not_replayed", pointer="/policy", detail=refusal)])
     with located("/parameters"):
         parameters = document.parameters.parameters_for(policy)
-    # There are no jobs yet: what is wrong now is wrong with the parameters.
-    issues = request_issues(Snapshot(cluster=cluster, jobs=()), parameters)
+    issues = request_issues(empty, parameters)
     raise_for_errors([issue for issue in issues if issue.pointer.startswith("/parameters")], "policy")
     return parameters
 

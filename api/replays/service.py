@@ -185,9 +185,10 @@ class Replays:
 
     def _report(self, replays_id: str) -> Iterator[str]:
         yield '{"replays": ['
-        for k, number in enumerate(self._store.numbers(replays_id)):
-            yield ", " if k else ""
-            yield self._store.result(replays_id, number) or ""
+        found = (self._store.result(replays_id, number) for number in self._store.numbers(replays_id))
+        # They may be deleted meanwhile.
+        for k, text in enumerate(text for text in found if text is not None):
+            yield f", {text}" if k else text
         yield "]}\n"
 
     def _admit(self, active: ActiveReplays, cluster: str) -> None:

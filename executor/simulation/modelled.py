@@ -2,10 +2,10 @@
 runs, but for an error that no policy knows (Suika section 5.3 has the error in the estimates; here it is in the truth).
 
 Work is iterations; a job of which only the duration is known does as many as take it so long on the GPUs that it asked
-for. A policy that plans 3D parallelism is told the model, and jobs run what it plans. One that plans by
-throughputs is told those of data parallelism: of the fastest symmetric plan on the GPUs that were asked for, tensor and
-pipeline degrees stay, and replicas come and go (what Suika calls DP-only, and takes Sia for). One that plans by sizes
-is told the size. Where a policy has no plan of its own, jobs run these.
+for. A policy that plans 3D parallelism is told the model, and jobs run what it plans. One that plans by throughputs is
+told those of data parallelism: of the fastest symmetric plan on the GPUs that were asked for, tensor and pipeline
+degrees stay, and replicas come and go (what Suika calls DP-only, and takes Sia for). One that plans by sizes is told
+the size. Where a policy has no plan of its own, jobs run these.
 """
 
 import math
@@ -71,7 +71,12 @@ class ModelledTrainings:
             (configurations.gpu_types[kind], int(num_gpus))
             for kind, num_gpus in zip(configurations.type_index, configurations.num_gpus, strict=True)
         ]
-        self._node_sizes = _largest_nodes(cluster)
+        # Of a type the last configuration of one node is its largest node.
+        self._node_sizes = {
+            gpu_type: num_gpus
+            for (gpu_type, num_gpus), num_nodes in zip(self._given, configurations.num_nodes, strict=True)
+            if num_nodes == 1
+        }
         self._parameters = parameters
         self._seed = seed
         self._policy = policy
@@ -299,14 +304,6 @@ def _symmetric(num_gpus: int, node_size: int) -> Iterator[Parallelism]:
     for tp in divisors(num_gpus):
         for pp in divisors(num_gpus // tp) if tp <= node_size else ():
             yield Parallelism(tp=tp, pp=pp, dp=num_gpus // tp // pp)
-
-
-def _largest_nodes(cluster: Cluster) -> dict[str, int]:
-    """GPUs of the largest node of every type."""
-    sizes = {kind.name: 1 for kind in cluster.gpu_types}
-    for node in cluster.nodes:
-        sizes[node.gpu_type] = max(sizes[node.gpu_type], node.num_gpus)
-    return sizes
 
 
 def _key(job: TraceJob) -> _Key:

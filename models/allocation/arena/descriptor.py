@@ -26,7 +26,11 @@ ARENA = Policy(
     title="GPU type, count and 3D plan for every job, by the paper's event-driven algorithm",
     source=f"{_SOURCE}, Algorithm 1",
     needs=_NEEDS,
-    gives=(PARALLEL_PLANS, REASONS, "the bound of the integer program on the same event, and the gap to it"),
+    gives=(
+        PARALLEL_PLANS,
+        REASONS,
+        "the bound of the integer program on the same event and the gap to it, or its plan where that is better",
+    ),
     is_heuristic=True,
     ignores=_IGNORES,
     plans_parallelism=True,
