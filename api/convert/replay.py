@@ -35,7 +35,9 @@ def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tup
     InputError
         With one issue per fault, pointers relative to the body.
     """
-    issues = list(_limit_issues(body, settings))
+    # Before all else: policies are compared with one another, which so many would take long for.
+    raise_for_errors(list(_limit_issues(body, settings)), "request")
+    issues: list[Issue] = []
     throughputs = None if body.throughputs is None else tuple(Throughput(**vars(row)) for row in body.throughputs)
     issues += [
         _repeated(pointer_of("throughputs", k), "says again what an earlier row says; give it once")

@@ -206,3 +206,15 @@ def test_reading_grows_with_the_jobs_and_is_little_beside_the_replay() -> None:
     assert costs[1] <= 2.3 * costs[0]
     (setup,) = setups_of(few)
     assert costs[0] < 0.2 * work(Replay(setup).run)
+
+
+def test_more_policies_than_are_allowed_are_refused_before_they_are_compared() -> None:
+    def refuse(num_policies: int) -> None:
+        policies = [{"policy": "gang", "parameters": {"default_remaining_s": 1.0 + k}} for k in range(num_policies)]
+        with pytest.raises(InputError) as error:
+            read(replay_request(policies=policies))
+        (issue,) = error.value.issues
+        assert issue.detail == f"times seeds are {num_policies} replays; this service allows at most 100"
+
+    refuse(101)
+    assert work(partial(refuse, 1000)) <= 2.3 * work(partial(refuse, 500))
