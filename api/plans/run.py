@@ -28,7 +28,7 @@ class RunningPlan:
 
     `slack_s` is how long the worker may take beyond the time limit of the solve. `on_end` is called once, from a
     thread of the pool, and must return soon; so must `on_begin`, whenever a worker begins. `notes` are the warnings
-    of validation, `last_event` the highest id of an event that clients may have seen.
+    of validation, `events` those of a plan that was known before it could run.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class RunningPlan:
         slack_s: float,
         on_end: Callable[["RunningPlan", Termination], None],
         notes: tuple[Issue, ...] = (),
-        last_event: int = 0,
+        events: EventLog | None = None,
         on_begin: Callable[[], None] = lambda: None,
     ) -> None:
-        self.events = EventLog(last_event)
+        self.events = events or EventLog()
         self.record = record
         self.request = request
         self.notes = notes

@@ -73,7 +73,8 @@ class Plans:
         left_behind = store.take_up_plans()
         if left_behind:
             _logger.warning("%d plans of an earlier process are taken up again", len(left_behind))
-        # Reading them takes time; who asks for one meanwhile sees it queued.
+        # Reading them takes time; who asks for one meanwhile sees it queued, and may wait for it or cancel it.
+        self._left_behind = {left.record.id: _LeftBehindPlan(left) for left in left_behind}
         self._taking_up = threading.Thread(target=self._take_up, args=(left_behind,), name="take-up", daemon=True)
         self._taking_up.start()
 
@@ -146,9 +147,9 @@ class Plans:
 
     def events(self, plan_id: str) -> EventLog:
         """Events of a plan, running or final; NotFoundError when there is none."""
-        running = self._running.get(plan_id)
-        if running is not None:
-            return running.events
+        events = self._open_events(plan_id)
+        if events is not None:
+            return events
         status = self.record(plan_id).status
         past = self._store.plan_events(plan_id)
         if past is None:
@@ -158,16 +159,19 @@ class Plans:
 
     async def wait(self, plan_id: str, timeout_s: float) -> None:
         """Return when the plan is final, or the time is over."""
-        running = self._running.get(plan_id)
-        if running is not None:
-            await running.events.wait_closed(timeout_s)
+        events = self._open_events(plan_id)
+        if events is not None:
+            await events.wait_closed(timeout_s)
 
     def cancel(self, plan_id: str) -> None:
         """Ask a plan to stop; a final one stays as it is. NotFoundError when there is none."""
-        running = self._running.get(plan_id)
+        with self._admission:
+            left, running = self._left_behind.get(plan_id), self._running.get(plan_id)
+            if left is not None:
+                left.is_canceled = True
         if running is not None:
             running.stop(PlanStatus.CANCELED)
-        else:
+        elif left is None:
             self.record(plan_id)
 
     def delete(self, plan_id: str) -> None:
@@ -220,8 +224,15 @@ class Plans:
             self._store.forget_crashes()
         except StoreError as error:
             _logger.warning("what is left unfinished will look like a crash: %s", error)
-        for plan in list(self._running.values()):
-            plan.events.close()
+        logs = [plan.events for plan in self._left_behind.values()] + [plan.events for plan in self._running.values()]
+        for log in logs:
+            log.close()
+
+    def _open_events(self, plan_id: str) -> EventLog | None:
+        """Events of a plan that is not final; None for any other."""
+        # In this order: one that is taken up is in the second before it leaves the first.
+        plan = self._left_behind.get(plan_id) or self._running.get(plan_id)
+        return None if plan is None else plan.events
 
     def _admit(self, record: PlanRecord, asked: ReadPlan, received_s: float) -> None:
         """Store the plan, then queue it: a plan that is answered for is never lost."""
@@ -251,14 +262,18 @@ class Plans:
         for left in left_behind:
             if self._stopping:
                 return
+            plan = self._left_behind[left.record.id]
             try:
-                self._go_on(left)
+                self._go_on(left, plan)
             except Exception:
                 # It stays in the store for the next process, and keeps no other plan from its turn.
                 _logger.exception("plan %s cannot be taken up", left.record.id)
+                plan.events.close()
+            finally:
+                del self._left_behind[left.record.id]
 
-    def _go_on(self, left: LeftBehind) -> None:
-        record, last_event = left.record, left.times_taken_up * _AFTER_LOST_EVENTS
+    def _go_on(self, left: LeftBehind, known_as: "_LeftBehindPlan") -> None:
+        record, events = left.record, known_as.events
         asked, failure = None, _GIVEN_UP
         if left.times_begun_again < _MOST_BEGUN_AGAIN:
             try:
@@ -266,14 +281,7 @@ class Plans:
             except (InputError, MalformedJsonError) as error:
                 failure = FailureDoc(code="interrupted", detail=f"this version cannot go on with the plan: {error}")
         if asked is None:
-            ended = replace(
-                record,
-                status=PlanStatus.INTERRUPTED,
-                finished_at_s=time.time(),
-                failure=failure.model_dump_json(),
-            )
-            state = PlanEvent(id=last_event + 1, name=STATE, data={"status": ended.status.value})
-            self._store.finish_plan(ended, json.dumps([asdict(state)]))
+            self._give_up(record, failure, events)
             return
         plan = RunningPlan(
             record,
@@ -282,18 +290,29 @@ class Plans:
             self._settings.deadline_slack_s,
             self._ended,
             asked.notes,
-            last_event,
+            events,
             lambda: self._store.note_begun_again(record.id, left.times_begun_again + 1),
         )
         with self._admission:
             if self._stopping:
                 return
             self._running[record.id] = plan
+            if known_as.is_canceled:
+                plan.stop(PlanStatus.CANCELED)
         try:
             plan.start(promised=True)
         except StowplanError:
             del self._running[record.id]
             raise
+
+    def _give_up(self, record: PlanRecord, failure: FailureDoc, events: EventLog) -> None:
+        record = replace(
+            record, status=PlanStatus.INTERRUPTED, finished_at_s=time.time(), failure=failure.model_dump_json()
+        )
+        state = {"status": record.status.value}
+        self._store.finish_plan(record, json.dumps([asdict(event) for event in events.preview(STATE, state)]))
+        events.publish(STATE, state)
+        events.close()
 
     def _ended(self, plan: RunningPlan, termination: Termination) -> None:
         if not self._closed:
@@ -330,6 +349,15 @@ class Plans:
         """The plan as it stands now; the store knows only how it began and how it ended."""
         running = self._running.get(record.id)
         return record if running is None else replace(running.record, sequence=record.sequence)
+
+
+class _LeftBehindPlan:
+    """A plan of an earlier process before this one has read it: what is asked of it meanwhile. Its events go on above
+    those that clients may have seen."""
+
+    def __init__(self, left: LeftBehind) -> None:
+        self.events = EventLog(left.times_taken_up * _AFTER_LOST_EVENTS)
+        self.is_canceled = False
 
 
 def _no_plan(plan_id: str) -> NotFoundError:

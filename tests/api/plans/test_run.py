@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from api.app import create_app
 from api.common.events import MAX_EVENTS, EventLog
 from api.common.settings import IN_MEMORY, Settings
 from api.plans import planning
+from api.plans.reading import ReadPlan
+from api.plans.service import Plans
 from solver.pool import WorkerPool
 from tests.api import tasks
 from tests.api.asking import events_of, planned, post, until
@@ -324,6 +327,36 @@ def test_plans_go_on_after_a_crash(tmp_path: Path, pool: WorkerPool, works_as: W
             assert final["input_hash"] == plan["input_hash"]
             # Who had seen events of the first try sees those of the second.
             assert events_of(client, plan, **{"Last-Event-ID": f"{last_seen}"})[-1][2] == {"status": "succeeded"}
+
+
+@pytest.mark.slow
+def test_a_plan_can_be_waited_for_and_canceled_before_it_is_taken_up(
+    tmp_path: Path, pool: WorkerPool, works_as: WorksAs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works_as(tasks.hanging_task)
+    with serving(create_app(Settings(database=str(tmp_path / "plans.sqlite")), pool=pool)) as client:
+        plans = [started(client, sia_request()), post(client, "/v1/plans", sia_request(options={"seed": 1})).json()]
+        left = crashed(tmp_path / "plans.sqlite", tmp_path / "crashed")
+        for plan in plans:
+            canceled(client, plan)
+    works_as(planning.planned)
+    read, may_read = Plans.reread, threading.Event()
+
+    async def read_late(self: Plans, plan_id: str) -> ReadPlan:
+        may_read.wait(30)
+        return await read(self, plan_id)
+
+    monkeypatch.setattr(Plans, "reread", read_late)
+    with serving(create_app(Settings(database=str(left)), pool=pool)) as client, ThreadPoolExecutor(2) as others:
+        goes_on, unwanted = (plan["links"]["self"] for plan in plans)
+        answer = client.post(plans[1]["links"]["cancel"])
+        assert (answer.status_code, answer.json()["status"]) == (202, "queued")
+        waiting = others.submit(client.get, goes_on, headers={"Prefer": "wait=50"})
+        watching = others.submit(events_of, client, plans[0])
+        may_read.set()
+        assert waiting.result().json()["status"] == "succeeded"
+        assert [data["status"] for _, name, data in watching.result() if name == "state"][-1] == "succeeded"
+        until(client, unwanted, lambda plan: plan["status"] == "canceled")
 
 
 @pytest.mark.slow
