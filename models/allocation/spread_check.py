@@ -19,12 +19,14 @@ class SpreadAudit:
     def __init__(self, cluster: Cluster) -> None:
         self._fractions = [cluster.core_bandwidth_fraction, *(tier.bandwidth_fraction for tier in cluster.tiers)]
         self._nodes = {node.id: node for node in cluster.nodes}
-        self._whole: dict[str, list[Node]] = {}
-        up = [node for node in cluster.nodes if node.state is not NodeState.DOWN]
-        for kind in cluster.gpu_types:
-            of_type = [node for node in up if node.gpu_type == kind.name]
-            largest = max((node.num_gpus for node in of_type), default=0)
-            self._whole[kind.name] = [node for node in of_type if node.num_gpus == largest]
+        by_type: dict[str, list[Node]] = {kind.name: [] for kind in cluster.gpu_types}
+        for node in cluster.nodes:
+            if node.state is not NodeState.DOWN:
+                by_type[node.gpu_type].append(node)
+        largest = {name: max((node.num_gpus for node in nodes), default=0) for name, nodes in by_type.items()}
+        self._whole = {
+            name: [node for node in nodes if node.num_gpus == largest[name]] for name, nodes in by_type.items()
+        }
         self.at_best = lru_cache(maxsize=None)(self._at_best)
 
     def here(self, allocation: JobAllocation) -> float:

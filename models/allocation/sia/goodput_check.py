@@ -7,6 +7,8 @@ Computed again from the model, the plan's batch and the nodes' paths, one number
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from models.allocation.plan_check import TOLERANCE
 from models.allocation.spread_check import SpreadAudit
 from models.configurations import ConfigurationSet
@@ -26,29 +28,33 @@ def goodput_violations(
     shapes = zip(types, configurations.num_nodes.tolist(), configurations.num_gpus.tolist(), strict=True)
     index = {shape: c for c, shape in enumerate(shapes)}
     rows = {job.id: i for i, job in enumerate(snapshot.jobs)}
-    for k, allocation in enumerate(plan.allocations):
-        i = rows.get(allocation.job_id, -1)
-        c = index.get((allocation.gpu_type, len(allocation.gpus), allocation.num_gpus), -1)
-        if c < 0 or i not in matrix.models or matrix.goodput[i, c] <= 0 or allocation.expected_goodput is None:
-            continue
-        model, num_nodes = matrix.models[i], len(allocation.gpus)
-        planned = int(matrix.batch_size[i, c]), int(matrix.local_batch_size[i, c]), int(matrix.accumulation_steps[i, c])
-        promised = _goodput(model, allocation, audit.at_best(allocation.gpu_type, num_nodes), *planned)
-        if not math.isclose(promised, float(matrix.goodput[i, c]), rel_tol=TOLERANCE):
+    where = [
+        (k, allocation.expected_goodput, rows[allocation.job_id], index[shape])
+        for k, allocation in enumerate(plan.allocations)
+        if rows.get(allocation.job_id) in matrix.models
+        and (shape := (allocation.gpu_type, len(allocation.gpus), allocation.num_gpus)) in index
+        and allocation.expected_goodput is not None
+    ]
+    pairs = tuple(np.array([(i, c) for _, _, i, c in where], dtype=np.int64).reshape(-1, 2).T)
+    fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
+    planned = zip(*(field[pairs].tolist() for field in fields), strict=True)
+    for (k, claimed, i, _), (goodput, *steps) in zip(where, planned, strict=True):
+        allocation, model = plan.allocations[k], matrix.models[i]
+        promised = _goodput(model, allocation, audit.at_best(allocation.gpu_type, len(allocation.gpus)), *steps)
+        if not math.isclose(promised, goodput, rel_tol=TOLERANCE):
             yield Issue(
                 code="wrong_goodput",
                 pointer=f"/allocations/{k}",
-                detail=f"the objective counts a goodput of {matrix.goodput[i, c]} for job {allocation.job_id!r}; "
-                f"that of its configuration is {promised}",
+                detail=f"the objective counts a goodput of {goodput} for job {allocation.job_id!r}; that of its "
+                f"configuration is {promised}",
             )
         given = allocation.batch_size or 0, allocation.local_batch_size or 0, (allocation.accumulation_steps or 1) - 1
         right = _goodput(model, allocation, audit.here(allocation), *given)
-        if not math.isclose(right, allocation.expected_goodput, rel_tol=TOLERANCE):
+        if not math.isclose(right, claimed, rel_tol=TOLERANCE):
             yield Issue(
                 code="wrong_goodput",
                 pointer=f"/allocations/{k}/expected_goodput",
-                detail=f"job {allocation.job_id!r} is said to reach {allocation.expected_goodput}; where it is it "
-                f"reaches {right}",
+                detail=f"job {allocation.job_id!r} is said to reach {claimed}; where it is it reaches {right}",
             )
 
 
