@@ -167,6 +167,24 @@ def test_plans_are_made_for_the_bandwidth_that_there_is_at_best(parameters: Para
     assert degrees == [1, 2]
 
 
+def test_stages_are_put_inside_pods_whatever_nodes_are_called() -> None:
+    """Two stages of two replicas, each on a pod of two nodes: no gradient crosses the core, however slow it is."""
+    speeds = []
+    for core in (0.1, 0.01):
+        made = three_pods(core)
+        nodes = tuple(replace(node, path=(f"p{k % 2}",)) for k, node in enumerate(made.nodes))
+        job = Job(id="x", transformer=SHALLOW, min_gpus=16, max_gpus=16)
+        snapshot = Snapshot(cluster=replace(made, nodes=nodes), jobs=(job,))
+        outcome = plan(PlanRequest(snapshot=snapshot, parameters=SiaParameters()))
+        assert outcome.plan is not None
+        (got,) = outcome.plan.allocations
+        assert got.parallel_plan is not None
+        for stage in got.parallel_plan.stages:
+            assert len({int(replica.node[1:]) % 2 for replica in stage.replicas}) == 1
+        speeds.append(got.expected_goodput)
+    assert speeds[0] == speeds[1]
+
+
 @pytest.mark.parametrize("parameters", [SiaParameters(), ArenaParameters()])
 def test_a_plan_that_is_placed_apart_is_slower_and_warned_of(parameters: Parameters) -> None:
     """A node of the only pod of two is in use: two nodes of different pods are left."""
