@@ -1,13 +1,13 @@
 """Configurations: bundles (nodes, GPUs, GPU type) that a job can be given (Sia section 3.3)."""
 
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from stowplan.arrays import IntVector, Mask
+from stowplan.arrays import FloatVector, IntVector, Mask
 from stowplan.errors import InputError
+from topology.bandwidth import best_fractions, fractions_of
 from topology.cluster import Cluster, NodeState
 
 
@@ -16,12 +16,15 @@ class ConfigurationSet:
     """C configurations over T GPU types, as dense arrays.
 
     gpu_types: the T names; type_index, num_nodes, num_gpus: int64 (C,). Ordered by type, then GPUs.
+    bandwidth_fraction: float64 (C,), the share of the inter-node bandwidth that so many nodes of the cluster have
+    between them where they spread least; 1 inside a node.
     """
 
     gpu_types: tuple[str, ...]
     type_index: IntVector
     num_nodes: IntVector
     num_gpus: IntVector
+    bandwidth_fraction: FloatVector
 
     def __len__(self) -> int:
         return int(self.type_index.size)
@@ -41,6 +44,7 @@ class ConfigurationSet:
             type_index=self.type_index[kept],
             num_nodes=self.num_nodes[kept],
             num_gpus=self.num_gpus[kept],
+            bandwidth_fraction=self.bandwidth_fraction[kept],
         )
 
 
@@ -52,7 +56,8 @@ def enumerate_configurations(
     Per GPU type, with R the largest GPU count of its nodes that are not down and N the number of such nodes with
     exactly R GPUs: (1, 2^k) for 2^k < R, (1, R), and (n, n R) for n = 2..N. When R is no power of two, (1, R) stands
     beside the powers below it. Where GPU counts differ, smaller nodes serve single-node configurations only. A type
-    whose nodes are all down has no configurations, but keeps its place in `gpu_types`.
+    whose nodes are all down has no configurations, but keeps its place in `gpu_types`. The least spread of n nodes is
+    that over all N of them, whatever is free: what a configuration promises must not change with what others have.
 
     `max_nodes` drops configurations of more nodes. `multi_node_counts` keeps only multi-node configurations of these
     node counts (None: all): on tens of thousands of nodes a geometric choice keeps the set small, at the price that
@@ -65,30 +70,40 @@ def enumerate_configurations(
     """
     if max_nodes is not None and max_nodes < 1:
         raise InputError(f"max_nodes is {max_nodes}; must be at least 1")
-    counts: dict[str, Counter[int]] = {kind.name: Counter() for kind in cluster.gpu_types}
+    paths: dict[str, dict[int, list[tuple[str, ...]]]] = {kind.name: {} for kind in cluster.gpu_types}
     for node in cluster.nodes:
         if node.state is not NodeState.DOWN:
-            counts[node.gpu_type][node.num_gpus] += 1
-    parts = [_of_type(counts[kind.name], max_nodes, multi_node_counts) for kind in cluster.gpu_types]
+            paths[node.gpu_type].setdefault(node.num_gpus, []).append(node.path)
+    fractions = fractions_of(cluster)
+    parts = [_of_type(paths[kind.name], fractions, max_nodes, multi_node_counts) for kind in cluster.gpu_types]
     return ConfigurationSet(
-        gpu_types=tuple(counts),
-        type_index=np.repeat(np.arange(len(parts), dtype=np.int64), [len(nodes) for nodes, _ in parts]),
-        num_nodes=np.concatenate([np.empty(0, dtype=np.int64), *(nodes for nodes, _ in parts)]),
-        num_gpus=np.concatenate([np.empty(0, dtype=np.int64), *(gpus for _, gpus in parts)]),
+        gpu_types=tuple(paths),
+        type_index=np.repeat(np.arange(len(parts), dtype=np.int64), [len(nodes) for nodes, _, _ in parts]),
+        num_nodes=np.concatenate([np.empty(0, dtype=np.int64), *(nodes for nodes, _, _ in parts)]),
+        num_gpus=np.concatenate([np.empty(0, dtype=np.int64), *(gpus for _, gpus, _ in parts)]),
+        bandwidth_fraction=np.concatenate([np.empty(0), *(best for _, _, best in parts)]),
     )
 
 
 def _of_type(
-    nodes_of_size: Counter[int], max_nodes: int | None, multi_node_counts: Collection[int] | None
-) -> tuple[IntVector, IntVector]:
-    """Node and GPU counts of one type's configurations; `nodes_of_size` counts its nodes per GPU count."""
-    if not nodes_of_size:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    largest = max(nodes_of_size)
+    paths_of_size: Mapping[int, Sequence[tuple[str, ...]]],
+    fractions: Sequence[float],
+    max_nodes: int | None,
+    multi_node_counts: Collection[int] | None,
+) -> tuple[IntVector, IntVector, FloatVector]:
+    """Node and GPU counts of one type's configurations, and shares of the bandwidth at best.
+
+    `paths_of_size` has the paths of its nodes per GPU count.
+    """
+    if not paths_of_size:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)
+    largest = max(paths_of_size)
     within = 2 ** np.arange((largest - 1).bit_length(), dtype=np.int64)
-    last = nodes_of_size[largest] if max_nodes is None else min(nodes_of_size[largest], max_nodes)
+    best = np.array(best_fractions(fractions, paths_of_size[largest]))
+    last = best.size if max_nodes is None else min(best.size, max_nodes)
     across = np.arange(2, last + 1, dtype=np.int64)
     if multi_node_counts is not None:
         across = across[np.isin(across, np.array(sorted(multi_node_counts), dtype=np.int64))]
     num_nodes = np.concatenate([np.ones(within.size + 1, dtype=np.int64), across])
-    return num_nodes, np.concatenate([within, np.array([largest]), across * largest])
+    num_gpus = np.concatenate([within, np.array([largest]), across * largest])
+    return num_nodes, num_gpus, best[num_nodes - 1]

@@ -70,8 +70,9 @@ class JobAllocation:
     `batch_size` = replicas x local_batch_size x accumulation_steps, or less where only smaller last shares keep within
     the job's maximum; `accumulation_steps` are micro-batches per optimiser step, as DeepSpeed counts them. All None
     where the performance kind knows no batch. `expected_goodput` is in the unit of the job's performance (samples/s
-    for fitted models and 3D plans). `parallel_plan` is the 3D plan on exactly these GPUs, where the policy chooses
-    one; `expansions` are the GPUs beyond the basic demand, oldest first (Suika).
+    for fitted models and 3D plans), on these nodes with the bandwidth between them. `parallel_plan` is the 3D plan on
+    exactly these GPUs, where the policy chooses one; `expansions` are the GPUs beyond the basic demand, oldest first
+    (Suika).
     """
 
     job_id: str

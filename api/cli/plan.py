@@ -68,6 +68,9 @@ def plan_command(
     with LocalPlanner() as planner:
         with progress_line() as watcher:
             outcome = planner.plan(request, watcher)
+        # Those of the request were printed before.
+        told = {warning.detail for warning in warnings}
+        console.print_warnings([warning for warning in outcome.warnings if warning.detail not in told])
         # A solve may have been long: whatever goes wrong with the files, the answer is printed, and it is written
         # before a worker draws it.
         try:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.base import MAX_ITEMS, Count, Document, Name, NonNegative, NumGpus, Positive
+from api.schemas.base import MAX_ITEMS, Count, Document, Fraction, Name, NonNegative, NumGpus, Positive
 
 
 class ThroughputParametersDoc(Document):
@@ -20,7 +20,8 @@ class ThroughputParametersDoc(Document):
     beta_r: NonNegative
     """What every further replica adds inside a node."""
     alpha_n: NonNegative
-    """Synchronisation time of two replicas across nodes."""
+    """Synchronisation time of two replicas across nodes, at the full inter-node bandwidth: over nodes that span a tier
+    with a smaller `bandwidth_fraction` it, and `beta_n`, take as many times longer."""
     beta_n: NonNegative
     """What every further replica adds across nodes."""
     gamma: Annotated[float, Field(ge=1, le=100)]
@@ -66,6 +67,8 @@ class ObservationDoc(Document):
     """One forward-backward pass with gradient synchronisation."""
     sync_time_s: NonNegative
     """The part of the step that waits for synchronisation."""
+    bandwidth_fraction: Fraction = 1.0
+    """Share of the inter-node bandwidth that the nodes had between them: below 1 where they spanned a slow tier."""
 
 
 class GoodputDoc(Document):

@@ -91,7 +91,8 @@ class JobAllocationDoc(Document):
     accumulation_steps: int | None
     """Micro-batches of a replica per optimiser step: DeepSpeed's `gradient_accumulation_steps`."""
     expected_goodput: float | None
-    """In the unit of the job's performance (samples/s for fitted models and 3D plans)."""
+    """In the unit of the job's performance (samples/s for fitted models and 3D plans): on these nodes, with the
+    bandwidth that the tiers of the cluster leave between them. Tables of performance know nothing of bandwidth."""
     parallel_plan: ParallelPlanDoc | None = None
     """The 3D-parallel plan on exactly these GPUs, where the policy chooses one."""
     launch: LaunchDoc | None = None

@@ -52,7 +52,8 @@ class TierDoc(Document):
 
     name: Name
     bandwidth_fraction: Fraction = 1.0
-    """Share of the inter-node bandwidth for two nodes whose finest common unit is of this tier."""
+    """Share of the inter-node bandwidth for two nodes whose finest common unit is of this tier. Predictions by a model
+    (`goodput`, `transformer`, `operators`) count it: synchronisation is as fast as the worst pair of a job's nodes."""
 
 
 class NodeDoc(Document):

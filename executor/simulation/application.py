@@ -2,8 +2,11 @@
 
 Steps take as long as was measured on the same GPUs of each node (nodes in a ring: 211 is 112), linear in the local
 batch; on others what comes of all measurements, linear in nodes, replicas and local batch, and outside of them the
-nearest. A step of batch B is worth gain(B) = (var + sqr) / (var / (B/B0) + sqr) steps of the initial batch B0 (Pollux
-section 3.1), with the noise of the gradient in that epoch, linear in the batch.
+nearest. They were measured where nodes have all their bandwidth between them; with a share f of it, what a step waits
+for synchronisation takes 1/f of the time (what synchronisation the gradient hides is not known, and stays).
+
+A step of batch B is worth gain(B) = (var + sqr) / (var / (B/B0) + sqr) steps of the initial batch B0 (Pollux section
+3.1), with the noise of the gradient in that epoch, linear in the batch.
 """
 
 import math
@@ -35,8 +38,13 @@ class StepTimes:
                 placed.setdefault(ring(step.gpus), []).append((step.local_batch, step.step_time_s, step.sync_time_s))
         self._placed = {gpus: np.array(sorted(rows)).T for gpus, rows in placed.items()}
 
-    def times_s(self, gpus: _Gpus, local_batch: FloatArray) -> FloatArray:
-        """Step and synchronisation times (2, K) of K local batches on so many GPUs of each node."""
+    def times_s(self, gpus: _Gpus, local_batch: FloatArray, bandwidth_fraction: float = 1.0) -> FloatArray:
+        """Step and synchronisation times (2, K) of K local batches on so many GPUs of each node, which have a share of
+        the inter-node bandwidth between them."""
+        step_s, sync_s = self._measured_s(gpus, local_batch)
+        return np.stack([step_s + sync_s * (1.0 / bandwidth_fraction - 1.0), sync_s / bandwidth_fraction])
+
+    def _measured_s(self, gpus: _Gpus, local_batch: FloatArray) -> FloatArray:
         rows = self._placed.get(ring(gpus))
         if rows is not None:
             return np.stack([np.interp(local_batch, rows[0], rows[k]) for k in (1, 2)])
@@ -112,10 +120,19 @@ class MeasuredApplication:
             variance=float(np.interp(at, self._batches, self._variance[epoch])),
         )
 
-    def speed(self, gpu_type: str, gpus: _Gpus, local_batch: int, accumulation: int, epoch: int) -> float:
+    def speed(
+        self,
+        gpu_type: str,
+        gpus: _Gpus,
+        local_batch: int,
+        accumulation: int,
+        epoch: int,
+        bandwidth_fraction: float = 1.0,
+    ) -> float:
         """Work per second of a training that takes so many accumulation steps before each that synchronises."""
         local, steps = np.array([float(local_batch)]), np.array([accumulation])
-        return float(self._speeds(gpu_type, gpus, local, steps, slice(epoch, epoch + 1))[0, 0])
+        epochs = slice(epoch, epoch + 1)
+        return float(self._speeds(gpu_type, gpus, local, steps, epochs, bandwidth_fraction)[0, 0])
 
     def fixed_batch(self, gpu_type: str, gpus: _Gpus, batch: int) -> tuple[int, int]:
         """Local batch and accumulation steps of a training that keeps its global batch."""
@@ -139,10 +156,11 @@ class MeasuredApplication:
             num_nodes, num_gpus = int(configurations.num_nodes[k]), int(configurations.num_gpus[k])
             if gpu_type in self.steps and num_gpus <= max_replicas:
                 gpus = (num_gpus // num_nodes,) * num_nodes
-                best = min(best, (float((lengths / self._best_speeds(gpu_type, gpus)).sum()), num_gpus))
+                speeds = self._best_speeds(gpu_type, gpus, float(configurations.bandwidth_fraction[k]))
+                best = min(best, (float((lengths / speeds).sum()), num_gpus))
         return best
 
-    def _best_speeds(self, gpu_type: str, gpus: _Gpus) -> FloatArray:
+    def _best_speeds(self, gpu_type: str, gpus: _Gpus, bandwidth_fraction: float) -> FloatArray:
         """At the best batch of every epoch (epochs,); above 0 only where there is a batch that feeds all replicas."""
         steps, num_replicas = self.steps[gpu_type], sum(gpus)
         lowest = max(self.batch.initial, steps.measured.min_local_batch * num_replicas)
@@ -151,14 +169,21 @@ class MeasuredApplication:
         per_replica = np.geomspace(lowest, self.batch.maximum, NUM_CANDIDATES) / num_replicas
         accumulation = np.ceil(per_replica / steps.max_local_batch(gpus)) - 1
         local = np.ceil(per_replica / (accumulation + 1))
-        return np.asarray(self._speeds(gpu_type, gpus, local, accumulation, slice(None)).max(axis=1))
+        speeds = self._speeds(gpu_type, gpus, local, accumulation, slice(None), bandwidth_fraction)
+        return np.asarray(speeds.max(axis=1))
 
     def _speeds(
-        self, gpu_type: str, gpus: _Gpus, local_batch: FloatArray, accumulation: FloatArray, epochs: slice
+        self,
+        gpu_type: str,
+        gpus: _Gpus,
+        local_batch: FloatArray,
+        accumulation: FloatArray,
+        epochs: slice,
+        bandwidth_fraction: float,
     ) -> FloatArray:
         """Work per second (E, K) in epochs with K batches."""
         batch = np.minimum(sum(gpus) * local_batch * (accumulation + 1), self.batch.maximum)
-        step_s, sync_s = self.steps[gpu_type].times_s(gpus, local_batch)
+        step_s, sync_s = self.steps[gpu_type].times_s(gpus, local_batch, bandwidth_fraction)
         squared_norm = np.array([np.interp(batch, self._batches, row) for row in self._squared_norm[epochs]])
         variance = np.array([np.interp(batch, self._batches, row) for row in self._variance[epochs]])
         gain = (variance + squared_norm) / (variance * self.batch.initial / batch + squared_norm)

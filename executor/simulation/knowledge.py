@@ -53,7 +53,9 @@ class Knowledge:
             return False
         true = self._observation(seen)
         gradient_s = gradient_time_s(parameters.alpha_c, parameters.beta_c, seen.local_batch)
-        step_s = iteration_time_s(parameters, true.num_nodes, true.num_replicas, seen.local_batch, 0)
+        step_s = iteration_time_s(
+            parameters, true.num_nodes, true.num_replicas, seen.local_batch, 0, seen.bandwidth_fraction
+        )
         errors = np.log([gradient_s / (true.step_time_s - true.sync_time_s), step_s / true.step_time_s])
         return bool(np.abs(errors).max() > _KNOWN_WITHIN)
 
@@ -87,7 +89,8 @@ class Knowledge:
 
     def _observation(self, seen: Seen) -> Observation:
         steps = self._application.steps[seen.gpu_type]
-        step_s, sync_s = steps.times_s(seen.gpus, np.array([float(seen.local_batch)]))[:, 0]
+        batch = np.array([float(seen.local_batch)])
+        step_s, sync_s = steps.times_s(seen.gpus, batch, seen.bandwidth_fraction)[:, 0]
         return Observation(
             gpu_type=seen.gpu_type,
             num_nodes=len(seen.gpus),
@@ -95,6 +98,7 @@ class Knowledge:
             local_batch=seen.local_batch,
             step_time_s=float(step_s),
             sync_time_s=float(sync_s),
+            bandwidth_fraction=seen.bandwidth_fraction,
         )
 
     def _profile(self, gpu_type: str) -> TypeProfile:

@@ -4,8 +4,9 @@ runs, but for an error that no policy knows (Suika section 5.3 has the error in 
 Work is iterations; a job of which only the duration is known does as many as take it so long on the GPUs that it asked
 for. A policy that plans 3D parallelism is told the model, and jobs run what it plans. One that plans by throughputs is
 told those of data parallelism: of the fastest symmetric plan on the GPUs that were asked for, tensor and pipeline
-degrees stay, and replicas come and go (what Suika calls DP-only, and takes Sia for). One that plans by sizes is told
-the size. Where a policy has no plan of its own, jobs run these.
+degrees stay, and replicas come and go (what Suika calls DP-only, and takes Sia for), on nodes that spread over the
+tiers as little as so many can. One that plans by sizes is told the size. Where a policy has no plan of its own, jobs
+run these.
 """
 
 import math
@@ -19,6 +20,7 @@ from models.allocation.suika.start_plan import FoundPlan, StartQuestion, find_st
 from models.catalogue import find_model
 from models.configurations import enumerate_configurations
 from models.parallel_plan import ParallelPlan
+from models.parallelism.adaptive import slowed
 from models.parallelism.micro_batches import divisors
 from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.performance.iteration.fabric import fabric_of
@@ -71,6 +73,7 @@ class ModelledTrainings:
             (configurations.gpu_types[kind], int(num_gpus))
             for kind, num_gpus in zip(configurations.type_index, configurations.num_gpus, strict=True)
         ]
+        self._fractions = configurations.bandwidth_fraction.tolist()
         # Of a type the last configuration of one node is its largest node.
         self._node_sizes = {
             gpu_type: num_gpus
@@ -208,12 +211,18 @@ class ModelledTrainings:
                 key=model,
                 model=model,
                 calibration=None,
-                gpu_type=self._kinds[gpu_type],
+                gpu_type=slowed(self._kinds[gpu_type], self._fraction(shape)),
                 gpus_per_node=self._node_sizes[gpu_type],
                 num_gpus=num_gpus,
                 degrees=degrees,
             )
         )
+
+    def _fraction(self, shape: _Shape) -> float:
+        """Share of the bandwidth at best, of the fewest nodes that hold so many GPUs."""
+        gpu_type, num_gpus = shape
+        holding = zip(self._given, self._fractions, strict=True)
+        return next((fraction for (name, most), fraction in holding if name == gpu_type and most >= num_gpus), 1.0)
 
     def _scaled(self, training: _Training, shape: _Shape) -> FoundPlan | None:
         """The plan of the GPUs asked for, with as many replicas as make up others; None where that cannot be."""

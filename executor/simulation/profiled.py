@@ -1,5 +1,6 @@
-"""Jobs of applications that were measured: step times depend on the placement, the worth of a step on the epoch, and
-elastic jobs choose their batch anew in every epoch, by the model of themselves that they have so far (Pollux, Sia).
+"""Jobs of applications that were measured: step times depend on the placement (the GPUs of each node, and the bandwidth
+that tiers leave between the nodes), the worth of a step on the epoch, and elastic jobs choose their batch anew in every
+epoch, by the model of themselves that they have so far (Pollux, Sia).
 
 Work is steps of the initial batch at efficiency 1. A job notes what it measures where it runs; policies are told the
 model fitted to that.
@@ -27,6 +28,7 @@ from models.performance.goodput.spec import (
 from models.plan import JobAllocation
 from models.workload import Job
 from stowplan.errors import InputError
+from topology.bandwidth import fractions_of, group_fraction
 from topology.cluster import Cluster
 from workloads.profiles import ApplicationProfile
 from workloads.trace import Trace, TraceJob
@@ -72,6 +74,8 @@ class ProfiledApplications:
         self._seed = seed
         self._elastic = elastic
         self._configurations = enumerate_configurations(cluster)
+        self._fractions = fractions_of(cluster)
+        self._paths = {node.id: node.path for node in cluster.nodes}
         self._known: dict[str, Knowledge] = {}
         self._fits: dict[str, Fits] = {}
         self._alone: dict[str, tuple[float, int]] = {}
@@ -116,10 +120,11 @@ class ProfiledApplications:
         if gpu_type not in application.steps:
             raise InputError(f"job {job.id!r} gets GPUs of type {gpu_type!r}, on which {job.application} is not known")
         epoch = application.epoch(done)
-        local_batch, accumulation = self._batch(job, gpu_type, gpus, application.gradient_at(batch, epoch))
-        speed = application.speed(gpu_type, gpus, local_batch, accumulation, epoch)
+        fraction = group_fraction(self._fractions, [self._paths[part.node] for part in allocation.gpus])
+        local_batch, accumulation = self._batch(job, gpu_type, gpus, application.gradient_at(batch, epoch), fraction)
+        speed = application.speed(gpu_type, gpus, local_batch, accumulation, epoch, fraction)
         until = float(application.epoch_ends[epoch])
-        seen = Seen(gpu_type=gpu_type, gpus=ring(gpus), local_batch=local_batch)
+        seen = Seen(gpu_type=gpu_type, gpus=ring(gpus), local_batch=local_batch, bandwidth_fraction=fraction)
         teaches = self._elastic and self._knowledge(job).teaches(seen)
         if teaches:
             until = min(until, done + speed * _TUNED_AFTER_S)
@@ -209,7 +214,7 @@ class ProfiledApplications:
         return GoodputModel(batch=batch, gradient=gradient, profiles=profiles)
 
     def _batch(
-        self, job: TraceJob, gpu_type: str, gpus: tuple[int, ...], gradient: GradientStatistics
+        self, job: TraceJob, gpu_type: str, gpus: tuple[int, ...], gradient: GradientStatistics, fraction: float
     ) -> tuple[int, int]:
         """Local batch and accumulation steps: the best by the job's own model, or what it was submitted with."""
         application, initial = self._of(job), self._of(job).batch.initial
@@ -234,6 +239,7 @@ class ProfiledApplications:
             type_index=np.array([0]),
             num_nodes=np.array([len(gpus)]),
             num_gpus=np.array([sum(gpus)]),
+            bandwidth_fraction=np.array([fraction]),
         )
         first = np.array([0])
         pairs = ProfileTable.of({0: model}, (gpu_type,), elastic=True).pairs(first, first, here)
@@ -245,16 +251,19 @@ class ProfiledApplications:
     def _left_s(self, application: MeasuredApplication, gpu_type: str, job: TraceJob, done: float) -> float:
         """Seconds that the job needs yet on GPUs of a type, packed."""
         it = self._configurations
-        per_node = int(it.num_gpus[(it.type_index == it.gpu_types.index(gpu_type)) & (it.num_nodes == 1)].max())
+        of_type = it.type_index == it.gpu_types.index(gpu_type)
+        per_node = int(it.num_gpus[of_type & (it.num_nodes == 1)].max())
         full, rest = divmod(job.num_gpus, per_node)
         gpus = (per_node,) * full + ((rest,) if rest else ())
+        fraction = float(it.bandwidth_fraction[of_type & (it.num_nodes <= len(gpus))].min())
         local_batch, accumulation = application.fixed_batch(
             gpu_type, gpus, job.global_batch or application.batch.initial
         )
         left_s = 0.0
         for epoch in range(application.epoch(done), application.epoch_ends.size):
             end = float(application.epoch_ends[epoch])
-            left_s += max(0.0, end - done) / application.speed(gpu_type, gpus, local_batch, accumulation, epoch)
+            speed = application.speed(gpu_type, gpus, local_batch, accumulation, epoch, fraction)
+            left_s += max(0.0, end - done) / speed
             done = max(done, end)
         return left_s
 

@@ -21,11 +21,15 @@ from workloads.trace import TraceJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A step that a job measures: on GPUs of a type, so many on each node, with a local batch."""
+    """A step that a job measures: on GPUs of a type, so many on each node, with a local batch.
+
+    bandwidth_fraction: share of the inter-node bandwidth that the nodes have between them.
+    """
 
     gpu_type: str
     gpus: tuple[int, ...]
     local_batch: int
+    bandwidth_fraction: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

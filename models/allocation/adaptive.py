@@ -4,11 +4,14 @@ A job runs its fastest plan on the GPUs that it gets (Arena section 3.5: "traver
 best-performing one"). One that runs a plan keeps it while it stays where it is, so that there its throughput is that
 of the plan it runs: another plan would cost a restart. A plan that runs although its performance model says that it
 cannot (its memory, say) is kept too, with a warning. Across nodes, plans are made for powers of two of nodes only; on
-a cluster of hundreds of nodes all others would take longer than they are worth.
+a cluster of hundreds of nodes all others would take longer than they are worth. A configuration whose nodes have but a
+share of the inter-node bandwidth between them, however they are chosen, is planned for with that share: where groups of
+the plan find room inside units, it is faster than that.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -18,12 +21,14 @@ from models.parallelism.adaptive import adaptive_plans
 from models.parallelism.binding import bind_plan
 from models.parallelism.legality import plan_violations
 from models.parallelism.results import PlanEstimate, Rejection, how_close
+from models.performance.iteration.fabric import Fabric, fabric_of
 from models.performance.iteration.modelling import performance_model
 from models.plan import UnplacedJob
 from models.wording import size_of
 from models.workload import Job, NodeGpus, Snapshot
 from stowplan.arrays import FloatArray, IntVector
 from stowplan.errors import Issue, Severity
+from topology.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,10 +56,11 @@ def adaptive_rows(snapshot: Snapshot, configurations: ConfigurationSet, current:
         (configurations.gpu_types[t], int(n)): c
         for c, (t, n) in enumerate(zip(configurations.type_index, configurations.num_gpus, strict=True))
     }
+    fractions = {block: float(configurations.bandwidth_fraction[c]) for block, c in index.items()}
     for i, job in enumerate(snapshot.jobs):
         if job.model is None:
             continue
-        found = adaptive_plans(job.model, snapshot.cluster, counts, job.calibration)
+        found = adaptive_plans(job.model, snapshot.cluster, counts, job.calibration, fractions)
         rejections = [rejection for grid in found.grids for rejection in grid.rejections]
         if not found.best and rejections:
             unfit[i] = min(rejections, key=how_close)
@@ -86,11 +92,37 @@ def unfit_job(job_id: str, closest: Rejection, *, preempted: bool) -> UnplacedJo
     )
 
 
-def plan_on(job: Job, estimate: PlanEstimate | None, gpus: Sequence[NodeGpus], *, stays: bool) -> ParallelPlan | None:
-    """The plan of a job on its GPUs: the one that it runs where it `stays`, else that of the estimate."""
-    if stays and job.parallel_plan is not None:
-        return job.parallel_plan
-    return None if estimate is None else bind_plan(estimate.plan, gpus)
+class PlacedPlans:
+    """Plans of jobs on GPUs of a cluster, and how fast they are there."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def on(
+        self, job: Job, estimate: PlanEstimate | None, gpus: Sequence[NodeGpus], known: float, *, stays: bool
+    ) -> tuple[ParallelPlan | None, float]:
+        """The plan that a job runs where it `stays`, else that of the estimate; and its samples/s on these GPUs.
+
+        `known`: samples/s of the configuration, which hold where the model has nothing to say: there is no plan, it
+        runs already, or the job has a performance.
+        """
+        if stays and job.parallel_plan is not None:
+            return job.parallel_plan, known
+        if estimate is None:
+            return None, known
+        fabric = self._fabric
+        is_apart = fabric.group_fraction(part.node for part in gpus) < 1.0
+        near = sorted(gpus, key=lambda part: fabric.host(part.node).path) if is_apart else gpus
+        plan = bind_plan(estimate.plan, near)
+        if job.performance is not None or job.model is None:
+            return plan, known
+        if not is_apart:
+            return plan, estimate.throughput
+        return plan, performance_model(job.model, self._cluster, job.calibration, fabric).throughput(plan)
+
+    @cached_property
+    def _fabric(self) -> Fabric:
+        return fabric_of(self._cluster)
 
 
 def _not_understood(index: int, job_id: str, faults: Sequence[Issue]) -> Issue:

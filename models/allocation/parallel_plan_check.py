@@ -1,8 +1,12 @@
-"""Are the 3D plans of an allocation legal, on exactly the GPUs that were given? Knows no solver and no planner."""
+"""Are the 3D plans of an allocation legal, on exactly the GPUs that were given, and as fast there as is said? Knows no
+solver and no planner."""
 
+import math
 from collections.abc import Iterator
 
+from models.allocation.plan_check import TOLERANCE
 from models.parallelism.legality import plan_violations
+from models.performance.iteration.fabric import Fabric, fabric_of
 from models.performance.iteration.modelling import performance_model
 from models.plan import JobAllocation, Plan
 from models.workload import Job, Snapshot
@@ -12,16 +16,19 @@ from stowplan.errors import Issue
 def parallel_plan_violations(snapshot: Snapshot, plan: Plan) -> list[Issue]:
     """Every rule that a 3D plan breaks; a plan that runs already, on the same GPUs, needs no proof that it can."""
     jobs = {job.id: job for job in snapshot.jobs}
+    fabric = fabric_of(snapshot.cluster)
     known = [(k, jobs.get(allocation.job_id), allocation) for k, allocation in enumerate(plan.allocations)]
     return [
         issue
         for k, job, allocation in known
         if job is not None and allocation.parallel_plan not in (None, job.parallel_plan)
-        for issue in _violations(snapshot, f"/allocations/{k}", job, allocation)
+        for issue in _violations(snapshot, fabric, f"/allocations/{k}", job, allocation)
     ]
 
 
-def _violations(snapshot: Snapshot, pointer: str, job: Job, allocation: JobAllocation) -> Iterator[Issue]:
+def _violations(
+    snapshot: Snapshot, fabric: Fabric, pointer: str, job: Job, allocation: JobAllocation
+) -> Iterator[Issue]:
     chosen = allocation.parallel_plan
     if chosen is None or job.model is None:
         yield Issue(
@@ -37,6 +44,17 @@ def _violations(snapshot: Snapshot, pointer: str, job: Job, allocation: JobAlloc
             pointer=f"{pointer}/parallel_plan",
             detail=f"the plan of job {job.id!r} does not use exactly its GPUs",
         )
-    model = performance_model(job.model, snapshot.cluster, job.calibration)
-    for issue in plan_violations(chosen, model, given):
+    model = performance_model(job.model, snapshot.cluster, job.calibration, fabric)
+    illegal = plan_violations(chosen, model, given)
+    for issue in illegal:
         yield Issue(code=issue.code, pointer=f"{pointer}/parallel_plan{issue.pointer}", detail=issue.detail)
+    # A throughput table rules over the model.
+    if illegal or job.performance is not None:
+        return
+    right, claimed = model.throughput(chosen), allocation.expected_goodput
+    if claimed is None or not math.isclose(claimed, right, rel_tol=TOLERANCE):
+        yield Issue(
+            code="wrong_goodput",
+            pointer=f"{pointer}/expected_goodput",
+            detail=f"job {job.id!r} is said to reach {claimed} samples/s; where its plan is it reaches {right}",
+        )

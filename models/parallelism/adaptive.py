@@ -1,6 +1,7 @@
 """Throughput of a job by GPU type and count, with the best 3D plan each, as policies need it: quick, and remembered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from models.parallelism.grid.options import GridOptions
@@ -22,12 +23,18 @@ def adaptive_plans(
     cluster: Cluster,
     counts_by_type: Mapping[str, Sequence[int]],
     calibration: Calibration | None = None,
+    fractions: Mapping[tuple[str, int], float] | None = None,
 ) -> GridResult:
     """Best plans of a job for numbers of GPUs of every type, on virtual nodes.
 
     Nodes have as many GPUs as the largest node of their type that is not down: more GPUs are whole nodes of that size.
     The result has the grids of those counts only that have no plan, with the reasons, and no proxy plans. It is
     remembered by model, not by job: ask for the same counts for all jobs of a cluster.
+
+    Parameters
+    ----------
+    fractions
+        (GPU type, count) -> share of the inter-node bandwidth that the nodes have between them; 1 where it is missing.
 
     Raises
     ------
@@ -42,16 +49,31 @@ def adaptive_plans(
     unknown = sorted(set(counts_by_type) - set(sizes))
     if unknown:
         raise InputError(f"the cluster has no GPUs of type {unknown} that are not down; it has {sorted(sizes)}")
+    known = _key(calibration)
     parts = [
-        _of_type(model, kinds[name], sizes[name], tuple(sorted(set(counts))), _key(calibration))
+        _of_type(model, slowed(kinds[name], fraction), sizes[name], of_fraction, known)
         for name, counts in counts_by_type.items()
-        if counts
+        for fraction, of_fraction in _by_fraction(name, counts, fractions or {})
     ]
     return GridResult(
         grids=tuple(grid for part in parts for grid in part.grids),
         proxies={},
         best={key: estimate for part in parts for key, estimate in part.best.items()},
     )
+
+
+def slowed(gpu_type: GpuType, fraction: float) -> GpuType:
+    """The type with a share of its inter-node bandwidth."""
+    return replace(gpu_type, inter_node_bandwidth_bytes_per_s=gpu_type.inter_node_bandwidth_bytes_per_s * fraction)
+
+
+def _by_fraction(
+    name: str, counts: Sequence[int], fractions: Mapping[tuple[str, int], float]
+) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """Counts of a type by the share of the bandwidth that their nodes have."""
+    shares = {count: fractions.get((name, count), 1.0) for count in sorted(set(counts))}
+    for fraction in sorted(set(shares.values()), reverse=True):
+        yield fraction, tuple(count for count, share in shares.items() if share == fraction)
 
 
 def forget_plans() -> None:

@@ -7,7 +7,8 @@ Per GPU type, on the choice that `models.placement.placeability` admits:
 1. Jobs that keep their configuration keep their GPUs: all of them when the rest then still fits (an exact test by the
    placeability rows), else the largest set found by `models.placement.moves`.
 2. Rescaled single-node jobs stay on a node they have, where the rest still fits.
-3. Whole-node jobs, largest first, take whole nodes: their own first, then within the smallest topology unit with room.
+3. Whole-node jobs, largest first, take whole nodes: their own first, then within the smallest topology unit with room;
+   others than their own where these would leave them a smaller share of the bandwidth between nodes.
 4. The other partial jobs, by decreasing size, go where they leave the least free (best fit).
 On a node, GPUs are taken as aligned blocks (0-1, 2-3, ...; 0-3, 4-7, ...), so that pairs share fast links.
 
@@ -16,7 +17,7 @@ handed out. Ties go to the node that comes first in the cluster.
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -28,8 +29,12 @@ from models.placement.pool import Demand, Pool
 from models.workload import Snapshot
 from stowplan.arrays import IntMatrix, IntVector
 from topology.arrays import cluster_arrays
+from topology.bandwidth import fractions_of, group_fraction
 
 _MOVES_TIME_LIMIT_S = 1.0
+
+_Share = Callable[[Sequence[int]], float]
+"""Share of the inter-node bandwidth that nodes have between them."""
 
 
 def assign_gpus(
@@ -62,6 +67,11 @@ def assign_gpus(
     node_sizes = whole_node_sizes(configurations)
     nodes = snapshot.cluster.nodes
     units = cluster_arrays(snapshot.cluster).units
+    fractions = fractions_of(snapshot.cluster)
+
+    def share(chosen: Sequence[int]) -> float:
+        return group_fraction(fractions, [nodes[node].path for node in chosen])
+
     demands = _demands(snapshot, configurations, choice, taken)
     members: dict[str, list[int]] = {name: [] for name in configurations.gpu_types}
     for i, node in enumerate(nodes):
@@ -77,7 +87,7 @@ def assign_gpus(
             )
             if not pool.fits():
                 raise ValueError(f"the configurations chosen on GPU type {name!r} cannot be placed")
-            placed |= _place(pool, demands[t], units, time_limit_s)
+            placed |= _place(pool, demands[t], units, share, time_limit_s)
     return placed
 
 
@@ -121,7 +131,9 @@ def _demands(
     return demands
 
 
-def _place(pool: Pool, demands: Sequence[Demand], units: IntMatrix, time_limit_s: float) -> dict[str, Slices]:
+def _place(
+    pool: Pool, demands: Sequence[Demand], units: IntMatrix, share: _Share, time_limit_s: float
+) -> dict[str, Slices]:
     """Place the demands of one type on the pool."""
     placed = _keep(pool, demands, time_limit_s)
     largest_first = sorted((d for d in demands if d.job_id not in placed), key=lambda d: -d.num_gpus)
@@ -130,7 +142,7 @@ def _place(pool: Pool, demands: Sequence[Demand], units: IntMatrix, time_limit_s
         if slices is not None and pool.try_take(demand, slices):
             placed[demand.job_id] = slices
     rest = [demand for demand in largest_first if demand.job_id not in placed]
-    placed |= _place_whole(pool, [demand for demand in rest if demand.whole], units)
+    placed |= _place_whole(pool, [demand for demand in rest if demand.whole], units, share)
     placed |= _place_partial(pool, [demand for demand in rest if not demand.whole])
     return placed
 
@@ -168,7 +180,7 @@ def _where_it_is(pool: Pool, demand: Demand) -> Slices | None:
     return ((node, aligned_block(pool.free[node], demand.num_gpus, mask)),)
 
 
-def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix) -> dict[str, Slices]:
+def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix, share: _Share) -> dict[str, Slices]:
     """Step 3: whole nodes, own ones first, then close to those."""
     available = np.zeros(len(units), dtype=np.bool_)
     available[[node for node in pool.free if pool.is_whole(node)]] = True
@@ -179,9 +191,14 @@ def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix) -> dic
         owned.append(own)
     placed: dict[str, Slices] = {}
     for demand, own in zip(demands, owned, strict=True):
-        added = nearest_nodes(np.flatnonzero(available), demand.num_nodes - len(own), units, own)
-        available[added] = False
-        slices = tuple((node, pool.free[node]) for node in [*own, *added])
+        chosen = [*own, *nearest_nodes(np.flatnonzero(available), demand.num_nodes - len(own), units, own)]
+        available[own] = True
+        if own and share(chosen) < 1.0:
+            # It is placed anew anyway: better among nodes with more bandwidth between them.
+            others = nearest_nodes(np.flatnonzero(available), demand.num_nodes, units, ())
+            chosen = max(chosen, others, key=share)
+        available[chosen] = False
+        slices = tuple((node, pool.free[node]) for node in chosen)
         pool.take(demand, slices)
         placed[demand.job_id] = slices
     return placed

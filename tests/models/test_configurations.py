@@ -1,11 +1,12 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from models.configurations import ConfigurationSet, enumerate_configurations
 from stowplan.errors import InputError
-from topology.cluster import Cluster, GpuType, Node, NodeState
+from topology.cluster import Cluster, GpuType, Node, NodeState, Tier
 
 
 def cluster(nodes: Sequence[tuple[str, int, NodeState]], gpu_types: Sequence[str] = ("A", "B")) -> Cluster:
@@ -94,3 +95,30 @@ def test_up_to_drops_only_large_multi_node_configurations() -> None:
     found = enumerate_configurations(cluster(up("A", 8, 3), gpu_types=["A"]))
     assert labels(found.up_to(16)) == ["(1,1,A)", "(1,2,A)", "(1,4,A)", "(1,8,A)", "(2,16,A)"]
     assert labels(found.up_to(1)) == ["(1,1,A)", "(1,2,A)", "(1,4,A)", "(1,8,A)"]
+
+
+def tiered(core: float, *pods: int) -> Cluster:
+    """Nodes of two GPUs in pods of so many nodes; pods keep all bandwidth, the core a share of it."""
+    flat = cluster(up("A", 2, sum(pods)), gpu_types=["A"])
+    names = [f"p{k}" for k, count in enumerate(pods) for _ in range(count)]
+    nodes = tuple(replace(node, path=(name,)) for node, name in zip(flat.nodes, names, strict=True))
+    return replace(flat, nodes=nodes, tiers=(Tier(name="pod"),), core_bandwidth_fraction=core)
+
+
+def test_a_configuration_has_the_bandwidth_of_its_least_spread() -> None:
+    """Pods of three and two nodes: up to three nodes need no core."""
+    found = enumerate_configurations(tiered(0.1, 3, 2))
+    assert found.num_nodes.tolist() == [1, 1, 2, 3, 4, 5]
+    assert found.bandwidth_fraction.tolist() == [1, 1, 1, 1, 0.1, 0.1]
+    assert found.subset(found.num_nodes > 2).bandwidth_fraction.tolist() == [1, 0.1, 0.1]
+
+
+def test_nodes_that_are_down_make_no_room_in_a_pod() -> None:
+    made = tiered(0.1, 3, 2)
+    fewer = replace(made, nodes=(replace(made.nodes[0], state=NodeState.DOWN), *made.nodes[1:]))
+    assert enumerate_configurations(fewer).bandwidth_fraction.tolist() == [1, 1, 1, 0.1, 0.1]
+
+
+@pytest.mark.parametrize("made", [tiered(1.0, 3, 2), cluster(up("A", 2, 5) + up("B", 4))])
+def test_without_slow_tiers_all_have_all_of_it(made: Cluster) -> None:
+    assert set(enumerate_configurations(made, max_nodes=3).bandwidth_fraction.tolist()) == {1.0}

@@ -175,7 +175,11 @@ def busy_snapshot(
 def _alone_s(application: str) -> float:
     """Time of a whole training on two RTX GPUs, with the gradient noise of its middle."""
     two_gpus = ConfigurationSet(
-        gpu_types=("rtx",), type_index=np.array([0]), num_nodes=np.array([1]), num_gpus=np.array([2])
+        gpu_types=("rtx",),
+        type_index=np.array([0]),
+        num_nodes=np.array([1]),
+        num_gpus=np.array([2]),
+        bandwidth_fraction=np.ones(1),
     )
     job = Job(id=application, performance=observations(application, ("rtx",), progress=0.5))
     return total_samples(application) / float(evaluate([job], two_gpus).goodput[0, 0])

@@ -1,7 +1,7 @@
 """Arena among the policies: the paper's algorithm, and the integer program that bounds it."""
 
 from models.allocation.arena.parameters import ArenaMethod, ArenaParameters
-from models.allocation.documentation import PARALLEL_PLANS, REASONS
+from models.allocation.documentation import PARALLEL_PLANS, PREDICTIONS, REASONS
 from models.policy import Policy
 
 _ISSUES = "models.allocation.arena.validation:policy_issues"
@@ -28,6 +28,7 @@ ARENA = Policy(
     needs=_NEEDS,
     gives=(
         PARALLEL_PLANS,
+        PREDICTIONS,
         REASONS,
         "the bound of the integer program on the same event and the gap to it, or its plan where that is better",
     ),
@@ -45,7 +46,7 @@ ARENA_ILP = Policy(
     title="GPU type, count and 3D plan for every job, by integer programming",
     source=f"{_SOURCE}, Eqs. 5-7",
     needs=_NEEDS,
-    gives=(PARALLEL_PLANS, REASONS, "bound and gap of the integer program"),
+    gives=(PARALLEL_PLANS, PREDICTIONS, REASONS, "bound and gap of the integer program"),
     ignores=_IGNORES,
     plans_parallelism=True,
     changes_after=_CHANGES_AFTER,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from models.allocation.adaptive import plan_on
+from models.allocation.adaptive import PlacedPlans
 from models.allocation.arena.assembly import has_theta
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.parameters import ArenaObjective
@@ -33,8 +33,9 @@ def extract_plan(instance: ArenaInstance, chosen: IntVector, untried: Mask | Non
     placed = np.flatnonzero((chosen >= 0) | instance.pinned)
     waiting = np.flatnonzero((chosen < 0) & ~instance.pinned)
     counts = np.bincount(chosen[running], minlength=len(instance.configurations))
+    plans = PlacedPlans(instance.snapshot.cluster)
     return Plan(
-        allocations=tuple(_allocation(instance, i, int(settled[i]), slices) for i in placed.tolist()),
+        allocations=tuple(_allocation(instance, i, int(settled[i]), slices, plans) for i in placed.tolist()),
         unplaced=unplaced_jobs(instance, waiting, counts, untried),
         score=tuple(_scores(instance, settled)),
     )
@@ -45,7 +46,9 @@ def settled_configurations(instance: ArenaInstance, chosen: IntVector) -> IntVec
     return np.asarray(np.where(instance.pinned, instance.utility.current, chosen))
 
 
-def _allocation(instance: ArenaInstance, i: int, c: int, slices: Mapping[str, Slices]) -> JobAllocation:
+def _allocation(
+    instance: ArenaInstance, i: int, c: int, slices: Mapping[str, Slices], plans: PlacedPlans
+) -> JobAllocation:
     """Allocation of job i in configuration c; -1 stands for a pinned job whose shape is no configuration."""
     job = instance.jobs[i]
     taken = slices[job.id]
@@ -53,6 +56,7 @@ def _allocation(instance: ArenaInstance, i: int, c: int, slices: Mapping[str, Sl
     samples_per_s = float(instance.throughputs.samples_per_s[i, c]) if c >= 0 else 0.0
     change = change_of(instance.snapshot.cluster, instance.taken.running.get(job.id), taken)
     estimate = instance.throughputs.plans.get((i, c))
+    plan, samples_per_s = plans.on(job, estimate, gpus, samples_per_s, stays=change is Change.KEPT)
     return JobAllocation(
         job_id=job.id,
         gpu_type=gpu_type_of(instance.snapshot.cluster, taken),
@@ -61,7 +65,7 @@ def _allocation(instance: ArenaInstance, i: int, c: int, slices: Mapping[str, Sl
         change=change,
         batch_size=batch_size(job),
         expected_goodput=samples_per_s or None,
-        parallel_plan=plan_on(job, estimate, gpus, stays=change is Change.KEPT),
+        parallel_plan=plan,
     )
 
 

@@ -63,8 +63,9 @@ from models.allocation.arena.bottleneck import with_theta_bound
 from models.allocation.arena.check import allocation_violations
 from models.allocation.arena.extraction import extract_plan, settled_configurations
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.warnings import long_waits, missed_deadlines, plan_warnings
+from models.allocation.arena.warnings import long_waits, missed_deadlines, plan_warnings, slower_jobs
 from models.allocation.parallel_plan_check import parallel_plan_violations
+from models.allocation.spread_check import SpreadAudit, spread_violations
 from models.clock import PhaseClock
 from models.formulation import Formulation
 from models.placement.check import placement_violations
@@ -148,23 +149,25 @@ class ArenaIlpFormulation(Formulation):
         return {names[k]: float(result.prices[k]) for k in np.flatnonzero(result.prices > 0)}
 
     def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
-        """Place the chosen blocks on GPUs, explain what is left out, and warn of deadlines that are missed and of waits
-        that are too long."""
+        """Place the chosen blocks on GPUs, explain what is left out, and warn of deadlines that are missed, of waits
+        that are too long, and of jobs that are slower where they are than their blocks promise."""
         instance, chosen = self.instance, chosen_configurations(self.instance, incumbent)
         settled = settled_configurations(instance, chosen)
         late = (*missed_deadlines(instance, settled), *long_waits(instance, settled))
-        self.warnings = (*plan_warnings(instance), *late)
         with clock.phase("place"):
-            return extract_plan(instance, chosen, self.untried)
+            plan = extract_plan(instance, chosen, self.untried)
+        self.warnings = (*plan_warnings(instance), *late, *slower_jobs(instance, settled, plan))
+        return plan
 
     def violations(self, plan: Plan, objective: float) -> list[Issue]:
-        """Faults of the placement, of the allocation, and of the objective."""
+        """Faults of the placement, of the allocation, of the objective, and of what plans are said to reach."""
         it = self.instance
         return [
             *placement_violations(it.snapshot, plan.allocations),
             *allocation_violations(
                 it.snapshot, it.parameters, it.configurations, it.throughputs.samples_per_s, plan, objective
             ),
+            *spread_violations(it.configurations, plan, SpreadAudit(it.snapshot.cluster)),
             *parallel_plan_violations(it.snapshot, plan),
         ]
 

@@ -6,6 +6,8 @@ import numpy as np
 
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.parameters import ArenaObjective
+from models.allocation.spread import placement_warnings
+from models.plan import Plan
 from stowplan.arrays import IntVector
 from stowplan.errors import Issue, Severity
 
@@ -57,6 +59,16 @@ def long_waits(instance: ArenaInstance, settled: IntVector) -> Iterator[Issue]:
             detail=f"job {job.id!r} was submitted {job.age_s:.0f} s ago and waits on; longest_wait_s is {longest_s:g}",
             severity=Severity.WARNING,
         )
+
+
+def slower_jobs(instance: ArenaInstance, settled: IntVector, plan: Plan) -> Iterator[Issue]:
+    """Jobs that the plan has placed so that they are slower than their configurations `settled` (J,) promise."""
+    samples_per_s = instance.throughputs.samples_per_s
+    promised = {
+        instance.jobs[i].id: (int(settled[i]), float(samples_per_s[i, settled[i]]))
+        for i in np.flatnonzero(settled >= 0).tolist()
+    }
+    return placement_warnings(instance.snapshot, instance.configurations, plan.allocations, promised)
 
 
 def _kept(instance: ArenaInstance) -> Iterator[Issue]:

@@ -1,6 +1,6 @@
 """Sia among the policies."""
 
-from models.allocation.documentation import REASONS
+from models.allocation.documentation import PREDICTIONS, REASONS
 from models.allocation.sia.parameters import SiaParameters
 from models.policy import Policy
 
@@ -18,6 +18,7 @@ SIA = Policy(
     ),
     gives=(
         "GPU type, GPU count, batch size and concrete GPUs per job; the 3D plan of jobs that have a model",
+        PREDICTIONS,
         REASONS,
         "bound and gap of the integer program",
     ),

@@ -1,18 +1,26 @@
-"""From chosen configurations to a plan: GPUs, batch sizes, what changes, who waits and why, and the score."""
+"""From chosen configurations to a plan: GPUs, batch sizes, what changes, who waits and why, and the score.
+
+The objective is that of configurations; what jobs are predicted to reach, and the batch for it, is that of where they
+were placed.
+"""
 
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from models.allocation.adaptive import plan_on
+from models.allocation.adaptive import PlacedPlans
 from models.allocation.changes import change_of, gpu_type_of, num_gpus_of
 from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.parameters import SiaObjective
 from models.allocation.sia.unplaced import unplaced_jobs
+from models.allocation.spread import placement_warnings
+from models.performance.goodput.matrix import placed as placed_goodputs
 from models.placement.nodes import assign_gpus
 from models.placement.occupancy import Slices, node_gpus
 from models.plan import Change, JobAllocation, Plan, ScoreTerm
 from stowplan.arrays import IntVector
+from stowplan.errors import Issue
+from topology.bandwidth import fractions_of, group_fraction
 
 
 def extract_plan(instance: SiaInstance, chosen: IntVector) -> Plan:
@@ -21,8 +29,7 @@ def extract_plan(instance: SiaInstance, chosen: IntVector) -> Plan:
     choice = {instance.jobs[i].id: int(chosen[i]) for i in running}
     slices = assign_gpus(instance.snapshot, instance.configurations, choice, instance.taken)
     slices |= {job_id: instance.taken.running[job_id] for job_id in sorted(instance.taken.pinned)}
-    settled = chosen.copy()
-    settled[instance.pinned] = instance.utility.current[instance.pinned]
+    settled = settled_configurations(instance, chosen)
     placed = np.array(sorted([*running, *instance.pinned.tolist()]), dtype=np.int64)
     waiting = np.array([i for i in instance.planned if chosen[i] < 0], dtype=np.int64)
     counts = np.bincount(chosen[running], minlength=len(instance.configurations))
@@ -33,6 +40,25 @@ def extract_plan(instance: SiaInstance, chosen: IntVector) -> Plan:
     )
 
 
+def settled_configurations(instance: SiaInstance, chosen: IntVector) -> IntVector:
+    """Configuration (J,) of every job, pinned ones included, -1 for none or none that is known."""
+    settled = chosen.copy()
+    settled[instance.pinned] = instance.utility.current[instance.pinned]
+    return settled
+
+
+def slower_jobs(instance: SiaInstance, chosen: IntVector, plan: Plan) -> Iterator[Issue]:
+    """Warn of jobs that the plan has placed so that they are slower than their configurations `chosen` (J,)."""
+    if instance.parameters.objective is not SiaObjective.GOODPUT:
+        return
+    settled = settled_configurations(instance, chosen)
+    promised = {
+        instance.jobs[i].id: (int(settled[i]), float(instance.matrix.goodput[i, settled[i]]))
+        for i in np.flatnonzero(settled >= 0).tolist()
+    }
+    yield from placement_warnings(instance.snapshot, instance.configurations, plan.allocations, promised)
+
+
 def _allocations(
     instance: SiaInstance, placed: IntVector, chosen: IntVector, slices: Mapping[str, Slices]
 ) -> Iterator[JobAllocation]:
@@ -40,7 +66,13 @@ def _allocations(
 
     -1 stands for a pinned job whose shape is no configuration: what is not known of a job is 0 in the matrix.
     """
-    matrix = instance.matrix
+    nodes, fractions = instance.snapshot.cluster.nodes, fractions_of(instance.snapshot.cluster)
+    groups = ([nodes[node].path for node, _ in slices[instance.jobs[i].id]] for i in placed.tolist())
+    shares = np.array([group_fraction(fractions, paths) for paths in groups])
+    known_shape = chosen >= 0
+    where = placed[known_shape], chosen[known_shape]
+    matrix = placed_goodputs(instance.matrix, instance.jobs, instance.configurations, where, shares[known_shape])
+    plans = PlacedPlans(instance.snapshot.cluster)
     as_goodput = instance.parameters.objective is SiaObjective.GOODPUT
     # One gathering for all: looking up single elements takes longer than everything else here.
     fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
@@ -51,6 +83,8 @@ def _allocations(
         taken = slices[job_id]
         gpus = node_gpus(taken, instance.snapshot)
         change = change_of(instance.snapshot.cluster, instance.taken.running.get(job_id), taken)
+        estimate = instance.plans.get((i, c))
+        plan, goodput = plans.on(instance.jobs[i], estimate, gpus, goodput, stays=change is Change.KEPT)
         yield JobAllocation(
             job_id=job_id,
             gpu_type=gpu_type_of(instance.snapshot.cluster, taken),
@@ -62,7 +96,7 @@ def _allocations(
             # Sia counts those before the last one.
             accumulation_steps=accumulation_steps + 1 if local_batch_size else None,
             expected_goodput=goodput if as_goodput and goodput > 0 else None,
-            parallel_plan=plan_on(instance.jobs[i], instance.plans.get((i, c)), gpus, stays=change is Change.KEPT),
+            parallel_plan=plan,
         )
 
 

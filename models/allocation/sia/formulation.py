@@ -5,7 +5,9 @@ Sets
   j          configurations (n_j nodes, m_j GPUs, type) of section 3.3
   P          pairs (i, j) that are offered, see `models.allocation.sia.utility`
 Data
-  u_ij       w_i (r_i G_ij)^p, weighted utility: normalised goodput after the restart factor, to the fairness power
+  u_ij       w_i (r_i G_ij)^p, weighted utility: normalised goodput after the restart factor, to the fairness power.
+             Goodput is that of n_j nodes which spread over the tiers of the cluster as little as so many can, whatever
+             is free: with it, synchronisation across nodes has that share of the bandwidth (the paper knows none)
   lambda_i   what job i costs when it gets nothing: w_i lambda, the queue penalty; more with `price_suspension`
 Variables
   x_ij in {0,1} for (i, j) in P: job i runs in configuration j. Only feasible pairs have one.
@@ -40,11 +42,13 @@ import numpy as np
 from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.allocation.sia.assembly import assemble, row_names
 from models.allocation.sia.check import allocation_violations
-from models.allocation.sia.extraction import extract_plan
+from models.allocation.sia.extraction import extract_plan, slower_jobs
+from models.allocation.sia.goodput_check import goodput_violations
 from models.allocation.sia.instance import SiaInstance, sia_instance
 from models.allocation.sia.parameters import SiaParameters
 from models.allocation.sia.start import greedy_start
 from models.allocation.sia.ties import for_declared, objective_step, toward_present
+from models.allocation.spread_check import SpreadAudit, spread_violations
 from models.clock import PhaseClock
 from models.formulation import Formulation
 from models.placement.check import placement_violations
@@ -104,16 +108,22 @@ class SiaFormulation(Formulation):
         return np.array([known.get(name, 0.0) for name in row_names(self.instance)], dtype=np.float64)
 
     def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
-        """Place the chosen configurations on GPUs and explain what is left out."""
+        """Place the chosen configurations on GPUs, explain what is left out, and warn of what the placement costs."""
         with clock.phase("place"):
-            return extract_plan(self.instance, chosen_configurations(self.instance, incumbent))
+            chosen = chosen_configurations(self.instance, incumbent)
+            plan = extract_plan(self.instance, chosen)
+            self.warnings = (*self.instance.warnings, *slower_jobs(self.instance, chosen, plan))
+            return plan
 
     def violations(self, plan: Plan, objective: float) -> list[Issue]:
-        """Faults of the placement, of the allocation, and of the objective."""
+        """Faults of the placement, of the allocation, of the objective, and of what jobs are said to reach."""
         it = self.instance
+        audit = SpreadAudit(it.snapshot.cluster)
         return [
             *placement_violations(it.snapshot, plan.allocations),
             *allocation_violations(it.snapshot, it.parameters, it.configurations, it.matrix, plan, objective),
+            *spread_violations(it.configurations, plan, audit),
+            *goodput_violations(it.snapshot, it.configurations, it.matrix, plan, audit),
             *parallel_plan_violations(it.snapshot, plan),
         ]
 

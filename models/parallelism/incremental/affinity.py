@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from models.parallel_plan import Gpu
-from models.performance.iteration.fabric import Fabric, num_shared
+from models.performance.iteration.fabric import Fabric
+from topology.bandwidth import num_shared
 
 
 def affinity_order(fabric: Fabric, held: Iterable[str], released: Iterable[Gpu]) -> tuple[Gpu, ...]:

@@ -32,12 +32,14 @@ _ROUNDING = 1e-8
 class Pairs:
     """N (job, configuration) pairs, every field (N,).
 
-    `alpha_c`, `beta_c` are those of the configuration's own type; the ratio of T_iter to T_grad comes from `scaling`
-    (own or bootstrapped, `bootstrap`). `signal_share`: see `efficiency`.
+    `bandwidth_fraction`: of the nodes, see `throughput`. `alpha_c`, `beta_c` are those of the configuration's own type;
+    the ratio of T_iter to T_grad comes from `scaling` (own or bootstrapped, `bootstrap`). `signal_share`: see
+    `efficiency`.
     """
 
     num_nodes: IntArray
     num_replicas: IntArray
+    bandwidth_fraction: FloatArray
     initial_batch: FloatArray
     maximum_batch: FloatArray
     min_local_batch: FloatArray
@@ -99,5 +101,5 @@ def _stretch(pairs: Pairs, local_batch: FloatArray) -> FloatArray:
     """The step that synchronises, in gradient times: at least 1."""
     scaling = pairs.scaling
     gradient_s = gradient_time_s(scaling.alpha_c[:, None], scaling.beta_c[:, None], local_batch)
-    sync_s = sync_time_s(scaling, pairs.num_nodes, pairs.num_replicas)[:, None]
+    sync_s = sync_time_s(scaling, pairs.num_nodes, pairs.num_replicas, pairs.bandwidth_fraction)[:, None]
     return overlapped_time_s(gradient_s, sync_s, scaling.gamma[:, None]) / gradient_s

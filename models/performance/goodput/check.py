@@ -126,6 +126,12 @@ def _observation_issues(
         )
     yield from _positive(observation.step_time_s, f"{pointer}/step_time_s")
     yield from _not_negative(observation.sync_time_s, f"{pointer}/sync_time_s")
+    if not 0 < observation.bandwidth_fraction <= 1:
+        yield Issue(
+            code="out_of_range",
+            pointer=f"{pointer}/bandwidth_fraction",
+            detail=f"is {observation.bandwidth_fraction}; must be above 0 and at most 1",
+        )
     if observation.sync_time_s >= observation.step_time_s > 0:
         yield Issue(
             code="sync_above_step",

@@ -1,6 +1,7 @@
 """Parameters of the throughput model from measurements (Pollux section 4.1, as used by Sia section 3.2).
 
-Over the observations k of one job on one GPU type, with T_grad and T_iter of `throughput` at s = 0:
+Over the observations k of one job on one GPU type, with T_grad and T_iter of `throughput` at s = 0 and the share of the
+bandwidth that the nodes of k had (so that steps across a slow tier do not make alpha_n and beta_n those of that tier):
 
     min  RMSE_k(log T_iter - log step_k) + RMSE_k(log T_grad - log(step_k - sync_k))
          + 1e-3 (gamma - 1)^2 + 1e-2 [(beta_n / alpha_n)^2 + (beta_r / alpha_r)^2]
@@ -47,12 +48,16 @@ _SMOOTHING = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Measured:
-    """K observations as arrays (K,); `beyond_two` is max(R-2, 0), `inside` and `across` tell where replicas sync."""
+    """K observations as arrays (K,); `beyond_two` is max(R-2, 0), `inside` and `across` tell where replicas sync.
+
+    `slowness`: by how much their links make that longer, 1 / bandwidth fraction.
+    """
 
     local_batch: FloatArray
     beyond_two: FloatArray
     inside: Mask
     across: Mask
+    slowness: FloatArray
     gradient_s: FloatArray
     log_step: FloatArray
 
@@ -69,6 +74,7 @@ class _Measured:
             beyond_two=np.maximum(replicas - 2, 0).astype(np.float64),
             inside=(replicas > 1) & (nodes == 1),
             across=(replicas > 1) & (nodes > 1),
+            slowness=1.0 / np.where(nodes > 1, [o.bandwidth_fraction for o in observations], 1.0),
             gradient_s=step_s - sync_s,
             log_step=np.log(step_s),
         )
@@ -163,7 +169,7 @@ def _model(job: GoodputObservations, fitted: Mapping[str, _Fitted]) -> GoodputMo
 
 
 def _sort_key(o: Observation) -> tuple[float, ...]:
-    return (o.num_nodes, o.num_replicas, o.local_batch, o.step_time_s, o.sync_time_s)
+    return (o.num_nodes, o.num_replicas, o.local_batch, o.step_time_s, o.sync_time_s, o.bandwidth_fraction)
 
 
 def _start(data: _Measured) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -186,7 +192,7 @@ def _start(data: _Measured) -> tuple[FloatArray, FloatArray, FloatArray]:
         if not seen.any():
             upper[k] = lower[k]
         else:
-            start[k] = math.log(float(np.median(whole_sync_s[seen])))
+            start[k] = math.log(float(np.median((whole_sync_s / data.slowness)[seen])))
         if not (seen & (data.beyond_two > 0)).any():
             upper[k + 1] = lower[k + 1]
         else:
@@ -201,6 +207,7 @@ def _objective(theta: FloatArray, data: _Measured) -> tuple[float, FloatArray]:
     multi = data.inside | data.across
     gradient_s = alpha_c + beta_c * data.local_batch
     sync_s = np.where(data.across, alpha_n + beta_n * data.beyond_two, alpha_r + beta_r * data.beyond_two)
+    sync_s = sync_s * data.slowness
     log_gradient, log_sync = np.log(gradient_s), np.log(sync_s)
     # log T_iter by its excess over log T_grad; its slopes in log T_grad and log T_sync are `share` and 1 - share.
     excess = np.where(multi, np.logaddexp(0.0, gamma * (log_sync - log_gradient)) / gamma, 0.0)
@@ -210,7 +217,7 @@ def _objective(theta: FloatArray, data: _Measured) -> tuple[float, FloatArray]:
     step_rmse, step_slope = _rmse(log_iteration - data.log_step)
     gradient_rmse, gradient_slope = _rmse(log_gradient - np.log(data.gradient_s))
     along_gradient = (step_slope * share + gradient_slope) / gradient_s
-    along_sync = step_slope * (1.0 - share) / sync_s
+    along_sync = step_slope * (1.0 - share) / sync_s * data.slowness
     along_gamma = step_slope * (share * log_gradient + (1.0 - share) * log_sync - log_iteration) / gamma
     slope = np.array(
         [

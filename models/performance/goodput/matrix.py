@@ -4,13 +4,14 @@ J jobs, C configurations. Where a job names parameters or observations, every (j
 its best batch size (`batch`): elastic jobs over B0..Bmax, strong-scaling and rigid jobs at B0, where
 goodput is throughput. A hybrid-parallel job with P GPUs per replica has R = GPUs / P replicas, and cannot use
 configurations that P does not divide; its replicas synchronise inside a node exactly when the configuration is one
-node, and a replica may span nodes (section 5.3). Tables are looked up.
+node, and a replica may span nodes (section 5.3). Tables are looked up: they say what was measured, and nothing of how
+that goes with the bandwidth between nodes.
 
 Bounds of the job on GPU counts and types are left to the allocation model.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from models.performance.goodput.sharing import with_shared_observations
 from models.performance.goodput.spec import GoodputModel, GoodputObservations, GoodputTable, ThroughputTable
 from models.performance.goodput.tables import TableLookup
 from models.workload import Adaptivity, Job
-from stowplan.arrays import FloatArray, IntArray, Mask
+from stowplan.arrays import FloatArray, FloatVector, IntArray, IntVector, Mask
 from stowplan.errors import InputError, Issue
 
 # Elements of one temporary array of the batch search: it stays in the cache, and below the 128 KiB from which the C
@@ -36,6 +37,7 @@ class GoodputMatrix:
     goodput: float64, 0 where the job cannot run; samples/s, or the unit of the job's goodput table.
     throughput: float64, samples/s. batch_size, local_batch_size, accumulation_steps: int64. 0 where not known.
     `batch_size` is replicas x local batch x (accumulation steps + 1), or less: never above the job's maximum.
+    models: job index -> goodput model, given or fitted, of the jobs that have one.
     """
 
     goodput: FloatArray
@@ -43,6 +45,7 @@ class GoodputMatrix:
     batch_size: IntArray
     local_batch_size: IntArray
     accumulation_steps: IntArray
+    models: Mapping[int, GoodputModel] = field(default_factory=dict)
 
 
 def evaluate(jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask | None = None) -> GoodputMatrix:
@@ -64,15 +67,50 @@ def evaluate(jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask
         batch_size=np.zeros(shape, dtype=np.int64),
         local_batch_size=np.zeros(shape, dtype=np.int64),
         accumulation_steps=np.zeros(shape, dtype=np.int64),
+        models=_goodput_models(jobs),
     )
     _fill_tables(matrix, jobs, configurations)
-    models = _goodput_models(jobs)
-    wanted = np.ones(shape, dtype=np.bool_) if wanted is None else wanted
-    for elastic in (True, False):
-        chosen = [j for j in models if (jobs[j].adaptivity is Adaptivity.ELASTIC) is elastic]
-        _fill_models(matrix, {j: models[j] for j in chosen}, configurations, wanted, elastic=elastic)
+    _fill_models(matrix, jobs, configurations, np.ones(shape, dtype=np.bool_) if wanted is None else wanted)
     _raise_unless_finite(matrix, jobs)
     return matrix
+
+
+def placed(
+    matrix: GoodputMatrix,
+    jobs: Sequence[Job],
+    configurations: ConfigurationSet,
+    chosen: tuple[IntVector, IntVector],
+    bandwidth_fraction: FloatVector,
+) -> GoodputMatrix:
+    """The matrix with what jobs reach where they are, which may be less than their configurations promise.
+
+    Parameters
+    ----------
+    chosen
+        Job and configuration (N,) of what is placed, every job once.
+    bandwidth_fraction
+        Share of the inter-node bandwidth (N,) that the nodes of each have between them.
+    """
+    rows, columns = chosen
+    slower = (bandwidth_fraction < configurations.bandwidth_fraction[columns]) & (matrix.goodput[chosen] > 0)
+    if not slower.any():
+        return matrix
+    found = replace(
+        matrix,
+        goodput=matrix.goodput.copy(),
+        throughput=matrix.throughput.copy(),
+        batch_size=matrix.batch_size.copy(),
+        local_batch_size=matrix.local_batch_size.copy(),
+        accumulation_steps=matrix.accumulation_steps.copy(),
+    )
+    # Few placements share a fraction of a configuration, and those that do are evaluated together.
+    for fraction in np.unique(bandwidth_fraction[slower]).tolist():
+        here = slower & (bandwidth_fraction == fraction)
+        wanted = np.zeros(matrix.goodput.shape, dtype=np.bool_)
+        wanted[rows[here], columns[here]] = True
+        slow = replace(configurations, bandwidth_fraction=np.full(len(configurations), fraction))
+        _fill_models(found, jobs, slow, wanted)
+    return found
 
 
 def _fill_tables(matrix: GoodputMatrix, jobs: Sequence[Job], configurations: ConfigurationSet) -> None:
@@ -101,7 +139,14 @@ def _goodput_models(jobs: Sequence[Job]) -> dict[int, GoodputModel]:
     return given | dict(zip(observed, fit_models(list(observed.values())), strict=True))
 
 
-def _fill_models(
+def _fill_models(matrix: GoodputMatrix, jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask) -> None:
+    """Evaluate the jobs with a model on the configurations that are wanted (J, C)."""
+    for elastic in (True, False):
+        chosen = [j for j in matrix.models if (jobs[j].adaptivity is Adaptivity.ELASTIC) is elastic]
+        _search(matrix, {j: matrix.models[j] for j in chosen}, configurations, wanted, elastic=elastic)
+
+
+def _search(
     matrix: GoodputMatrix,
     models: dict[int, GoodputModel],
     configurations: ConfigurationSet,

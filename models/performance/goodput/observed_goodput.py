@@ -6,7 +6,8 @@ the last of which is followed by the gradient reduction, so
     sync = reduction,   T_grad = (step - sync) / N_b,   step of the observation = T_grad + sync
 
 with which the throughput model (N_b - 1 accumulation steps, then one with synchronisation) gives the measured step
-back; data loading and optimiser are in T_grad. The reduction is the least over the ranks: the others wait.
+back; data loading and optimiser are in T_grad. The reduction is the least over the ranks: the others wait. The share of
+the bandwidth is that of the nodes on which the launch ran, so that one across a slow tier is read as such.
 
 Gradient noise (McCandlish et al. 2018, appendix A.1). With g_b the gradient over b sequences, E|g_b|^2 = |G|^2 + S / b;
 from the mean squared norms at the batch b of one replica and the global batch B
@@ -24,6 +25,7 @@ import numpy as np
 
 from models.performance.goodput.spec import BatchRange, GoodputObservations, GradientStatistics, Observation
 from models.performance.iteration.calibration import same_costs
+from models.performance.iteration.fabric import fabric_of
 from models.performance.iteration.step_table import MeasuredRun, StepTable
 
 
@@ -81,11 +83,13 @@ def _observation(run: MeasuredRun, steps: StepTable) -> Observation:
     sync_s = steps.reduction_s.min(axis=1) if stage.dp > 1 else np.zeros_like(step_s)
     gradient_s = float(np.median(step_s - sync_s)) / run.plan.num_micro_batches
     synchronisation_s = float(np.median(sync_s))
+    nodes = {replica.node for replica in stage.replicas}
     return Observation(
         gpu_type=stage.replicas[0].gpu_type,
-        num_nodes=len({replica.node for replica in stage.replicas}),
+        num_nodes=len(nodes),
         num_replicas=stage.dp,
         local_batch=stage.replicas[0].local_batch,
         step_time_s=gradient_s + synchronisation_s,
         sync_time_s=synchronisation_s,
+        bandwidth_fraction=fabric_of(run.cluster).group_fraction(nodes),
     )

@@ -86,6 +86,7 @@ class ProfileTable:
         return Pairs(
             num_nodes=configurations.num_nodes[columns],
             num_replicas=configurations.num_gpus[columns] // gpus_per_replica.astype(np.int64),
+            bandwidth_fraction=configurations.bandwidth_fraction[columns],
             initial_batch=initial,
             maximum_batch=maximum,
             min_local_batch=min_local,

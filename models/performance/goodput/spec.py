@@ -16,7 +16,7 @@ class ThroughputParameters:
     """Pollux/Sia throughput model of one job on one GPU type (Sia section 3.2; notation of Pollux).
 
     R replicas, m local batch, s accumulation steps: T_grad = alpha_c + beta_c m; T_sync = 0 for R = 1,
-    alpha_r + beta_r max(R-2, 0) inside a node, alpha_n + beta_n max(R-2, 0) across nodes;
+    alpha_r + beta_r max(R-2, 0) inside a node, alpha_n + beta_n max(R-2, 0) across nodes at full bandwidth;
     T_iter = s T_grad + (T_grad^gamma + T_sync^gamma)^(1/gamma). All in seconds, beta_c in seconds per sample.
     """
 
@@ -82,7 +82,8 @@ class Observation:
     """One measured point: mean times of a step on `num_replicas` replicas over `num_nodes` nodes.
 
     `step_time_s` is one forward-backward pass with gradient synchronisation, `sync_time_s` the part of it that
-    waits for synchronisation; `step_time_s - sync_time_s` is one accumulation step.
+    waits for synchronisation; `step_time_s - sync_time_s` is one accumulation step. `bandwidth_fraction`: the share of
+    the inter-node bandwidth that the nodes had between them, below 1 where they spanned a slow tier.
     """
 
     gpu_type: str
@@ -91,6 +92,7 @@ class Observation:
     local_batch: int
     step_time_s: float
     sync_time_s: float
+    bandwidth_fraction: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

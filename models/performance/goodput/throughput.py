@@ -5,9 +5,15 @@ R replicas on n nodes, local batch m, s accumulation steps before the step that 
     T_grad = alpha_c + beta_c m
     T_sync = 0                              R = 1
              alpha_r + beta_r max(R-2, 0)   R > 1, n = 1
-             alpha_n + beta_n max(R-2, 0)   R > 1, n > 1
+             (alpha_n + beta_n max(R-2, 0)) / f   R > 1, n > 1
     T_iter = s T_grad + (T_grad^gamma + T_sync^gamma)^(1/gamma)
     throughput = R m (s+1) / T_iter
+
+f is the share of the inter-node bandwidth that the nodes have between them (`topology.bandwidth`), 1 unless the cluster
+has slow tiers: alpha_n and beta_n hold for f = 1. An all-reduce takes its volume over the bandwidth of its worst link
+(Suika appendix A.2), and the volume is the same wherever the nodes are. Latency would not grow with 1/f, but the model
+does not tell it from bandwidth; all of T_sync across nodes counts as bandwidth, so that a slow tier is never thought
+too fast. What a replica of several nodes sends inside itself is part of T_grad, and stays.
 
 Times in seconds, throughput in samples/s. Every function takes arrays of any shapes that broadcast.
 """
@@ -40,11 +46,16 @@ def gradient_time_s(alpha_c: Number, beta_c: Number, local_batch: Number) -> Flo
     return np.asarray(alpha_c + beta_c * local_batch, dtype=np.float64)
 
 
-def sync_time_s(parameters: ThroughputParameters | Coefficients, num_nodes: Number, num_replicas: Number) -> FloatArray:
+def sync_time_s(
+    parameters: ThroughputParameters | Coefficients,
+    num_nodes: Number,
+    num_replicas: Number,
+    bandwidth_fraction: Number = 1.0,
+) -> FloatArray:
     """T_sync: one synchronisation of the gradients, by itself."""
     beyond_two = np.maximum(np.subtract(num_replicas, 2), 0)
     inside = parameters.alpha_r + parameters.beta_r * beyond_two
-    across = parameters.alpha_n + parameters.beta_n * beyond_two
+    across = (parameters.alpha_n + parameters.beta_n * beyond_two) / bandwidth_fraction
     together = np.where(np.greater(num_nodes, 1), across, inside)
     return np.where(np.greater(num_replicas, 1), together, 0.0)
 
@@ -65,10 +76,11 @@ def iteration_time_s(
     num_replicas: Number,
     local_batch: Number,
     accumulation_steps: Number,
+    bandwidth_fraction: Number = 1.0,
 ) -> FloatArray:
     """T_iter: the accumulation steps and the step that synchronises."""
     gradient_s = gradient_time_s(parameters.alpha_c, parameters.beta_c, local_batch)
-    sync_s = sync_time_s(parameters, num_nodes, num_replicas)
+    sync_s = sync_time_s(parameters, num_nodes, num_replicas, bandwidth_fraction)
     return accumulation_steps * gradient_s + overlapped_time_s(gradient_s, sync_s, parameters.gamma)
 
 

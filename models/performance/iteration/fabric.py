@@ -16,11 +16,11 @@ what was measured the ratio between the two is kept. To plan for Arnold's fabric
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from stowplan.errors import InputError
+from topology.bandwidth import fractions_of, group_fraction, num_shared
 from topology.cluster import Cluster, GpuType
 
 # Messages from which NVLink is full (k_bw-intra-sat): hundreds of megabytes (Suika A.2, Arnold Fig. 4a).
@@ -77,12 +77,11 @@ class Fabric:
         """Bandwidth of a node in a collective over several nodes: the bottleneck of all pairs (A.2)."""
         hosts = [self.host(node) for node in set(nodes)]
         slowest = min(host.inter_bytes_per_s for host in hosts)
-        if len(self.fractions) == 1:
-            return slowest * self.fractions[0]
-        # Paths in sorted order: what any two have in common is the least that neighbours between them have.
-        paths = sorted(host.path for host in hosts)
-        shared = {num_shared(a, b) for a, b in pairwise(paths)}
-        return slowest * min((self.fractions[d] for d in shared), default=1.0)
+        return slowest * group_fraction(self.fractions, [host.path for host in hosts])
+
+    def group_fraction(self, nodes: Iterable[str]) -> float:
+        """Share of the inter-node bandwidth that is left to a collective over these nodes; 1 for a single one."""
+        return group_fraction(self.fractions, [self.host(node).path for node in set(nodes)])
 
     def send_receive_bytes_per_s(self, a: str, b: str) -> float:
         """Bandwidth between two different nodes that send to each other."""
@@ -100,23 +99,13 @@ def send_receive_fraction(fraction: float) -> float:
     return fraction * float(np.interp(fraction, [COLLECTIVE_BETWEEN_MINIPODS, 1.0], [measured, 1.0]))
 
 
-def num_shared(a: tuple[str, ...], b: tuple[str, ...]) -> int:
-    """How many units two paths have in common, from the coarsest on."""
-    count = 0
-    for left, right in zip(a, b, strict=True):
-        if left != right:
-            break
-        count += 1
-    return count
-
-
 def fabric_of(cluster: Cluster) -> Fabric:
     """Fabric of a cluster, from its tiers."""
     kinds = {kind.name: kind for kind in cluster.gpu_types}
     names = [tier.name for tier in cluster.tiers]
     return Fabric(
         hosts={node.id: _host(kinds[node.gpu_type], node.num_gpus, node.path) for node in cluster.nodes},
-        fractions=(cluster.core_bandwidth_fraction, *(tier.bandwidth_fraction for tier in cluster.tiers)),
+        fractions=fractions_of(cluster),
         minipod_depth=names.index(cluster.minipod_tier) + 1 if cluster.minipod_tier is not None else None,
     )
 

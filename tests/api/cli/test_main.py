@@ -155,6 +155,23 @@ def test_the_answer_is_printed_even_if_a_file_cannot_be_written(planned: Path, m
     assert "j0 " in result.stdout
 
 
+def test_warnings_of_the_plan_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """x runs on nodes of two pods, with a tenth of the bandwidth; the first pod has two. Sia knows no deadlines."""
+    monkeypatch.setattr(LocalPlanner, "__enter__", lambda planner: planner)
+    monkeypatch.setattr(LocalPlanner, "plan", lambda _, request, __: plan(request))
+    table = {"kind": "throughput_table", "entries": [{"gpu_type": "a", "num_gpus": 8, "value": 100.0}]}
+    current = {"n0": [0, 1, 2, 3], "n1": [0, 1, 2, 3]}
+    request = sia_request([{"id": "x", "min_gpus": 8, "performance": table, "current": current, "deadline_s": 9.0}])
+    cluster = request["snapshot"]["cluster"]
+    cluster["nodes"].append({**cluster["nodes"][0], "id": "n2"})
+    cluster["core_bandwidth_fraction"] = 0.1
+    result = run("plan", written(tmp_path, request))
+    assert result.exit_code == ExitCode.PLANNED
+    first, second = result.stderr.splitlines()
+    assert first.startswith("warning: /snapshot/jobs/0/deadline_s: ")
+    assert second.startswith("warning: /jobs/0: job 'x' is on nodes with 0.1 of the inter-node bandwidth")
+
+
 def test_the_answer_is_written_even_if_it_cannot_be_drawn(
     planned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

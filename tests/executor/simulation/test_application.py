@@ -39,6 +39,23 @@ def test_measurements_of_one_node_alone_span_no_volume(tmp_path: Path) -> None:
     assert application.steps["a"].times_s((4, 4), np.array([10.0]))[:, 0] == pytest.approx([1.2, 0.2])
 
 
+def test_a_share_of_the_bandwidth_makes_the_wait_for_synchronisation_longer(application: MeasuredApplication) -> None:
+    """4 GPUs of two nodes wait 0.5 s of 1.5 s; with a quarter of the bandwidth 2 s of 3 s."""
+    batch = np.array([10.0])
+    assert application.steps["a"].times_s((4, 4), batch, 0.25)[:, 0] == pytest.approx([3.0, 2.0])
+    full = application.steps["a"].times_s((4, 4), batch)
+    assert full.tolist() == application.steps["a"].times_s((4, 4), batch, 1.0).tolist() == [[1.5], [0.5]]
+    # 80 samples a step count as 40, the largest batch tried.
+    assert application.speed("a", (4, 4), 10, 0, 0, 0.25) == application.speed("a", (4, 4), 10, 0, 0) / 2
+
+
+def test_alone_a_job_has_the_bandwidth_of_the_least_spread(application: MeasuredApplication) -> None:
+    made = enumerate_configurations(replace(cluster(4, 4, per_rack=1), core_bandwidth_fraction=0.01))
+    two_nodes = made.subset(made.num_nodes == 2)
+    full = replace(two_nodes, bandwidth_fraction=np.ones(1))
+    assert application.fastest_s(two_nodes, 64)[0] > 10 * application.fastest_s(full, 64)[0]
+
+
 def test_the_ring_of_nodes_begins_anywhere() -> None:
     assert ring((4, 4, 1)) == ring((4, 1, 4)) == (1, 4, 4)
 

@@ -27,7 +27,7 @@ from models.workload import Job, NodeGpus, Parallelism
 from stowplan.errors import InputError
 from stowplan.records import from_document, to_document
 from tests.growth import work
-from topology.cluster import Cluster, Node
+from topology.cluster import Cluster, Node, Tier
 from topology.gpu_catalogue import find_product, gpu_type_of
 from workloads.trace import TraceJob, sorted_trace
 
@@ -60,6 +60,32 @@ def setup_of(policy: Parameters, *jobs: TraceJob, **rest: Any) -> ReplaySetup:
         modelled=True,
         **rest,
     )
+
+
+def test_a_job_is_slower_where_the_core_is() -> None:
+    """Two racks of a node each: eight replicas run slower, and the policy is told of 8 GPUs what the core leaves."""
+    speeds, tables = [], []
+    for core in (1.0, 0.1, 0.01):
+        nodes = tuple(replace(node, path=(node.id,)) for node in TWO_NODES.nodes)
+        racks = replace(TWO_NODES, nodes=nodes, tiers=(Tier(name="rack"),), core_bandwidth_fraction=core)
+        trace = sorted_trace("made", [job("x", 0, 8)])
+        truth = ModelledTrainings(trace, racks, TruthParameters(), 0, policy_of(SiaParameters()))
+        table = truth.told("x").performance
+        assert isinstance(table, ThroughputTable)
+        tables.append({entry.num_gpus: entry.value for entry in table.entries})
+        plan = symmetric_plan(
+            num_layers=24,
+            pp=1,
+            dp=8,
+            tp=1,
+            global_batch=64,
+            num_micro_batches=8,
+            gpu_type=_H100.name,
+            gpus=tuple((f"n{k // 4}", k % 4) for k in range(8)),
+        )
+        speeds.append(truth.segment(replace(on("x", n0=4, n1=4), parallel_plan=plan), 0.0, None).speed)
+    assert speeds[0] > speeds[1] > speeds[2]
+    assert tables[0][8] > tables[1][8] >= tables[2][8]
 
 
 def on(name: str, **gpus: int) -> JobAllocation:

@@ -14,6 +14,7 @@ from executor.simulation.truth import Estimates, Profiling, Seen, TruthParameter
 from models.allocation.gang.parameters import GangParameters
 from models.allocation.sia.parameters import SiaParameters
 from models.performance.goodput.spec import GoodputModel, GoodputTable
+from models.performance.goodput.throughput import iteration_time_s
 from models.policy import Parameters
 from stowplan.errors import InputError
 from stowplan.records import from_document, to_document
@@ -114,6 +115,38 @@ def test_jobs_learn_by_running(measured: tuple[ApplicationProfile, ...]) -> None
     shared = truth_of(measured, job("x"), job("y"), shared_models=True)
     shared.learn("x", wider.seen)
     assert shared.measured("y", 0.0, None).max_gpus == 8
+
+
+def test_steps_between_racks_are_slower_and_are_learned_as_such(measured: tuple[ApplicationProfile, ...]) -> None:
+    """4 GPUs of each of two nodes wait 0.5 s for each other after 0.5 s, with a tenth of the bandwidth 5 s. The model
+    fitted to the latter knows that they had no more, and expects far less where they have."""
+    racks = replace(cluster(4, 4, per_rack=1), core_bandwidth_fraction=0.1)
+    trace = sorted_trace("made", [job("x", num_gpus=8)])
+    told = []
+    for made in (cluster(4, 4), racks):
+        truth = ProfiledApplications(trace, measured, made, TruthParameters(), 0, elastic=True)
+        for allocation in (on("x", a0=1), on("x", a0=4), on("x", a0=4, a1=4)):
+            segment = truth.segment(allocation, 0.0, None)
+            assert segment.seen is not None
+            truth.learn("x", segment.seen)
+            assert segment.seen.bandwidth_fraction in (1.0, made.core_bandwidth_fraction)
+        told.append(truth.measured("x", 0.0, None).performance)
+    under_one_switch, between_racks = told
+    assert isinstance(under_one_switch, GoodputModel)
+    assert isinstance(between_racks, GoodputModel)
+    full, fitted = (known.profiles["a"].parameters for known in (under_one_switch, between_racks))
+    assert iteration_time_s(full, 2, 8, 5, 0) == pytest.approx(1.0, rel=0.05)
+    assert iteration_time_s(fitted, 2, 8, 5, 0, 0.1) == pytest.approx(5.5, rel=0.05)
+    assert iteration_time_s(fitted, 2, 8, 5, 0) < 1.2
+    fixed = [
+        ProfiledApplications(trace, measured, made, TruthParameters(), 0, elastic=False)
+        for made in (cluster(4, 4), racks)
+    ]
+    fast, slow = (truth.segment(on("x", a0=4, a1=4), 0.0, None).speed for truth in fixed)
+    # The batch of 20 is 3 samples a GPU, taken for the smallest that was measured: 0.5 s, and 0.5 s or 5 s of waiting.
+    assert fast == pytest.approx(5.5 * slow)
+    left = [truth.told("x").remaining_s or 0.0 for truth in fixed]
+    assert left[1] == pytest.approx(5.5 * left[0])
 
 
 def test_types_that_nobody_ran_on_are_taken_for_another_by_the_ratio_of_one_gpu(

@@ -8,17 +8,20 @@ import pytest
 from models.allocation.adaptive import adaptive_rows
 from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.parameters import ArenaParameters
+from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
+from models.allocation.suika.parameters import SuikaParameters
 from models.configurations import enumerate_configurations
 from models.parallel_plan import symmetric_plan
 from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.performance.iteration.modelling import performance_model
 from models.plan import Change, JobAllocation, PlanOutcome, PlanRequest
 from models.planning import plan
+from models.policy import Parameters
 from models.transformer import Transformer
 from models.validation import request_issues
 from models.workload import Job, NodeGpus, Reservation, Snapshot
-from topology.cluster import Cluster, GpuType, Node
+from topology.cluster import Cluster, GpuType, Node, Tier
 
 KIND = GpuType(
     name="gpu",
@@ -119,3 +122,103 @@ def test_rows_of_arena_and_sia_agree() -> None:
     blocks, all_of_them = by_count
     assert set(blocks) == {1, 2, 4, 8}
     assert all_of_them == blocks | {12: 0.0}
+
+
+def three_pods(core: float) -> Cluster:
+    """Pods of two, one and one nodes: 16 GPUs span all three, 8 fit into the first."""
+    nodes = tuple(Node(id=f"n{k}", gpu_type="gpu", num_gpus=4, path=(f"p{max(0, k - 1)}",)) for k in range(4))
+    return Cluster(gpu_types=(KIND,), nodes=nodes, tiers=(Tier(name="pod"),), core_bandwidth_fraction=core)
+
+
+def answered(core: float, parameters: Parameters, job: Job) -> tuple[PlanOutcome, JobAllocation]:
+    outcome = plan(PlanRequest(snapshot=Snapshot(cluster=three_pods(core), jobs=(job,)), parameters=parameters))
+    assert outcome.plan is not None
+    return outcome, outcome.plan.allocations[0]
+
+
+# Of two layers no pipeline over four nodes can be made: gradients have to cross the core.
+SHALLOW = replace(GPT, num_layers=2, global_batch=64)
+
+
+@pytest.mark.parametrize("parameters", [SiaParameters(), ArenaParameters(), SuikaParameters()])
+def test_a_job_over_three_pods_is_slower_where_the_core_is(parameters: Parameters) -> None:
+    """What is answered is what the model says of exactly these GPUs."""
+    job = Job(id="x", transformer=SHALLOW, min_gpus=16, max_gpus=16)
+    speeds = []
+    for core in (1.0, 0.1, 0.01):
+        outcome, got = answered(core, parameters, job)
+        assert got.parallel_plan is not None
+        model = performance_model(SHALLOW, three_pods(core))
+        assert got.expected_goodput == pytest.approx(model.throughput(got.parallel_plan))
+        assert outcome.warnings == ()
+        speeds.append(got.expected_goodput or 0.0)
+    assert speeds[0] > 2 * speeds[1] > 4 * speeds[2]
+
+
+@pytest.mark.parametrize("parameters", [SiaParameters(), ArenaParameters()])
+def test_plans_are_made_for_the_bandwidth_that_there_is_at_best(parameters: Parameters) -> None:
+    """With a tenth of it a pipeline of two stages, within pods as far as may be, beats four replicas of all layers."""
+    job = Job(id="x", transformer=SHALLOW, min_gpus=16, max_gpus=16)
+    degrees = []
+    for core in (1.0, 0.1):
+        plan_ = answered(core, parameters, job)[1].parallel_plan
+        assert plan_ is not None
+        degrees.append(plan_.pp)
+    assert degrees == [1, 2]
+
+
+def test_stages_are_put_inside_pods_whatever_nodes_are_called() -> None:
+    """Two stages of two replicas, each on a pod of two nodes: no gradient crosses the core, however slow it is."""
+    speeds = []
+    for core in (0.1, 0.01):
+        made = three_pods(core)
+        nodes = tuple(replace(node, path=(f"p{k % 2}",)) for k, node in enumerate(made.nodes))
+        job = Job(id="x", transformer=SHALLOW, min_gpus=16, max_gpus=16)
+        snapshot = Snapshot(cluster=replace(made, nodes=nodes), jobs=(job,))
+        outcome = plan(PlanRequest(snapshot=snapshot, parameters=SiaParameters()))
+        assert outcome.plan is not None
+        (got,) = outcome.plan.allocations
+        assert got.parallel_plan is not None
+        for stage in got.parallel_plan.stages:
+            assert len({int(replica.node[1:]) % 2 for replica in stage.replicas}) == 1
+        speeds.append(got.expected_goodput)
+    assert speeds[0] == speeds[1]
+
+
+@pytest.mark.parametrize("parameters", [SiaParameters(), ArenaParameters()])
+def test_a_plan_that_is_placed_apart_is_slower_and_warned_of(parameters: Parameters) -> None:
+    """A node of the only pod of two is in use: two nodes of different pods are left."""
+    made = three_pods(0.01)
+    taken = replace(made.nodes[0], gpus_in_use=(0, 1, 2, 3))
+    job = Job(id="x", transformer=replace(SHALLOW, num_layers=1), min_gpus=8, max_gpus=8)
+    found = []
+    for nodes in (made.nodes, (taken, *made.nodes[1:])):
+        snapshot = Snapshot(cluster=replace(made, nodes=nodes), jobs=(job,))
+        outcome = plan(PlanRequest(snapshot=snapshot, parameters=parameters))
+        assert outcome.plan is not None
+        found.append((outcome.plan.allocations[0].expected_goodput or 0.0, outcome.warnings))
+    (together, none), (apart, (warning,)) = found
+    assert none == ()
+    assert apart < together / 10
+    assert (warning.code, warning.pointer) == ("slower_where_it_is", "/jobs/0")
+    assert f"{together / apart:.3g} times slower" in warning.detail
+
+
+def test_the_check_computes_the_throughput_of_a_plan_again() -> None:
+    job = Job(id="x", transformer=SHALLOW, min_gpus=16, max_gpus=16)
+    outcome, got = answered(0.1, SiaParameters(), job)
+    assert outcome.plan is not None
+    snapshot = Snapshot(cluster=three_pods(0.1), jobs=(job,))
+    assert parallel_plan_violations(snapshot, outcome.plan) == []
+    faster = replace(outcome.plan, allocations=(replace(got, expected_goodput=1.01 * (got.expected_goodput or 0)),))
+    (issue,) = parallel_plan_violations(snapshot, faster)
+    assert (issue.code, issue.pointer) == ("wrong_goodput", "/allocations/0/expected_goodput")
+
+
+def test_tiers_that_cost_nothing_leave_plans_as_they_are() -> None:
+    job = Job(id="x", transformer=SHALLOW, min_gpus=16, max_gpus=16)
+    made = three_pods(1.0)
+    flat = replace(made, tiers=(), nodes=tuple(replace(node, path=()) for node in made.nodes))
+    outcome = plan(PlanRequest(snapshot=Snapshot(cluster=flat, jobs=(job,)), parameters=SiaParameters()))
+    assert outcome.plan is not None
+    assert outcome.plan.allocations == (answered(1.0, SiaParameters(), job)[1],)

@@ -37,6 +37,17 @@ def test_best_plans_by_type_and_count() -> None:
     assert {replica.gpu_type for stage in bound.stages for replica in stage.replicas} == {"a100"}
 
 
+def test_counts_are_planned_for_with_their_share_of_the_bandwidth() -> None:
+    """As on a type with that much; those of one node are what they were."""
+    found = adaptive_plans(GPT, CLUSTER, COUNTS, fractions={("a100", 8): 0.01})
+    slow = replace(A100, inter_node_bandwidth_bytes_per_s=0.01 * A100.inter_node_bandwidth_bytes_per_s)
+    assert found.best["a100", 8].throughput == plan_grids(GPT, slow, 4, [8]).best["a100", 8].throughput
+    full = adaptive_plans(GPT, CLUSTER, COUNTS)
+    assert found.best["a100", 8].throughput <= full.best["a100", 8].throughput
+    assert found.best["a100", 1].throughput == full.best["a100", 1].throughput
+    assert found.best["v100", 2] is full.best["v100", 2]
+
+
 def test_results_are_remembered_by_what_matters() -> None:
     forget_plans()
     first = adaptive_plans(GPT, CLUSTER, COUNTS)

@@ -1,7 +1,7 @@
 """Small clusters with running jobs, and choices of configurations to place on them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
@@ -79,9 +79,10 @@ class Scene:
 
 
 def random_scene(rng: Random, *, num_nodes: int = 4, num_jobs: int = 7) -> Scene:
-    """Nodes of one or two types, of mixed sizes and states; jobs that run, wait, are pinned; a placeable choice."""
+    """Nodes of one or two types, of mixed sizes and states, in pods with half of the bandwidth between them; jobs that
+    run, wait, are pinned; a placeable choice."""
     nodes = [_random_node(rng, f"n{i}", rng.choice("aab")) for i in range(num_nodes)]
-    machines = cluster(*nodes, tiers=("pod", "leaf"))
+    machines = replace(cluster(*nodes, tiers=("pod", "leaf")), core_bandwidth_fraction=0.5)
     configurations = enumerate_configurations(machines)
     jobs = _random_jobs(rng, machines, num_jobs)
     snapshot = Snapshot(cluster=machines, jobs=jobs)

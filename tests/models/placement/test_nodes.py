@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -116,6 +117,18 @@ def test_multi_node_jobs_stay_inside_the_smallest_unit_with_room() -> None:
     placed = place(machines, jobs, {"g": 16, "w": 24})
     assert placed["g"].keys() == {"q0", "q1"}
     assert placed["w"].keys() == {"p0", "p1", "p2"}
+
+
+@pytest.mark.parametrize(("core", "expected"), [(1.0, {"x0", "y0"}), (0.5, {"y0", "y1"})])
+def test_a_growing_job_leaves_its_node_where_that_would_cost_it_bandwidth(core: float, expected: set[str]) -> None:
+    """Pod x has the job's node and one in use, pod y two free ones. It is started anew whatever nodes it gets."""
+    full = tuple(range(8))
+    nodes = [node("x0", path=("x",)), node("x1", path=("x",), in_use=full)]
+    nodes += [node("y0", path=("y",)), node("y1", path=("y",))]
+    machines = replace(cluster(*nodes, tiers=("pod",)), core_bandwidth_fraction=core)
+    placed = place(machines, [Job(id="grows", current=on({"x0": full})), Job(id="new")], {"grows": 16, "new": 8})
+    assert set(placed["grows"]) == expected
+    assert len(placed["new"].keys() - expected) == 1
 
 
 def test_drained_nodes_are_left() -> None:

@@ -49,6 +49,7 @@ def test_partial_configurations_other_than_powers_of_two_are_refused() -> None:
         type_index=np.zeros(2, dtype=np.int64),
         num_nodes=np.ones(2, dtype=np.int64),
         num_gpus=np.array([3, 8]),
+        bandwidth_fraction=np.ones(2),
     )
     with pytest.raises(ValueError, match="powers of two"):
         placeability_rows((node("x"),), np.array([8]), configurations)

@@ -137,6 +137,8 @@ def test_nothing_given() -> None:
         ({"sync_time_s": -0.1}, [("negative", "sync_time_s")]),
         ({"sync_time_s": 0.3}, [("sync_above_step", "sync_time_s")]),
         ({"step_time_s": 0.0}, [("not_positive", "step_time_s")]),
+        ({"bandwidth_fraction": 0.0}, [("out_of_range", "bandwidth_fraction")]),
+        ({"bandwidth_fraction": 1.1}, [("out_of_range", "bandwidth_fraction")]),
     ],
 )
 def test_observations(change: dict[str, Any], expected: list[tuple[str, str]]) -> None:

@@ -86,6 +86,37 @@ def test_recovers_known_parameters(true: ThroughputParameters, scale: float) -> 
         assert getattr(found, name) == pytest.approx(getattr(true, name), rel=0.1)
 
 
+def behind_a_slow_tier(fraction: float) -> tuple[Observation, ...]:
+    """Steps of a job whose nodes had such a share of the bandwidth between them."""
+    slower = replace(TRUE, alpha_n=TRUE.alpha_n / fraction, beta_n=TRUE.beta_n / fraction)
+    return tuple(replace(o, bandwidth_fraction=fraction if o.num_nodes > 1 else 1.0) for o in measured(slower))
+
+
+@pytest.mark.parametrize("fraction", [0.5, 0.1])
+def test_steps_across_a_slow_tier_are_read_as_such(fraction: float) -> None:
+    """They tell the same of the job as steps under one switch; taken for such steps they would not."""
+    seen = behind_a_slow_tier(fraction)
+    # Half of them under one switch: what is fitted are the parameters of both.
+    found = [fit_parameters(seen), fit_parameters((*seen, *measured(TRUE, shapes=[(2, 8), (4, 16)])))]
+    for parameters in found:
+        assert parameters.alpha_n == pytest.approx(TRUE.alpha_n, rel=0.1)
+        expected_s = iteration_s(TRUE, 4, 32, 16, 0)
+        assert iteration_s(parameters, 4, 32, 16, 0) == pytest.approx(expected_s, rel=0.02)
+    misread = fit_parameters([replace(o, bandwidth_fraction=1.0) for o in seen])
+    assert misread.alpha_n > 0.9 * TRUE.alpha_n / fraction
+
+
+def test_the_slope_of_the_objective_counts_the_share() -> None:
+    """Against differences of the objective."""
+    data = fit._Measured.of(behind_a_slow_tier(0.2))
+    theta = np.array([*np.log([0.09, 0.012, 0.2, 0.02, 0.4, 0.03]), 1.8])
+    value, slope = fit._objective(theta, data)
+    for k in range(7):
+        step = np.zeros(7)
+        step[k] = 1e-6
+        assert (fit._objective(theta + step, data)[0] - value) / 1e-6 == pytest.approx(slope[k], rel=1e-3, abs=1e-6)
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.03, 0.3])
 def test_no_nearby_parameters_are_better(noise: float) -> None:
     observations = measured(TRUE, noise=noise)

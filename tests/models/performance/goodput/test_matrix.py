@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.configurations import ConfigurationSet
-from models.performance.goodput.matrix import GoodputMatrix, evaluate
+from models.performance.goodput.matrix import GoodputMatrix, evaluate, placed
 from models.performance.goodput.spec import (
     BatchRange,
     GoodputModel,
@@ -34,6 +34,7 @@ def configurations(*shapes: tuple[int, int, str], gpu_types: tuple[str, ...] = (
         type_index=np.array([gpu_types.index(name) for _, _, name in shapes], dtype=np.int64),
         num_nodes=np.array([nodes for nodes, _, _ in shapes], dtype=np.int64),
         num_gpus=np.array([gpus for _, gpus, _ in shapes], dtype=np.int64),
+        bandwidth_fraction=np.ones(len(shapes)),
     )
 
 
@@ -302,6 +303,49 @@ def test_the_matrix_is_the_scalar_reference(some: list[Job]) -> None:
             assert performance.batch.initial <= batch <= performance.batch.maximum
 
 
+@given(jobs(), st.sampled_from([0.5, 0.1, 0.01]))
+@settings(max_examples=25, deadline=None)
+def test_a_share_of_the_bandwidth_is_a_model_with_slower_synchronisation(one_job: Job, fraction: float) -> None:
+    """And never faster than all of it; inside a node nothing changes."""
+    performance = goodput_model(one_job)
+    shares = np.where(MANY.num_nodes > 1, fraction, 1.0)
+    found = evaluate([one_job], replace(MANY, bandwidth_fraction=shares)).goodput
+    slower = {
+        name: replace(
+            known,
+            parameters=replace(
+                known.parameters,
+                alpha_n=known.parameters.alpha_n / fraction,
+                beta_n=known.parameters.beta_n / fraction,
+            ),
+        )
+        for name, known in performance.profiles.items()
+    }
+    same = evaluate([replace(one_job, performance=replace(performance, profiles=slower))], MANY).goodput
+    np.testing.assert_allclose(found, same, rtol=1e-9)
+    full = evaluate([one_job], MANY).goodput
+    assert np.all(found <= full)
+    np.testing.assert_array_equal(found[:, MANY.num_nodes == 1], full[:, MANY.num_nodes == 1])
+
+
+def test_what_is_placed_apart_is_evaluated_anew() -> None:
+    """T_grad = 1 and T_sync = 1 at all of the bandwidth, 4 at a quarter: with gamma = 1 steps take 2 s, and 5 s.
+
+    The table of the second job, and the third job, which has the bandwidth that it was promised, stay.
+    """
+    profiles = {"A": TypeProfile(parameters=replace(ZERO, alpha_c=1.0, alpha_n=1.0), max_local_batch=8)}
+    trained = job(model(profiles, (16, 16)))
+    listed = job(ThroughputTable(entries=(TableEntry(gpu_type="A", num_gpus=2, value=3.0),)))
+    two_nodes, some = configurations((2, 2, "A")), [trained, listed, trained]
+    matrix = evaluate(some, two_nodes)
+    chosen = np.arange(3), np.zeros(3, dtype=np.int64)
+    found = placed(matrix, some, two_nodes, chosen, np.array([0.25, 0.25, 1.0]))
+    assert matrix.goodput.ravel().tolist() == [8.0, 3.0, 8.0]
+    assert found.goodput.ravel().tolist() == [3.2, 3.0, 8.0]
+    assert found.throughput.ravel().tolist() == [3.2, 3.0, 8.0]
+    assert placed(matrix, some, two_nodes, chosen, np.ones(3)) is matrix
+
+
 @given(jobs())
 @settings(max_examples=40, deadline=None)
 def test_freedom_and_noise_never_hurt(one_job: Job) -> None:
@@ -323,6 +367,7 @@ def test_the_order_of_jobs_and_configurations_means_nothing(some: list[Job]) -> 
         type_index=MANY.type_index[columns],
         num_nodes=MANY.num_nodes[columns],
         num_gpus=MANY.num_gpus[columns],
+        bandwidth_fraction=MANY.bandwidth_fraction[columns],
     )
     found = evaluate([some[j] for j in rows], shuffled).goodput
     np.testing.assert_allclose(found, evaluate(some, MANY).goodput[np.ix_(rows, columns)], rtol=1e-12)

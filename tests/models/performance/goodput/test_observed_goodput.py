@@ -9,7 +9,8 @@ from models.performance.goodput.check import performance_issues
 from models.performance.goodput.fit import fit_models
 from models.performance.goodput.observed_goodput import goodput_observations, gradient_statistics
 from models.performance.iteration.step_table import MeasuredRun, StepTable
-from tests.models.performance.iteration.step_scenes import MODEL, measured_run, plan_of, true_step_s
+from tests.models.performance.iteration.step_scenes import CLUSTER, MODEL, measured_run, plan_of, true_step_s
+from topology.cluster import Tier
 
 
 def test_observations_give_the_measured_steps_back() -> None:
@@ -29,6 +30,16 @@ def test_observations_give_the_measured_steps_back() -> None:
         assert accumulated_s + observation.step_time_s == pytest.approx(true_step_s(plan_of(1, dp, 1, 4)), rel=0.02)
         assert (observation.sync_time_s > 0) == (dp > 1)
     assert set(fit_models([found])[0].profiles) == {"cpu"}
+
+
+def test_a_launch_across_a_slow_tier_is_observed_as_one() -> None:
+    """n0 and n1 are in two racks; the core has a tenth of the bandwidth. Four replicas are all on n0."""
+    nodes = tuple(replace(node, path=(node.id,)) for node in CLUSTER.nodes)
+    racks = replace(CLUSTER, nodes=nodes, tiers=(Tier(name="rack"),), core_bandwidth_fraction=0.1)
+    runs = [replace(measured_run(plan_of(1, dp, 1), dp), cluster=racks) for dp in (4, 8)]
+    found = goodput_observations(runs)
+    assert found is not None
+    assert [(o.num_nodes, o.bandwidth_fraction) for o in found.observations] == [(2, 0.1), (1, 1.0)]
 
 
 def test_noise_follows_the_formula() -> None:

@@ -43,6 +43,14 @@ def test_across_nodes_by_hand() -> None:
     assert throughput(PARAMETERS, 2, 2, 6, 0) == pytest.approx(12 / 5, rel=1e-15)
 
 
+def test_a_share_of_the_bandwidth_makes_synchronisation_across_nodes_longer() -> None:
+    """T_sync = 3 at all of it. At 3/4: T_grad = 3 (m = 4), T_sync = 4, the 3-4-5 triangle; inside a node it stays."""
+    assert sync_time_s(PARAMETERS, 2, 2, 0.1) == pytest.approx(30.0, rel=1e-15)
+    assert iteration_time_s(PARAMETERS, 2, 2, 4, 0, 0.75) == pytest.approx(5.0, rel=1e-15)
+    assert sync_time_s(PARAMETERS, 1, 4, 0.1) == 2.0
+    assert sync_time_s(PARAMETERS, 2, 4, 1.0) == sync_time_s(PARAMETERS, 2, 4)
+
+
 def test_one_replica_never_synchronises() -> None:
     assert iteration_time_s(PARAMETERS, 1, 1, 2, 3) == 8.0
 

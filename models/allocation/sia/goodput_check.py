@@ -1,0 +1,82 @@
+"""Is the goodput of a job what its model says, of its configuration and of where it was placed? Knows no solver.
+
+Computed again from the model, the plan's batch and the nodes' paths, one number at a time (Pollux section 3, see
+`models.performance.goodput.throughput`, with which it shares no code). That a batch is the best one is not checked.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from models.allocation.plan_check import TOLERANCE
+from models.allocation.spread_check import SpreadAudit
+from models.configurations import ConfigurationSet
+from models.performance.goodput.bootstrap import scaling_parameters
+from models.performance.goodput.matrix import GoodputMatrix
+from models.performance.goodput.spec import GoodputModel
+from models.plan import JobAllocation, Plan
+from models.workload import Snapshot
+from stowplan.errors import Issue
+
+
+def goodput_violations(
+    snapshot: Snapshot, configurations: ConfigurationSet, matrix: GoodputMatrix, plan: Plan, audit: SpreadAudit
+) -> Iterator[Issue]:
+    """Allocations of jobs with a model whose goodput is wrong: in the objective, or as the plan predicts it."""
+    types = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
+    shapes = zip(types, configurations.num_nodes.tolist(), configurations.num_gpus.tolist(), strict=True)
+    index = {shape: c for c, shape in enumerate(shapes)}
+    rows = {job.id: i for i, job in enumerate(snapshot.jobs)}
+    where = [
+        (k, allocation.expected_goodput, rows[allocation.job_id], index[shape])
+        for k, allocation in enumerate(plan.allocations)
+        if rows.get(allocation.job_id) in matrix.models
+        and (shape := (allocation.gpu_type, len(allocation.gpus), allocation.num_gpus)) in index
+        and allocation.expected_goodput is not None
+    ]
+    pairs = tuple(np.array([(i, c) for _, _, i, c in where], dtype=np.int64).reshape(-1, 2).T)
+    fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
+    planned = zip(*(field[pairs].tolist() for field in fields), strict=True)
+    for (k, claimed, i, _), (goodput, *steps) in zip(where, planned, strict=True):
+        allocation, model = plan.allocations[k], matrix.models[i]
+        promised = _goodput(model, allocation, audit.at_best(allocation.gpu_type, len(allocation.gpus)), *steps)
+        if not math.isclose(promised, goodput, rel_tol=TOLERANCE):
+            yield Issue(
+                code="wrong_goodput",
+                pointer=f"/allocations/{k}",
+                detail=f"the objective counts a goodput of {goodput} for job {allocation.job_id!r}; that of its "
+                f"configuration is {promised}",
+            )
+        given = allocation.batch_size or 0, allocation.local_batch_size or 0, (allocation.accumulation_steps or 1) - 1
+        right = _goodput(model, allocation, audit.here(allocation), *given)
+        if not math.isclose(right, claimed, rel_tol=TOLERANCE):
+            yield Issue(
+                code="wrong_goodput",
+                pointer=f"/allocations/{k}/expected_goodput",
+                detail=f"job {allocation.job_id!r} is said to reach {claimed}; where it is it reaches {right}",
+            )
+
+
+def _goodput(
+    model: GoodputModel, allocation: JobAllocation, share: float, batch: int, local_batch: int, accumulation: int
+) -> float:
+    """Throughput x efficiency with these steps before the one that synchronises; nan without a batch."""
+    if not batch:
+        return math.nan
+    profile = model.profiles[allocation.gpu_type]
+    own, p = profile.parameters, scaling_parameters(model, allocation.gpu_type)
+    replicas = allocation.num_gpus // profile.gpus_per_replica
+    further = max(replicas - 2, 0)
+    if replicas == 1:
+        sync_s = 0.0
+    elif len(allocation.gpus) == 1:
+        sync_s = p.alpha_r + p.beta_r * further
+    else:
+        sync_s = (p.alpha_n + p.beta_n * further) / share
+    gradient_s = p.alpha_c + p.beta_c * local_batch
+    longer, shorter = max(gradient_s, sync_s), min(gradient_s, sync_s)
+    step_s = longer * math.pow(1.0 + math.pow(shorter / longer, p.gamma), 1.0 / p.gamma)
+    throughput = batch / ((own.alpha_c + own.beta_c * local_batch) * (accumulation + step_s / gradient_s))
+    noise, scale = model.gradient, batch / model.batch.initial
+    return throughput / (1.0 + noise.squared_norm / (noise.squared_norm + noise.variance) * (scale - 1.0))
