@@ -133,7 +133,8 @@ class JobDoc(Document):
     deadline_s: float | None = None
     """Arena: seconds from now until the job must be done."""
     remaining_iterations: NonNegative | None = None
-    """Arena: optimiser steps that are left."""
+    """Arena, and Sia for the completion time: optimiser steps that are left; where `performance` models goodput, steps
+    of the initial batch at efficiency 1."""
     parallel_plan: AnyPlanDoc | None = None
     """The plan that the job runs with, on exactly the GPUs of `current`."""
     expansions: Annotated[tuple[ExpansionDoc, ...], Field(max_length=MAX_ITEMS)] = ()

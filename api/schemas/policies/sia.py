@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from api.schemas.base import Name, NonNegative
+from api.schemas.base import Name, NonNegative, Positive
 from api.schemas.policies.base import ParametersDoc
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 
@@ -33,6 +33,11 @@ class SiaParametersDoc(ParametersDoc):
     price_suspension: bool = False
     """Leaving a running job without GPUs costs it a restart, too."""
     objective: SiaObjective = SiaObjective.GOODPUT
-    """goodput: Eq. 4 of the paper; given_costs: values of goodput tables are costs to minimise."""
+    """goodput: Eq. 4 of the paper; completion_time: jobs end as soon as they can on average, by `remaining_iterations`
+    (fairness_power, queue_penalty and price_suspension have no effect then); given_costs: values of goodput tables are
+    costs to minimise."""
+    longest_wait_s: Positive | None = 21_600.0
+    """For completion_time: how old a job may get that waits; then it comes ahead of all that is not. null: it may wait
+    for ever."""
     prices: dict[Name, NonNegative] = Field(default_factory=dict, max_length=10_000)
     """`prices` of an earlier plan, a start for solvers that price capacity. They change no optimum."""

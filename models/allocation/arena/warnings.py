@@ -6,6 +6,7 @@ import numpy as np
 
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.parameters import ArenaObjective
+from models.allocation.long_waits import wait_warnings
 from models.allocation.spread import placement_warnings
 from models.plan import Plan
 from stowplan.arrays import IntVector
@@ -51,14 +52,8 @@ def long_waits(instance: ArenaInstance, settled: IntVector) -> Iterator[Issue]:
     longest_s = instance.parameters.longest_wait_s
     if instance.parameters.objective is not ArenaObjective.COMPLETION_TIME or longest_s is None:
         return
-    for i in np.flatnonzero((instance.utility.reward > 0) & (settled < 0)).tolist():
-        job = instance.jobs[i]
-        yield Issue(
-            code="waits_too_long",
-            pointer=f"/jobs/{i}/age_s",
-            detail=f"job {job.id!r} was submitted {job.age_s:.0f} s ago and waits on; longest_wait_s is {longest_s:g}",
-            severity=Severity.WARNING,
-        )
+    left_out = np.flatnonzero((instance.utility.reward > 0) & (settled < 0)).tolist()
+    yield from wait_warnings(instance.jobs, left_out, longest_s)
 
 
 def slower_jobs(instance: ArenaInstance, settled: IntVector, plan: Plan) -> Iterator[Issue]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from models.allocation.plan_check import coverage_violations, score_violations
+from models.allocation.sia.completion_check import CompletionAudit
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import GoodputMatrix
@@ -22,6 +23,9 @@ from stowplan.errors import Issue
 from topology.cluster import Node, NodeState
 
 _RESTART_FLOOR = 0.01
+
+_Shape = tuple[str, int, int]
+"""GPU type, nodes and GPUs."""
 
 
 def allocation_violations(
@@ -35,7 +39,7 @@ def allocation_violations(
     """Every rule of the allocation that the plan breaks, and every number of its score that is wrong."""
     nodes = {node.id: node for node in snapshot.cluster.nodes}
     allocations = {allocation.job_id: (k, allocation) for k, allocation in enumerate(plan.allocations)}
-    audit = _Audit(parameters, configurations, nodes)
+    audit = _Audit(snapshot, parameters, configurations, matrix, nodes)
     issues = [*coverage_violations(snapshot, plan), *_capacity_violations(snapshot, nodes, plan)]
     expected: dict[str | None, float] = {}
     for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True):
@@ -52,7 +56,14 @@ def allocation_violations(
 class _Audit:
     """Evaluates one job at a time."""
 
-    def __init__(self, parameters: SiaParameters, configurations: ConfigurationSet, nodes: Mapping[str, Node]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        parameters: SiaParameters,
+        configurations: ConfigurationSet,
+        matrix: GoodputMatrix,
+        nodes: Mapping[str, Node],
+    ) -> None:
         self._parameters = parameters
         self._costs = parameters.objective is SiaObjective.GIVEN_COSTS
         self._nodes = nodes
@@ -68,7 +79,14 @@ class _Audit:
         for kind, num_nodes, num_gpus in self._index:
             if num_nodes == 1:
                 self._largest_single_node[kind] = max(num_gpus, self._largest_single_node[kind])
-        self.sign = 1 if self._costs or parameters.fairness_power < 0 else -1
+        self._completion: CompletionAudit | None = None
+        if parameters.objective is SiaObjective.COMPLETION_TIME:
+            rows = [self._speeds(job, goodput) for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True)]
+            kept = [self._index.get(shape, -1) if (shape := self._kept(job)) else -1 for job in snapshot.jobs]
+            runs = [self._runs(job) for job in snapshot.jobs]
+            self._completion = CompletionAudit(snapshot.jobs, rows, kept, runs, parameters)
+        is_minimised = parameters.objective is SiaObjective.GOODPUT and parameters.fairness_power < 0
+        self.sign = 1 if self._costs or is_minimised else -1
 
     def utility(self, job: Job, allocation: JobAllocation, goodput: FloatVector) -> float:
         """What the allocation adds to the objective; 0 where the shape or its goodput is unknown (pinned jobs)."""
@@ -77,18 +95,18 @@ class _Audit:
             return 0.0
         if self._costs:
             return job.weight * float(goodput[c])
-        row = self._row(job, goodput)
-        if self._is_pinned(job):
-            row[c] = True
-        own = np.flatnonzero(row)
-        if not own.size:
+        if self._completion is not None:
+            return self._completion.utility(job, c)
+        speeds = self._speeds(job, goodput)
+        if speeds is None:
             return math.nan
-        value = float(self._num_gpus[own].min()) * float(goodput[c]) / float(goodput[own].min())
-        value *= self._restart_factor(job, allocation)
+        value = float(speeds[0][c]) * self._restart_factor(job, allocation)
         return job.weight * math.pow(value, self._parameters.fairness_power)
 
     def left_out(self, job: Job) -> float:
         """What a job adds that gets nothing: one that runs pays for its restart where suspensions have a price."""
+        if self._completion is not None:
+            return -self._completion.left_out(job)
         value = self.sign * self._parameters.queue_penalty * job.weight
         if self._costs or not self._parameters.price_suspension or not self._runs(job):
             return value
@@ -130,6 +148,17 @@ class _Audit:
             own &= np.isin(self._types, job.gpu_types)
         return np.asarray(own)
 
+    def _speeds(self, job: Job, goodput: FloatVector) -> tuple[FloatVector, float] | None:
+        """Goodputs (C,) over that of one of its slowest GPUs, and that goodput; None where it cannot run anywhere."""
+        own = self._row(job, goodput)
+        kept = self._index.get(self._held(job), -1) if self._is_pinned(job) else -1
+        if kept >= 0 and goodput[kept] > 0:
+            own[kept] = True
+        if not own.any():
+            return None
+        slowest = float(goodput[own].min()) / float(self._num_gpus[own].min())
+        return np.where(own, goodput / slowest, 0.0), slowest
+
     def _restart_factor(self, job: Job, allocation: JobAllocation) -> float:
         """Eq. 3, unless the job waits or stays in a shape that it may keep."""
         if not self._runs(job) or self._may_stay(job, allocation):
@@ -143,17 +172,24 @@ class _Audit:
         return max(_RESTART_FLOOR, (age_s - job.num_restarts * cost_s) / (age_s + cost_s))
 
     def _may_stay(self, job: Job, allocation: JobAllocation) -> bool:
-        if self._is_pinned(job):
-            return True
-        held: Counter[str] = Counter()
-        for part in job.current or ():
-            held[part.node] += len(part.gpus)
+        return self._is_pinned(job) or _shape(allocation) == self._kept(job)
+
+    def _kept(self, job: Job) -> _Shape | None:
+        """The shape in which a job that runs may stay."""
+        if not self._runs(job):
+            return None
+        shape = self._held(job)
+        held = {part.node: len(part.gpus) for part in job.current or ()}
         hosts = [self._nodes[name] for name in held]
-        largest = self._largest_single_node[hosts[0].gpu_type]
-        same = (hosts[0].gpu_type, len(hosts), sum(held.values())) == _shape(allocation)
+        largest = self._largest_single_node[shape[0]]
         whole = all(host.num_gpus == held[host.id] == largest for host in hosts)
         up = all(host.state is NodeState.UP for host in hosts)
-        return same and up and (whole or sum(held.values()) < largest)
+        return shape if self._is_pinned(job) or (up and (whole or shape[2] < largest)) else None
+
+    def _held(self, job: Job) -> _Shape:
+        """What a job runs on."""
+        parts = job.current or ()
+        return self._nodes[parts[0].node].gpu_type, len(parts), sum(len(part.gpus) for part in parts)
 
     def _runs(self, job: Job) -> bool:
         return bool(job.current) and all(
@@ -164,7 +200,7 @@ class _Audit:
         return not job.preemptible and self._runs(job)
 
 
-def _shape(allocation: JobAllocation) -> tuple[str, int, int]:
+def _shape(allocation: JobAllocation) -> _Shape:
     return allocation.gpu_type, len(allocation.gpus), allocation.num_gpus
 
 

@@ -15,6 +15,7 @@ SIA = Policy(
         "jobs with a performance: goodput (parameters or observations), throughput_table or goodput_table; or "
         "with a transformer or operators, for which 3D plans are made",
         "where jobs run now (current), to price restarts and to move as little as possible",
+        "remaining iterations, for the objective completion_time",
     ),
     gives=(
         "GPU type, GPU count, batch size and concrete GPUs per job; the 3D plan of jobs that have a model",
@@ -22,9 +23,7 @@ SIA = Policy(
         REASONS,
         "bound and gap of the integer program",
     ),
-    ignores=(
-        *("parallelism", "priority", "deadline_s", "remaining_iterations", "expansions", "remaining_s", "queue"),
-        "attained_gpu_s",
-    ),
+    ignores=(*("parallelism", "priority", "deadline_s", "expansions", "remaining_s", "queue", "attained_gpu_s"),),
+    changes_after="models.allocation.sia.waiting:changes_after",
     takes_goodput=True,
 )

@@ -10,9 +10,11 @@ import numpy as np
 
 from models.allocation.adaptive import PlacedPlans
 from models.allocation.changes import change_of, gpu_type_of, num_gpus_of
+from models.allocation.long_waits import wait_warnings
 from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.parameters import SiaObjective
 from models.allocation.sia.unplaced import unplaced_jobs
+from models.allocation.sia.utility import is_too_old
 from models.allocation.spread import placement_warnings
 from models.performance.goodput.matrix import placed as placed_goodputs
 from models.placement.nodes import assign_gpus
@@ -49,7 +51,7 @@ def settled_configurations(instance: SiaInstance, chosen: IntVector) -> IntVecto
 
 def slower_jobs(instance: SiaInstance, chosen: IntVector, plan: Plan) -> Iterator[Issue]:
     """Warn of jobs that the plan has placed so that they are slower than their configurations `chosen` (J,)."""
-    if instance.parameters.objective is not SiaObjective.GOODPUT:
+    if instance.parameters.objective is SiaObjective.GIVEN_COSTS:
         return
     settled = settled_configurations(instance, chosen)
     promised = {
@@ -57,6 +59,14 @@ def slower_jobs(instance: SiaInstance, chosen: IntVector, plan: Plan) -> Iterato
         for i in np.flatnonzero(settled >= 0).tolist()
     }
     yield from placement_warnings(instance.snapshot, instance.configurations, plan.allocations, promised)
+
+
+def long_waits(instance: SiaInstance, chosen: IntVector) -> Iterator[Issue]:
+    """Warn of jobs that may wait no more, and to which the plan gives nothing in configuration `chosen` (J,)."""
+    longest_s = instance.parameters.longest_wait_s
+    left_out = [int(i) for i in instance.planned if chosen[i] < 0 and is_too_old(instance.jobs[i], instance.parameters)]
+    if left_out and longest_s is not None:
+        yield from wait_warnings(instance.jobs, left_out, longest_s)
 
 
 def _allocations(
@@ -73,7 +83,7 @@ def _allocations(
     where = placed[known_shape], chosen[known_shape]
     matrix = placed_goodputs(instance.matrix, instance.jobs, instance.configurations, where, shares[known_shape])
     plans = PlacedPlans(instance.snapshot.cluster)
-    as_goodput = instance.parameters.objective is SiaObjective.GOODPUT
+    as_goodput = instance.parameters.objective is not SiaObjective.GIVEN_COSTS
     # One gathering for all: looking up single elements takes longer than everything else here.
     fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
     known = [np.where(chosen >= 0, field[placed, chosen], 0).tolist() for field in fields]
@@ -103,7 +113,7 @@ def _allocations(
 def _scores(instance: SiaInstance, chosen: IntVector) -> Iterator[ScoreTerm]:
     """Every job's summand of the objective: its utility (or cost) in configuration `chosen` (J,), or the penalty for
     waiting where that is -1."""
-    running = "utility" if instance.parameters.objective is SiaObjective.GOODPUT else "cost"
+    running = "cost" if instance.parameters.objective is SiaObjective.GIVEN_COSTS else "utility"
     values = instance.sense.sign * instance.penalty
     runs = np.flatnonzero(chosen >= 0)
     values[runs] = instance.utility.value[runs, chosen[runs]]

@@ -31,6 +31,8 @@ P does not divide the GPUs.
 Non-preemptible running jobs are pinned: they are data, not decisions. Their GPUs are not in the capacity, and their
 utility is a constant of the objective (0 when their shape is no configuration, or their goodput is not known).
 
+`completion_time`: u_ij and lambda_i are those of `models.allocation.sia.completion`; maximised.
+
 `given_costs`: u_ij = w_i times the cost in the job's goodput table; minimised.
 """
 
@@ -42,7 +44,7 @@ import numpy as np
 from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.allocation.sia.assembly import assemble, row_names
 from models.allocation.sia.check import allocation_violations
-from models.allocation.sia.extraction import extract_plan, slower_jobs
+from models.allocation.sia.extraction import extract_plan, long_waits, slower_jobs
 from models.allocation.sia.goodput_check import goodput_violations
 from models.allocation.sia.instance import SiaInstance, sia_instance
 from models.allocation.sia.parameters import SiaParameters
@@ -112,7 +114,11 @@ class SiaFormulation(Formulation):
         with clock.phase("place"):
             chosen = chosen_configurations(self.instance, incumbent)
             plan = extract_plan(self.instance, chosen)
-            self.warnings = (*self.instance.warnings, *slower_jobs(self.instance, chosen, plan))
+            self.warnings = (
+                *self.instance.warnings,
+                *slower_jobs(self.instance, chosen, plan),
+                *long_waits(self.instance, chosen),
+            )
             return plan
 
     def violations(self, plan: Plan, objective: float) -> list[Issue]:

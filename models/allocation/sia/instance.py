@@ -85,8 +85,9 @@ class SiaInstance:
 
 
 def objective_sense(parameters: SiaParameters) -> Sense:
-    """Direction of the Sia objective (section 3.4)."""
-    minimised = parameters.objective is SiaObjective.GIVEN_COSTS or parameters.fairness_power < 0
+    """Direction of the objective (section 3.4)."""
+    is_power = parameters.objective is SiaObjective.GOODPUT
+    minimised = parameters.fairness_power < 0 if is_power else parameters.objective is SiaObjective.GIVEN_COSTS
     return Sense.MINIMIZE if minimised else Sense.MAXIMIZE
 
 

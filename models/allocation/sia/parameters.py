@@ -10,9 +10,11 @@ from stowplan.errors import InputError
 
 
 class SiaObjective(StrEnum):
-    """`goodput`: Eq. 4. `given_costs`: the values of goodput tables are costs to minimise, taken as they are."""
+    """`goodput`: Eq. 4. `completion_time`: jobs end as soon as they can on average (see `completion`).
+    `given_costs`: the values of goodput tables are costs to minimise, taken as they are."""
 
     GOODPUT = "goodput"
+    COMPLETION_TIME = "completion_time"
     GIVEN_COSTS = "given_costs"
 
 
@@ -24,12 +26,15 @@ class SiaParameters(Parameters):
     many times its restart cost a change costs a job (Eq. 3). price_suspension: leaving a running job without GPUs costs
     it a restart, too. prices: what an earlier plan's `prices` said; a good start for solvers that price capacity,
     without any other effect. double_at_most: a running job gets at most twice its GPUs, a waiting one its minimum
-    (section 3.1).
+    (section 3.1). longest_wait_s: for the completion time, how old a job may get that waits; then it comes ahead of
+    all that is not (None: it may wait for ever).
+
+    Under `completion_time` fairness_power, queue_penalty and price_suspension have no effect.
 
     Raises
     ------
     InputError
-        When p is 0, a value is not finite, or a price is negative.
+        When p is 0, a value is not finite, a price is negative, or a time is not above 0.
     """
 
     fairness_power: float = -0.5
@@ -38,6 +43,7 @@ class SiaParameters(Parameters):
     restart_price: float = 1.0
     price_suspension: bool = False
     objective: SiaObjective = SiaObjective.GOODPUT
+    longest_wait_s: float | None = 21_600.0
     prices: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -47,6 +53,8 @@ class SiaParameters(Parameters):
             raise InputError(f"queue_penalty is {self.queue_penalty}; must be finite and at least 0")
         if not math.isfinite(self.restart_price) or self.restart_price < 0:
             raise InputError(f"restart_price is {self.restart_price}; must be finite and at least 0")
+        if self.longest_wait_s is not None and not (math.isfinite(self.longest_wait_s) and self.longest_wait_s > 0):
+            raise InputError(f"longest_wait_s is {self.longest_wait_s}; must be finite and above 0")
         for row, price in self.prices.items():
             if not math.isfinite(price) or price < 0:
                 raise InputError(f"the price of {row} is {price}; must be finite and at least 0")

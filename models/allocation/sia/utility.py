@@ -27,6 +27,8 @@ the minimum over all of C, and a job's utilities must not change with what happe
 Differences to the released code, where the paper rules: values are neither rounded to 0.01 nor capped at 3000, and a
 job's first placement is not flattened to 1.
 
+With `completion_time` values and penalties are those of `models.allocation.sia.completion`.
+
 With `given_costs` the goodput tables hold costs: u_ij = w_i G_ij, no normalisation, factor or power.
 """
 
@@ -36,6 +38,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.allocation.job_configurations import allowed_configurations, current_configurations, reserved_configuration
+from models.allocation.sia.completion import completion_values
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet
 from models.placement.occupancy import Occupancy
@@ -83,12 +86,14 @@ def utilities(
     staying = np.array([job.id in taken.pinned for job in jobs], dtype=np.bool_) & (current >= 0)
     runnable[staying, current[staying]] = True
     runnable &= goodput > 0
-    factor = _change_factors(jobs, parameters, taken)
+    runs = np.array([job.id in taken.running for job in jobs], dtype=np.bool_)
+    factor = np.where(runs, _change_factors(jobs, parameters), 1.0)
+    value = _value(jobs, parameters, configurations, goodput, runnable, current, factor, runs)
     return Utilities(
         runnable=runnable,
         offered=_offered(jobs, parameters, configurations, runnable, taken) & _fits(jobs, fits_alone),
-        value=_value(jobs, parameters, configurations, goodput, runnable, current, factor),
-        penalty=_penalty(jobs, parameters, factor),
+        value=value,
+        penalty=_penalty(jobs, parameters, factor, value),
         current=current,
     )
 
@@ -100,19 +105,26 @@ def restart_factors(age_s: FloatVector, num_restarts: FloatVector, restart_cost_
     return np.asarray(np.clip(ratio, _RESTART_FLOOR, 1.0))
 
 
-def _change_factors(jobs: Sequence[Job], parameters: SiaParameters, taken: Occupancy) -> FloatVector:
-    """r_i of the jobs that run, 1 of the others (J,)."""
-    factor = restart_factors(
+def is_too_old(job: Job, parameters: SiaParameters) -> bool:
+    """Whether the job has been there for so long that it may wait no more."""
+    longest_s = parameters.longest_wait_s
+    return parameters.objective is SiaObjective.COMPLETION_TIME and longest_s is not None and job.age_s >= longest_s
+
+
+def _change_factors(jobs: Sequence[Job], parameters: SiaParameters) -> FloatVector:
+    """r_i (J,)."""
+    return restart_factors(
         np.array([job.age_s for job in jobs], dtype=np.float64),
         np.array([job.num_restarts for job in jobs], dtype=np.float64),
         parameters.restart_price * np.array([job.restart_cost_s for job in jobs], dtype=np.float64),
     )
-    runs = np.array([job.id in taken.running for job in jobs], dtype=np.bool_)
-    return np.where(runs, factor, 1.0)
 
 
-def _penalty(jobs: Sequence[Job], parameters: SiaParameters, factor: FloatVector) -> FloatVector:
+def _penalty(jobs: Sequence[Job], parameters: SiaParameters, factor: FloatVector, value: FloatMatrix) -> FloatVector:
     """lambda_i (J,)."""
+    if parameters.objective is SiaObjective.COMPLETION_TIME:
+        too_old = np.array([is_too_old(job, parameters) for job in jobs], dtype=np.float64)
+        return too_old * (1.0 + float(value.max(axis=1, initial=0.0).sum()))
     penalty = parameters.queue_penalty * np.array([job.weight for job in jobs], dtype=np.float64)
     if parameters.price_suspension and parameters.objective is SiaObjective.GOODPUT:
         penalty *= factor ** -abs(parameters.fairness_power)
@@ -165,6 +177,7 @@ def _value(
     runnable: Mask,
     current: IntVector,
     factor: FloatVector,
+    runs: Mask,
 ) -> FloatMatrix:
     """Weighted utility u_ij, 0 where not runnable."""
     weight = np.array([job.weight for job in jobs], dtype=np.float64)[:, None]
@@ -178,6 +191,11 @@ def _value(
     scale = np.divide(
         smallest_count, smallest_goodput, out=np.ones_like(smallest_count), where=np.isfinite(smallest_goodput)
     )
+    if parameters.objective is SiaObjective.COMPLETION_TIME:
+        speed = np.where(runnable, scale * goodput, 0.0)
+        nothing = np.full_like(smallest_goodput, np.inf)
+        per_gpu = np.divide(smallest_goodput, smallest_count, out=nothing, where=np.isfinite(smallest_goodput))[:, 0]
+        return _checked(completion_values(jobs, speed, per_gpu, stays, runs, parameters.restart_price))
     normalised = np.where(runnable, discount * scale * goodput, 1.0)
     with np.errstate(over="ignore"):
         powers = np.power(normalised, parameters.fairness_power, out=np.zeros_like(normalised), where=runnable)

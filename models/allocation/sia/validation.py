@@ -4,11 +4,12 @@ More forced demand than there are GPUs is no fault of the input: the problem is 
 which rows exclude each other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from models.allocation.bounds import bound_issues
+from models.allocation.sia.completion import remaining_samples
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.performance.goodput.check import performance_issues
@@ -44,7 +45,7 @@ def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
             faults += forced
         issues += faults
         issues += _placement_warnings(pointer, job, snapshot, taken)
-    return issues
+    return [*issues, *_remaining_warnings(snapshot.jobs, parameters)]
 
 
 def _performance_issues(pointer: str, job: Job, parameters: SiaParameters, is_pinned: bool) -> Iterator[Issue]:
@@ -61,6 +62,28 @@ def _performance_issues(pointer: str, job: Job, parameters: SiaParameters, is_pi
             code="goodput_table_required",
             pointer=f"{pointer}/performance",
             detail=f"objective given_costs takes costs from goodput tables; job {job.id!r} has another kind",
+        )
+
+
+def _remaining_warnings(jobs: Sequence[Job], parameters: SiaParameters) -> Iterator[Issue]:
+    """What is said of how much is left of jobs and is not used, or used and not said: once, at the first job."""
+    said = [k for k, job in enumerate(jobs) if job.remaining_iterations is not None]
+    unknown = [k for k, job in enumerate(jobs) if remaining_samples(job) is None]
+    if parameters.objective is not SiaObjective.COMPLETION_TIME and said:
+        yield Issue(
+            code="ignored_field",
+            pointer=f"/jobs/{said[0]}/remaining_iterations",
+            detail=f"is not used with the objective {parameters.objective}, and is given for "
+            f"{counted(len(said), 'job')}; used with completion_time",
+            severity=Severity.WARNING,
+        )
+    if parameters.objective is SiaObjective.COMPLETION_TIME and unknown:
+        yield Issue(
+            code="remaining_unknown",
+            pointer=f"/jobs/{unknown[0]}/remaining_iterations",
+            detail=f"it is not known how much is left of {counted(len(unknown), 'job')}, taken to be as much as the "
+            "median of the others; give remaining_iterations, with a performance or a model that has a batch",
+            severity=Severity.WARNING,
         )
 
 
