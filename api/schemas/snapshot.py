@@ -99,8 +99,8 @@ class ParallelismDoc(Document):
 
 class JobDoc(Document):
     """One job. Sia needs `performance`; Arnold needs `parallelism` and `transformer`; Suika needs `transformer` or
-    `operators`, Arena one of them or a throughput table; gang needs `min_gpus` alone, the size. At most one of
-    `transformer` and `operators`."""
+    `operators`, Arena one of them or a throughput table; gang needs `min_gpus` alone, the size, and Gavel a
+    throughput table beside it, or no performance at all. At most one of `transformer` and `operators`."""
 
     id: Name
     min_gpus: NumGpus = 1
@@ -146,6 +146,8 @@ class JobDoc(Document):
     """Gang: whose quota the job counts against."""
     attained_gpu_s: NonNegative = 0.0
     """Gang: GPUs x seconds for which the job had GPUs, which the order las goes by."""
+    attained_s: Annotated[dict[Name, NonNegative], Field(max_length=256)] | None = None
+    """Gavel: GPU type -> seconds for which the job had GPUs of it (null: it had none yet)."""
 
 
 class SnapshotDoc(Document):

@@ -19,7 +19,7 @@ class Known(Enum):
     def suits(self, policy: Policy) -> bool:
         """Whether it is enough for a policy."""
         takes = {
-            Known.NOTHING: False,
+            Known.NOTHING: policy.plans_without_speed,
             Known.TABLE: policy.plans_by_throughput,
             Known.FOLDER: policy.takes_goodput,
             Known.MODELS: policy.plans_parallelism or policy.plans_by_throughput,

@@ -23,7 +23,7 @@ SIA = Policy(
     ),
     ignores=(
         *("parallelism", "priority", "deadline_s", "remaining_iterations", "expansions", "remaining_s", "queue"),
-        "attained_gpu_s",
+        *("attained_gpu_s", "attained_s"),
     ),
     takes_goodput=True,
 )

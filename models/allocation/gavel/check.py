@@ -1,0 +1,137 @@
+"""Does a plan keep the rules of Gavel, and is its objective what it claims? Knows no solver and no program.
+
+Beside the placement itself:
+
+shares     of its time nobody is due more than all, on all types together; nobody is due any where it cannot run; and
+           on a type are due no more GPUs than there are for the plan
+size       every planned job has exactly min_gpus GPUs, of a type on which it can run
+priority   the score is GPUs times priority of every planned job that runs, by the formula of `rounds` computed anew
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from models.allocation.gavel.parameters import GavelParameters
+from models.allocation.gavel.rounds import LEAST_SHARE
+from models.allocation.plan_check import TOLERANCE, coverage_violations, score_violations
+from models.plan import Plan
+from models.wording import counted
+from models.workload import Job, Snapshot
+from stowplan.arrays import FloatMatrix
+from stowplan.errors import Issue
+from topology.cluster import NodeState
+
+
+def gavel_violations(
+    snapshot: Snapshot,
+    parameters: GavelParameters,
+    gpu_types: Sequence[str],
+    of_time: FloatMatrix,
+    speed: FloatMatrix,
+    plan: Plan,
+    objective: float,
+) -> list[Issue]:
+    """Every rule that the plan breaks; pointers as in `placement_violations`.
+
+    Parameters
+    ----------
+    of_time, speed
+        Shares and samples/s (J, T) of the jobs on the types, 0 where a job cannot run.
+    """
+    column = {name: t for t, name in enumerate(gpu_types)}
+    rows = {job.id: i for i, job in enumerate(snapshot.jobs)}
+    pinned = _pinned(snapshot)
+    issues = [*coverage_violations(snapshot, plan), *_share_violations(snapshot, gpu_types, of_time, speed, pinned)]
+    expected: dict[str, float] = {}
+    for k, item in enumerate(plan.allocations):
+        i = rows.get(item.job_id)
+        if i is None or item.job_id in pinned:
+            continue
+        job, t = snapshot.jobs[i], column.get(item.gpu_type)
+        if item.num_gpus != job.min_gpus:
+            issues.append(
+                Issue(
+                    code="wrong_size",
+                    pointer=f"/allocations/{k}/num_gpus",
+                    detail=f"job {job.id!r} needs exactly {counted(job.min_gpus, 'GPU')}, not {item.num_gpus}",
+                )
+            )
+        if t is None or not speed[i, t] > 0:
+            issues.append(
+                Issue(
+                    code="not_runnable",
+                    pointer=f"/allocations/{k}/gpu_type",
+                    detail=f"job {job.id!r} cannot run on {counted(job.min_gpus, 'GPU')} of type {item.gpu_type!r}",
+                )
+            )
+        else:
+            due = _due(job, item.gpu_type, float(of_time[i, t]), parameters)
+            expected[job.id] = item.num_gpus * due
+    keys = [term.job_id or "" for term in plan.score]
+    wanted = "planned job with GPUs"
+    return [*issues, *score_violations(plan.score, keys, expected, objective, wanted=wanted)]
+
+
+def _due(job: Job, gpu_type: str, share: float, parameters: GavelParameters) -> float:
+    """Rounds that the job should have had on the type by now, over those that it had, half a round more of each."""
+    had = (job.attained_s or {}).get(gpu_type, 0.0) / parameters.round_s + 0.5
+    return (share + LEAST_SHARE) * (job.age_s / parameters.round_s + 0.5) / had
+
+
+def _pinned(snapshot: Snapshot) -> dict[str, int]:
+    """Jobs that keep their GPUs, with how many these are."""
+    down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
+    return {
+        job.id: sum(len(part.gpus) for part in job.current)
+        for job in snapshot.jobs
+        if job.current and not job.preemptible and not any(part.node in down for part in job.current)
+    }
+
+
+def _share_violations(
+    snapshot: Snapshot,
+    gpu_types: Sequence[str],
+    of_time: FloatMatrix,
+    speed: FloatMatrix,
+    pinned: dict[str, int],
+) -> Iterator[Issue]:
+    given: Counter[str] = Counter()
+    for i, job in enumerate(snapshot.jobs):
+        row = of_time[i].tolist()
+        if min(row, default=0.0) < -TOLERANCE or sum(row) > 1 + TOLERANCE:
+            yield Issue(
+                code="impossible_share",
+                pointer=f"/jobs/{i}",
+                detail=f"job {job.id!r} is due the shares {row} of its time; each is at least 0, and all together at "
+                "most 1",
+            )
+        for name, share, there in zip(gpu_types, row, speed[i].tolist(), strict=True):
+            if share > TOLERANCE and (not there > 0 or job.id in pinned):
+                yield Issue(
+                    code="share_where_it_cannot_run",
+                    pointer=f"/jobs/{i}",
+                    detail=f"job {job.id!r} is due {share:.1%} of its time on {name!r}, where it has no part in rounds",
+                )
+            given[name] += job.min_gpus * share
+    room = _room(snapshot, pinned)
+    for name in gpu_types:
+        if given[name] > room[name] * (1 + TOLERANCE) + TOLERANCE:
+            yield Issue(
+                code="over_capacity",
+                pointer="/jobs",
+                detail=f"{given[name]:.6g} GPUs of type {name!r} are due at any time; the plan may use {room[name]}",
+            )
+
+
+def _room(snapshot: Snapshot, pinned: dict[str, int]) -> Counter[str]:
+    """GPUs of each type on nodes that take work, without those of pinned jobs and of outside work."""
+    room: Counter[str] = Counter()
+    up = {node.id: node.gpu_type for node in snapshot.cluster.nodes if node.state is NodeState.UP}
+    for node in snapshot.cluster.nodes:
+        if node.id in up:
+            room[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
+    for job in snapshot.jobs:
+        for part in job.current or () if job.id in pinned else ():
+            if part.node in up:
+                room[up[part.node]] -= len(part.gpus)
+    return room
