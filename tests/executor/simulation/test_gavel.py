@@ -1,7 +1,7 @@
 """Rounds of Gavel over time: jobs receive the shares that are due, however long they take turns."""
 
 import json
-from collections import Counter
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,7 @@ def test_the_time_had_is_that_of_the_spans() -> None:
     setup = setup_of(jobs_of(500, 400, 300, 350), cluster=TWO_TYPES)
     replay = Replay(setup, planner=watched)
     type_of = {item.id: item.gpu_type for item in setup.cluster.nodes}
-    had: Counter[tuple[str, str]] = Counter()
+    had: defaultdict[tuple[str, str], float] = defaultdict(float)
     for _ in range(6):
         replay.step()
     for progress in replay.state().simulation.jobs:
