@@ -24,6 +24,8 @@ Running jobs that are not preemptible are pinned: they keep their GPUs, and have
 whose size is neither a power of two below the GPUs of a node nor a number of whole nodes do not run.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from models.allocation.answering import answer_beside_bound
@@ -75,7 +77,8 @@ class GavelFormulation(Formulation):
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve the program. The heuristic answers with its own point, and takes the bound."""
         if self.instance.parameters.method is GavelMethod.ILP:
-            return super().solve(options, monitor)
+            result = super().solve(options, monitor)
+            return replace(result, message=f"{result.message}, {self._fairness()}")
         chosen = counted(int(self.warm_start.sum()), "job")
         return answer_beside_bound(
             self.problem,

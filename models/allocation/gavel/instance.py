@@ -100,7 +100,11 @@ def _configurations(jobs: Sequence[Job], configurations: ConfigurationSet) -> In
 def _speeds(jobs: Sequence[Job], configurations: ConfigurationSet, configuration: IntMatrix) -> FloatMatrix:
     """Samples/s (J, T) where there is a configuration."""
     is_known = np.array([isinstance(job.performance, ThroughputTable) for job in jobs], dtype=np.bool_)
-    tables = [job if known else replace(job, performance=None) for job, known in zip(jobs, is_known, strict=True)]
+    # A pinned job may say what nobody here asks for.
+    tables = [
+        job if known or job.performance is None else replace(job, performance=None)
+        for job, known in zip(jobs, is_known, strict=True)
+    ]
     on_all = evaluate(tables, configurations).goodput
     speeds = np.take_along_axis(on_all, np.maximum(configuration, 0), axis=1) if len(configurations) else 0.0
     return np.where(is_known[:, None], speeds, 1.0)

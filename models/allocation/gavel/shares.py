@@ -31,6 +31,8 @@ Where the paper leaves room
   sequence of integer programs), one more program gives the rest to whoever gains most by it.
 - A job of which no throughput is known counts as equally fast everywhere: the heterogeneity-agnostic policy. Its work
   is `remaining_s`, a round at least.
+- The programs are solved before the round is formulated, by one backend whatever the options name: shares are data of
+  the round, so that solvers are compared on the same one.
 - Jobs are not packed onto one GPU (space sharing, section 3.1).
 """
 
@@ -44,13 +46,14 @@ from models.allocation.gavel.program import Program, common_rows, group
 from models.performance.goodput.spec import ThroughputTable
 from models.workload import Job
 from solver.options import SolveOptions
+from solver.result import TerminationReason
 from solver.solve import solve
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector
 from stowplan.errors import Issue, Severity
 
 # Of theta*, that the second program may stay below it by rounding.
 _ROUNDING = 1e-9
-_OPTIONS = SolveOptions(relative_gap=1e-6)
+_OPTIONS = SolveOptions(time_limit_s=20.0, relative_gap=1e-6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,6 +106,7 @@ def shares(instance: GavelInstance) -> Shares:
     first = solve(fairest(found).assemble(), _OPTIONS)
     if first.incumbent is None:
         return Shares(of_time=of_time, unit_s=unit_s, warnings=(_not_solved(first.message),))
+    warnings = () if first.termination is TerminationReason.OPTIMAL else (_not_proved(first.message),)
     x = first.incumbent[:-1]
     level = float(found.levels(x).min())
     second = solve(fullest(found, level).assemble(), _OPTIONS)
@@ -110,7 +114,7 @@ def shares(instance: GavelInstance) -> Shares:
     on_types = np.zeros((found.first.size, len(instance.configurations.gpu_types)))
     on_types[found.pairs.owner, found.pairs.gpu_type] = np.clip(x, 0.0, 1.0)
     of_time[found.members] = on_types[found.of_job]
-    return Shares(of_time=of_time, level=level, unit_s=unit_s)
+    return Shares(of_time=of_time, level=level, unit_s=unit_s, warnings=warnings)
 
 
 def level_rates(instance: GavelInstance) -> tuple[FloatMatrix, float | None]:
@@ -194,6 +198,15 @@ def _samples_left(job: Job, least_s: float) -> float:
     if isinstance(job.performance, ThroughputTable):
         return (job.performance.batch_size or 0) * (job.remaining_iterations or 0.0)
     return max(least_s, job.remaining_s or 0.0)
+
+
+def _not_proved(message: str) -> Issue:
+    return Issue(
+        code="shares_not_proved",
+        pointer="",
+        detail=f"the solver ended before it had proved that no other shares of time are better ({message})",
+        severity=Severity.WARNING,
+    )
 
 
 def _not_solved(message: str) -> Issue:

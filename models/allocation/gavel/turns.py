@@ -15,7 +15,7 @@ def turns(instance: GavelInstance, pairs: Pairs, priorities: FloatVector) -> Flo
     point = np.zeros(pairs.owner.size)
     left = instance.rows.limits.tolist()
     served: set[int] = set()
-    needs = {c: _entries(instance.rows.coefficients[:, c]) for c in set(pairs.configuration.tolist())}
+    needs = {c: instance.rows.needs(c) for c in set(pairs.configuration.tolist())}
     owners, configurations = pairs.owner.tolist(), pairs.configuration.tolist()
     for pair in _order(instance, pairs, priorities).tolist():
         job, needed = owners[pair], needs[configurations[pair]]
@@ -29,11 +29,11 @@ def turns(instance: GavelInstance, pairs: Pairs, priorities: FloatVector) -> Flo
 
 def _order(instance: GavelInstance, pairs: Pairs, priorities: FloatVector) -> IntVector:
     age_s = np.array([job.age_s for job in instance.jobs])[pairs.owner]
-    moves = present_types(instance)[pairs.owner] != pairs.gpu_type
+    moves = _present_types(instance)[pairs.owner] != pairs.gpu_type
     return np.lexsort([pairs.gpu_type, pairs.owner, -age_s, moves, -priorities])
 
 
-def present_types(instance: GavelInstance) -> IntVector:
+def _present_types(instance: GavelInstance) -> IntVector:
     """GPU type (J,) on which a job runs now, -1 for none."""
     nodes = instance.snapshot.cluster.nodes
     index = {name: t for t, name in enumerate(instance.configurations.gpu_types)}
@@ -42,9 +42,3 @@ def present_types(instance: GavelInstance) -> IntVector:
         [index[nodes[running[job.id][0][0]].gpu_type] if job.id in running else -1 for job in instance.jobs],
         dtype=np.int64,
     )
-
-
-def _entries(column: IntVector) -> list[tuple[int, int]]:
-    """Row and amount of the coefficients that are not 0."""
-    rows = np.flatnonzero(column)
-    return list(zip(rows.tolist(), column[rows].tolist(), strict=True))

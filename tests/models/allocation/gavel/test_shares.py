@@ -15,6 +15,7 @@ from models.allocation.gavel.shares import classes, fairest, fullest, level_rate
 from models.workload import Job, Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
+from solver.problem import MatrixProblem
 from solver.registry import BACKENDS
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from solver.sense import Sense
@@ -173,3 +174,13 @@ def test_without_shares_rounds_go_by_age_and_say_so(monkeypatch: pytest.MonkeyPa
     assert [issue.code for issue in formulation.warnings] == ["shares_not_solved"]
     assert not shares(formulation.instance).of_time.any()
     assert formulation.warm_start.reshape(3, 2).sum(axis=1).tolist() == [0, 1, 1]
+
+
+def test_shares_that_are_not_proved_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(problem: MatrixProblem, options: SolveOptions) -> SolveResult:
+        return replace(solve(problem, options), termination=TerminationReason.FEASIBLE, limit=Limit.TIME)
+
+    monkeypatch.setattr("models.allocation.gavel.shares.solve", stopped)
+    formulation = formulation_of(paper())
+    assert [issue.code for issue in formulation.warnings] == ["shares_not_proved"]
+    assert formulation.shares.level == pytest.approx(8 / 11)
