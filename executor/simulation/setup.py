@@ -69,7 +69,15 @@ def truth_of(setup: ReplaySetup) -> Truth:
         # Fits and interpolations load SciPy, which no other replay needs.
         from executor.simulation.profiled import ProfiledApplications
 
-        return ProfiledApplications(setup.trace, setup.profiles, setup.cluster, by, seed, elastic=elastic)
+        return ProfiledApplications(
+            setup.trace,
+            setup.profiles,
+            setup.cluster,
+            by,
+            seed,
+            elastic=elastic and not policy.keeps_sizes,
+            by_type=elastic,
+        )
     if setup.modelled:
         # Plans take the performance model, which no other replay needs.
         from executor.simulation.modelled import ModelledTrainings
