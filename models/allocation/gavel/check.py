@@ -4,7 +4,8 @@ Beside the placement itself:
 
 shares     of its time nobody is due more than all, on all types together; nobody is due any where it cannot run; and
            on a type are due no more GPUs than there are for the plan
-size       every planned job has exactly min_gpus GPUs, of a type on which it can run
+size       every planned job has exactly min_gpus GPUs, of a type on which it can run, and on as few nodes as possible:
+           whole ones, and what is left on one more
 priority   the score is GPUs times priority of every planned job that runs, by the formula of `rounds` computed anew
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from models.allocation.gavel.parameters import GavelParameters
 from models.allocation.gavel.rounds import LEAST_SHARE
 from models.allocation.plan_check import TOLERANCE, coverage_violations, score_violations
-from models.plan import Plan
+from models.plan import JobAllocation, Plan
 from models.wording import counted
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix
@@ -40,7 +41,7 @@ def gavel_violations(
     """
     column = {name: t for t, name in enumerate(gpu_types)}
     rows = {job.id: i for i, job in enumerate(snapshot.jobs)}
-    pinned = _pinned(snapshot)
+    pinned, node_sizes = _pinned(snapshot), _node_sizes(snapshot)
     issues = [*coverage_violations(snapshot, plan), *_share_violations(snapshot, gpu_types, of_time, speed, pinned)]
     expected: dict[str, float] = {}
     for k, item in enumerate(plan.allocations):
@@ -54,6 +55,15 @@ def gavel_violations(
                     code="wrong_size",
                     pointer=f"/allocations/{k}/num_gpus",
                     detail=f"job {job.id!r} needs exactly {counted(job.min_gpus, 'GPU')}, not {item.num_gpus}",
+                )
+            )
+        elif not _is_compact(item, node_sizes.get(item.gpu_type, 0)):
+            issues.append(
+                Issue(
+                    code="not_compact",
+                    pointer=f"/allocations/{k}/gpus",
+                    detail=f"job {job.id!r} has {[len(part.gpus) for part in item.gpus]} GPUs of "
+                    f"{counted(len(item.gpus), 'node')}; it must have whole nodes, and what is left on one more",
                 )
             )
         if t is None or not speed[i, t] > 0:
@@ -70,6 +80,21 @@ def gavel_violations(
     keys = [term.job_id or "" for term in plan.score]
     wanted = "planned job with GPUs"
     return [*issues, *score_violations(plan.score, keys, expected, objective, wanted=wanted)]
+
+
+def _node_sizes(snapshot: Snapshot) -> dict[str, int]:
+    """GPUs of the largest node of each type that is there."""
+    sizes: dict[str, int] = {}
+    for node in snapshot.cluster.nodes:
+        if node.state is not NodeState.DOWN:
+            sizes[node.gpu_type] = max(node.num_gpus, sizes.get(node.gpu_type, 0))
+    return sizes
+
+
+def _is_compact(item: JobAllocation, node_size: int) -> bool:
+    num_whole, rest = divmod(item.num_gpus, max(1, node_size))
+    wanted = [node_size] * num_whole + [rest] * (rest > 0)
+    return sorted((len(part.gpus) for part in item.gpus), reverse=True) == wanted
 
 
 def _due(job: Job, gpu_type: str, share: float, parameters: GavelParameters) -> float:

@@ -9,7 +9,7 @@ from models.allocation.gavel.instance import GavelInstance
 from models.allocation.gavel.shares import Shares
 from models.allocation.gavel.unplaced import unplaced_jobs
 from models.performance.goodput.spec import ThroughputTable
-from models.placement.nodes import assign_gpus
+from models.placement.nodes import aligned_block, assign_gpus
 from models.placement.occupancy import Slices, node_gpus
 from models.plan import JobAllocation, Plan, ScoreTerm
 from stowplan.arrays import FloatMatrix, IntVector
@@ -21,6 +21,10 @@ def extract_plan(instance: GavelInstance, known: Shares, chosen: IntVector, prio
     running = np.flatnonzero(chosen >= 0)
     choice = {jobs[i].id: int(instance.configuration[i, chosen[i]]) for i in running.tolist()}
     slices = assign_gpus(instance.snapshot, instance.configurations, choice, instance.taken)
+    slices = {
+        jobs[i].id: _needed(slices[jobs[i].id], jobs[i].min_gpus, instance.taken.running.get(jobs[i].id, ()))
+        for i in running.tolist()
+    }
     slices |= {job_id: instance.taken.running[job_id] for job_id in sorted(instance.taken.pinned)}
     counts = np.bincount(list(choice.values()), minlength=len(instance.configurations))
     waiting = np.flatnonzero((chosen < 0) & ~instance.pinned)
@@ -32,6 +36,19 @@ def extract_plan(instance: GavelInstance, known: Shares, chosen: IntVector, prio
             for i in running.tolist()
         ),
     )
+
+
+def _needed(block: Slices, num_gpus: int, held: Slices) -> Slices:
+    """So many GPUs of a block, on as few nodes as possible: those that the job has now, as far as they are there."""
+    before = dict(held)
+    needed = []
+    for node, mask in sorted(block, key=lambda part: (-(before.get(part[0], 0) & part[1]).bit_count(), part[0])):
+        own, count = before.get(node, 0) & mask, min(num_gpus, mask.bit_count())
+        num_gpus -= count
+        if count < mask.bit_count():
+            mask = own if own.bit_count() == count else aligned_block(mask, count, own)
+        needed.append((node, mask))
+    return tuple(sorted(needed))
 
 
 def _allocation(instance: GavelInstance, i: int, slices: Mapping[str, Slices]) -> JobAllocation:

@@ -20,8 +20,9 @@ The paper has no program for a round: jobs with the highest priority run while G
 times priority as worth, that is the greedy algorithm of this knapsack by worth per GPU, so that heuristic <= optimum
 <= bound, and the gap is what a better packing of the round could have brought.
 
-Running jobs that are not preemptible are pinned: they keep their GPUs, and have no part in shares and rounds. Jobs
-whose size is neither a power of two below the GPUs of a node nor a number of whole nodes do not run.
+Running jobs that are not preemptible are pinned: they keep their GPUs, and have no part in shares and rounds. A job
+whose size is neither a power of two below the GPUs of a node nor a number of whole nodes takes the next larger block of
+that kind, in shares too, and the GPUs of it that it does not need stay idle.
 """
 
 from dataclasses import replace
@@ -121,7 +122,7 @@ class GavelFormulation(Formulation):
         it = self.instance
         types = it.configurations.gpu_types
         return [
-            *placement_violations(it.snapshot, plan.allocations),
+            *placement_violations(it.snapshot, plan.allocations, whole_nodes=False),
             *gavel_violations(it.snapshot, it.parameters, types, self.shares.of_time, it.speed, plan, objective),
         ]
 

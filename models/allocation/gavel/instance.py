@@ -19,9 +19,10 @@ from stowplan.arrays import FloatMatrix, IntMatrix, IntVector, Mask
 class GavelInstance:
     """J jobs and T GPU types.
 
-    configuration: int64 (J, T), the one of `configurations` that has the job's GPUs of the type, -1 for none. speed:
-    float64 (J, T), samples/s there, 1 for a job without performance; 0 where it cannot run. offered: bool (J, T), where
-    the job can run and fits what is free for the plan, alone. pinned: bool (J,), running jobs that keep their GPUs.
+    configuration: int64 (J, T), the smallest of `configurations` that holds the job's GPUs of the type, -1 for none; of
+    its GPUs those that the job does not need stay idle. speed: float64 (J, T), samples/s, 1 for a job without
+    performance; 0 where it cannot run. offered: bool (J, T), where the job can run and fits what is free for the plan,
+    alone. pinned: bool (J,), running jobs that keep their GPUs.
     """
 
     snapshot: Snapshot
@@ -57,54 +58,70 @@ def gavel_instance(snapshot: Snapshot, parameters: GavelParameters) -> GavelInst
     """Look up who may run where."""
     jobs = snapshot.jobs
     taken = occupancy(snapshot)
-    configurations = _wanted(enumerate_configurations(snapshot.cluster), {job.min_gpus for job in jobs})
+    blocks = _Blocks(enumerate_configurations(snapshot.cluster), {job.min_gpus for job in jobs})
     num_free = np.array([mask.bit_count() for mask in taken.free_masks], dtype=np.int64)
-    rows = placeability_rows(snapshot.cluster.nodes, num_free, configurations)
-    configuration = _configurations(jobs, configurations)
-    exists = configuration >= 0
-    speed = np.where(exists, _speeds(jobs, configurations, configuration), 0.0)
+    rows = placeability_rows(snapshot.cluster.nodes, num_free, blocks.configurations)
+    configuration, speed = blocks.of(jobs), blocks.speeds(jobs)
     fits = np.append(rows.fits_alone(), False)[configuration]
     pinned = np.array([job.id in taken.pinned for job in jobs], dtype=np.bool_)
     return GavelInstance(
         snapshot=snapshot,
         parameters=parameters,
-        configurations=configurations,
+        configurations=blocks.configurations,
         taken=taken,
         rows=rows,
         configuration=configuration,
-        speed=speed,
-        offered=(speed > 0) & fits & ~pinned[:, None],
+        speed=np.where(configuration >= 0, speed, 0.0),
+        offered=(configuration >= 0) & (speed > 0) & fits & ~pinned[:, None],
         pinned=pinned,
     )
 
 
-def _wanted(configurations: ConfigurationSet, sizes: set[int]) -> ConfigurationSet:
-    """Without those over several nodes that are nobody's size; single-node ones tell how large a node is."""
-    wanted = np.isin(configurations.num_gpus, np.array(sorted(sizes), dtype=np.int64))
-    return configurations.subset((configurations.num_nodes == 1) | wanted)
+class _Blocks:
+    """For every size (S) and type the smallest configuration that holds so many GPUs."""
 
+    def __init__(self, everything: ConfigurationSet, sizes: set[int]) -> None:
+        self._sizes = np.array(sorted(sizes), dtype=np.int64)
+        num_types = len(everything.gpu_types)
+        self._block = np.full((self._sizes.size, num_types), -1, dtype=np.int64)
+        for t in range(num_types):
+            # By ascending GPUs.
+            mine = np.flatnonzero(everything.type_index == t)
+            k = np.searchsorted(everything.num_gpus[mine], self._sizes)
+            holds = k < mine.size
+            self._block[holds, t] = mine[k[holds]]
+        # Those over one node tell how large it is.
+        kept = everything.num_nodes == 1
+        kept[self._block[self._block >= 0]] = True
+        self._block = np.where(self._block >= 0, (np.cumsum(kept) - 1)[self._block], -1)
+        self.configurations = everything.subset(kept)
 
-def _configurations(jobs: Sequence[Job], configurations: ConfigurationSet) -> IntMatrix:
-    """The configuration (J, T) of each job's size on the types that it allows: on a type there is one at most."""
-    of_size: dict[int, list[tuple[int, int]]] = {}
-    for c, (t, num_gpus) in enumerate(zip(configurations.type_index, configurations.num_gpus, strict=True)):
-        of_size.setdefault(int(num_gpus), []).append((int(t), c))
-    found = np.full((len(jobs), len(configurations.gpu_types)), -1, dtype=np.int64)
-    for i, job in enumerate(jobs):
-        for t, c in of_size.get(job.min_gpus, ()):
-            if job.gpu_types is None or configurations.gpu_types[t] in job.gpu_types:
-                found[i, t] = c
-    return found
+    def of(self, jobs: Sequence[Job]) -> IntMatrix:
+        """Configuration (J, T) of each job on the types that it allows, -1 for none."""
+        names = self.configurations.gpu_types
+        allowed = [[job.gpu_types is None or name in job.gpu_types for name in names] for job in jobs]
+        of_types = np.array(allowed, dtype=np.bool_).reshape(len(jobs), len(names))
+        return np.where(of_types, self._block[self._size_of(jobs)], -1)
 
+    def speeds(self, jobs: Sequence[Job]) -> FloatMatrix:
+        """Samples/s (J, T) on just the size of the job, on as few nodes as hold it; 1 without a table."""
+        size, gpu_type = np.nonzero(self._block >= 0)
+        asked = ConfigurationSet(
+            gpu_types=self.configurations.gpu_types,
+            type_index=gpu_type,
+            num_nodes=self.configurations.num_nodes[self._block[size, gpu_type]],
+            num_gpus=self._sizes[size],
+        )
+        is_known = np.array([isinstance(job.performance, ThroughputTable) for job in jobs], dtype=np.bool_)
+        # A pinned job may say what nobody here asks for.
+        tables = [
+            job if known or job.performance is None else replace(job, performance=None)
+            for job, known in zip(jobs, is_known, strict=True)
+        ]
+        by_size = np.zeros((len(jobs), *self._block.shape))
+        by_size[:, size, gpu_type] = evaluate(tables, asked).goodput
+        own = by_size[np.arange(len(jobs)), self._size_of(jobs)]
+        return np.where(is_known[:, None], own, 1.0)
 
-def _speeds(jobs: Sequence[Job], configurations: ConfigurationSet, configuration: IntMatrix) -> FloatMatrix:
-    """Samples/s (J, T) where there is a configuration."""
-    is_known = np.array([isinstance(job.performance, ThroughputTable) for job in jobs], dtype=np.bool_)
-    # A pinned job may say what nobody here asks for.
-    tables = [
-        job if known or job.performance is None else replace(job, performance=None)
-        for job, known in zip(jobs, is_known, strict=True)
-    ]
-    on_all = evaluate(tables, configurations).goodput
-    speeds = np.take_along_axis(on_all, np.maximum(configuration, 0), axis=1) if len(configurations) else 0.0
-    return np.where(is_known[:, None], speeds, 1.0)
+    def _size_of(self, jobs: Sequence[Job]) -> IntVector:
+        return np.searchsorted(self._sizes, np.array([job.min_gpus for job in jobs], dtype=np.int64))

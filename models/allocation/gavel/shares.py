@@ -19,8 +19,9 @@ First:   max  theta
 Second:  max  sum_ct n_c a_ct X_ct           over the X whose levels reach the first optimum theta*
 
   time[c]        sum_t X_ct            <= 1        more than one type
-  capacity[t], blocks[t,2^k], whole_nodes[t]       sum_c n_c g_c X_ct <= W_t, and what else makes rounds placeable on
-                                                   nodes (`models.placement.placeability`), as time averages of rounds
+  capacity[t], blocks[t,2^k], whole_nodes[t]       sum_c n_c b_ct X_ct <= W_t with b_ct the GPUs of the block that
+                                                   holds g_c, and what else makes rounds placeable on nodes
+                                                   (`models.placement.placeability`), as time averages of rounds
   level[c]       theta - sum_t a_ct X_ct <= 0      second: -sum_t a_ct X_ct <= -theta*
 
 Minimising the makespan max_c r_c / sum_t T_ct X_ct is maximising its inverse, which is the least level over D: a linear

@@ -2,12 +2,14 @@
 
 Reasons, in the order in which they are tried:
   gpu_type          none of the GPU types that the job allows has nodes
-  no_configuration  its size is neither a power of two below the GPUs of a node nor a number of whole nodes
+  no_configuration  it has more GPUs than all nodes of any type that it allows
   no_performance    its table has no throughput for its size on any type that it allows
   capacity          even alone it does not fit the GPUs that are free for the plan
   outcompeted       it would fit alone; others are due first in this round
   within_gap        GPUs are left for it; the solve ended, within its gap or at a limit, before using them
 """
+
+from collections import Counter
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from models.allocation.gavel.shares import Shares
 from models.plan import UnplacedJob
 from models.wording import counted
 from stowplan.arrays import IntVector, Mask
+from topology.cluster import NodeState
 
 
 def unplaced_jobs(
@@ -34,6 +37,13 @@ class _Explainer(Explainer):
         self._shares = known
         self._missing_alone = instance.rows.missing_gpus(np.zeros_like(counts))
         self._missing = instance.rows.missing_gpus(counts)
+        nodes = Counter(
+            (node.gpu_type, node.num_gpus)
+            for node in instance.snapshot.cluster.nodes
+            if node.state is not NodeState.DOWN
+        )
+        # By size: the last of a type are its largest nodes.
+        self._largest = {name: num_gpus * count for (name, num_gpus), count in sorted(nodes.items())}
 
     def explain(self, i: int) -> UnplacedJob:
         it = self._instance
@@ -75,17 +85,14 @@ class _Explainer(Explainer):
 
     def _no_configuration(self, i: int) -> UnplacedJob:
         job = self._instance.jobs[i]
-        typed = self.of_types(job)
-        if not typed.any():
+        if not self.of_types(job).any():
             return self.no_nodes(job, "allow a GPU type that has nodes, or bring nodes back up")
-        sizes = np.unique(
-            self._instance.configurations.num_gpus[typed & (self._instance.configurations.num_nodes == 1)]
-        )
+        types = self._instance.configurations.gpu_types if job.gpu_types is None else job.gpu_types
+        largest = max(self._largest.get(name, 0) for name in types)
         return self.unplaced(
             job,
             reason="no_configuration",
-            detail=f"{counted(job.min_gpus, 'GPU')} are neither one of {sizes.tolist()} within a node nor a number of "
-            "whole nodes",
-            counts={"min_gpus": job.min_gpus, "max_gpus_of_a_node": int(sizes[-1])},
-            remedy="give it a power of two of GPUs within a node, or whole nodes",
+            detail=f"whole nodes of a type that it allows have {counted(largest, 'GPU')} at most",
+            counts={"min_gpus": job.min_gpus, "max_configuration_gpus": largest},
+            remedy=f"give it at most {counted(largest, 'GPU')}, or allow a type with more",
         )

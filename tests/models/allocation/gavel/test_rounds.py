@@ -85,9 +85,9 @@ def test_the_best_round_may_beat_descending_priority() -> None:
 def test_reasons() -> None:
     speeds = {("a", 1): 1.0}
     jobs = (
-        Job(id="odd", min_gpus=3),
+        Job(id="huge", min_gpus=13),
         Job(id="elsewhere", performance=table({("a", 2): 1.0})),
-        Job(id="large", min_gpus=16),
+        Job(id="large", min_gpus=7),
         Job(id="x", min_gpus=4, age_s=720.0),
         Job(id="late", performance=table(speeds), attained_s={"a": 7200.0}),
         Job(id="gone", gpu_types=("b",)),
@@ -99,14 +99,29 @@ def test_reasons() -> None:
     plan, _ = planned(Snapshot(cluster=down, jobs=(*jobs, y, *z)))
     found = {job.job_id: job for job in plan.unplaced}
     assert {name: job.reason for name, job in found.items()} == {
-        "odd": "no_configuration",
+        "huge": "no_configuration",
         "elsewhere": "no_performance",
-        "large": "no_configuration",
+        "large": "capacity",
         "late": "outcompeted",
         "gone": "gpu_type",
     }
     assert "had 7200 s" in found["late"].detail
     assert found["late"].counts["short_gpus.a"] == 1
+
+
+def test_a_job_of_an_odd_size_takes_a_larger_block_and_leaves_the_rest_idle() -> None:
+    """3 GPUs of a block of 4, and 10 of three nodes, two of them whole. Who runs keeps its GPUs of the block."""
+    where = cluster(*(node(f"n{k}", 4) for k in range(5)))
+    ten = Job(id="ten", min_gpus=10, performance=table({("a", 10): 5.0}))
+    snapshot = Snapshot(cluster=where, jobs=(Job(id="three", min_gpus=3), ten, Job(id="y", min_gpus=4)))
+    plan, _ = planned(snapshot)
+    found = {item.job_id: sorted(len(part.gpus) for part in item.gpus) for item in plan.allocations}
+    assert found == {"three": [3], "ten": [2, 4, 4], "y": [4]}
+    assert {item.job_id: item.expected_goodput for item in plan.allocations} == {"three": None, "ten": 5.0, "y": None}
+    held = on({"n3": (1, 2, 3)})
+    moved, _ = planned(replace(snapshot, jobs=(replace(snapshot.jobs[0], current=held), *snapshot.jobs[1:])))
+    (kept,) = [item for item in moved.allocations if item.job_id == "three"]
+    assert (kept.gpus, kept.change) == (held, Change.KEPT)
 
 
 def best_by_trying(formulation: GavelFormulation) -> float:
