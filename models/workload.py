@@ -83,7 +83,8 @@ class Job:
     Gang: `min_gpus` is its size, `priority` as for Arena, `remaining_s` how long it is expected to run from now, or
     from its start while it waits (0: it is overdue, None: not known), `queue` whose quota it counts against,
     `attained_gpu_s` GPUs x seconds for which it had GPUs.
-    Gavel: `min_gpus` is its size, `attained_s` seconds for which it had GPUs of each type (None: it had none yet).
+    Gavel: `min_gpus` is its size, `attained_s` seconds for which it had GPUs of each type (None: it had none yet); for
+    the makespan `remaining_iterations`, or `remaining_s` of a job without performance.
     Suika: `min_gpus` is the basic demand, `parallelism` the plan to start with, `parallel_plan` the one that runs, on
     exactly the GPUs of `current`; `expansions` are what the last plans added, oldest first.
     `calibration`: coefficients inverted from measurements, in place of those from data sheets.

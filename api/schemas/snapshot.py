@@ -132,7 +132,7 @@ class JobDoc(Document):
     deadline_s: float | None = None
     """Arena: seconds from now until the job must be done."""
     remaining_iterations: NonNegative | None = None
-    """Arena: optimiser steps that are left."""
+    """Arena, Gavel: optimiser steps that are left."""
     parallel_plan: AnyPlanDoc | None = None
     """The plan that the job runs with, on exactly the GPUs of `current`."""
     expansions: Annotated[tuple[ExpansionDoc, ...], Field(max_length=MAX_ITEMS)] = ()
@@ -140,8 +140,8 @@ class JobDoc(Document):
     calibration: CalibrationDoc | None = None
     """Measured coefficients of the performance model."""
     remaining_s: NonNegative | None = None
-    """Gang: how long the job is expected to run from now, or from its start while it waits, such as the rest of its
-    time limit (0: overdue, null: not known)."""
+    """Gang, Gavel: how long the job is expected to run from now, or from its start while it waits, such as the rest of
+    its time limit (0: overdue, null: not known)."""
     queue: Name | None = None
     """Gang: whose quota the job counts against."""
     attained_gpu_s: NonNegative = 0.0

@@ -10,7 +10,7 @@ priority   the score is GPUs times priority of every planned job that runs, by t
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from models.allocation.gavel.parameters import GavelParameters
 from models.allocation.gavel.rounds import LEAST_SHARE
@@ -49,37 +49,38 @@ def gavel_violations(
         if i is None or item.job_id in pinned:
             continue
         job, t = snapshot.jobs[i], column.get(item.gpu_type)
-        if item.num_gpus != job.min_gpus:
-            issues.append(
-                Issue(
-                    code="wrong_size",
-                    pointer=f"/allocations/{k}/num_gpus",
-                    detail=f"job {job.id!r} needs exactly {counted(job.min_gpus, 'GPU')}, not {item.num_gpus}",
-                )
-            )
-        elif not _is_compact(item, node_sizes.get(item.gpu_type, 0)):
-            issues.append(
-                Issue(
-                    code="not_compact",
-                    pointer=f"/allocations/{k}/gpus",
-                    detail=f"job {job.id!r} has {[len(part.gpus) for part in item.gpus]} GPUs of "
-                    f"{counted(len(item.gpus), 'node')}; it must have whole nodes, and what is left on one more",
-                )
-            )
-        if t is None or not speed[i, t] > 0:
-            issues.append(
-                Issue(
-                    code="not_runnable",
-                    pointer=f"/allocations/{k}/gpu_type",
-                    detail=f"job {job.id!r} cannot run on {counted(job.min_gpus, 'GPU')} of type {item.gpu_type!r}",
-                )
-            )
-        else:
-            due = _due(job, item.gpu_type, float(of_time[i, t]), parameters)
-            expected[job.id] = item.num_gpus * due
+        can_run = t is not None and bool(speed[i, t] > 0)
+        issues += _allocation_violations(f"/allocations/{k}", job, item, node_sizes, can_run=can_run)
+        if t is not None and can_run:
+            expected[job.id] = item.num_gpus * _due(job, item.gpu_type, float(of_time[i, t]), parameters)
     keys = [term.job_id or "" for term in plan.score]
     wanted = "planned job with GPUs"
     return [*issues, *score_violations(plan.score, keys, expected, objective, wanted=wanted)]
+
+
+def _allocation_violations(
+    pointer: str, job: Job, item: JobAllocation, node_sizes: Mapping[str, int], *, can_run: bool
+) -> Iterator[Issue]:
+    """Size and shape of one planned job."""
+    if item.num_gpus != job.min_gpus:
+        yield Issue(
+            code="wrong_size",
+            pointer=f"{pointer}/num_gpus",
+            detail=f"job {job.id!r} needs exactly {counted(job.min_gpus, 'GPU')}, not {item.num_gpus}",
+        )
+    elif not _is_compact(item, node_sizes.get(item.gpu_type, 0)):
+        yield Issue(
+            code="not_compact",
+            pointer=f"{pointer}/gpus",
+            detail=f"job {job.id!r} has {[len(part.gpus) for part in item.gpus]} GPUs of "
+            f"{counted(len(item.gpus), 'node')}; it must have whole nodes, and what is left on one more",
+        )
+    if not can_run:
+        yield Issue(
+            code="not_runnable",
+            pointer=f"{pointer}/gpu_type",
+            detail=f"job {job.id!r} cannot run on {counted(job.min_gpus, 'GPU')} of type {item.gpu_type!r}",
+        )
 
 
 def _node_sizes(snapshot: Snapshot) -> dict[str, int]:
@@ -103,11 +104,11 @@ def _due(job: Job, gpu_type: str, share: float, parameters: GavelParameters) -> 
     return (share + LEAST_SHARE) * (job.age_s / parameters.round_s + 0.5) / had
 
 
-def _pinned(snapshot: Snapshot) -> dict[str, int]:
-    """Jobs that keep their GPUs, with how many these are."""
+def _pinned(snapshot: Snapshot) -> Set[str]:
+    """Jobs that keep their GPUs."""
     down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
     return {
-        job.id: sum(len(part.gpus) for part in job.current)
+        job.id
         for job in snapshot.jobs
         if job.current and not job.preemptible and not any(part.node in down for part in job.current)
     }
@@ -118,7 +119,7 @@ def _share_violations(
     gpu_types: Sequence[str],
     of_time: FloatMatrix,
     speed: FloatMatrix,
-    pinned: dict[str, int],
+    pinned: Set[str],
 ) -> Iterator[Issue]:
     given: Counter[str] = Counter()
     for i, job in enumerate(snapshot.jobs):
@@ -148,7 +149,7 @@ def _share_violations(
             )
 
 
-def _room(snapshot: Snapshot, pinned: dict[str, int]) -> Counter[str]:
+def _room(snapshot: Snapshot, pinned: Set[str]) -> Counter[str]:
     """GPUs of each type on nodes that take work, without those of pinned jobs and of outside work."""
     room: Counter[str] = Counter()
     up = {node.id: node.gpu_type for node in snapshot.cluster.nodes if node.state is NodeState.UP}

@@ -93,7 +93,7 @@ class GavelFormulation(Formulation):
     def _fairness(self) -> str:
         """What the shares promise."""
         level, unit_s = self.shares.level, self.shares.unit_s
-        if level is None:
+        if not level:
             return "without shares"
         if self.instance.parameters.objective is GavelObjective.MAKESPAN and unit_s is not None:
             return f"of shares that end all in {unit_s / level:.4g} s"

@@ -66,12 +66,13 @@ def test_a_plan_is_legal_until_it_is_changed() -> None:
     [
         (lambda plan: second(plan, num_gpus=1), {"wrong_size", "wrong_score", "wrong_objective"}),
         (lambda plan: second(plan, gpu_type="b"), {"not_runnable", "score_terms", "wrong_score", "wrong_objective"}),
+        (lambda plan: second(plan, gpus=on({"n0": (2,), "n9": (0,)})), {"not_compact"}),
         (with_other_score, {"wrong_score"}),
         (lambda plan: replace(plan, score=plan.score[1:]), {"score_terms"}),
         (lambda plan: replace(plan, unplaced=()), {"job_not_covered_once"}),
         (lambda plan: replace(plan, allocations=plan.allocations[1:]), {"job_not_covered_once"}),
     ],
-    ids=["size", "type", "score", "term missing", "job missing", "pinned job missing"],
+    ids=["size", "type", "shape", "score", "term missing", "job missing", "pinned job missing"],
 )
 def test_what_is_wrong_with_a_plan_is_noticed(change: Callable[[Plan], Plan], expected: set[str]) -> None:
     model = formulation()
