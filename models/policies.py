@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from models.allocation.arena.descriptor import ARENA, ARENA_ILP
 from models.allocation.gang.descriptor import GANG, GANG_ILP
+from models.allocation.gavel.descriptor import GAVEL, GAVEL_ILP
 from models.allocation.sia.descriptor import SIA
 from models.allocation.suika.descriptor import SUIKA, SUIKA_ILP
 from models.placement.arnold.descriptor import ARNOLD
@@ -20,6 +21,8 @@ POLICIES: Mapping[str, Policy] = {
         SUIKA_ILP,
         GANG,
         GANG_ILP,
+        GAVEL,
+        GAVEL_ILP,
     )
 }
 # What formulating takes: who plans soon loads it before.

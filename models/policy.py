@@ -46,6 +46,7 @@ class Policy:
     their free GPUs. Left out: every plan may change what runs.
     changes_after: `module:function`, (parameters, Iterable[Waiting], Iterable[Running]) -> seconds after which a plan
     may change though nothing happens but that jobs wait and run, None for never. Left out: only what happens does.
+    plans_without_speed: goes by the speed of jobs, and takes those of which nothing but the size is known, too.
     takes_goodput: takes the observed goodput of jobs, and measured runs of those jobs that it makes 3D plans for.
     """
 
@@ -63,6 +64,7 @@ class Policy:
     ignores: tuple[str, ...] = ()
     is_heuristic: bool = False
     plans_parallelism: bool = False
+    plans_without_speed: bool = False
     takes_goodput: bool = False
     may_start: str | None = None
     changes_after: str | None = None
@@ -71,6 +73,11 @@ class Policy:
     def plans_by_size(self) -> bool:
         """Whether it takes jobs of which nothing but the size is known."""
         return set(self.ignores) >= _MODELS
+
+    @property
+    def keeps_sizes(self) -> bool:
+        """Whether it gives every job as many GPUs as it asks for, no others."""
+        return "max_gpus" in self.ignores
 
     @property
     def plans_by_throughput(self) -> bool:

@@ -83,6 +83,8 @@ class Job:
     Gang: `min_gpus` is its size, `priority` as for Arena, `remaining_s` how long it is expected to run from now, or
     from its start while it waits (0: it is overdue, None: not known), `queue` whose quota it counts against,
     `attained_gpu_s` GPUs x seconds for which it had GPUs.
+    Gavel: `min_gpus` is its size, `attained_s` seconds for which it had GPUs of each type (None: it had none yet); for
+    the makespan `remaining_iterations`, or `remaining_s` of a job without performance.
     Suika: `min_gpus` is the basic demand, `parallelism` the plan to start with, `parallel_plan` the one that runs, on
     exactly the GPUs of `current`; `expansions` are what the last plans added, oldest first.
     `calibration`: coefficients inverted from measurements, in place of those from data sheets.
@@ -113,6 +115,7 @@ class Job:
     remaining_s: float | None = None
     queue: str | None = None
     attained_gpu_s: float = 0.0
+    attained_s: Mapping[str, float] | None = None
 
     @property
     def model(self) -> JobModel | None:
@@ -195,6 +198,10 @@ def _job_issues(pointer: str, job: Job, known: Set[str], type_of: Mapping[str, s
             yield Issue(
                 code="negative", pointer=f"{pointer}/{field}", detail=f"is {value}; must be finite and at least 0"
             )
+    for name, value in (job.attained_s or {}).items():
+        if not (math.isfinite(value) and value >= 0):
+            where = pointer + pointer_of("attained_s", name)
+            yield Issue(code="negative", pointer=where, detail=f"is {value}; must be finite and at least 0")
     yield from _type_issues(pointer, job, known)
     yield from _training_issues(pointer, job)
     yield from _plan_issues(pointer, job, type_of)
@@ -274,6 +281,7 @@ def _plan_issues(pointer: str, job: Job, type_of: Mapping[str, str]) -> Iterator
 
 def _type_issues(pointer: str, job: Job, known: Set[str]) -> Iterator[Issue]:
     named = [(f"{pointer}/gpu_types/{k}", name) for k, name in enumerate(job.gpu_types or ())]
+    named += [(pointer + pointer_of("attained_s", name), name) for name in job.attained_s or ()]
     if job.reservation is not None:
         named.append((f"{pointer}/reservation/gpu_type", job.reservation.gpu_type))
         if job.reservation.num_gpus < 1:

@@ -6,6 +6,7 @@ from api.schemas.policies.arena import ArenaParametersDoc
 from api.schemas.policies.arnold import ArnoldParametersDoc
 from api.schemas.policies.base import ParametersDoc
 from api.schemas.policies.gang import GangParametersDoc
+from api.schemas.policies.gavel import GavelParametersDoc
 from api.schemas.policies.sia import SiaParametersDoc
 from api.schemas.policies.suika import SuikaParametersDoc
 from models.policies import POLICIES
@@ -19,6 +20,7 @@ _DOCUMENTS: Mapping[type[Parameters], type[ParametersDoc]] = {
         ArenaParametersDoc,
         SuikaParametersDoc,
         GangParametersDoc,
+        GavelParametersDoc,
     )
 }
 # Policy -> its parameters.

@@ -100,8 +100,8 @@ class ParallelismDoc(Document):
 
 class JobDoc(Document):
     """One job. Sia needs `performance`; Arnold needs `parallelism` and `transformer`; Suika needs `transformer` or
-    `operators`, Arena one of them or a throughput table; gang needs `min_gpus` alone, the size. At most one of
-    `transformer` and `operators`."""
+    `operators`, Arena one of them or a throughput table; gang needs `min_gpus` alone, the size, and Gavel a
+    throughput table beside it, or no performance at all. At most one of `transformer` and `operators`."""
 
     id: Name
     min_gpus: NumGpus = 1
@@ -133,8 +133,8 @@ class JobDoc(Document):
     deadline_s: float | None = None
     """Arena: seconds from now until the job must be done."""
     remaining_iterations: NonNegative | None = None
-    """Arena, and Sia for the completion time: optimiser steps that are left; where `performance` models goodput, steps
-    of the initial batch at efficiency 1."""
+    """Arena, Gavel, and Sia for the completion time: optimiser steps that are left; where `performance` models goodput,
+    steps of the initial batch at efficiency 1."""
     parallel_plan: AnyPlanDoc | None = None
     """The plan that the job runs with, on exactly the GPUs of `current`."""
     expansions: Annotated[tuple[ExpansionDoc, ...], Field(max_length=MAX_ITEMS)] = ()
@@ -142,12 +142,14 @@ class JobDoc(Document):
     calibration: CalibrationDoc | None = None
     """Measured coefficients of the performance model."""
     remaining_s: NonNegative | None = None
-    """Gang: how long the job is expected to run from now, or from its start while it waits, such as the rest of its
-    time limit (0: overdue, null: not known)."""
+    """Gang, Gavel: how long the job is expected to run from now, or from its start while it waits, such as the rest of
+    its time limit (0: overdue, null: not known)."""
     queue: Name | None = None
     """Gang: whose quota the job counts against."""
     attained_gpu_s: NonNegative = 0.0
     """Gang: GPUs x seconds for which the job had GPUs, which the order las goes by."""
+    attained_s: Annotated[dict[Name, NonNegative], Field(max_length=256)] | None = None
+    """Gavel: GPU type -> seconds for which the job had GPUs of it (null: it had none yet)."""
 
 
 class SnapshotDoc(Document):

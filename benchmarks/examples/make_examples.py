@@ -61,6 +61,7 @@ def examples() -> dict[str, Document]:
         "arena-two-types": arena_example(),
         "suika-growing": suika_example(),
         "gang-queue": gang_example(),
+        "gavel-paper": _gavel_paper(),
     }
 
 
@@ -115,6 +116,35 @@ def _sia_table1() -> Document:
             ],
         },
         "parameters": {"fairness_power": 1.0},
+        "options": {"relative_gap": 0.0},
+    }
+
+
+def _gavel_paper() -> Document:
+    speeds = {"j0": (4, 1), "j1": (3, 1), "j2": (2, 1)}
+    had = {"j0": {"V100": 360.0}, "j2": {"K80": 360.0}}
+    return {
+        "title": "The example of the Gavel paper, after its first round",
+        "description": "Three jobs share one V100 and one K80 in time; steps/s are those of section 4.1 of the Gavel "
+        "paper, whose shares of V100 and K80 are (0.45, 0), (0.45, 0.09) and (0.09, 0.91). In a first round of 360 s "
+        "j0 had the V100 and j2 the K80: now j1 comes before j0, and j2 stays. The hardware figures stand in for what "
+        "the paper leaves open; they have no influence.",
+        "policy": "gavel",
+        "snapshot": {
+            "cluster": {
+                "gpu_types": [{**_GPU_TYPES["rtx"], "name": "V100"}, {**_GPU_TYPES["t4"], "name": "K80"}],
+                "nodes": [_node("node-V100", "V100", 1), _node("node-K80", "K80", 1)],
+            },
+            "jobs": [
+                {
+                    "id": job,
+                    "performance": _table("throughput_table", zip([("V100", 1), ("K80", 1)], row, strict=True)),
+                    "age_s": 360.0,
+                }
+                | ({"attained_s": had[job], "current": {f"node-{next(iter(had[job]))}": [0]}} if job in had else {})
+                for job, row in speeds.items()
+            ],
+        },
         "options": {"relative_gap": 0.0},
     }
 

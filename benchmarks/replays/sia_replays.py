@@ -5,7 +5,8 @@
 Rules, those of the released simulator: a plan every 60 s; after it got GPUs, the first time too, a job does no work for
 as long as its application needs for a checkpoint and its restore, and keeps them until then; steps take `_SLOWDOWNS`
 times as long as was measured, which no policy knows; a job may get twice as many GPUs as it ever had. What policies are
-told: see `--told`; with `--shared` jobs of an application share what they have measured.
+told: see `--told`; with `--shared` jobs of an application share what they have measured. `gavel` is told how fast a job
+trains on average by GPU type, with the GPUs and the batch that it asked for; its rounds should be longer (`--round`).
 
 `alone` is the mean of the jobs each alone on the cluster in the one configuration where it ends first, with the best
 batch in every epoch.
@@ -30,7 +31,6 @@ from workloads.profiles import ApplicationProfile, read_profiles
 from workloads.readers import read_trace
 from workloads.trace import Trace
 
-_ROUND_S = 60.0
 _S_PER_HOUR = 3600.0
 # What the policy of the released simulator takes a restart for, where that is not what it costs there.
 _PLANNED_RESTARTS_S = {"cifar10": 30.0, "yolov3": 45.0, "ncf": 30.0}
@@ -50,6 +50,7 @@ def main(
     ] = _POLICIES,
     told: Annotated[Profiling, typer.Option(help="What is known of a job before it has run.")] = Profiling.RELEASED,
     shared: Annotated[bool, typer.Option(help="Jobs of an application share what they measured.")] = False,
+    round_s: Annotated[float, typer.Option("--round", help="Plan every so many seconds.")] = 60.0,
     name: Annotated[str, typer.Option("--result", help="Name of the result file.")] = "sia_replays",
     processes: Annotated[int, typer.Option(min=1, help="Replays at a time.")] = 1,
 ) -> None:
@@ -58,24 +59,24 @@ def main(
         raise InputError(f"there are no traces of Sia at {DATA}")
     tasks = [(trace, policy) for trace in traces for policy in policies]
     truth = TruthParameters(profiling=told, shared_models=shared)
-    setups = [setup_of(trace, policy, truth) for trace, policy in tasks]
+    setups = [setup_of(trace, policy, truth, round_s) for trace, policy in tasks]
     rows = []
     for (trace, policy), result in zip(tasks, replay_all(setups, processes), strict=True):
-        rows.append({"told": told.value, "shared": shared, **_row(trace, policy, result)})
+        rows.append({"told": told.value, "shared": shared, "round_s": round_s, **_row(trace, policy, result)})
         print(rows[-1], flush=True)
     protocol = "rules: see benchmarks/replays/sia_replays.py; one process a replay, CPU seconds of one thread"
     show(protocol, [{name: row[name] for name in _SHOWN} for row in rows])
     print(write(name, protocol, rows))
 
 
-def setup_of(trace: str, policy: str, truth: TruthParameters) -> ReplaySetup:
+def setup_of(trace: str, policy: str, truth: TruthParameters, round_s: float = 60.0) -> ReplaySetup:
     """A trace by the rules above."""
     jobs = read_trace(DATA / "workloads" / f"{trace}.csv", format_="sia")
     (parameters,) = parameters_of(None, [policy], {}, known=Known.FOLDER)
     return ReplaySetup(
         cluster=sia_cluster(),
         trace=jobs,
-        control=ControlOptions(parameters=parameters, round_s=_ROUND_S, settle=True),
+        control=ControlOptions(parameters=parameters, round_s=round_s, settle=True),
         truth=truth,
         profiles=_profiles(jobs),
     )

@@ -9,6 +9,7 @@ from benchmarks.suite.case import Case
 from benchmarks.suite.cases.arena import arena_cases
 from benchmarks.suite.cases.arnold import arnold_cases
 from benchmarks.suite.cases.gang import gang_cases
+from benchmarks.suite.cases.gavel import gavel_cases
 from benchmarks.suite.cases.planners import planner_cases
 from benchmarks.suite.cases.sia import sia_cases
 from benchmarks.suite.cases.suika import suika_cases
@@ -27,6 +28,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "arena*/generated/throughput-load0.5",
             "suika*/racks/2x0.9",
             "gang*/fifo/64x40",
+            "gavel*/fair/96",
             "grid/a100-40gb/2",
             "exhaustive/a100-40gb/2",
             "incremental/a100-40gb/2",
@@ -45,6 +47,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "arena": ("arena/*", "arena-ilp/*"),
         "suika": ("suika/*", "suika-ilp/*"),
         "gang": ("gang/*", "gang-ilp/*"),
+        "gavel": ("gavel/*", "gavel-ilp/*"),
         "planners": ("grid/*", "exhaustive/*", "incremental/*"),
         "full": ("*",),
     }
@@ -57,6 +60,7 @@ _WARM_UP: Mapping[str, str] = MappingProxyType(
         **{name: f"{name}/generated/throughput-load0.5" for name in ("arena", "arena-ilp")},
         **{name: f"{name}/racks/2x0.9" for name in ("suika", "suika-ilp")},
         **{name: f"{name}/fifo/64x40" for name in ("gang", "gang-ilp")},
+        **{name: f"{name}/fair/96" for name in ("gavel", "gavel-ilp")},
         **{name: f"{name}/a100-40gb/2" for name in ("grid", "exhaustive", "incremental")},
     }
 )
@@ -65,7 +69,7 @@ _WARM_UP: Mapping[str, str] = MappingProxyType(
 @cache
 def all_cases() -> Mapping[str, Case]:
     """Every case that can be made on this machine, by name."""
-    kinds = (sia_cases(), arnold_cases(), arena_cases(), suika_cases(), gang_cases(), planner_cases())
+    kinds = (sia_cases(), arnold_cases(), arena_cases(), suika_cases(), gang_cases(), gavel_cases(), planner_cases())
     return MappingProxyType({case.name: case for cases in kinds for case in cases})
 
 

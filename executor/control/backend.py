@@ -1,7 +1,7 @@
 """What the controller asks of a cluster, real or simulated."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from executor.control.actions import Action
@@ -17,7 +17,8 @@ class JobFacts:
     """A job that has not ended: `job` as it was submitted at `submitted_s`; `allocation` where it runs, if it does.
 
     remaining_s: how long it is expected to run, from `since_s` on where it runs, else from its next start (None: not
-    known). num_starts: how often it got GPUs, or others. attained_gpu_s: GPUs x seconds that it had until `since_s`.
+    known). num_starts: how often it got GPUs, or others. attained_gpu_s: GPUs x seconds that it had until `since_s`;
+    attained_s: seconds by GPU type.
     """
 
     job: Job
@@ -26,6 +27,7 @@ class JobFacts:
     remaining_s: float | None
     num_starts: int = 0
     attained_gpu_s: float = 0.0
+    attained_s: Mapping[str, float] = field(default_factory=dict)
     allocation: JobAllocation | None = None
 
 

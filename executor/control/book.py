@@ -19,7 +19,7 @@ from topology.cluster import NodeState
 _job_at = copier(
     Job,
     *("age_s", "remaining_s", "num_restarts", "deadline_s", "remaining_iterations", "performance", "max_gpus"),
-    "attained_gpu_s",
+    *("attained_gpu_s", "attained_s"),
     "preemptible",
     *("current", "parallel_plan", "expansions"),
 )
@@ -37,6 +37,7 @@ class _Entry:
     remaining_s: float | None
     num_starts: int
     attained_gpu_s: float
+    attained_s: Mapping[str, float]
     allocation: JobAllocation | None
 
     def left_s(self, now_s: float) -> float | None:
@@ -50,6 +51,17 @@ class _Entry:
         if self.allocation is None:
             return self.attained_gpu_s
         return self.attained_gpu_s + self.allocation.num_gpus * (now_s - self.since_s)
+
+    def attained_by_type(self, now_s: float) -> Mapping[str, float]:
+        """Seconds for which the job has had GPUs of each type."""
+        if self.allocation is None:
+            return self.attained_s
+        gpu_type = self.allocation.gpu_type
+        return {**self.attained_s, gpu_type: self.attained_s.get(gpu_type, 0.0) + now_s - self.since_s}
+
+    def account(self, now_s: float) -> None:
+        """Note what the job has had."""
+        self.attained_gpu_s, self.attained_s = self.attained_at(now_s), self.attained_by_type(now_s)
 
     def at(self, now_s: float, measurements: Measurements, *, settle: bool) -> Job:
         """The job as it is now. A deadline that is over is none any more."""
@@ -65,6 +77,7 @@ class _Entry:
             job.performance if known.performance is None else known.performance,
             job.max_gpus if known.max_gpus is None else known.max_gpus,
             self.attained_at(now_s),
+            self.attained_by_type(now_s) or None,
             job.preemptible and not (settle and known.is_starting),
             *((None, None, ()) if given is None else (given.gpus, given.parallel_plan, given.expansions)),
         )
@@ -134,7 +147,7 @@ class Book:
             self._change_node(event)
         elif isinstance(event, Measurement):
             entry = self._entries[event.job_id]
-            entry.attained_gpu_s = entry.attained_at(event.at_s)
+            entry.account(event.at_s)
             entry.remaining_s, entry.since_s = event.remaining_s, event.at_s
 
     def note(self, actions: Sequence[Action], now_s: float) -> None:
@@ -167,6 +180,7 @@ class Book:
             remaining_s=facts.remaining_s,
             num_starts=facts.num_starts,
             attained_gpu_s=facts.attained_gpu_s,
+            attained_s=facts.attained_s,
             allocation=facts.allocation,
         )
         if facts.allocation is None:
@@ -190,7 +204,7 @@ class Book:
     def _give_back(self, job_id: str, now_s: float) -> None:
         entry = self._entries[job_id]
         entry.remaining_s = entry.left_s(now_s)
-        entry.attained_gpu_s = entry.attained_at(now_s)
+        entry.account(now_s)
         entry.allocation = None
         self._release(self._running.pop(job_id).gpus)
 

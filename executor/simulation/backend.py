@@ -145,6 +145,7 @@ class SimulatedBackend:
         self._cluster = cluster
         self._free = {node.id: (1 << node.num_gpus) - 1 & ~mask_of(node.gpus_in_use) for node in cluster.nodes}
         self._states = {node.id: node.state for node in cluster.nodes}
+        self._type_of = {node.id: node.gpu_type for node in cluster.nodes}
         self._now_s = 0.0
         self._num_submitted = 0
         self._num_changes = 0
@@ -387,8 +388,17 @@ class SimulatedBackend:
             remaining_s=progress.expected_s,
             num_starts=progress.num_starts,
             attained_gpu_s=progress.gpu_s,
+            attained_s=self._attained_s(progress),
             allocation=progress.allocation,
         )
+
+    def _attained_s(self, progress: Progress) -> dict[str, float]:
+        """Seconds for which the job had GPUs of each type, until `since_s`."""
+        attained_s: dict[str, float] = {}
+        for span in progress.spans:
+            gpu_type = self._type_of[span.gpus[0].node]
+            attained_s[gpu_type] = attained_s.get(gpu_type, 0.0) + span.end_s - span.start_s
+        return attained_s
 
     def _resume(self, state: SimulationState) -> None:
         self._now_s, self._wake_s, self._has_changed = state.now_s, state.wake_s, state.has_changed

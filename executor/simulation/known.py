@@ -19,9 +19,9 @@ class Known(Enum):
     def suits(self, policy: Policy) -> bool:
         """Whether it is enough for a policy."""
         takes = {
-            Known.NOTHING: False,
+            Known.NOTHING: policy.plans_without_speed,
             Known.TABLE: policy.plans_by_throughput,
-            Known.FOLDER: policy.takes_goodput,
+            Known.FOLDER: policy.takes_goodput or (policy.keeps_sizes and policy.plans_by_throughput),
             Known.MODELS: policy.plans_parallelism or policy.plans_by_throughput,
         }
         return policy.plans_by_size or takes[self]

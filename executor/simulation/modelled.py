@@ -4,9 +4,9 @@ runs, but for an error that no policy knows (Suika section 5.3 has the error in 
 Work is iterations; a job of which only the duration is known does as many as take it so long on the GPUs that it asked
 for. A policy that plans 3D parallelism is told the model, and jobs run what it plans. One that plans by throughputs is
 told those of data parallelism: of the fastest symmetric plan on the GPUs that were asked for, tensor and pipeline
-degrees stay, and replicas come and go (what Suika calls DP-only, and takes Sia for), on nodes that spread over the
-tiers as little as so many can. One that plans by sizes is told the size. Where a policy has no plan of its own, jobs
-run these.
+degrees stay, and replicas come and go (what Suika calls DP-only, and takes Sia for), unless it keeps sizes, on nodes
+that spread over the tiers as little as so many can. One that plans by sizes is told the size. Where a policy has no
+plan of its own, jobs run these.
 """
 
 import math
@@ -113,6 +113,8 @@ class ModelledTrainings:
             most = int(self._parameters.elasticity * job.num_gpus)
             return replace(shared, max_gpus=most, parallelism=training.degrees, **named)
         table = self._table(job)
+        if self._policy.keeps_sizes:
+            return replace(shared, performance=table)
         counts = [entry.num_gpus for entry in table.entries]
         return replace(shared, min_gpus=min(counts), max_gpus=max(counts), performance=table)
 

@@ -24,6 +24,7 @@ from models.performance.goodput.spec import (
     GradientStatistics,
     Performance,
     TableEntry,
+    ThroughputTable,
 )
 from models.plan import JobAllocation
 from models.workload import Job
@@ -50,6 +51,8 @@ class ProfiledApplications:
         Jobs with GPUs and an application that was measured (`covers`).
     elastic
         Whether jobs choose their batch, and policies are told models; else each keeps its GPUs and its batch.
+    by_type
+        Whether policies are told how fast a job that keeps them trains by GPU type.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class ProfiledApplications:
         seed: int,
         *,
         elastic: bool,
+        by_type: bool = False,
     ) -> None:
         here = {kind.name for kind in cluster.gpu_types}
         self._applications: Mapping[str, MeasuredApplication] = {
@@ -73,6 +77,7 @@ class ProfiledApplications:
         self._parameters = parameters
         self._seed = seed
         self._elastic = elastic
+        self._by_type = by_type
         self._configurations = enumerate_configurations(cluster)
         self._fractions = fractions_of(cluster)
         self._paths = {node.id: node.path for node in cluster.nodes}
@@ -85,10 +90,10 @@ class ProfiledApplications:
         return job.num_gpus > 0 and job.application in self._applications and bool(self._of(job).steps)
 
     def told(self, job_id: str) -> Job:
-        """What is known of it before it has run; or its size."""
+        """What is known of it before it has run; or its size, with its speed by GPU type where that is told."""
         job = self._jobs[job_id]
         if not self._elastic:
-            return Job(
+            sized = Job(
                 id=job_id,
                 min_gpus=job.num_gpus,
                 gpu_types=tuple(self._of(job).steps),
@@ -96,6 +101,9 @@ class ProfiledApplications:
                 queue=job.queue,
                 remaining_s=self.expected_s(job_id, 0.0),
             )
+            if not self._by_type:
+                return sized
+            return replace(sized, performance=self._table(job), remaining_iterations=self.work(job_id))
         now, profile = self.measured(job_id, 0.0, None), self._of(job).profile
         planned_s = profile.restart_s if profile.planned_restart_s is None else profile.planned_restart_s
         return Job(
@@ -179,16 +187,37 @@ class ProfiledApplications:
         return self._parameters.estimate_s(job, self._seed, left_s)
 
     def measured(self, job_id: str, done: float, batch: int | None) -> Measured:
-        """The model of the job as it is now, and how many GPUs it may get: twice as many as it ever had."""
+        """The model of the job as it is now, and how many GPUs it may get: twice as many as it ever had; of one that is
+        not elastic what is left."""
         job = self._jobs[job_id]
         application, known = self._of(job), self._knowledge(job)
+        left = max(application.work - done, _LEAST * application.work)
+        if not self._elastic:
+            return Measured(iterations_left=left)
         gradient = application.gradient_at(batch, application.epoch(done))
         smallest = min(steps.measured.min_local_batch for steps in application.steps.values())
         most = min(2 * known.max_replicas, _MAX_GPUS, application.batch.maximum // smallest)
         return Measured(
-            iterations_left=max(application.work - done, _LEAST * application.work),
+            iterations_left=left,
             performance=self._performance(job, gradient),
             max_gpus=max(1, most),
+        )
+
+    def _table(self, job: TraceJob) -> ThroughputTable:
+        """Work by second on the GPUs that it asked for, on average over all of its work, with noise."""
+        application = self._of(job)
+        return ThroughputTable(
+            entries=tuple(
+                TableEntry(
+                    gpu_type=gpu_type,
+                    num_gpus=job.num_gpus,
+                    value=application.work
+                    / self._left_s(application, gpu_type, job, 0.0)
+                    * noise_factor(self._parameters.noise, self._seed, str(job.application), gpu_type),
+                )
+                for gpu_type in application.steps
+            ),
+            batch_size=1,
         )
 
     def _performance(self, job: TraceJob, gradient: GradientStatistics) -> Performance:

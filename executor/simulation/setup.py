@@ -62,20 +62,31 @@ class ReplaySetup:
 
 def truth_of(setup: ReplaySetup) -> Truth:
     """What is true of the jobs; policies of sizes alone are told no more of them than that."""
-    elastic = not policy_of(setup.control.parameters).plans_by_size
+    policy = policy_of(setup.control.parameters)
+    elastic = not policy.plans_by_size
     by, seed = setup.truth, setup.seed
     if setup.profiles is not None:
         # Fits and interpolations load SciPy, which no other replay needs.
         from executor.simulation.profiled import ProfiledApplications
 
-        return ProfiledApplications(setup.trace, setup.profiles, setup.cluster, by, seed, elastic=elastic)
+        return ProfiledApplications(
+            setup.trace,
+            setup.profiles,
+            setup.cluster,
+            by,
+            seed,
+            elastic=elastic and not policy.keeps_sizes,
+            by_type=elastic,
+        )
     if setup.modelled:
         # Plans take the performance model, which no other replay needs.
         from executor.simulation.modelled import ModelledTrainings
 
-        return ModelledTrainings(setup.trace, setup.cluster, by, seed, policy_of(setup.control.parameters))
+        return ModelledTrainings(setup.trace, setup.cluster, by, seed, policy)
     if setup.throughputs is not None:
-        return TabledThroughputs(setup.trace, setup.throughputs, setup.cluster, by, seed, elastic=elastic)
+        return TabledThroughputs(
+            setup.trace, setup.throughputs, setup.cluster, by, seed, elastic=elastic, resizes=not policy.keeps_sizes
+        )
     return TracedDurations(setup.trace, by, seed)
 
 

@@ -1,8 +1,8 @@
 """Jobs of known applications: each trains as fast as a table says of the GPUs that it has.
 
 Work is iterations. Whoever plans with models is told the table, and may give a job fewer or more GPUs than it asked for
-(`elasticity`); whoever plans by sizes alone is told what it asked for. Where the table lacks that, the count of the
-same GPU type that comes nearest stands for it, or else of any type.
+(`elasticity`), if it resizes jobs at all; whoever plans by sizes alone is told what it asked for. Where the table lacks
+that, the count of the same GPU type that comes nearest stands for it, or else of any type.
 """
 
 from bisect import bisect_left
@@ -50,6 +50,8 @@ class TabledThroughputs:
         Jobs with iterations, an application and a batch that are in the table (`covers`).
     elastic
         Whether policies are told the table; else what each job asked for.
+    resizes
+        Whether they may give it other numbers of GPUs than it asked for.
     """
 
     def __init__(
@@ -61,10 +63,12 @@ class TabledThroughputs:
         seed: int,
         *,
         elastic: bool,
+        resizes: bool = True,
     ) -> None:
         self._tables = _tables(throughputs, {kind.name for kind in cluster.gpu_types})
         self._jobs: Mapping[str, TraceJob] = {job.id: job for job in trace.jobs if self.covers(job)}
         self._elastic = elastic
+        self._resizes = resizes
         self._parameters = parameters
         self._seed = seed
         self._told: dict[_Application, ThroughputTable] = {}
@@ -74,7 +78,7 @@ class TabledThroughputs:
         return job.num_gpus > 0 and job.iterations is not None and (job.application, job.global_batch) in self._tables
 
     def told(self, job_id: str) -> Job:
-        """The table and a range of counts, or one count."""
+        """The table and a range of counts, or one; or a count of one type."""
         job = self._jobs[job_id]
         if not self._elastic:
             gpu_type, num_gpus = self._requested(job)
@@ -86,7 +90,8 @@ class TabledThroughputs:
                 queue=job.queue,
                 remaining_s=self.expected_s(job_id, 0.0),
             )
-        counts = [num_gpus for _, num_gpus in self._shapes(job)]
+        shapes = self._shapes(job) if self._resizes else [self._requested(job)]
+        counts = [num_gpus for _, num_gpus in shapes]
         return Job(
             id=job_id,
             min_gpus=min(counts),

@@ -16,6 +16,11 @@ def bound_issues(pointer: str, job: Job) -> Iterator[Issue]:
             detail=f"job {job.id!r} is rigid: it needs exactly min_gpus = {counted(job.min_gpus, 'GPU')}, so max_gpus "
             f"must be the same or left out, not {job.max_gpus}",
         )
+    yield from type_issues(pointer, job)
+
+
+def type_issues(pointer: str, job: Job) -> Iterator[Issue]:
+    """A choice of GPU types without any; `pointer` is the job's."""
     if job.gpu_types == ():
         yield Issue(
             code="no_gpu_type",

@@ -59,6 +59,12 @@ class PlaceabilityRows:
         """Whether each configuration (C,) can be placed when nothing else is chosen."""
         return np.asarray((self.coefficients <= self.limits[:, None]).all(axis=0), dtype=np.bool_)
 
+    def needs(self, c: int) -> list[tuple[int, int]]:
+        """Rows, and how much of each configuration `c` takes."""
+        column = self.coefficients[:, c]
+        rows = np.flatnonzero(column)
+        return list(zip(rows.tolist(), column[rows].tolist(), strict=True))
+
     def missing_gpus(self, counts: IntVector) -> IntVector:
         """GPUs (C,) that are missing to place each configuration once more on top of `counts` (C,); 0 where it fits."""
         slack = self.limits - self.coefficients @ counts

@@ -42,11 +42,9 @@ The heuristic serves the jobs behind in the order of the queue; it is a point of
 <= bound. `constant` is the worth of what runs and of what started in order.
 """
 
-import time
-from dataclasses import replace
-
 import numpy as np
 
+from models.allocation.answering import answer_beside_bound
 from models.allocation.gang.admission import admit
 from models.allocation.gang.assembly import Columns, assemble, columns_of, flows_of
 from models.allocation.gang.backfill import backfill
@@ -59,15 +57,12 @@ from models.formulation import Formulation
 from models.plan import Plan
 from models.wording import counted
 from models.workload import Snapshot
-from solver.monitor import Progress, SolveMonitor
+from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
-from solver.result import SolveResult, TerminationReason
-from stowplan import __version__
+from solver.result import SolveResult
 from stowplan.arrays import FloatVector
 from stowplan.errors import Issue
-
-_LEAST_TIME_S = 1e-3
 
 
 class GangFormulation(Formulation):
@@ -89,41 +84,17 @@ class GangFormulation(Formulation):
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve the program. The heuristic answers with its own point, and takes the bound."""
-        started = time.perf_counter()
         if self.instance.admission.parameters.method is GangMethod.ILP:
             return super().solve(options, monitor)
-        point = self.warm_start
-        objective = self.problem.value(point)
-        monitor.on_progress(Progress(elapsed_s=0.0, objective=objective, incumbent=point))
-
-        def tell(progress: Progress) -> None:
-            # Whoever watches sees the heuristic's incumbent, and of the program only the bound.
-            monitor.on_progress(replace(progress, objective=objective, incumbent=None))
-
-        left_s = max(_LEAST_TIME_S, options.time_limit_s - (time.perf_counter() - started))
-        proof = super().solve(replace(options, time_limit_s=left_s), replace(monitor, on_progress=tell))
-        return self._answer(proof, options)
-
-    def _answer(self, proof: SolveResult, options: SolveOptions) -> SolveResult:
-        """The heuristic's point beside the bound that `proof` gave."""
-        objective = self.problem.value(self.warm_start)
-        # A bound that rounding puts below the point is the point's own value.
-        bound = None if proof.bound is None else max(proof.bound, objective)
-        is_proven = bound is not None and bound - objective <= options.relative_gap * abs(objective)
         num_started, num_waiting = len(self.instance.admission.started), len(self.instance.admission.waiting)
-        return replace(
-            proof,
-            termination=TerminationReason.OPTIMAL if is_proven else TerminationReason.FEASIBLE,
-            limit=None if is_proven else proof.limit,
-            incumbent=self.warm_start,
-            objective=objective,
-            bound=bound,
-            statistics=replace(proof.statistics, first_incumbent_s=0.0),
-            solver="heuristic",
-            solver_version=__version__,
-            message=f"{counted(num_started, 'job')} started in order, of {num_waiting} others "
-            f"{round(self._num_backfilled())} backfilled; bound by {proof.solver} ({proof.solver_version}): "
-            f"{proof.message}",
+        message = f"{counted(num_started, 'job')} started in order, of {num_waiting} others "
+        return answer_beside_bound(
+            self.problem,
+            self.warm_start,
+            options,
+            monitor,
+            prove=super().solve,
+            message=f"{message}{round(self._num_backfilled())} backfilled",
         )
 
     def _num_backfilled(self) -> float:

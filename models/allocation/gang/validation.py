@@ -6,6 +6,7 @@ reason.
 
 from collections.abc import Iterator
 
+from models.allocation.bounds import type_issues
 from models.allocation.gang.parameters import Backfill, GangParameters
 from models.wording import counted
 from models.workload import Job, Snapshot
@@ -19,12 +20,7 @@ def policy_issues(snapshot: Snapshot, parameters: GangParameters) -> list[Issue]
 
 
 def _job_issues(pointer: str, job: Job) -> Iterator[Issue]:
-    if job.gpu_types == ():
-        yield Issue(
-            code="no_gpu_type",
-            pointer=f"{pointer}/gpu_types",
-            detail=f"job {job.id!r} allows no GPU type; name at least one, or leave the field out for any",
-        )
+    yield from type_issues(pointer, job)
     if job.reservation is not None:
         yield Issue(
             code="reservation_not_supported",

@@ -23,7 +23,10 @@ SIA = Policy(
         REASONS,
         "bound and gap of the integer program",
     ),
-    ignores=(*("parallelism", "priority", "deadline_s", "expansions", "remaining_s", "queue", "attained_gpu_s"),),
+    ignores=(
+        *("parallelism", "priority", "deadline_s", "expansions", "remaining_s", "queue"),
+        *("attained_gpu_s", "attained_s"),
+    ),
     changes_after="models.allocation.sia.waiting:changes_after",
     takes_goodput=True,
 )

@@ -20,7 +20,7 @@ def greedy_start(instance: SiaInstance) -> FloatVector | None:
     order = np.concatenate([np.flatnonzero(forced), np.flatnonzero(stays & ~forced), _smallest_pairs(instance)])
     left = instance.rows.limits.tolist()
     jobs, configurations = instance.pair_jobs[order].tolist(), instance.pair_configurations[order].tolist()
-    needs = {c: _entries(instance.rows.coefficients[:, c]) for c in set(configurations)}
+    needs = {c: instance.rows.needs(c) for c in set(configurations)}
     for pair, job, configuration in zip(order.tolist(), jobs, configurations, strict=True):
         if not served[job] and all(left[row] >= amount for row, amount in needs[configuration]):
             for row, amount in needs[configuration]:
@@ -28,12 +28,6 @@ def greedy_start(instance: SiaInstance) -> FloatVector | None:
             start[pair] = 1.0
             served[job] = True
     return start if served[is_reserved & ~_pinned(instance)].all() else None
-
-
-def _entries(column: IntVector) -> list[tuple[int, int]]:
-    """Row and amount of the coefficients that are not 0."""
-    rows = np.flatnonzero(column)
-    return list(zip(rows.tolist(), column[rows].tolist(), strict=True))
 
 
 def _smallest_pairs(instance: SiaInstance) -> IntVector:

@@ -15,7 +15,10 @@ _NEEDS = (
     "where jobs run now (current), with which plan (parallel_plan), and what earlier plans added (expansions)",
 )
 # The price of a restart is none of them: the service fills it in where it was measured.
-_IGNORES = ("num_restarts", "performance", "priority", "deadline_s", "remaining_s", "queue", "attained_gpu_s")
+_IGNORES = (
+    *("num_restarts", "performance", "priority", "deadline_s", "remaining_s", "queue"),
+    *("attained_gpu_s", "attained_s"),
+)
 
 SUIKA = Policy(
     name="suika",

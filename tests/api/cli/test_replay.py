@@ -121,12 +121,12 @@ def test_tables_of_throughputs(tmp_path: Path) -> None:
     table.write_text(
         "application,global_batch,gpu_type,num_gpus,num_nodes,samples_per_s\nm,10,a,1,1,10\nm,10,a,4,1,30\n"
     )
-    chosen = ("--performance", table, "--policies", "arena,gang", "--processes", 1, "--json")
+    chosen = ("--performance", table, "--policies", "arena,gang,gavel", "--processes", 1, "--json")
     result = run(trace, "--cluster", "a=h100:1x8", *chosen)
     assert result.exit_code == ExitCode.PLANNED, result.output
     ends = {replay["policy"]: replay["jobs"][0]["ended_s"] for replay in json.loads(result.stdout)["replays"]}
     # What comes nearest to 2 GPUs is one.
-    assert ends == pytest.approx({"arena": 100, "gang": 300})
+    assert ends == pytest.approx({"arena": 100, "gang": 300, "gavel": 300})
     elsewhere = run(trace, "--cluster", "h100:1", *chosen)
     assert elsewhere.exit_code == ExitCode.BAD_INPUT
     assert "knows none of the 1 jobs of 'one' on h100; it has m at 10 on a" in elsewhere.stderr
@@ -146,11 +146,11 @@ def test_models_of_the_catalogue(tmp_path: Path) -> None:
         "id,submit_s,num_gpus,application,global_batch,duration_s\n"
         "a,0,1,gpt2-350m,64,100\nb,10,2,gpt2-350m,64,100\nc,20,2,my-model,64,100\n"
     )
-    result = run(trace, "--cluster", "h100:4x1", "--modelled", "--policies", "gang,suika", "--json")
+    result = run(trace, "--cluster", "h100:4x1", "--modelled", "--policies", "gang,gavel,suika", "--json")
     assert result.exit_code == 0, result.stderr
-    gang, suika = json.loads(result.stdout)["replays"]
+    gang, gavel, suika = json.loads(result.stdout)["replays"]
     assert (gang["num_jobs"], gang["num_left_out"]) == (2, 1)
-    assert gang["completion_s"]["mean"] == pytest.approx(100)
+    assert gang["completion_s"]["mean"] == gavel["completion_s"]["mean"] == pytest.approx(100)
     assert suika["completion_s"]["mean"] < 100
     arnold = run(trace, *NODE, "--modelled", "--policies", "arnold")
     assert "'arnold' places single jobs, and does not choose among those that come and go; choose of" in arnold.stderr

@@ -190,3 +190,17 @@ def test_gang_keeps_its_promise_and_says_who_waits_for_what() -> None:
         "ablation": "quota",
     }
     assert waiting["pretrain"].counts["starts_in_s"] == 3600
+
+
+def test_gavel_gives_the_v100_to_who_is_due_next() -> None:
+    """j0 and j1 are due 5/11 of the V100 each, j2 10/11 of the K80. A priority is the share and a thousandth, times the
+    three half rounds that count as its age, over those that count as received: three of a type that it had, else one.
+    """
+    outcome, answer = solved("gavel-paper")
+    assert {job.job_id: (job.gpu_type, job.change.value) for job in answer.allocations} == {
+        "j1": ("V100", "started"),
+        "j2": ("K80", "kept"),
+    }
+    assert outcome.objective == pytest.approx(3 * (5 / 11 + 0.001) + (10 / 11 + 0.001))
+    (waits,) = answer.unplaced
+    assert (waits.job_id, waits.reason, waits.preempted) == ("j0", "outcompeted", True)

@@ -13,6 +13,7 @@ from api.schemas.base import MAX_NAME_LENGTH
 from api.schemas.deployment import DeploymentBody, ReconfigureBody
 from api.schemas.request import PLAN_BODY
 from api.schemas.snapshot import SNAPSHOT
+from models.policies import POLICIES
 from stowplan.errors import InputError, Issue
 from tests.api.requests import Json, changed, json_text, sia_request
 
@@ -39,12 +40,12 @@ def issues_of(text: bytes) -> tuple[Issue, ...]:
         (
             "/policy",
             None,
-            "is null; must be one of 'sia', 'arnold', 'arena', 'arena-ilp', 'suika', 'suika-ilp', 'gang', 'gang-ilp'",
+            f"is null; must be one of {', '.join(map(repr, POLICIES))}",
         ),
         (
             "/policy",
             ["sia"],
-            "is a list; must be one of 'sia', 'arnold', 'arena', 'arena-ilp', 'suika', 'suika-ilp', 'gang', 'gang-ilp'",
+            f"is a list; must be one of {', '.join(map(repr, POLICIES))}",
         ),
         ("/options/seed", 10**300, f"is 1{'0' * 60}...; must be below 2147483648"),
     ],

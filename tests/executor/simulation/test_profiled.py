@@ -12,8 +12,9 @@ from executor.simulation.replay import Replay, ReplayState
 from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import Estimates, Profiling, Seen, TruthParameters
 from models.allocation.gang.parameters import GangParameters
+from models.allocation.gavel.parameters import GavelParameters
 from models.allocation.sia.parameters import SiaParameters
-from models.performance.goodput.spec import GoodputModel, GoodputTable
+from models.performance.goodput.spec import GoodputModel, GoodputTable, ThroughputTable
 from models.performance.goodput.throughput import iteration_time_s
 from models.policy import Parameters
 from stowplan.errors import InputError
@@ -71,6 +72,19 @@ def test_sizes_by_hand(measured: tuple[ApplicationProfile, ...]) -> None:
     assert told.remaining_s == pytest.approx(BY_HAND_S)
     limits = truth_of(measured, job("x", time_limit_s=9), elastic=False, estimates=Estimates.LIMIT)
     assert limits.told("x").remaining_s == 9
+
+
+def test_speeds_by_type_of_a_job_that_keeps_its_size(measured: tuple[ApplicationProfile, ...]) -> None:
+    """The average over both epochs; the first round is at 60 s."""
+    watched = Watched()
+    result = Replay(setup_of(measured, job("x", 5), parameters=GavelParameters()), planner=watched).run()
+    assert result.jobs[0].ended_s == pytest.approx(60 + BY_HAND_S)
+    (told,) = watched.requests[0].snapshot.jobs
+    assert isinstance(told.performance, ThroughputTable)
+    (entry,) = told.performance.entries
+    assert (told.min_gpus, entry.gpu_type, entry.num_gpus) == (2, "a", 2)
+    assert told.remaining_iterations is not None
+    assert told.remaining_iterations / entry.value == pytest.approx(BY_HAND_S)
 
 
 def test_slowdowns_and_starts_of_an_application(measured: tuple[ApplicationProfile, ...]) -> None:
