@@ -76,7 +76,8 @@ class Supervisor:
     Any number of supervisors may do so at the same time, in one process or several. `max_faults`: restarts without
     progress, and failed launches in a row, before the deployment is given up. `pause_s`: after the first failed launch,
     four times as long after each further one. `restarts`: whether a run that broke is started again, on its GPUs or
-    those of the plan before; False where somebody else decides who gets them: then the deployment stops.
+    those of the plan before; False where somebody else decides who gets them: then the deployment stops, as soon as the
+    run is known to be over.
     """
 
     def __init__(
@@ -340,6 +341,8 @@ class Supervisor:
                 self._asked(state.current).touch()
             return state
         left = self._launcher.end(state.current)
+        if self._may_train(state.current, left):
+            return self._noted(state, left)
         if run.state.final:
             return self._move(state, Phase.STOPPED, _joined(f"the run broke while it stopped: {run.detail}", left))
         after = self._backend.status(self.folder(state.current.number))
@@ -357,6 +360,8 @@ class Supervisor:
         ended = "ended as asked" if self._asked(current).exists() else "ended"
         detail = run.detail or f"{ended} before its last step"
         left = self._launcher.end(current)
+        if self._may_train(current, left):
+            return self._noted(state, left)
         got_further = self._runs.good_step() > current.from_step
         faults = 1 if got_further else state.faults + 1
         fallback = None if got_further else state.fallback
@@ -380,6 +385,10 @@ class Supervisor:
         if not self._restarts:
             return self._move(state, Phase.STOPPED, _joined(detail, left))
         return self._launched(state, Launch(like=current.number, cause=Cause.RESTARTED, detail=detail), left)
+
+    def _may_train(self, run: Run, left: str) -> bool:
+        """Whether a run that could not be ended, for what is `left` of it, keeps others from its GPUs."""
+        return bool(left) and not self._restarts and not self._launcher.is_over(run)
 
     def _tried_again(self, state: DeploymentState, launch: Launch) -> DeploymentState:
         """Start the run that waits, when it is due."""

@@ -1,7 +1,7 @@
 """A cluster of our own deployments under the clock of this machine.
 
-    <root>/lock        held by the one who controls the cluster
-    <root>/NAME/       a job, by the name of its deployment (`executor.deployed.job`)
+    <root>/control.lock     held by the one who controls the cluster
+    <root>/NAME/            a job, by the name of its deployment (`executor.deployed.job`)
 
 All that is needed to go on lies there, so that another process takes over what runs; nodes are as it is told then.
 """
@@ -24,7 +24,10 @@ from executor.deployed.submission import Submission
 from stowplan.errors import InputError, StowplanError
 from topology.cluster import Cluster, NodeState
 
-_LOCK = "lock"
+# No name of a deployment.
+_LOCK = "control.lock"
+# So many times as long as a job was looked at, it is not.
+_REST = 9
 _logger = logging.getLogger("stowplan.executor.deployed.backend")
 
 
@@ -42,6 +45,9 @@ class Clock:
 
 class DeployedBackend:
     """A `ClusterBackend` whose jobs are deployments below `root`.
+
+    A run that breaks is a `Failure`: the controller decides where the job goes on. One that cannot be reached keeps its
+    GPUs until it can be ended, or a node of it is said to be down.
 
     One thread controls; any other may `submit`, `change_node` and `close`. `poll_s`: how often it looks what runs.
     `now_s` is 0 when the backend is made.
@@ -188,8 +194,7 @@ class DeployedBackend:
             if not job.is_over:
                 self._jobs[job.id] = job
         # These wait, as the facts will say.
-        for _ in self._lost({node.id for node in self._cluster.nodes if node.state is NodeState.DOWN}):
-            pass
+        tuple(self._lost({node.id for node in self._cluster.nodes if node.state is NodeState.DOWN}))
 
     def _release(self) -> None:
         """Let others look after the jobs."""
@@ -228,13 +233,19 @@ class DeployedBackend:
         return tuple(events)
 
     def _happened(self, job: DeployedJob) -> Iterator[Event]:
-        """Look after the run of a job."""
+        """Look after the run of a job, most of the time not where that takes long: its host may not answer."""
+        before_s = self._passed_s()
+        if before_s < job.rests_until_s:
+            return
         try:
             found = job.look()
         except (StowplanError, OSError):
             # The same is due the next time; one broken folder must not keep the others from being looked after.
             _logger.exception("job %s cannot be looked after", job.id)
             return
+        finally:
+            now_s = self._passed_s()
+            job.rests_until_s = now_s + _REST * (now_s - before_s)
         if found is not None and not job.given.has_ended:
             happening, why = found
             if happening is Happening.BROKE:

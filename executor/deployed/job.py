@@ -72,7 +72,8 @@ class Happening(StrEnum):
 class DeployedJob:
     """A job that is there already in `folder`; times are those of the backend's clock. Nothing is done before `resume`.
 
-    `gpus` are those of its run, which it may have longer than they are given to it.
+    `gpus` are those of its run, which it may have longer than they are given to it. `rests_until_s`: when it is to be
+    looked at again.
 
     Raises
     ------
@@ -95,6 +96,7 @@ class DeployedJob:
         self._since_s = now_s - min(passed_s, max(0.0, time.time() - self.given.since_at_s))
         self._deployment: Deployment | None = None
         self._is_unwanted = self._is_asked = self._is_lost = self._works = False
+        self.rests_until_s = now_s
         self._failures, self._retry_s = 0, now_s
         self._lease: IO[str] | None = None
 

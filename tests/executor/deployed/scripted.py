@@ -66,16 +66,19 @@ class _Run:
 
 
 class ScriptedBackend(LaunchBackend):
-    """All that was started through any of its objects; `broken` names hosts that cannot be reached."""
+    """All that was started through any of its objects; `broken` names hosts that cannot be reached, which
+    is found out after `timeout_s`."""
 
     name: ClassVar[str] = "scripted"
     clock: ClassVar[VirtualClock]
     runs: ClassVar[dict[Path, _Run]]
     broken: ClassVar[set[str]]
+    timeout_s: ClassVar[float]
+    num_timeouts: ClassVar[int]
 
     @classmethod
     def reset(cls, clock: VirtualClock) -> None:
-        cls.clock, cls.runs, cls.broken = clock, {}, set()
+        cls.clock, cls.runs, cls.broken, cls.timeout_s, cls.num_timeouts = clock, {}, set(), 0.0, 0
 
     @classmethod
     def ends_s(cls) -> Iterator[float]:
@@ -91,11 +94,25 @@ class ScriptedBackend(LaunchBackend):
                 dead = DeadRank(rank=0, host="a0", exit_code=exit_code, signal=None, last_lines=())
                 run.dead = (dead,)
 
-    def start(self, folder: Path) -> None:
+    @classmethod
+    def lose(cls, name: str, host: str) -> None:
+        """Have nobody know what a job's run does on a host that cannot be reached."""
+        for run in cls.runs.values():
+            if name in run.folder.parts and run.state is RunState.RUNNING:
+                run.go_on(cls.clock.time_s)
+                run.state = RunState.LOST
+        cls.broken.add(host)
+
+    def _reach(self, folder: Path) -> None:
         hosts = set((folder / "slurm_hosts").read_text().split())
         if hosts & self.broken:
+            self.clock.time_s += self.timeout_s
+            type(self).num_timeouts += 1
             raise LaunchError(f"{sorted(hosts & self.broken)} cannot be reached")
-        taken = {gpu for run in self.runs.values() if run.state is RunState.RUNNING for gpu in _gpus(run.folder)}
+
+    def start(self, folder: Path) -> None:
+        self._reach(folder)
+        taken = {gpu for run in self.runs.values() if not run.state.final for gpu in _gpus(run.folder)}
         assert taken.isdisjoint(_gpus(folder)), "two runs have one GPU"
         job = read_training_job(folder / "job.json")
         assert job.checkpoint_folder is not None
@@ -104,8 +121,9 @@ class ScriptedBackend(LaunchBackend):
         self.runs[folder] = _Run(job=job, folder=folder, start_s=self.clock.time_s, first=first, written=first)
 
     def stop(self, folder: Path, grace_s: float = 10.0) -> None:  # noqa: ARG002 - ends at once
+        self._reach(folder)
         run = self.runs.get(folder)
-        if run is not None and run.state is RunState.RUNNING:
+        if run is not None and not run.state.final:
             run.state = RunState.STOPPED
 
     def status(self, folder: Path) -> RunStatus:

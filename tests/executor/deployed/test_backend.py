@@ -159,6 +159,53 @@ def test_a_run_on_a_node_that_is_down_is_ended_without_a_checkpoint(scene: Deplo
         scene.backend.change_node("b0", NodeState.DOWN)
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_run_that_cannot_be_reached_keeps_its_gpus(
+    scene: Deployed, stopped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """k gets them when the run of j could be ended (the double asserts that no two runs have one GPU)."""
+    monkeypatch.setattr("executor.supervision.STOP_LIMIT_S", -1.0)
+    place(scene, j="a0")
+    at(scene, 10.0)
+    ScriptedBackend.lose("j", "a0")
+    if stopped:
+        scene.backend.act([Stop(job_id="j")])
+        place(scene, k="a0")
+    assert at(scene, 20.0) == (Tick(at_s=20.0),)
+    assert state(scene, "j").detail == "run 1 could not be ended: ['a0'] cannot be reached"
+    assert not (scene.root / "k" / "state.json").exists()
+    ScriptedBackend.broken.clear()
+    failure, *_ = at(scene, 30.0)
+    assert failure == (Tick(at_s=30.0) if stopped else Failure(at_s=20.0, job_id="j", remaining_s=50.0))
+    assert state(scene, "j").phase == "stopped"
+    assert (scene.root / "k" / "state.json").exists() == stopped
+
+
+def test_a_host_that_does_not_answer_holds_up_nobody_for_long(scene: Deployed) -> None:
+    """It is asked from 10 s to 13 s, and rests until 40 s."""
+    place(scene, j="a0", k="a1")
+    at(scene, 10.0)
+    ScriptedBackend.lose("j", "a0")
+    ScriptedBackend.timeout_s = 3.0
+    for at_s in range(11, 39):
+        at(scene, float(at_s))
+    assert ScriptedBackend.num_timeouts == 1
+    assert scene.backend.measured("k").iterations_left <= 100 - 2 * 37
+    at(scene, 41.0)
+    assert ScriptedBackend.num_timeouts == 2
+
+
+def test_of_a_run_that_cannot_be_reached_the_node_may_be_given_up(scene: Deployed) -> None:
+    place(scene, j="a0")
+    at(scene, 20.0)
+    ScriptedBackend.lose("j", "a0")
+    scene.backend.change_node("a0", NodeState.DOWN)
+    assert scene.backend.next_events()[0] == Failure(at_s=20.0, job_id="j", remaining_s=35.0)
+    place(scene, j="a1")
+    at(scene, 21.0)
+    assert runs(scene, "j")[1:] == [(Cause.RESUMED, 30)]
+
+
 def test_a_launch_that_fails_is_tried_again_and_given_up(scene: Deployed) -> None:
     """After pauses of 5 s and 20 s; the third failure is the last."""
     ScriptedBackend.broken.add("a0")
@@ -291,7 +338,7 @@ def test_a_wait_is_ended_from_outside(tmp_path: Path) -> None:
 
 def test_a_look_at_twice_the_jobs_costs_at_most_twice_as_much(tmp_path: Path) -> None:
     counts = []
-    for num_jobs in (8, 16):
+    for num_jobs in (4, 8):
         scene = Deployed.of(tmp_path / str(num_jobs), cluster(*[2] * num_jobs))
         for k in range(num_jobs):
             scene.backend.submit(submitted(job_of(f"j{k}")))
