@@ -21,6 +21,7 @@ from executor.control.backend import Facts, Measured
 from executor.control.events import Arrival, Completion, Event, Failure, NodeChange, Tick
 from executor.deployed.job import DeployedJob, Happening, Patience, is_there, write_job
 from executor.deployed.submission import Submission
+from models.workload import Snapshot
 from stowplan.errors import InputError, StowplanError
 from topology.cluster import Cluster, NodeState
 
@@ -99,8 +100,9 @@ class DeployedBackend:
         Raises
         ------
         InputError
-            When there is or was a job of that id, or it cannot be written.
+            When the job does not go with the cluster, there is or was one of that id, or it cannot be written.
         """
+        Snapshot(cluster=self._cluster, jobs=(submission.job,))
         with self._changed:
             if self._is_closed:
                 raise InputError("the cluster is closed, and takes no job any more")
@@ -193,6 +195,7 @@ class DeployedBackend:
             job.resume(self._cluster)
             if not job.is_over:
                 self._jobs[job.id] = job
+        Snapshot(cluster=self._cluster, jobs=tuple(job.submission.job for job in self._jobs.values()))
         # These wait, as the facts will say.
         tuple(self._lost({node.id for node in self._cluster.nodes if node.state is NodeState.DOWN}))
 

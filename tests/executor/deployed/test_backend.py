@@ -190,7 +190,7 @@ def test_a_host_that_does_not_answer_holds_up_nobody_for_long(scene: Deployed) -
     for at_s in range(11, 39):
         at(scene, float(at_s))
     assert ScriptedBackend.num_timeouts == 1
-    assert scene.backend.measured("k").iterations_left <= 100 - 2 * 37
+    assert scene.backend.measured("k").iterations_left == 100 - 2 * 38
     at(scene, 41.0)
     assert ScriptedBackend.num_timeouts == 2
 
@@ -290,6 +290,15 @@ def test_who_takes_over_is_told_of_nodes_anew(scene: Deployed) -> None:
     assert state(after, "j").phase == "stopped"
     with pytest.raises(InputError, match="a1"):
         after.taken_over(cluster(2))
+
+
+def test_a_job_that_does_not_go_with_the_cluster_is_refused(scene: Deployed) -> None:
+    with pytest.raises(InputError, match="names GPU type 'b'"):
+        scene.backend.submit(submitted(job_of("l", gpu_types=("b",))))
+    assert not (scene.root / "l").exists()
+    scene.backend.submit(submitted(job_of("l", gpu_types=("a",))))
+    with pytest.raises(InputError, match="names GPU type 'a'"):
+        scene.taken_over(cluster(2, 2, gpu_type="b"))
 
 
 def test_a_job_has_an_id_of_its_own(scene: Deployed) -> None:

@@ -16,9 +16,11 @@ from executor.simulation.backend import SimulatedBackend
 from executor.simulation.backend import Submission as Simulated
 from models.allocation.gang.parameters import GangParameters, QueueOrder
 from models.allocation.sia.parameters import SiaParameters
+from models.allocation.suika.parameters import SuikaParameters
 from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.plan import Change
 from models.policy import Parameters
+from models.workload import Parallelism
 from tests.executor.deployed.scenes import Deployed, Linear, job_of, steps_of, submitted
 from tests.models.allocation.gang.scenes import cluster
 from topology.cluster import NodeState
@@ -50,6 +52,13 @@ def elastic() -> tuple[tuple[float, Submission], ...]:
     return tuple((64.0 * k, scaling(f"j{k}", 512 + 128 * (k % 3))) for k in range(4))
 
 
+def parallel() -> tuple[tuple[float, Submission], ...]:
+    jobs = (
+        job_of(f"j{k}", 2, max_gpus=4, remaining_s=None, parallelism=Parallelism(tp=1, pp=1, dp=2)) for k in range(4)
+    )
+    return tuple((64.0 * k, submitted(job, 512)) for k, job in enumerate(jobs))
+
+
 BREAKDOWN = ((40.0, ("a0", NodeState.DOWN)), (88.0, ("a0", NodeState.UP)))
 PREEMPTING = GangParameters(order=QueueOrder.PRIORITY, preemption=True)
 
@@ -64,9 +73,10 @@ def decisions(steps: list[Step]) -> list[tuple[float, tuple[Event, ...], tuple[A
         (queue, GangParameters(), None, {Failure, NodeChange}),
         (queue, PREEMPTING, None, {Failure, NodeChange, Stop}),
         (queue, replace(PREEMPTING, order=QueueOrder.LAS, service_thresholds=(100.0,)), 20.0, {Tick, Failure, Stop}),
+        (parallel, SuikaParameters(), None, {Failure, Change.RESCALED}),
         (elastic, SiaParameters(), 32.0, {Tick, Failure, Change.RESCALED}),
     ],
-    ids=["fifo", "priority", "las", "sia"],
+    ids=["fifo", "priority", "las", "suika", "sia"],
 )
 def test_simulated_and_deployed_jobs_are_decided_on_alike(
     made: Callable[[], tuple[tuple[float, Submission], ...]],
