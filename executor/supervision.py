@@ -75,7 +75,9 @@ class Supervisor:
 
     Any number of supervisors may do so at the same time, in one process or several. `max_faults`: restarts without
     progress, and failed launches in a row, before the deployment is given up. `pause_s`: after the first failed launch,
-    four times as long after each further one.
+    four times as long after each further one. `restarts`: whether a run that broke is started again, on its GPUs or
+    those of the plan before; False where somebody else decides who gets them: then the deployment stops, as soon as the
+    run is known to be over.
     """
 
     def __init__(
@@ -84,11 +86,14 @@ class Supervisor:
         backend: LaunchBackend,
         max_faults: int = 3,
         pause_s: float = 15.0,
+        *,
+        restarts: bool = True,
     ) -> None:
         self.root = root
         self._backend = backend
         self._max_faults = max_faults
         self._pause_s = pause_s
+        self._restarts = restarts
         self._runs = RunFolders(root)
         self._launcher = RunLauncher(self._runs, backend)
 
@@ -123,6 +128,14 @@ class Supervisor:
     def deployment(self, number: int | None = None) -> Deployment:
         """What a run deploys; None: the newest one."""
         return self._runs.deployment(self.state().current.number if number is None else number)
+
+    def steps_done(self) -> int:
+        """Steps of the training that are done and, where nothing runs, not lost."""
+        state = self.state()
+        if state.phase.final:
+            return self._runs.good_step()
+        newest = self._runs.last_step(state.current.number)
+        return state.current.from_step if newest is None else newest.step
 
     def training_run(self) -> int:
         """Number of the newest run that has done a step; before the first step that of the newest run."""
@@ -208,6 +221,16 @@ class Supervisor:
             self._asked(state.current).touch()
 
     @_alone
+    def abandon(self, why: str) -> DeploymentState:
+        """End the run without a checkpoint: it cannot go on, for what `why` says; returns the state afterwards."""
+        state = self.state()
+        if state.phase.final:
+            return state
+        live = state.runs[-2:] if state.phase is Phase.RECONFIGURING else state.runs[-1:]
+        left = [self._launcher.end(run) for run in live]
+        return self._move(replace(state, launch=None), Phase.STOPPED, _joined(why, *left))
+
+    @_alone
     def advance(self) -> DeploymentState:
         """Do what is due; returns the state afterwards.
 
@@ -289,8 +312,10 @@ class Supervisor:
 
     def _resume(self, state: DeploymentState, deployment: Deployment) -> None:
         """Go on from the last good checkpoint where nothing runs; what a stop could not end is ended first."""
-        was_stopped, old = state.phase is Phase.STOPPED, state.current.number
+        old = state.current.number
         changes = self._runs.deployment(old).plan != deployment.plan
+        may_return = self._restarts and state.phase is Phase.STOPPED and changes
+        broke = state.fault is not None and state.fault.run == old
         left = self._launcher.end(state.current)
         if left and state.launch is not None and not self._launcher.is_over(state.current):
             raise LaunchError(left)
@@ -298,15 +323,17 @@ class Supervisor:
             resumed = replace(
                 state,
                 runs=(*state.runs, run),
-                faults=0,
+                faults=state.faults if broke and not self._restarts else 0,
                 launch=None,
-                fallback=old if was_stopped and changes and self._runs.first_step(old) is not None else None,
+                fallback=old if may_return and self._runs.first_step(old) is not None else None,
             )
             self._move(resumed, Phase.STARTING, left)
 
     def _stopped(self, state: DeploymentState, run: RunStatus) -> DeploymentState:
         """Wait for the run to end; one that never spoke, or does not end in time, is ended."""
         is_late = self._waited_s("stop", state.phase_since_s) > STOP_LIMIT_S
+        if run.state is RunState.SUCCEEDED and self._runs.is_done(state.current.number):
+            return self._move(state, Phase.FINISHED)
         if run.state in (RunState.SUCCEEDED, RunState.STOPPED):
             return self._move(state, Phase.STOPPED)
         if not (run.state.final or run.state is RunState.STARTING or is_late):
@@ -314,6 +341,8 @@ class Supervisor:
                 self._asked(state.current).touch()
             return state
         left = self._launcher.end(state.current)
+        if self._may_train(state.current, left):
+            return self._noted(state, left)
         if run.state.final:
             return self._move(state, Phase.STOPPED, _joined(f"the run broke while it stopped: {run.detail}", left))
         after = self._backend.status(self.folder(state.current.number))
@@ -331,6 +360,8 @@ class Supervisor:
         ended = "ended as asked" if self._asked(current).exists() else "ended"
         detail = run.detail or f"{ended} before its last step"
         left = self._launcher.end(current)
+        if self._may_train(current, left):
+            return self._noted(state, left)
         got_further = self._runs.good_step() > current.from_step
         faults = 1 if got_further else state.faults + 1
         fallback = None if got_further else state.fallback
@@ -351,7 +382,13 @@ class Supervisor:
             often = f"given up after {self._max_faults} restarts without a new checkpoint"
             why = "not started again, since its input is wrong" if is_wrong else often
             return self._move(state, Phase.FAILED, _joined(f"{why}: {detail}", left))
+        if not self._restarts:
+            return self._move(state, Phase.STOPPED, _joined(detail, left))
         return self._launched(state, Launch(like=current.number, cause=Cause.RESTARTED, detail=detail), left)
+
+    def _may_train(self, run: Run, left: str) -> bool:
+        """Whether a run that could not be ended, for what is `left` of it, keeps others from its GPUs."""
+        return bool(left) and not self._restarts and not self._launcher.is_over(run)
 
     def _tried_again(self, state: DeploymentState, launch: Launch) -> DeploymentState:
         """Start the run that waits, when it is due."""

@@ -55,7 +55,7 @@ class ClusterBackend(Protocol):
 
     @property
     def now_s(self) -> float:
-        """Its clock."""
+        """Its clock: the instant up to which events were told. It stands still while a decision is made."""
 
     def facts(self) -> Facts:
         """What runs where now, for a controller that takes over."""
@@ -64,11 +64,14 @@ class ClusterBackend(Protocol):
         """What is known by now of a job that came with its performance, or with what it trains."""
 
     def next_events(self) -> Sequence[Event]:
-        """Wait for what happens next: all events of one instant, which is `now_s` then. Empty: nothing ever will."""
+        """Wait for what happens next: all that has happened until an instant, which is `now_s` then. Empty: nothing
+        ever will, or nobody is to wait for it any more."""
 
     def wake_at(self, at_s: float) -> None:
         """Ask for a `Tick`, in place of one that was asked for before."""
 
     def act(self, actions: Sequence[Action], late_s: float = 0.0) -> None:
-        """Carry out what was decided on, all of it at once: what one job gives back another may get. Under a virtual
-        clock the decision took `late_s`, for which whoever is placed does no work."""
+        """Carry out what was decided on, all of it at once: what one job gives back another may get. Returns before
+        all is done where that takes time; what cannot be done is an event later: a `Failure` where the job may be
+        placed again, else a `Completion` with its fault. Under a virtual clock the decision took `late_s`, for which
+        whoever is placed does no work."""

@@ -16,10 +16,11 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """A job has ended; its GPUs are free."""
+    """A job has ended; its GPUs are free. `fault`: why it was given up; None: its work is done."""
 
     at_s: float
     job_id: str
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""A cluster of our own deployments, on which a controller decides over time."""

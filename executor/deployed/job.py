@@ -1,0 +1,288 @@
+"""A job of a controlled cluster: what was decided on it, and the deployment that follows.
+
+    <folder>/submission.json    as it was submitted (`executor.deployed.submission`)
+    <folder>/given.json         what the controller decided last
+    <folder>/...                what `executor.supervision` keeps, once the job has been started
+
+What is decided is written first, and then comes about: a run that is to give its GPUs back writes a checkpoint and
+ends, and the next one starts from there, as soon as no other job's run has its GPUs.
+"""
+
+import time
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import IO
+
+from executor.checkpoints import last_good
+from executor.control.backend import JobFacts, Measured
+from executor.deployed.submission import Submission, deployment_of, read_submission, write_submission
+from executor.deployment import Deployment
+from executor.launch.backends import launch_backend
+from executor.lifecycle import Phase
+from executor.records import read_record, write_record
+from executor.supervision import Supervisor
+from models.parallel_plan import Gpu
+from models.plan import JobAllocation
+from stowplan.errors import InputError, StowplanError
+from topology.cluster import Cluster
+
+_SUBMISSION, _GIVEN, _STATE = "submission.json", "given.json", "state.json"
+_PAUSE_GROWTH = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """max_faults: runs that break in a row without a new checkpoint, and failed launches in a row, before a job is
+    given up. pause_s: after the first failed launch, four times as long after each further one."""
+
+    max_faults: int = 3
+    pause_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What was decided on a job, for another process that takes over.
+
+    `number`: of its submission. `submitted_at_s`, `since_at_s`: seconds since 1970; `since_at_s`: of what follows.
+    `attained_gpu_s`: GPUs x seconds until then, `attained_s`: seconds by GPU type, `num_starts`: how often it got GPUs,
+    `allocation`: what it has (None: it waits, or has ended). `fault`: why it was given up.
+    """
+
+    number: int
+    submitted_at_s: float
+    since_at_s: float
+    num_starts: int = 0
+    attained_gpu_s: float = 0.0
+    attained_s: Mapping[str, float] = field(default_factory=dict)
+    allocation: JobAllocation | None = None
+    has_ended: bool = False
+    fault: str | None = None
+
+
+class Happening(StrEnum):
+    """What has become of a run that nobody asked to end. done: the job has all its steps. broke: it may go on from
+    its last checkpoint. hopeless: it will not be started again."""
+
+    DONE = "done"
+    BROKE = "broke"
+    HOPELESS = "hopeless"
+
+
+class DeployedJob:
+    """A job that is there already in `folder`; times are those of the backend's clock. Nothing is done before `resume`.
+
+    `gpus` are those of its run, which it may have longer than they are given to it. `rests_until_s`: when it is to be
+    looked at again.
+
+    Raises
+    ------
+    InputError
+        When what lies in the folder is no such job.
+    """
+
+    def __init__(self, folder: Path, patience: Patience, now_s: float) -> None:
+        self.submission = read_submission(folder / _SUBMISSION)
+        self.given = read_record(Given, folder / _GIVEN, "record of what was given to a job")
+        self.gpus: frozenset[Gpu] = frozenset()
+        self._folder = folder
+        self._patience = patience
+        self._supervisor = Supervisor(
+            folder, launch_backend(self.submission.launch.backend), patience.max_faults, restarts=False
+        )
+        passed_s = max(0.0, time.time() - self.given.submitted_at_s)
+        self.submitted_s = now_s - passed_s
+        # Until now is accounted with the first thing that is asked or decided.
+        self._since_s = now_s - min(passed_s, max(0.0, time.time() - self.given.since_at_s))
+        self._deployment: Deployment | None = None
+        self._is_unwanted = self._is_asked = self._is_lost = self._works = False
+        self.rests_until_s = now_s
+        self._failures, self._retry_s = 0, now_s
+        self._lease: IO[str] | None = None
+
+    @property
+    def id(self) -> str:
+        """Id of the job."""
+        return self.submission.job.id
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and nothing of it is left."""
+        return self.given.has_ended and not self.gpus
+
+    def resume(self, cluster: Cluster) -> None:
+        """Find out what runs, to lead it to what was decided, unless the job is over.
+
+        Raises
+        ------
+        InputError
+            When what it was given does not go with the cluster, or another process looks after it.
+        """
+        if (self._folder / _STATE).exists():
+            phase = self._supervisor.state().phase
+            self._is_asked = phase is Phase.STOPPING
+            # What has ended by itself is found by the first look.
+            if not (phase is Phase.STOPPED or (phase.final and self.given.has_ended)):
+                self.gpus = frozenset(self._supervisor.deployment().plan.gpus)
+        if self.is_over:
+            return
+        allocation = self.given.allocation
+        self._deployment = None if allocation is None else deployment_of(self.submission, allocation, cluster)
+        if self.gpus and not self._is_asked:
+            runs = self._supervisor.deployment().plan
+            self._is_unwanted = self._deployment is None or self._deployment.plan != runs
+        self._lease = self._supervisor.lease()
+        if self._lease is None:
+            raise InputError(f"another process looks after the job in {self._folder}; end that one first")
+
+    def give(self, allocation: JobAllocation | None, cluster: Cluster, now_s: float) -> None:
+        """Decide on the job, whose run is to end.
+
+        Raises
+        ------
+        InputError
+            When what it gets cannot be deployed.
+        OSError
+            When that cannot be written.
+        """
+        deployment = None if allocation is None else deployment_of(self.submission, allocation, cluster)
+        starts = self.given.num_starts + (allocation is not None)
+        self._decide(replace(self.given, allocation=allocation, num_starts=starts), now_s)
+        self._deployment, self._failures, self._retry_s = deployment, 0, now_s
+
+    def end(self, now_s: float, fault: str | None) -> None:
+        """Note that the job has ended; so is its run to, where it has one."""
+        self._decide(replace(self.given, allocation=None, has_ended=True, fault=fault), now_s)
+        self._deployment = None
+
+    def lose(self) -> None:
+        """Have its run ended at once, without a checkpoint."""
+        self._is_lost = bool(self.gpus)
+
+    def look(self) -> tuple[Happening, str] | None:
+        """Do what is due for its run; says what has become of it, and why, where nobody has asked for that."""
+        if not self.gpus:
+            return None
+        if self._is_lost:
+            state = self._supervisor.abandon("a node of the run is down")
+        else:
+            if self._is_unwanted and not self._is_asked:
+                self._supervisor.stop()
+                self._is_asked = True
+            state = self._supervisor.advance()
+        self._works = state.phase is Phase.RUNNING
+        if not state.phase.final:
+            return None
+        was_to_end = self._is_unwanted or self._is_asked or self._is_lost
+        self.gpus = frozenset()
+        self._is_unwanted = self._is_asked = self._is_lost = False
+        if state.phase is Phase.STOPPED:
+            return None if was_to_end else (Happening.BROKE, state.detail)
+        return (Happening.DONE, "") if state.phase is Phase.FINISHED else (Happening.HOPELESS, state.detail)
+
+    def wants_start(self, now_s: float) -> bool:
+        """Whether it has GPUs, and is to be started on them now."""
+        return self._deployment is not None and not self.gpus and now_s >= self._retry_s
+
+    def start(self, taken: Set[Gpu], now_s: float) -> str | None:
+        """Start it, unless others' runs have `taken` its GPUs yet; gives the fault of a job that is given up."""
+        deployment = self._deployment
+        if deployment is None or not taken.isdisjoint(deployment.plan.gpus):
+            return None
+        try:
+            if (self._folder / _STATE).exists():
+                self._supervisor.reconfigure(deployment)
+            else:
+                self._supervisor.deploy(deployment)
+        except (StowplanError, OSError) as error:
+            self._failures += 1
+            self._retry_s = now_s + self._patience.pause_s * _PAUSE_GROWTH ** (self._failures - 1)
+            often = self._failures > self._patience.max_faults
+            return f"given up after {self._failures} attempts: the run cannot be started: {error}" if often else None
+        self.gpus, self._failures = frozenset(deployment.plan.gpus), 0
+        return None
+
+    def facts(self, now_s: float) -> JobFacts:
+        """What a controller has to know of it."""
+        return JobFacts(
+            job=self.submission.job,
+            submitted_s=self.submitted_s,
+            since_s=now_s,
+            remaining_s=self._remaining_s(self._steps_done()),
+            num_starts=self.given.num_starts,
+            attained_gpu_s=self._attained(now_s),
+            attained_s=self._attained_by_type(now_s),
+            allocation=self.given.allocation,
+        )
+
+    def measured(self) -> Measured:
+        """Steps that are left, as rank 0 measured them: at least the last one, until the job has ended."""
+        left = max(1, self.submission.training.num_steps - self._steps_done())
+        return Measured(iterations_left=left, is_starting=self.given.allocation is not None and not self._works)
+
+    def kept_s(self) -> float | None:
+        """How long it is expected to run from its last good checkpoint on; None where nobody has said."""
+        checkpoint = last_good(self._supervisor.checkpoints)
+        return self._remaining_s(checkpoint.step if checkpoint else 0)
+
+    def close(self) -> None:
+        """Look after it no more; what runs goes on."""
+        if self._lease is not None:
+            self._lease.close()
+
+    def _decide(self, given: Given, now_s: float) -> None:
+        """Write what is decided now."""
+        given = replace(
+            given,
+            since_at_s=time.time(),
+            attained_gpu_s=self._attained(now_s),
+            attained_s=self._attained_by_type(now_s),
+        )
+        write_record(given, self._folder / _GIVEN)
+        self.given, self._since_s = given, now_s
+        self._works, self._is_unwanted = False, bool(self.gpus)
+
+    def _attained(self, now_s: float) -> float:
+        allocation = self.given.allocation
+        return self.given.attained_gpu_s + (0 if allocation is None else allocation.num_gpus * (now_s - self._since_s))
+
+    def _attained_by_type(self, now_s: float) -> Mapping[str, float]:
+        allocation, known = self.given.allocation, self.given.attained_s
+        if allocation is None:
+            return known
+        return {**known, allocation.gpu_type: known.get(allocation.gpu_type, 0.0) + now_s - self._since_s}
+
+    def _steps_done(self) -> int:
+        return self._supervisor.steps_done() if (self._folder / _STATE).exists() else 0
+
+    def _remaining_s(self, steps_done: int) -> float | None:
+        """Of the time that the job was said to take the share of the steps that are left."""
+        whole_s, steps = self.submission.job.remaining_s, self.submission.training.num_steps
+        return None if whole_s is None else whole_s * max(0, steps - steps_done) / steps
+
+
+def is_there(folder: Path) -> bool:
+    """Whether a job lies in the folder; without what was decided on it, it was never taken."""
+    return (folder / _GIVEN).exists()
+
+
+def write_job(submission: Submission, number: int, folder: Path) -> None:
+    """Write a job that is submitted now, the one after `number` others.
+
+    Raises
+    ------
+    InputError
+        When it cannot be written, or there is one.
+    """
+    if is_there(folder):
+        raise InputError(
+            f"{folder} holds a job of the id {submission.job.id!r} already; every job has an id of its own"
+        )
+    now_s = time.time()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_submission(submission, folder / _SUBMISSION)
+        write_record(Given(number=number, submitted_at_s=now_s, since_at_s=now_s), folder / _GIVEN)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}") from error

@@ -1,0 +1,138 @@
+"""Runs without processes, under a virtual clock: a step takes a second on one GPU, half of it on two, and so on."""
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from executor.deployed.backend import Clock
+from executor.launch.base import DeadRank, LaunchBackend, LaunchError, RunState, RunStatus
+from executor.metrics import MetricsWriter, metrics_path
+from executor.run_files import STOP_FILE
+from executor.training_job import TrainingJob, read_training_job
+from tests.executor.pretend_training import metrics, save
+
+
+class VirtualClock(Clock):
+    """Jumps to the next end of a run, or to the next line of the script, when somebody waits."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+        # (when, what happens then), by time.
+        self.script: list[tuple[float, Callable[[], None]]] = []
+
+    def now_s(self) -> float:
+        return self.time_s
+
+    def wait(self, changed: threading.Condition, limit_s: float) -> None:  # noqa: ARG002 - nobody else notifies
+        times_s = [self.time_s + limit_s, *ScriptedBackend.ends_s(), *(at_s for at_s, _ in self.script[:1])]
+        self.time_s = min(times_s)
+        assert self.time_s < math.inf, "nothing will happen any more"
+        while self.script and self.script[0][0] <= self.time_s:
+            self.script.pop(0)[1]()
+
+
+@dataclass(slots=True)
+class _Run:
+    job: TrainingJob
+    folder: Path
+    start_s: float
+    first: int
+    written: int = 0
+    state: RunState = RunState.RUNNING
+    dead: tuple[DeadRank, ...] = ()
+
+    @property
+    def end_s(self) -> float:
+        return self.start_s + (self.job.num_steps - self.first) / self.job.num_ranks
+
+    def go_on(self, now_s: float) -> None:
+        """Do the steps until now, and write what a rank writes of them."""
+        if self.state is not RunState.RUNNING:
+            return
+        step = min(self.job.num_steps, self.first + int((now_s - self.start_s) * self.job.num_ranks))
+        if step > self.written:
+            assert self.job.metrics_folder is not None
+            with MetricsWriter(metrics_path(Path(self.job.metrics_folder), 0)) as writer:
+                writer.write(metrics(self.job, 1, step, now_s))
+            if (good := step // self.job.checkpoint_interval * self.job.checkpoint_interval) > self.written:
+                save(self.job, good)
+            self.written = step
+        if step == self.job.num_steps or (self.folder / STOP_FILE).exists():
+            save(self.job, step)
+            self.state = RunState.SUCCEEDED
+
+
+class ScriptedBackend(LaunchBackend):
+    """All that was started through any of its objects; `broken` names hosts that cannot be reached, which
+    is found out after `timeout_s`."""
+
+    name: ClassVar[str] = "scripted"
+    clock: ClassVar[VirtualClock]
+    runs: ClassVar[dict[Path, _Run]]
+    broken: ClassVar[set[str]]
+    timeout_s: ClassVar[float]
+    num_timeouts: ClassVar[int]
+
+    @classmethod
+    def reset(cls, clock: VirtualClock) -> None:
+        cls.clock, cls.runs, cls.broken, cls.timeout_s, cls.num_timeouts = clock, {}, set(), 0.0, 0
+
+    @classmethod
+    def ends_s(cls) -> Iterator[float]:
+        return (run.end_s for run in cls.runs.values() if run.state is RunState.RUNNING)
+
+    @classmethod
+    def kill(cls, name: str, exit_code: int = 1) -> None:
+        """Have a rank of a job's run die."""
+        for run in cls.runs.values():
+            if name in run.folder.parts and run.state is RunState.RUNNING:
+                run.go_on(cls.clock.time_s)
+                run.state = RunState.FAILED
+                dead = DeadRank(rank=0, host="a0", exit_code=exit_code, signal=None, last_lines=())
+                run.dead = (dead,)
+
+    @classmethod
+    def lose(cls, name: str, host: str) -> None:
+        """Have nobody know what a job's run does on a host that cannot be reached."""
+        for run in cls.runs.values():
+            if name in run.folder.parts and run.state is RunState.RUNNING:
+                run.go_on(cls.clock.time_s)
+                run.state = RunState.LOST
+        cls.broken.add(host)
+
+    def _reach(self, folder: Path) -> None:
+        hosts = set((folder / "slurm_hosts").read_text().split())
+        if hosts & self.broken:
+            self.clock.time_s += self.timeout_s
+            type(self).num_timeouts += 1
+            raise LaunchError(f"{sorted(hosts & self.broken)} cannot be reached")
+
+    def start(self, folder: Path) -> None:
+        self._reach(folder)
+        taken = {gpu for run in self.runs.values() if not run.state.final for gpu in _gpus(run.folder)}
+        assert taken.isdisjoint(_gpus(folder)), "two runs have one GPU"
+        job = read_training_job(folder / "job.json")
+        assert job.checkpoint_folder is not None
+        marker = Path(job.checkpoint_folder) / "last_good"
+        first = int(marker.read_text().strip().removeprefix("step-")) if marker.exists() else 0
+        self.runs[folder] = _Run(job=job, folder=folder, start_s=self.clock.time_s, first=first, written=first)
+
+    def stop(self, folder: Path, grace_s: float = 10.0) -> None:  # noqa: ARG002 - ends at once
+        self._reach(folder)
+        run = self.runs.get(folder)
+        if run is not None and not run.state.final:
+            run.state = RunState.STOPPED
+
+    def status(self, folder: Path) -> RunStatus:
+        run = self.runs[folder]
+        run.go_on(self.clock.time_s)
+        return RunStatus(state=run.state, dead=run.dead, detail="; ".join(rank.describe() for rank in run.dead))
+
+
+def _gpus(folder: Path) -> set[tuple[str, str]]:
+    """(host, GPU) of a run."""
+    lines = (folder / "ranks.csv").read_text().splitlines()[1:]
+    return {(host, gpu) for _, host, gpu, *_ in (line.split(",") for line in lines)}

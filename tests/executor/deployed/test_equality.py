@@ -1,0 +1,106 @@
+"""What a policy does in a replay is what it does on deployments: the same events lead to the same decisions."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from executor.control.actions import Action, Stop
+from executor.control.controller import Step
+from executor.control.events import Event, Failure, NodeChange, Tick
+from executor.control.options import ControlOptions
+from executor.deployed.submission import Submission
+from executor.simulation.backend import SimulatedBackend
+from executor.simulation.backend import Submission as Simulated
+from models.allocation.gang.parameters import GangParameters, QueueOrder
+from models.allocation.gavel.parameters import GavelParameters
+from models.allocation.sia.parameters import SiaParameters
+from models.allocation.suika.parameters import SuikaParameters
+from models.performance.goodput.spec import TableEntry, ThroughputTable
+from models.plan import Change
+from models.policy import Parameters
+from models.workload import Parallelism
+from tests.executor.deployed.scenes import Deployed, Linear, job_of, steps_of, submitted
+from tests.models.allocation.gang.scenes import cluster
+from topology.cluster import NodeState
+
+# Of a batch of 8, at a step per GPU second.
+_TABLE = ThroughputTable(entries=tuple(TableEntry(gpu_type="a", num_gpus=n, value=8.0 * n) for n in (1, 2, 4)))
+
+
+def sized(id_: str, num_gpus: int, steps: int, **more: Any) -> Submission:
+    return submitted(job_of(id_, num_gpus, steps, **more), steps)
+
+
+def scaling(id_: str, steps: int) -> Submission:
+    job = job_of(id_, 1, steps, max_gpus=4, performance=_TABLE, restart_cost_s=4.0, remaining_s=None)
+    return submitted(job, steps)
+
+
+def queue() -> tuple[tuple[float, Submission], ...]:
+    return (
+        (0.0, sized("first", 4, 400, priority=3)),
+        (0.0, sized("second", 4, 320, priority=2)),
+        (8.0, sized("wide", 8, 160, priority=2)),
+        (16.0, sized("small", 2, 16, priority=3)),
+        (24.0, sized("urgent", 4, 80, priority=1)),
+    )
+
+
+def elastic() -> tuple[tuple[float, Submission], ...]:
+    return tuple((64.0 * k, scaling(f"j{k}", 512 + 128 * (k % 3))) for k in range(4))
+
+
+def parallel() -> tuple[tuple[float, Submission], ...]:
+    jobs = (
+        job_of(f"j{k}", 2, max_gpus=4, remaining_s=None, parallelism=Parallelism(tp=1, pp=1, dp=2)) for k in range(4)
+    )
+    return tuple((64.0 * k, submitted(job, 512)) for k, job in enumerate(jobs))
+
+
+BREAKDOWN = ((40.0, ("a0", NodeState.DOWN)), (88.0, ("a0", NodeState.UP)))
+PREEMPTING = GangParameters(order=QueueOrder.PRIORITY, preemption=True)
+
+
+def decisions(steps: list[Step]) -> list[tuple[float, tuple[Event, ...], tuple[Action, ...] | None]]:
+    return [(step.at_s, step.events, step.decision.actions if step.decision else None) for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("made", "parameters", "round_s", "kinds"),
+    [
+        (queue, GangParameters(), None, {Failure, NodeChange}),
+        (queue, PREEMPTING, None, {Failure, NodeChange, Stop}),
+        (queue, replace(PREEMPTING, order=QueueOrder.LAS, service_thresholds=(100.0,)), 20.0, {Tick, Failure, Stop}),
+        (parallel, SuikaParameters(), None, {Failure, Change.RESCALED}),
+        (elastic, SiaParameters(), 32.0, {Tick, Failure, Change.RESCALED}),
+        (queue, GavelParameters(round_s=20.0), 20.0, {Tick, Failure, Stop}),
+    ],
+    ids=["fifo", "priority", "las", "suika", "sia", "gavel"],
+)
+def test_simulated_and_deployed_jobs_are_decided_on_alike(
+    made: Callable[[], tuple[tuple[float, Submission], ...]],
+    parameters: Parameters,
+    round_s: float | None,
+    kinds: set[object],
+    tmp_path: Path,
+) -> None:
+    jobs, where, options = made(), cluster(4, 4), ControlOptions(parameters=parameters, round_s=round_s)
+    simulated = SimulatedBackend(
+        where,
+        [Simulated(at_s=at_s, job=job.job) for at_s, job in jobs],
+        Linear([job for _, job in jobs]),
+        changes=[NodeChange(at_s=at_s, node=node, state=state) for at_s, (node, state) in BREAKDOWN],
+    )
+    deployed = Deployed.of(tmp_path, where, *jobs, *BREAKDOWN)
+    expected = decisions(steps_of(simulated, options, len(jobs)))
+    found = decisions(steps_of(deployed.backend, options, len(jobs)))
+    deployed.backend.close()
+    assert found == expected
+    # All of what is to be compared does happen.
+    seen: set[object] = {type(event) for _, events, _ in found for event in events}
+    for action in (action for _, _, actions in found for action in actions or ()):
+        seen.add(Stop if isinstance(action, Stop) else action.allocation.change)
+    assert kinds <= seen

@@ -1,0 +1,119 @@
+"""What a job needs to be deployed, and the deployment of what a plan gives it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from executor.deployed.submission import Submission, deployment_of, read_submission, write_submission
+from executor.deployment import TrainingOptions
+from executor.training_job import Schedule
+from models.parallel_plan import ParallelPlan, Replica, Stage
+from models.performance.goodput.spec import (
+    BatchRange,
+    GoodputObservations,
+    GoodputTable,
+    GradientStatistics,
+    Performance,
+    TableEntry,
+    ThroughputTable,
+)
+from models.transformer import Precision
+from models.workload import Job, Parallelism
+from stowplan.errors import InputError
+from tests.executor.control.test_controller import given_to
+from tests.executor.deployed.scenes import MODEL, job_of, submitted
+from tests.models.allocation.gang.scenes import cluster
+
+_ENTRIES = (TableEntry(gpu_type="a", num_gpus=2, value=16.0),)
+
+
+@pytest.mark.parametrize(
+    "performance",
+    [
+        None,
+        ThroughputTable(entries=_ENTRIES),
+        GoodputTable(entries=_ENTRIES),
+        GoodputObservations(
+            batch=BatchRange(initial=8, maximum=8),
+            gradient=GradientStatistics(squared_norm=1.0, variance=2.0),
+            observations=(),
+        ),
+    ],
+)
+def test_a_submission_comes_back_as_it_was_written(performance: Performance | None, tmp_path: Path) -> None:
+    written = submitted(job_of("j", parallelism=Parallelism(tp=2, pp=1, dp=1), performance=performance))
+    write_submission(written, tmp_path / "submission.json")
+    assert read_submission(tmp_path / "submission.json") == written
+
+
+def test_a_damaged_submission_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "submission.json"
+    write_submission(submitted(job_of("j")), path)
+    path.write_text(path.read_text().replace('"performance": null', '"performance": {"speed": 1}'))
+    with pytest.raises(InputError, match=r"/job/performance: has the fields \['speed'\]"):
+        read_submission(path)
+    path.write_text("{")
+    with pytest.raises(InputError, match=r"submission\.json cannot be read"):
+        read_submission(path)
+
+
+def test_a_job_that_cannot_be_deployed_is_refused_when_it_comes() -> None:
+    with pytest.raises(InputError, match=r"/job/transformer: is missing; a job is deployed by the model"):
+        Submission(job=Job(id="j", min_gpus=2))
+    with pytest.raises(InputError, match="fp16"):
+        Submission(job=job_of("j", transformer=replace(MODEL, precision=Precision.FP16)))
+    with pytest.raises(InputError, match="num_steps: is 0; at least 1"):
+        submitted(job_of("j"), steps=0)
+    with pytest.raises(InputError, match="learning_rate"):
+        Submission(job=job_of("j"), training=TrainingOptions(schedule=Schedule(learning_rate=-1.0)))
+    with pytest.raises(InputError, match="/launch/spares: must be left out"):
+        submitted(job_of("j"), spares=("a1",))
+    with pytest.raises(InputError, match="backend is 'pigeons'"):
+        submitted(job_of("j"), backend="pigeons")
+
+
+@pytest.mark.parametrize(
+    ("degrees", "nodes", "notation"),
+    [
+        (None, {"a0": range(4)}, "PP1 DP4 TP1 (4 layers, 2 x 4)"),
+        (Parallelism(tp=2, pp=1, dp=1), {"a0": range(2), "a1": range(2)}, "PP1 DP2 TP2 (4 layers, 4 x 2)"),
+        (Parallelism(tp=1, pp=2, dp=1), {"a0": range(1), "a1": range(1)}, "PP2 DP1 TP1 (2+2 layers, 8 x 1)"),
+    ],
+)
+def test_replicas_fill_the_gpus(degrees: Parallelism | None, nodes: dict[str, Any], notation: str) -> None:
+    """At least four micro-batches a stage, as far as the batch of 8 goes: 4 of 2, 8 of 1; with DP4 no more than 2."""
+    made = deployment_of(submitted(job_of("j", parallelism=degrees)), given_to("j", **nodes), cluster(4, 4))
+    assert (made.name, made.plan.notation()) == ("j", notation)
+    assert made.plan.gpus == tuple((node, gpu) for node, gpus in nodes.items() for gpu in gpus)
+
+
+def test_a_plan_with_its_own_parallelism_is_run_as_it_is_or_by_the_nearest_that_is_symmetric() -> None:
+    def stage(num_layers: int, *gpus: tuple[int, int]) -> Stage:
+        return Stage(
+            num_layers=num_layers,
+            replicas=tuple(Replica(node="a0", gpu_type="a", gpus=(gpu,), local_batch=batch) for gpu, batch in gpus),
+        )
+
+    even = ParallelPlan(stages=(stage(1, (0, 2)), stage(3, (1, 2))), num_micro_batches=4)
+    uneven = ParallelPlan(stages=(stage(1, (0, 2)), stage(3, (1, 1), (2, 1))), num_micro_batches=4)
+    job = submitted(job_of("j"))
+    given = replace(given_to("j", a0=range(2)), parallel_plan=even)
+    assert deployment_of(job, given, cluster(4)).plan == even
+    given = replace(given_to("j", a0=range(3)), parallel_plan=uneven)
+    found = deployment_of(job, given, cluster(4)).plan
+    assert found.is_symmetric
+    assert set(found.gpus) <= set(uneven.gpus)
+
+
+def test_what_does_not_fit_the_job_is_refused() -> None:
+    job = submitted(job_of("j", parallelism=Parallelism(tp=2, pp=1, dp=1)))
+    with pytest.raises(InputError, match="gets 3 GPUs; TP2 PP1 needs a multiple of 2"):
+        deployment_of(job, given_to("j", a0=range(3)), cluster(4))
+    with pytest.raises(InputError, match="leaves its node"):
+        deployment_of(job, given_to("j", a0=range(1), a1=range(1)), cluster(4, 4))
+    with pytest.raises(InputError, match="a batch of 8 does not divide over 3 replicas"):
+        deployment_of(submitted(job_of("j")), given_to("j", a0=range(3)), cluster(4))
+    with pytest.raises(InputError, match="a batch of 16; the trainer keeps the model's of 8"):
+        deployment_of(submitted(job_of("j")), replace(given_to("j", a0=range(2)), batch_size=16), cluster(4))
