@@ -7,7 +7,7 @@ from pydantic import Field
 from api.schemas.base import Count
 from api.schemas.incremental import IncrementalOptionsDoc
 from api.schemas.policies.base import ParametersDoc
-from models.allocation.suika.parameters import Queueing, SuikaParameters
+from models.allocation.suika.parameters import Offers, Queueing, SuikaParameters
 from models.parallelism.incremental.options import IncrementalOptions
 
 
@@ -34,6 +34,9 @@ class SuikaParametersDoc(ParametersDoc):
     planning: SuikaPlanningDoc = SuikaPlanningDoc()
     max_rounds: Count = 1000
     """Most scale-outs in one decision."""
+    offers: Offers = Offers.ALL
+    """Scale-outs that Problem 1 chooses among, and bounds: those of all jobs (all), or those that Algorithm 2 met
+    (met), with which a decision on many jobs takes a fraction of the time."""
 
     def values(self) -> dict[str, Any]:
         """Fields of the planner's type."""

@@ -10,7 +10,7 @@ from models.allocation.suika.check import suika_violations
 from models.allocation.suika.extraction import extract_plan
 from models.allocation.suika.heuristic import Decision, decide
 from models.allocation.suika.ilp import ScaleOutProgram, assemble, scale_out_program
-from models.allocation.suika.parameters import SuikaMethod, SuikaParameters
+from models.allocation.suika.parameters import Offers, SuikaMethod, SuikaParameters
 from models.allocation.suika.scale_out import first_offers
 from models.clock import PhaseClock
 from models.formulation import Formulation
@@ -39,7 +39,8 @@ class SuikaFormulation(Formulation):
         self.parameters = parameters
         self.agents = agents
         self.decision = decision
-        offered = first_offers(decision.settled, agents, decision.tau)
+        is_asked = parameters.offers is Offers.ALL
+        offered = first_offers(decision.settled, agents, decision.tau) if is_asked else ()
         self.program: ScaleOutProgram = scale_out_program(decision.settled, offered, decision.scale_outs)
         self.problem: MatrixProblem = assemble(self.program)
         self.warm_start: FloatVector | None = self.program.heuristic_point

@@ -29,7 +29,7 @@ before the first round those of all released GPUs, for every job; later those of
 asked then, and the plans that they had. A scale-out of a later round stands for the chain that led to it, and every
 link has a benefit of tau at least, so that scale-outs below the threshold are not offered. What Algorithm 2 ends with
 is such a choice of chains, hence it is a point of this program: heuristic <= optimum <= bound. It is no bound on what
-other subsets of GPUs could give.
+other subsets of GPUs could give; with `offers` met, nor on what jobs could have that Algorithm 2 did not ask.
 """
 
 import math

@@ -23,6 +23,14 @@ class Queueing(StrEnum):
     SJF = "sjf"
 
 
+class Offers(StrEnum):
+    """Scale-outs over which Problem 1 is stated. `all`: what every job is offered at first, and what Algorithm 2 met.
+    `met`: what it met, which is known anyway; then the bound is one of these alone."""
+
+    ALL = "all"
+    MET = "met"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuikaParameters(Parameters):
     """Parameters of Suika section 3.2, with the paper's defaults.
@@ -30,7 +38,7 @@ class SuikaParameters(Parameters):
     aggressiveness: lambda_tau, exponent of the threshold tau = U^lambda; 0 asks for scale-outs that are linear or
     better, more lets weaker ones through. planning: prunings of the incremental planner; without tolerance by default,
     since one decision asks for hundreds of plans and it hardly changes what is gained. max_rounds: limit of scale-outs
-    in one decision.
+    in one decision. offers: asking every job for the bound takes most of the time of a decision.
 
     Raises
     ------
@@ -43,6 +51,7 @@ class SuikaParameters(Parameters):
     queueing: Queueing = Queueing.FIFO
     planning: IncrementalOptions = field(default_factory=lambda: IncrementalOptions(tolerance=0.0))
     max_rounds: int = 1000
+    offers: Offers = Offers.ALL
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.aggressiveness) and self.aggressiveness >= 0):

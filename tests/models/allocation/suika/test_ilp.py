@@ -96,6 +96,18 @@ def test_the_program_is_as_good_as_brute_force_and_the_heuristic_is_inside(seed:
 
 @settings(max_examples=15, deadline=None)
 @given(SEEDS)
+def test_what_algorithm_2_met_is_a_part_of_the_program(seed: int) -> None:
+    drawing, parameters, planner, jobs = random_event(seed)
+    decision = decide(snapshot(drawing, *jobs), parameters, planner)
+    met, everything = scale_out_program(decision.settled, (), decision.scale_outs), program_of(decision, planner)
+    assert {column.key for column in met.columns} <= {column.key for column in everything.columns}
+    heuristic = assemble(met).value(met.heuristic_point)
+    assert heuristic == pytest.approx(assemble(everything).value(everything.heuristic_point))
+    assert heuristic - 1e-9 <= brute_force(met) <= brute_force(everything) + 1e-9
+
+
+@settings(max_examples=15, deadline=None)
+@given(SEEDS)
 def test_the_declared_program_is_the_assembled_one(seed: int) -> None:
     drawing, parameters, planner, jobs = random_event(seed)
     program = program_of(decide(snapshot(drawing, *jobs), parameters, planner), planner)

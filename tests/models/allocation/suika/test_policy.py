@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.workloads.suika_events import EventStream, rack_cluster
 from models.allocation.suika.formulation import formulate_suika
-from models.allocation.suika.parameters import SuikaMethod, SuikaParameters
+from models.allocation.suika.parameters import Offers, SuikaMethod, SuikaParameters
 from models.allocation.suika.state import node_gpus
 from models.clock import PhaseClock
 from models.parallel_plan import ParallelPlan
@@ -72,6 +72,18 @@ def test_a_running_job_without_a_plan_gets_one_on_its_gpus() -> None:
     assert allocation.change is Change.KEPT
     assert allocation.parallel_plan is not None
     assert set(allocation.parallel_plan.gpus) == {("n0000", 3), ("n0000", 5)}
+
+
+def test_a_bound_over_what_was_met_changes_no_plan() -> None:
+    for snapshot, plan in events(0, 4):
+        whole, met = planned(snapshot)[1], planned(snapshot, SuikaParameters(offers=Offers.MET))
+        assert met[2] == plan
+        assert met[1].objective == whole.objective
+        assert met[0].problem.num_columns <= planned(snapshot)[0].problem.num_columns
+        assert met[1].bound is not None
+        assert whole.bound is not None
+        assert met[1].objective is not None
+        assert met[1].objective <= met[1].bound <= whole.bound * (1 + 1e-9)
 
 
 def test_heuristic_program_and_bound_are_in_order() -> None:
