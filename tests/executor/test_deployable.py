@@ -1,0 +1,101 @@
+"""Whether a plan can be deployed, and the plan that is: symmetric, on GPUs that are there, within their memory."""
+
+from dataclasses import replace
+
+import pytest
+
+from executor.deployable import Candidate, assumed_cluster, deployable_plan, refuse_model, usable_gpus
+from executor.rank_table import AsymmetricPlanError
+from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
+from models.transformer import Precision
+from stowplan.errors import InputError
+from tests.executor.jobs import GPT
+from topology.cluster import Cluster, Node, NodeState
+from topology.gpu_catalogue import find_product, gpu_type_of
+
+H100 = replace(gpu_type_of(find_product("h100"), "fp32"), name="h100")
+CLUSTER = Cluster(gpu_types=(H100,), nodes=tuple(Node(id=name, gpu_type="h100", num_gpus=4) for name in "ab"))
+PLAN = symmetric_plan(
+    num_layers=4, pp=2, dp=1, tp=1, global_batch=8, num_micro_batches=2, gpu_type="h100", gpus=(("a", 0), ("a", 1))
+)
+# Two replicas behind one.
+UNEQUAL = ParallelPlan(
+    stages=(
+        Stage(
+            num_layers=2, replicas=tuple(Replica(node="a", gpu_type="h100", gpus=(k,), local_batch=2) for k in (0, 1))
+        ),
+        Stage(num_layers=2, replicas=(Replica(node="a", gpu_type="h100", gpus=(2,), local_batch=4),)),
+    ),
+    num_micro_batches=2,
+)
+
+
+def candidate(plan: ParallelPlan = PLAN, cluster: Cluster | None = CLUSTER) -> Candidate:
+    return Candidate(plan=plan, model=GPT, cluster=cluster)
+
+
+def codes(error: pytest.ExceptionInfo[InputError]) -> set[tuple[str, str]]:
+    return {(issue.code, issue.pointer) for issue in error.value.issues}
+
+
+@pytest.mark.parametrize("cluster", [CLUSTER, None])
+def test_a_symmetric_plan_is_deployed_as_it_is(cluster: Cluster | None) -> None:
+    assert deployable_plan(candidate(cluster=cluster), may_project=True, ignore_memory=False) == (PLAN, None)
+
+
+def test_a_plan_that_is_not_symmetric_is_refused_or_projected() -> None:
+    with pytest.raises(AsymmetricPlanError):
+        deployable_plan(candidate(UNEQUAL), may_project=False, ignore_memory=False)
+    plan, projection = deployable_plan(candidate(UNEQUAL), may_project=True, ignore_memory=False)
+    assert projection is not None
+    assert plan == projection.plan
+    assert plan.is_symmetric
+    assert set(plan.gpus) <= set(UNEQUAL.gpus)
+    with pytest.raises(InputError, match="a projection needs to know the GPUs of the plan"):
+        deployable_plan(candidate(UNEQUAL, None), may_project=True, ignore_memory=False)
+
+
+def test_gpus_must_be_there_and_free() -> None:
+    elsewhere = replace(PLAN.stages[0].replicas[0], node="c")
+    lost = candidate(replace(PLAN, stages=(replace(PLAN.stages[0], replicas=(elsewhere,)), PLAN.stages[1])))
+    with pytest.raises(InputError, match="does not fit the model or the cluster; was it another one") as error:
+        deployable_plan(lost, may_project=False, ignore_memory=False, hint="; was it another one?")
+    assert all(pointer.startswith("/plan/stages/0") for _, pointer in codes(error))
+    taken = replace(candidate(), available={"a": ("h100", {0, 2, 3})})
+    with pytest.raises(InputError, match="does not fit the model or the cluster") as error:
+        deployable_plan(taken, may_project=False, ignore_memory=False)
+    assert all(pointer.startswith("/plan/stages/1") for _, pointer in codes(error))
+
+
+def test_memory_may_be_ignored() -> None:
+    small = replace(CLUSTER, gpu_types=(replace(H100, memory_bytes=1000),))
+    with pytest.raises(InputError, match="ignore_memory deploys it all the same") as error:
+        deployable_plan(candidate(cluster=small), may_project=False, ignore_memory=False)
+    assert {code for code, _ in codes(error)} == {"out_of_memory"}
+    assert deployable_plan(candidate(cluster=small), may_project=False, ignore_memory=True) == (PLAN, None)
+
+
+def test_a_model_that_cannot_be_trained_is_refused() -> None:
+    refuse_model(GPT)
+    with pytest.raises(InputError, match="the trainer cannot run the model of the job") as error:
+        refuse_model(replace(GPT, zero_stage=3))
+    assert {pointer for _, pointer in codes(error)} == {"/model/zero_stage"}
+
+
+def test_a_job_may_use_what_is_free_and_what_it_has() -> None:
+    states = {"up": NodeState.UP, "drained": NodeState.DRAINED, "own": NodeState.DRAINED, "down": NodeState.DOWN}
+    nodes = tuple(
+        Node(id=name, gpu_type="h100", num_gpus=4, gpus_in_use=(0, 1), state=state) for name, state in states.items()
+    )
+    usable = usable_gpus(replace(CLUSTER, nodes=nodes), {("up", 1), ("own", 0), ("down", 0)})
+    assert usable == {"up": ("h100", {1, 2, 3}), "own": ("h100", {0})}
+
+
+def test_nodes_of_known_products_are_assumed() -> None:
+    assumed = assumed_cluster(UNEQUAL, Precision.FP32)
+    assert assumed is not None
+    assert [(node.id, node.gpu_type, node.num_gpus) for node in assumed.nodes] == [("a", "h100", 3)]
+    unknown = symmetric_plan(
+        num_layers=4, pp=1, dp=1, tp=1, global_batch=8, num_micro_batches=2, gpu_type="abacus", gpus=(("a", 0),)
+    )
+    assert assumed_cluster(unknown, Precision.FP32) is None
