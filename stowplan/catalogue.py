@@ -11,12 +11,14 @@ the environment reaches every process that plans, the workers too. A process rea
 """
 
 import difflib
+import hashlib
 import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -148,6 +150,20 @@ class Section(Generic[T]):
 def own_file() -> str | None:
     """Path of the user's file; None without one."""
     return os.environ.get(VARIABLE) or None
+
+
+def own_digest() -> str | None:
+    """SHA-256 of the user's file, as it was when this process first asked; None without one that can be read."""
+    file = own_file()
+    return None if file is None else _digest(file)
+
+
+@cache
+def _digest(file: str) -> str | None:
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError:
+        return None
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import hashlib
 from pydantic import BaseModel
 
 from api.schemas.plan import UsedOptionsDoc
+from stowplan.catalogue import own_digest
 
 
 def snapshot_id(text: str) -> str:
@@ -14,5 +15,11 @@ def snapshot_id(text: str) -> str:
 
 def input_hash(policy: str, snapshot: str, parameters: BaseModel, options: UsedOptionsDoc) -> str:
     """SHA-256 of everything that a plan depends on; `snapshot` is the id of its content."""
-    parts = (policy, snapshot, parameters.model_dump_json(), options.model_dump_json())
-    return "sha256:" + hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return hash_of(policy, snapshot, parameters.model_dump_json(), options.model_dump_json())
+
+
+def hash_of(*parts: str) -> str:
+    """SHA-256 of texts, and of what names in them stand for: of the user's catalogue, where there is one."""
+    own = own_digest()
+    texts = parts if own is None else (*parts, own)
+    return "sha256:" + hashlib.sha256("\n".join(texts).encode()).hexdigest()

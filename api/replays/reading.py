@@ -1,8 +1,8 @@
 """Task of readers: requests for replays, from bytes to what is replayed and what is shown."""
 
-import hashlib
 from dataclasses import dataclass
 
+from api.convert.hashing import hash_of
 from api.convert.reading import read_document
 from api.convert.replay import num_replayed, replay_setups
 from api.reading.texts import RequestText, cluster_of, reading_task
@@ -47,7 +47,6 @@ def read_replays(text: RequestText) -> ReadReplays:
     cluster = cluster_of(body.cluster, text)
     setups = replay_setups(body, cluster, text.settings)
     num_jobs, cluster_text = num_replayed(setups[0]), to_json(cluster)
-    hashed = "\n".join((cluster_text, body.model_dump_json(exclude={"cluster"})))
     return ReadReplays(
         packed=PackedReplays.of(setups),
         cluster=cluster_text,
@@ -62,5 +61,5 @@ def read_replays(text: RequestText) -> ReadReplays:
             for setup in setups
         ),
         time_limit_s=body.time_limit_s or text.settings.replay_time_limit_s,
-        input_hash="sha256:" + hashlib.sha256(hashed.encode()).hexdigest(),
+        input_hash=hash_of(cluster_text, body.model_dump_json(exclude={"cluster"})),
     )
