@@ -32,6 +32,7 @@ from api.convert.snapshot import snapshot_from_document
 from api.schemas.snapshot import SnapshotDoc
 from models.plan import PlanOutcome, PlanTask, Resume
 from models.planning import plan
+from models.policies import POLICIES
 from models.workload import NodeGpus
 from solver.monitor import Progress
 from solver.pool import TaskCanceledError, Ticket, WorkerPool
@@ -242,11 +243,7 @@ def test_a_fault_of_ours_is_exit_code_1(planned: Path, monkeypatch: pytest.Monke
     [
         (["/nowhere.json"], "/nowhere.json: cannot be read"),
         (["{request}", "--policy", "arnold"], "is a request for policy 'sia', not 'arnold'"),
-        (
-            ["{snapshot}"],
-            "names no policy; choose one of ['sia', 'arnold', 'arena', 'arena-ilp', 'suika', 'suika-ilp', 'gang', "
-            "'gang-ilp']",
-        ),
+        (["{snapshot}"], f"names no policy; choose one of {list(POLICIES)}"),
         (["{request}", "--solver", "gurobi"], "/options/solver: is \"gurobi\"; must be 'auto', "),
         (["{request}", "--time-limit", "-1"], "/options/time_limit_s: is -1.0; must be above 0"),
         (["{request}", "--fairness-power", "0"], "/parameters/fairness_power: is 0"),
