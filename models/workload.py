@@ -38,7 +38,8 @@ class NodeGpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """GPUs that a job must get in this plan (Sia section 3.4, preemption and reservation)."""
+    """GPUs that a job must get in this plan (Sia section 3.4, preemption and reservation); one that runs on as many of
+    the type keeps its configuration with it, and may be moved."""
 
     gpu_type: str
     num_gpus: int

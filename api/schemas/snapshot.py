@@ -113,6 +113,8 @@ class JobDoc(Document):
     preemptible: bool = True
     """A job that is not and runs keeps its GPUs."""
     reservation: ReservationDoc | None = None
+    """GPUs that the job must get. Of what a preemptible job runs on: it keeps its configuration, and may be moved to
+    make room for others."""
     weight: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     """Multiplies the job's terms of the objective."""
     current: GpuMap | None = None

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -115,6 +117,23 @@ def test_a_reservation_without_any_pair_is_infeasible() -> None:
     formulation = formulate_sia(Snapshot(cluster=cluster(node("n0")), jobs=(job,)), SiaParameters(), PhaseClock())
     assert solve(formulation).termination is TerminationReason.INFEASIBLE
     assert formulation.conflicts(5.0) == ("reserved[j]",)
+
+
+def test_a_job_that_reserves_what_it_has_keeps_its_configuration_and_makes_room() -> None:
+    """n0 [p.......] n1 [q.......]: pinned where they are, p and q lock `big` out of both nodes. One of them moves."""
+    big = Job(id="big", min_gpus=8, performance=ONE_PER_GPU)
+    small = [
+        Job(id=name, performance=ONE_PER_GPU, current=on({host: (0,)})) for name, host in (("p", "n0"), ("q", "n1"))
+    ]
+    machines = cluster(node("n0"), node("n1"))
+    stuck = tuple(replace(job, preemptible=False) for job in small)
+    plan, _ = plan_of(Snapshot(cluster=machines, jobs=(big, *stuck)), SiaParameters())
+    assert given(plan) == {"p": ("a", 1), "q": ("a", 1)}
+    own = Reservation(gpu_type="a", num_gpus=1)
+    moved = tuple(replace(job, reservation=own) for job in small)
+    plan, _ = plan_of(Snapshot(cluster=machines, jobs=(big, *moved)), SiaParameters())
+    assert given(plan) == {"big": ("a", 8), "p": ("a", 1), "q": ("a", 1)}
+    assert sorted(item.change for item in plan.allocations) == [Change.KEPT, Change.MOVED, Change.STARTED]
 
 
 def test_a_non_preemptible_job_keeps_its_gpus_and_its_score_is_a_constant() -> None:
