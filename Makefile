@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= out
-# Processes that share the tests: one more than processors, since tests of services and launches wait much of their time.
-WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
+# Processes that share the tests: two more than processors, since tests of services and launches wait much of their time.
+WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 2)))
 # pip compiles what it installs in one process, the tests of all packages included; this is done on all processors
 # without those. A few files of other packages cannot be compiled, and need not be.
 PIP := $(BIN)/python -m pip install --quiet --no-compile

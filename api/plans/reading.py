@@ -24,7 +24,7 @@ class ReadPlan:
     """A sound request for a plan.
 
     `text`: the body as it is stored, what was measured filled in, and `input_hash` of that; `posted_hash` is without.
-    `notes`: warnings, also about what was filled in.
+    `filled_in` are warnings about that, `notes` those about the request.
     """
 
     policy: str
@@ -33,6 +33,7 @@ class ReadPlan:
     text: str
     input_hash: str
     posted_hash: str
+    filled_in: tuple[Issue, ...]
     notes: tuple[Issue, ...]
 
 
@@ -59,7 +60,8 @@ def read_plan(text: RequestText) -> ReadPlan:
         text=body_text(body, source.used.text),
         input_hash=input_hash(body.policy, source.used.id, body.parameters, options),
         posted_hash=input_hash(body.policy, source.posted.id, body.parameters, options),
-        notes=(*source.notes, *checked.issues),
+        filled_in=source.notes,
+        notes=checked.issues,
     )
 
 

@@ -31,7 +31,8 @@ from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsD
 from api.store.database import LeftBehind, PlanRecord, Store
 from solver.pool import QueueFullError, WorkerPool
 from stowplan import __version__
-from stowplan.errors import InputError, StowplanError
+from stowplan.errors import InputError, Issue, StowplanError
+from stowplan.records import from_document, to_json
 
 _MS_PER_S = 1e3
 _POLL_S = 0.02
@@ -247,9 +248,11 @@ class Plans:
         )
         record = replace(record, timings=timings.model_dump_json())
         posted_hash = asked.posted_hash if asked.posted_hash != record.input_hash else None
-        self._store.add_plan(record, asked.text, posted_hash)
+        notes = (*asked.filled_in, *asked.notes)
+        # What is stored has nothing to fill in: who goes on with it could not say these again.
+        self._store.add_plan(record, asked.text, posted_hash, to_json(asked.filled_in) if asked.filled_in else None)
         request = asked.request.for_worker()
-        plan = RunningPlan(record, request, self._pool, self._settings.deadline_slack_s, self._ended, asked.notes)
+        plan = RunningPlan(record, request, self._pool, self._settings.deadline_slack_s, self._ended, notes)
         self._running[record.id] = plan
         try:
             plan.start()
@@ -283,13 +286,15 @@ class Plans:
         if asked is None:
             self._give_up(record, failure, events)
             return
+        told = json.loads(self._store.plan_notes(record.id) or "[]")
+        filled_in = (from_document(Issue, note, "note") for note in told)
         plan = RunningPlan(
             record,
             asked.request.for_worker(),
             self._pool,
             self._settings.deadline_slack_s,
             self._ended,
-            asked.notes,
+            (*filled_in, *asked.notes),
             events,
             lambda: self._store.note_begun_again(record.id, left.times_begun_again + 1),
         )

@@ -72,6 +72,13 @@ _posted = Table(
     Column("plan_id", String, primary_key=True),
     Column("input_hash", String, nullable=False),
 )
+# Warnings about what was filled in, as JSON text.
+_notes = Table(
+    "noted_plans",
+    _metadata,
+    Column("plan_id", String, primary_key=True),
+    Column("notes", Text, nullable=False),
+)
 # How often a plan was taken up again after the process that had it was gone without a word.
 _taken_up = Table(
     "taken_up_plans",
@@ -221,13 +228,18 @@ class Store:
         with self._read_lock, self._failing("read"), self._engine.connect() as connection:
             yield connection
 
-    def add_plan(self, record: PlanRecord, document: str, posted_hash: str | None = None) -> None:
-        """Insert a plan; `document` is its input as JSON text, `posted_hash` that of the request if it differs."""
+    def add_plan(
+        self, record: PlanRecord, document: str, posted_hash: str | None = None, notes: str | None = None
+    ) -> None:
+        """Insert a plan; `document` is its input as JSON text, `posted_hash` that of the request if it differs, `notes`
+        what is said of what was filled in."""
         values = {name: value for name, value in asdict(record).items() if name != "sequence"}
         with self.writing() as connection:
             connection.execute(insert(_plans).values(**values, input=document))
             if posted_hash is not None:
                 connection.execute(insert(_posted).values(plan_id=record.id, input_hash=posted_hash))
+            if notes is not None:
+                connection.execute(insert(_notes).values(plan_id=record.id, notes=notes))
 
     def finish_plan(self, record: PlanRecord, events: str) -> bool:
         """Write the final state of a plan; False when it has been deleted meanwhile."""
@@ -239,7 +251,7 @@ class Store:
     def delete_plan(self, plan_id: str) -> bool:
         """Delete a plan; False when there is none."""
         with self.writing() as connection:
-            for table in (_posted, _taken_up, _begun_again):
+            for table in (_posted, _notes, _taken_up, _begun_again):
                 connection.execute(delete(table).where(table.c.plan_id == plan_id))
             return connection.execute(delete(_plans).where(_plans.c.id == plan_id)).rowcount > 0
 
@@ -255,6 +267,11 @@ class Store:
         """Hash of the request behind a plan, where measurements were filled in."""
         with self.reading() as connection:
             return connection.scalar(select(_posted.c.input_hash).where(_posted.c.plan_id == plan_id))
+
+    def plan_notes(self, plan_id: str) -> str | None:
+        """What was said of what was filled in, as JSON text; None where nothing was."""
+        with self.reading() as connection:
+            return connection.scalar(select(_notes.c.notes).where(_notes.c.plan_id == plan_id))
 
     def plan_input(self, plan_id: str) -> str | None:
         """Input of a plan as JSON text."""

@@ -25,6 +25,7 @@ from solver.pool import WorkerPool
 from tests.api import tasks
 from tests.api.asking import events_of, planned, post, until
 from tests.api.conftest import SETTINGS
+from tests.api.measurements import CLUSTER, batch_of
 from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
 
@@ -357,6 +358,23 @@ def test_a_plan_can_be_waited_for_and_canceled_before_it_is_taken_up(
         assert waiting.result().json()["status"] == "succeeded"
         assert [data["status"] for _, name, data in watching.result() if name == "state"][-1] == "succeeded"
         until(client, unwanted, lambda plan: plan["status"] == "canceled")
+
+
+@pytest.mark.slow
+def test_what_was_filled_in_is_told_after_a_crash_as_well(tmp_path: Path, pool: WorkerPool, works_as: WorksAs) -> None:
+    request = {"policy": "sia", "snapshot": {"cluster": CLUSTER, "jobs": [{"id": "llm", "max_gpus": 2}]}}
+    works_as(tasks.hanging_task)
+    with serving(create_app(Settings(database=str(tmp_path / "plans.sqlite")), pool=pool)) as client:
+        post(client, "/v1/jobs/llm/metrics", batch_of(10, pp=1, dp=2))
+        plan = started(client, request)
+        left = crashed(tmp_path / "plans.sqlite", tmp_path / "crashed")
+        canceled(client, plan)
+    works_as(planning.planned)
+    with serving(create_app(Settings(database=str(left)), pool=pool)) as client:
+        final = until(client, plan["links"]["self"], lambda known: known["status"] == "succeeded")
+        assert [(warning["code"], warning["pointer"]) for warning in final["warnings"]] == [
+            ("measured", "/snapshot/jobs/0/performance")
+        ]
 
 
 @pytest.mark.slow
