@@ -125,12 +125,12 @@ class _Check:
                 used[k, gpu_type] += num_gpus * part
                 busy[job_id, k] += part
         room = self._room()
-        for (k, gpu_type), num_gpus in used.items():
-            if num_gpus > room[gpu_type] * (1 + TOLERANCE) + TOLERANCE:
+        for (k, gpu_type), amount in used.items():
+            if amount > room[gpu_type] * (1 + TOLERANCE) + TOLERANCE:
                 yield Issue(
                     code="over_capacity",
                     pointer="/jobs",
-                    detail=f"{num_gpus:.6g} GPUs of type {gpu_type!r} are reserved in slot {k}; the plan may use "
+                    detail=f"{amount:.6g} GPUs of type {gpu_type!r} are reserved in slot {k}; the plan may use "
                     f"{room[gpu_type]}",
                 )
         for (job_id, k), part in busy.items():
