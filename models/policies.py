@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from models.allocation.arena.descriptor import ARENA, ARENA_ILP
+from models.allocation.elasticflow.descriptor import ELASTICFLOW, ELASTICFLOW_ILP
 from models.allocation.gang.descriptor import GANG, GANG_ILP
 from models.allocation.gavel.descriptor import GAVEL, GAVEL_ILP
 from models.allocation.sia.descriptor import SIA
@@ -23,6 +24,8 @@ POLICIES: Mapping[str, Policy] = {
         GANG_ILP,
         GAVEL,
         GAVEL_ILP,
+        ELASTICFLOW,
+        ELASTICFLOW_ILP,
     )
 }
 # What formulating takes: who plans soon loads it before.

@@ -86,6 +86,7 @@ class Job:
     `attained_gpu_s` GPUs x seconds for which it had GPUs.
     Gavel: `min_gpus` is its size, `attained_s` seconds for which it had GPUs of each type (None: it had none yet); for
     the makespan `remaining_iterations`, or `remaining_s` of a job without performance.
+    ElasticFlow: a throughput table, `deadline_s` with `remaining_iterations`, `attained_gpu_s` (above 0: it has begun).
     Suika: `min_gpus` is the basic demand, `parallelism` the plan to start with, `parallel_plan` the one that runs, on
     exactly the GPUs of `current`; `expansions` are what the last plans added, oldest first.
     `calibration`: coefficients inverted from measurements, in place of those from data sheets.

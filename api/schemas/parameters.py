@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from api.schemas.policies.arena import ArenaParametersDoc
 from api.schemas.policies.arnold import ArnoldParametersDoc
 from api.schemas.policies.base import ParametersDoc
+from api.schemas.policies.elasticflow import ElasticFlowParametersDoc
 from api.schemas.policies.gang import GangParametersDoc
 from api.schemas.policies.gavel import GavelParametersDoc
 from api.schemas.policies.sia import SiaParametersDoc
@@ -21,6 +22,7 @@ _DOCUMENTS: Mapping[type[Parameters], type[ParametersDoc]] = {
         SuikaParametersDoc,
         GangParametersDoc,
         GavelParametersDoc,
+        ElasticFlowParametersDoc,
     )
 }
 # Policy -> its parameters.

@@ -101,7 +101,8 @@ class ParallelismDoc(Document):
 class JobDoc(Document):
     """One job. Sia needs `performance`; Arnold needs `parallelism` and `transformer`; Suika needs `transformer` or
     `operators`, Arena one of them or a throughput table; gang needs `min_gpus` alone, the size, and Gavel a
-    throughput table beside it, or no performance at all. At most one of `transformer` and `operators`."""
+    throughput table beside it, or no performance at all; ElasticFlow needs a throughput table.
+    At most one of `transformer` and `operators`."""
 
     id: Name
     min_gpus: NumGpus = 1
@@ -133,10 +134,10 @@ class JobDoc(Document):
     priority: Count = 1
     """Arena, gang: smaller ones come first."""
     deadline_s: float | None = None
-    """Arena: seconds from now until the job must be done."""
+    """Arena, ElasticFlow: seconds from now until the job must be done."""
     remaining_iterations: NonNegative | None = None
-    """Arena, Gavel, and Sia for the completion time: optimiser steps that are left; where `performance` models goodput,
-    steps of the initial batch at efficiency 1."""
+    """Arena, Gavel, ElasticFlow, and Sia for the completion time: optimiser steps that are left; where `performance`
+    models goodput, steps of the initial batch at efficiency 1."""
     parallel_plan: AnyPlanDoc | None = None
     """The plan that the job runs with, on exactly the GPUs of `current`."""
     expansions: Annotated[tuple[ExpansionDoc, ...], Field(max_length=MAX_ITEMS)] = ()
@@ -149,7 +150,7 @@ class JobDoc(Document):
     queue: Name | None = None
     """Gang: whose quota the job counts against."""
     attained_gpu_s: NonNegative = 0.0
-    """Gang: GPUs x seconds for which the job had GPUs, which the order las goes by."""
+    """GPUs x seconds for which the job had GPUs. Gang: the order las goes by it. ElasticFlow: above 0 it has begun."""
     attained_s: Annotated[dict[Name, NonNegative], Field(max_length=256)] | None = None
     """Gavel: GPU type -> seconds for which the job had GPUs of it (null: it had none yet)."""
 

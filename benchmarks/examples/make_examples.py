@@ -62,6 +62,7 @@ def examples() -> dict[str, Document]:
         "suika-growing": suika_example(),
         "gang-queue": gang_example(),
         "gavel-paper": _gavel_paper(),
+        "elasticflow-deadlines": _elasticflow_deadlines(),
     }
 
 
@@ -143,6 +144,33 @@ def _gavel_paper() -> Document:
                 }
                 | ({"attained_s": had[job], "current": {f"node-{next(iter(had[job]))}": [0]}} if job in had else {})
                 for job, row in speeds.items()
+            ],
+        },
+        "options": {"relative_gap": 0.0},
+    }
+
+
+def _elasticflow_deadlines() -> Document:
+    def job(name: str, samples: float, deadline_s: float | None, **also: object) -> Document:
+        columns, speeds = [("a100", n) for n in (1, 2, 4, 8)], [10, 18, 30, 45]
+        table = {**_table("throughput_table", zip(columns, speeds, strict=True)), "batch_size": 1}
+        due = {} if deadline_s is None else {"deadline_s": deadline_s, "remaining_iterations": samples}
+        return {"id": name, "performance": table, **due, **also}
+
+    running: Document = {"current": {"a100-1": [0, 1, 2, 3]}, "attained_gpu_s": 4000.0, "restart_cost_s": 30.0}
+    return {
+        "title": "Deadlines: who is admitted",
+        "description": "Jobs on one node of eight A100 that do 10, 18, 30 and 45 samples/s on 1, 2, 4 and 8 GPUs. One "
+        "runs and was promised its deadline; a second can be admitted beside it, a third cannot, and waits; the "
+        "fourth has no deadline, and gets what is left.",
+        "policy": "elasticflow",
+        "snapshot": {
+            "cluster": {"gpu_types": [_GPU_TYPES["a100"]], "nodes": [_node("a100-1", "a100", 8)]},
+            "jobs": [
+                job("promised", 100_000, 3600.0, **running),
+                job("admitted", 50_000, 3600.0),
+                job("too-much", 140_000, 3600.0),
+                job("no-deadline", 0, None),
             ],
         },
         "options": {"relative_gap": 0.0},

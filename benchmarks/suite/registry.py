@@ -8,6 +8,7 @@ from types import MappingProxyType
 from benchmarks.suite.case import Case
 from benchmarks.suite.cases.arena import arena_cases
 from benchmarks.suite.cases.arnold import arnold_cases
+from benchmarks.suite.cases.elasticflow import elasticflow_cases
 from benchmarks.suite.cases.gang import gang_cases
 from benchmarks.suite.cases.gavel import gavel_cases
 from benchmarks.suite.cases.planners import planner_cases
@@ -29,6 +30,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "suika*/racks/2x0.9",
             "gang*/fifo/64x40",
             "gavel*/fair/96",
+            "elasticflow*/96",
             "grid/a100-40gb/2",
             "exhaustive/a100-40gb/2",
             "incremental/a100-40gb/2",
@@ -48,6 +50,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "suika": ("suika/*", "suika-ilp/*"),
         "gang": ("gang/*", "gang-ilp/*"),
         "gavel": ("gavel/*", "gavel-ilp/*"),
+        "elasticflow": ("elasticflow/*", "elasticflow-ilp/*"),
         "planners": ("grid/*", "exhaustive/*", "incremental/*"),
         "full": ("*",),
     }
@@ -61,6 +64,7 @@ _WARM_UP: Mapping[str, str] = MappingProxyType(
         **{name: f"{name}/racks/2x0.9" for name in ("suika", "suika-ilp")},
         **{name: f"{name}/fifo/64x40" for name in ("gang", "gang-ilp")},
         **{name: f"{name}/fair/96" for name in ("gavel", "gavel-ilp")},
+        **{name: f"{name}/96" for name in ("elasticflow", "elasticflow-ilp")},
         **{name: f"{name}/a100-40gb/2" for name in ("grid", "exhaustive", "incremental")},
     }
 )
@@ -69,7 +73,10 @@ _WARM_UP: Mapping[str, str] = MappingProxyType(
 @cache
 def all_cases() -> Mapping[str, Case]:
     """Every case that can be made on this machine, by name."""
-    kinds = (sia_cases(), arnold_cases(), arena_cases(), suika_cases(), gang_cases(), gavel_cases(), planner_cases())
+    kinds = (
+        *(sia_cases(), arnold_cases(), arena_cases(), suika_cases()),
+        *(gang_cases(), gavel_cases(), elasticflow_cases(), planner_cases()),
+    )
     return MappingProxyType({case.name: case for cases in kinds for case in cases})
 
 

@@ -27,6 +27,8 @@ _EXAMPLES = {
     "gang-ilp": "gang-queue",
     "gavel": "gavel-paper",
     "gavel-ilp": "gavel-paper",
+    "elasticflow": "elasticflow-deadlines",
+    "elasticflow-ilp": "elasticflow-deadlines",
 }
 # They exclude what the examples say instead, or need more beside them.
 _LEFT_OUT = {"performance", "transformer", "operators", "parallel_plan", "calibration"}

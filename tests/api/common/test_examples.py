@@ -204,3 +204,19 @@ def test_gavel_gives_the_v100_to_who_is_due_next() -> None:
     assert outcome.objective == pytest.approx(3 * (5 / 11 + 0.001) + (10 / 11 + 0.001))
     (waits,) = answer.unplaced
     assert (waits.job_id, waits.reason, waits.preempted) == ("j0", "outcompeted", True)
+
+
+def test_elasticflow_keeps_its_promise_and_says_whom_it_refuses() -> None:
+    """`promised` does 28 samples/s where it has to, 4 GPUs; `admitted` 15, 2 GPUs, and its reserve of a slot; on what
+    is left, 2 GPUs, nobody does the 42 of `too-much`."""
+    outcome = plan(request_of("elasticflow-deadlines"))
+    answer = outcome.plan
+    assert answer is not None
+    assert {job.job_id: (job.num_gpus, job.change.value) for job in answer.allocations} == {
+        "promised": (4, "kept"),
+        "admitted": (2, "started"),
+        "no-deadline": (2, "started"),
+    }
+    (waits,) = answer.unplaced
+    assert (waits.job_id, waits.reason, waits.preempted) == ("too-much", "not_admitted", False)
+    assert [issue.code for issue in outcome.warnings] == ["deadline_not_guaranteed"]
