@@ -93,7 +93,7 @@ class Comparisons:
     def page(self, query: ComparisonPageQuery) -> ComparisonList:
         """List comparisons from the newest to the oldest."""
         # One more than asked for tells whether there is a next page.
-        records = self._store.comparisons(query.limit + 1, query.before)
+        records = self._store.comparisons(tuple(ComparisonSummary.model_fields), query.limit + 1, query.before)
         page = records[: query.limit]
         more = f"{COMPARISONS_PATH}?limit={query.limit}&before={page[-1][0]}" if len(records) > query.limit else None
         return ComparisonList(comparisons=tuple(self._summary(text) for _, text in page), next=more)
@@ -146,9 +146,11 @@ class Comparisons:
 
     def _summary(self, text: str) -> ComparisonSummary:
         """A line of the list; the store knows only how a comparison began and how it ended."""
-        stored = ComparisonDoc.model_validate_json(text)
+        stored = ComparisonSummary.model_validate_json(text)
         active = self._active.get(stored.id)
-        known = stored if active is None else active.document
+        if active is None:
+            return stored
+        known = active.document
         return ComparisonSummary(**{name: getattr(known, name) for name in ComparisonSummary.model_fields})
 
     def _admit(self, active: "_Active") -> None:

@@ -106,7 +106,7 @@ class Replays:
     def page(self, query: ReplayPageQuery) -> ReplayList:
         """List replays from the newest to the oldest."""
         # One more than asked for tells whether there is a next page.
-        records = self._store.page(query.limit + 1, query.before)
+        records = self._store.page(tuple(ReplaySummary.model_fields), query.limit + 1, query.before)
         page = records[: query.limit]
         more = f"{REPLAYS_PATH}?limit={query.limit}&before={page[-1][0]}" if len(records) > query.limit else None
         return ReplayList(replays=tuple(self._summary(text) for _, text in page), next=more)
@@ -178,9 +178,11 @@ class Replays:
 
     def _summary(self, text: str) -> ReplaySummary:
         """A line of the list; the store knows only how replays began and how they ended."""
-        stored = ReplayDoc.model_validate_json(text)
+        stored = ReplaySummary.model_validate_json(text)
         active = self._active.get(stored.id)
-        known = stored if active is None else active.document
+        if active is None:
+            return stored
+        known = active.document
         return ReplaySummary(**{name: getattr(known, name) for name in ReplaySummary.model_fields})
 
     def _report(self, replays_id: str) -> Iterator[str]:

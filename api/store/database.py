@@ -1,7 +1,7 @@
 """Plans, comparisons and snapshots in SQLite. What is final survives a restart; one process owns the database."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -34,6 +34,7 @@ from api.common.errors import StoreError
 from api.schemas.plan import PlanStatus
 from api.store.damage import look_for_damage, remedy
 from api.store.file import DatabaseFile
+from api.store.listing import listed
 
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x53544F57  # "STOW" in the header of the file
@@ -345,14 +346,10 @@ class Store:
         with self.reading() as connection:
             return connection.scalar(select(_comparisons.c.document).where(_comparisons.c.id == comparison_id))
 
-    def comparisons(self, limit: int, before: int | None) -> list[tuple[int, str]]:
-        """Sequence and JSON text of comparisons, from the newest to the oldest; only sequences below `before`."""
-        query = select(_comparisons.c.sequence, _comparisons.c.document)
-        query = query.order_by(_comparisons.c.sequence.desc()).limit(limit)
-        if before is not None:
-            query = query.where(_comparisons.c.sequence < before)
+    def comparisons(self, fields: Sequence[str], limit: int, before: int | None) -> list[tuple[int, str]]:
+        """Sequence and these fields of comparisons, from the newest to the oldest; only sequences below `before`."""
         with self.reading() as connection:
-            return [(row.sequence, row.document) for row in connection.execute(query)]
+            return listed(connection, _comparisons, fields, limit, before)
 
     def unfinished_comparisons(self) -> list[str]:
         """Comparisons that are not final, as JSON text."""

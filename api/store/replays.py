@@ -1,5 +1,6 @@
 """Replays in the database: each is written when it has ended, so that no crash takes it away."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import (
@@ -17,6 +18,7 @@ from sqlalchemy import (
 )
 
 from api.store.database import Store
+from api.store.listing import listed
 
 _metadata = MetaData()
 # What was asked for together.
@@ -107,13 +109,10 @@ class ReplayStore:
         with self._store.reading() as connection:
             return connection.scalar(query)
 
-    def page(self, limit: int, before: int | None) -> list[tuple[int, str]]:
-        """Sequence and document, from the newest to the oldest; only sequences below `before`."""
-        query = select(_replays.c.sequence, _replays.c.document).order_by(_replays.c.sequence.desc()).limit(limit)
-        if before is not None:
-            query = query.where(_replays.c.sequence < before)
+    def page(self, fields: Sequence[str], limit: int, before: int | None) -> list[tuple[int, str]]:
+        """Sequence and these fields of documents, from the newest to the oldest; only sequences below `before`."""
         with self._store.reading() as connection:
-            return [(row.sequence, row.document) for row in connection.execute(query)]
+            return listed(connection, _replays, fields, limit, before)
 
     def unfinished(self) -> list[LeftReplays]:
         """Replays that are not final."""
