@@ -21,7 +21,10 @@ _PROGRESS = "progress"
 INTERRUPTED = FailureDoc(
     code="interrupted", detail="the service stopped or crashed before the replays were final; ask for the rest again"
 )
-_LOST = FailureDoc(code="deadline", detail="a decision took longer than the limit; what came before it is lost")
+_LOST = FailureDoc(
+    code="deadline",
+    detail="a decision, or getting ready, took far longer than the limit and was killed; what came before is lost",
+)
 
 
 class ActiveReplays:

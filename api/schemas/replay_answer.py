@@ -162,6 +162,7 @@ class ReplayRunDoc(Document):
     elapsed_s: float = 0.0
     """Wall-clock time that it took so far."""
     figures: ReplayFiguresDoc | None = None
+    """Null, too, where a decision went on long after the limit and was killed: with it all before it is lost."""
     failure: FailureDoc | None = None
 
 

@@ -34,6 +34,7 @@ from api.common.errors import StoreError
 from api.schemas.plan import PlanStatus
 from api.store.damage import look_for_damage, remedy
 from api.store.file import DatabaseFile
+from api.store.keys import KEYS_METADATA, RequestKey, forget_key, keep_key, resource_of
 from api.store.listing import listed
 
 SCHEMA_VERSION = 1
@@ -181,6 +182,7 @@ class Store:
                 self._check_version(connection)
                 look_for_damage(self._name, connection)
                 _metadata.create_all(connection)
+                KEYS_METADATA.create_all(connection)
                 connection.execute(text(f"PRAGMA application_id = {_APPLICATION_ID}"))
                 connection.execute(text(f"PRAGMA user_version = {SCHEMA_VERSION}"))
             if self._file is not None:
@@ -325,9 +327,17 @@ class Store:
             row = connection.execute(select(_snapshots).where(_snapshots.c.id == snapshot_id)).one_or_none()
         return None if row is None else SnapshotRecord(**row._mapping)
 
-    def add_comparison(self, comparison_id: str, document: str) -> None:
+    def resource_of(self, request: RequestKey | None) -> str | None:
+        """Id of what came of the same request under the same key before; IdempotencyConflictError for another one."""
+        if request is None:
+            return None
+        with self.reading() as connection:
+            return resource_of(connection, request)
+
+    def add_comparison(self, comparison_id: str, document: str, request: RequestKey | None = None) -> None:
         """Insert a comparison that is not final; `document` is JSON text."""
         with self.writing() as connection:
+            keep_key(connection, request, comparison_id)
             connection.execute(insert(_comparisons).values(id=comparison_id, final=False, document=document))
 
     def finish_comparison(self, comparison_id: str, document: str) -> None:
@@ -339,6 +349,7 @@ class Store:
     def delete_comparison(self, comparison_id: str) -> bool:
         """Delete a comparison; False when there is none."""
         with self.writing() as connection:
+            forget_key(connection, comparison_id)
             return connection.execute(delete(_comparisons).where(_comparisons.c.id == comparison_id)).rowcount > 0
 
     def comparison(self, comparison_id: str) -> str | None:

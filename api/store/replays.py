@@ -18,6 +18,7 @@ from sqlalchemy import (
 )
 
 from api.store.database import Store
+from api.store.keys import RequestKey, forget_key, keep_key
 from api.store.listing import listed
 
 _metadata = MetaData()
@@ -60,9 +61,14 @@ class ReplayStore:
         with store.writing() as connection:
             _metadata.create_all(connection)
 
-    def add(self, id_: str, document: str, cluster: str) -> None:
+    def resource_of(self, request: RequestKey | None) -> str | None:
+        """As `Store.resource_of`."""
+        return self._store.resource_of(request)
+
+    def add(self, id_: str, document: str, cluster: str, request: RequestKey | None = None) -> None:
         """Insert replays that are not final."""
         with self._store.writing() as connection:
+            keep_key(connection, request, id_)
             connection.execute(insert(_replays).values(id=id_, final=False, document=document, cluster=cluster))
 
     def add_result(self, id_: str, number: int, row: str, result: str) -> None:
@@ -79,6 +85,7 @@ class ReplayStore:
     def delete(self, id_: str) -> bool:
         """Delete replays; False when there are none."""
         with self._store.writing() as connection:
+            forget_key(connection, id_)
             connection.execute(delete(_results).where(_results.c.replays_id == id_))
             return connection.execute(delete(_replays).where(_replays.c.id == id_)).rowcount > 0
 

@@ -151,6 +151,21 @@ def test_models_without_a_plan_fail_with_what_would_do(client: httpx.Client) -> 
     assert "can be trained on as many GPUs of this cluster" in row["failure"]["detail"]
 
 
+def test_the_same_request_under_a_key_is_replayed_once(client: httpx.Client) -> None:
+    """Another request is refused; what is deleted has no key."""
+    once = replay_request(policies=[{"policy": "gang"}])
+    first = waited(client, post(client, PATH, once, Idempotency_Key="k", Prefer="wait=50")).json()
+    again = post(client, PATH, {**once, "noise": 0.0}, Idempotency_Key="k")
+    assert (again.status_code, again.json()) == (200, first)
+    other = post(client, PATH, {**once, "noise": 0.5}, Idempotency_Key="k")
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
+    assert first["id"] in other.json()["detail"]
+    assert post(client, PATH, once, Idempotency_Key="x" * 300).json()["code"] == "invalid_header"
+    assert post(client, PATH, once).json()["id"] != first["id"]
+    assert client.delete(first["links"]["self"]).status_code == 204
+    assert post(client, PATH, once, Idempotency_Key="k").json()["id"] != first["id"]
+
+
 def test_events_tell_how_it_went(client: httpx.Client, done: Json) -> None:
     events = events_of(client, done)
     states = [(data["replay"], data["status"]) for _, name, data in events if name == "state"]
