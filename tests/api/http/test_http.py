@@ -12,6 +12,7 @@ import pytest
 
 from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
+from models.policies import POLICIES
 from solver.pool import WorkerPool
 from tests.api.asking import JSON, planned, post
 from tests.api.requests import json_text, sia_request
@@ -172,7 +173,7 @@ def test_a_final_plan_can_be_deleted_and_canceling_it_changes_nothing(client: ht
 
 def test_policies_say_what_they_need(client: httpx.Client) -> None:
     policies = {policy["name"]: policy for policy in client.get("/v1/policies").json()["policies"]}
-    assert set(policies) == {"sia", "arnold", "arena", "arena-ilp", "suika", "suika-ilp", "gang", "gang-ilp"}
+    assert set(policies) == set(POLICIES)
     assert policies["sia"]["parameters"]["properties"]["fairness_power"]["default"] == -0.5
     assert all(policy["needs"] and policy["gives"] for policy in policies.values())
 
