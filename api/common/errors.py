@@ -80,6 +80,11 @@ class IdempotencyConflictError(StowplanError):
 
     code: ClassVar[str] = "idempotency_conflict"
 
+    @classmethod
+    def of(cls, resource_id: str) -> "IdempotencyConflictError":
+        """The key is of this resource."""
+        return cls(f"the Idempotency-Key belongs to {resource_id}, which has another request; use another key")
+
 
 class PlanNotFinishedError(StowplanError):
     """This needs a plan that is final."""

@@ -24,6 +24,7 @@ from api.schemas.comparison import (
 )
 from api.schemas.plan import FailureDoc
 from api.store.database import Store
+from api.store.keys import RequestKey
 from models.comparison import SolverRun
 from solver.pool import QueueFullError
 
@@ -55,11 +56,13 @@ class Comparisons:
             left = _finished(ComparisonDoc.model_validate_json(text), ComparisonStatus.INTERRUPTED, _INTERRUPTED)
             store.finish_comparison(left.id, left.model_dump_json())
 
-    def submit(self, asked: ReadComparison) -> str:
+    def submit(self, asked: ReadComparison, idempotency_key: str | None = None) -> str:
         """Store and queue a comparison; returns its id.
 
         Raises
         ------
+        IdempotencyConflictError
+            When the key was used with another request.
         QueueFullError
             When too many comparisons wait.
         ShuttingDownError
@@ -77,8 +80,10 @@ class Comparisons:
             input_hash=asked.input_hash,
             links=ComparisonLinksDoc(self=path, figure=None),
         )
-        self._admit(_Active(document, SolverComparison(request, slack_s)))
-        return id_
+        key = None
+        if idempotency_key is not None:
+            key = RequestKey(collection=COMPARISONS_PATH, key=idempotency_key, input_hash=asked.input_hash)
+        return self._admit(_Active(document, SolverComparison(request, slack_s)), key)
 
     def comparison(self, comparison_id: str) -> ComparisonDoc:
         """Look at a comparison, with the rows that it has so far; NotFoundError when there is none."""
@@ -93,7 +98,7 @@ class Comparisons:
     def page(self, query: ComparisonPageQuery) -> ComparisonList:
         """List comparisons from the newest to the oldest."""
         # One more than asked for tells whether there is a next page.
-        records = self._store.comparisons(query.limit + 1, query.before)
+        records = self._store.comparisons(tuple(ComparisonSummary.model_fields), query.limit + 1, query.before)
         page = records[: query.limit]
         more = f"{COMPARISONS_PATH}?limit={query.limit}&before={page[-1][0]}" if len(records) > query.limit else None
         return ComparisonList(comparisons=tuple(self._summary(text) for _, text in page), next=more)
@@ -146,23 +151,29 @@ class Comparisons:
 
     def _summary(self, text: str) -> ComparisonSummary:
         """A line of the list; the store knows only how a comparison began and how it ended."""
-        stored = ComparisonDoc.model_validate_json(text)
+        stored = ComparisonSummary.model_validate_json(text)
         active = self._active.get(stored.id)
-        known = stored if active is None else active.document
+        if active is None:
+            return stored
+        known = active.document
         return ComparisonSummary(**{name: getattr(known, name) for name in ComparisonSummary.model_fields})
 
-    def _admit(self, active: "_Active") -> None:
-        """Store the comparison, then queue it."""
+    def _admit(self, active: "_Active", key: RequestKey | None) -> str:
+        """Store the comparison, then queue it; returns its id, or that of the one which came of the same request."""
         document = active.document
         with self._admission:
+            known = self._store.resource_of(key)
+            if known is not None:
+                return known
             if self._stopping:
                 raise ShuttingDownError("the service stops; ask again when it is back")
             num_active = len(self._active)
             if num_active > self._settings.comparison_queue_size:
                 raise QueueFullError(f"{num_active} comparisons run or wait, which is as many as this service takes")
-            self._store.add_comparison(document.id, document.model_dump_json())
+            self._store.add_comparison(document.id, document.model_dump_json(), key)
             self._active[document.id] = active
             active.future = self._thread.submit(self._run, active)
+        return document.id
 
     def _stop(self, active: "_Active", status: ComparisonStatus) -> None:
         active.stopped = active.stopped or status

@@ -1,5 +1,6 @@
 """From the body of replays to what is replayed."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -12,17 +13,22 @@ from executor.control.options import ControlOptions
 from executor.simulation.known import Known
 from executor.simulation.setup import ReplaySetup, covered_trace, truth_of
 from executor.simulation.truth import TruthParameters
+from models.catalogue import find_model
 from models.policies import POLICIES
 from models.policy import Parameters
 from models.validation import request_issues
 from models.workload import Snapshot
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
+from stowplan.records import to_document
 from topology.cluster import Cluster
 from workloads.generators.failures import FailureParameters
 from workloads.throughputs import Throughput, repeated
 from workloads.trace import Trace, TraceJob
 
-_REMEDIES = {Known.TABLE: "give `throughputs`, and jobs with `application`, `global_batch` and `iterations`"}
+_REMEDIES = {
+    Known.TABLE: "give `throughputs`, and jobs with `application`, `global_batch` and `iterations`",
+    Known.MODELS: "set `modelled`, and give jobs a model of the catalogue as `application`, and `global_batch`",
+}
 _MAX_FAILURES = 1_000_000
 _TRUTH = ("start_s", "restart_s", "delay_per_gpu_s", "checkpoint_s", "elasticity", "estimates", "noise")
 
@@ -43,22 +49,26 @@ def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tup
         _repeated(pointer_of("throughputs", k), "says again what an earlier row says; give it once")
         for k in repeated(throughputs or ())
     ]
+    first_at = {seed: k for k, seed in reversed(list(enumerate(body.seeds)))}
     issues += [
         _repeated(pointer_of("seeds", k), f"{seed} is listed before; list it once")
         for k, seed in enumerate(body.seeds)
-        if seed in body.seeds[:k]
+        if first_at[seed] != k
     ]
     issues += _failure_issues(body, cluster)
-    known = Known.NOTHING if throughputs is None else Known.TABLE
+    if body.modelled:
+        issues += _model_issues(body)
+    known = _known(body)
     # There are no jobs yet: what is wrong with a policy now is wrong with its parameters.
     empty = Snapshot(cluster=cluster, jobs=())
-    chosen: list[Parameters] = []
+    chosen: dict[str, Parameters] = {}
     for k, policy in enumerate(body.policies):
         with _collected(issues), located(pointer_of("policies", k)):
             parameters = _parameters(policy, known, empty)
-            if parameters in chosen:
+            # Parameters of different policies may be equal in all but their type.
+            key = policy.policy + json.dumps(to_document(parameters), sort_keys=True)
+            if chosen.setdefault(key, parameters) is not parameters:
                 raise InputError("", [_repeated("", "is listed before with the same parameters; list it once")])
-            chosen.append(parameters)
     with _collected(issues), located("/trace"):
         trace = _trace(body.trace)
     raise_for_errors(issues, "request")
@@ -66,6 +76,7 @@ def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tup
         "cluster": cluster,
         "trace": trace,
         "throughputs": throughputs,
+        "modelled": body.modelled,
         "truth": TruthParameters(**{name: getattr(body, name) for name in _TRUTH}),
         "failures": None if body.failures is None else FailureParameters(**vars(body.failures)),
         "horizon_s": body.horizon_s,
@@ -76,12 +87,23 @@ def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tup
             control=ControlOptions(parameters=parameters, round_s=body.round_s, settle=body.settle, charge=body.charge),
             seed=seed,
         )
-        for parameters, seed in product(chosen, body.seeds)
+        for parameters, seed in product(chosen.values(), body.seeds)
     )
 
 
 def num_replayed(setup: ReplaySetup) -> int:
-    """How many jobs of the trace can be replayed; InputError when there are none."""
+    """How many jobs of the trace can be replayed; InputError when there are none.
+
+    Of modelled jobs it is how many say enough: whether there is a plan for one takes long to find out, and is left to
+    the replay.
+    """
+    if setup.modelled:
+        num_told = sum(_is_told(job) for job in setup.trace.jobs)
+        if num_told:
+            return num_told
+        what = f"none of the {len(setup.trace.jobs):,} jobs of {setup.trace.name!r}"
+        detail = f"{what} has GPUs, a model, a global batch, and iterations or a duration"
+        raise InputError(detail, [Issue(code="nothing_replayed", pointer="/trace/jobs", detail=detail)])
     try:
         return len(covered_trace(setup, truth_of(setup)).jobs)
     except InputError as error:
@@ -115,6 +137,36 @@ def _failure_issues(body: ReplayBody, cluster: Cluster) -> Iterator[Issue]:
     if expected > _MAX_FAILURES:
         detail = f"makes some {expected:.3g} failures until the horizon; at most {_MAX_FAILURES:,} are drawn"
         yield Issue(code="out_of_range", pointer="/failures/mtbf_s", detail=detail)
+
+
+def _known(body: ReplayBody) -> Known:
+    """What the request says of how fast jobs are."""
+    if body.modelled:
+        return Known.MODELS
+    return Known.NOTHING if body.throughputs is None else Known.TABLE
+
+
+def _model_issues(body: ReplayBody) -> Iterator[Issue]:
+    """What is wrong with modelled jobs; an unknown model once, however many jobs train it."""
+    if body.throughputs is not None:
+        detail = "each say how fast jobs are: `throughputs` and `modelled`; give one of them"
+        yield Issue(code="invalid_entry", pointer="/modelled", detail=detail)
+    first: dict[str, int] = {}
+    for k, job in enumerate(body.trace.jobs):
+        if job.application is not None:
+            first.setdefault(job.application, k)
+    for application, k in first.items():
+        try:
+            find_model(application, global_batch=1)
+        except InputError as error:
+            yield Issue(
+                code="unknown_model", pointer=pointer_of("trace", "jobs", k, "application"), detail=error.detail
+            )
+
+
+def _is_told(job: TraceJob) -> bool:
+    """Whether a modelled job may be replayed, as far as it says itself."""
+    return bool(job.num_gpus and job.application and job.global_batch and (job.iterations or job.duration_s))
 
 
 def _parameters(document: ReplayPolicyDoc, known: Known, empty: Snapshot) -> Parameters:

@@ -109,9 +109,7 @@ class Plans:
                 return record.id
         # Not what was filled in: that may have changed since.
         if (self._store.posted_hash(known.id) or known.input_hash) != asked.posted_hash:
-            raise IdempotencyConflictError(
-                f"the Idempotency-Key belongs to {known.id}, which has another request; use another key"
-            )
+            raise IdempotencyConflictError.of(known.id)
         return known.id
 
     def plan(self, plan_id: str) -> PlanDoc:

@@ -21,7 +21,10 @@ _PROGRESS = "progress"
 INTERRUPTED = FailureDoc(
     code="interrupted", detail="the service stopped or crashed before the replays were final; ask for the rest again"
 )
-_LOST = FailureDoc(code="deadline", detail="a decision took longer than the limit; what came before it is lost")
+_LOST = FailureDoc(
+    code="deadline",
+    detail="a decision, or getting ready, took far longer than the limit and was killed; what came before is lost",
+)
 
 
 class ActiveReplays:
@@ -106,8 +109,10 @@ class ActiveReplays:
 
 def with_rows(document: ReplayDoc, rows: Sequence[ReplayRunDoc]) -> ReplayDoc:
     """The document with these rows, and what they add up to."""
+    left_out = next((row.figures.num_left_out for row in rows if row.figures is not None), document.num_left_out)
+    num_jobs = document.num_jobs + document.num_left_out - left_out
     progress = ReplayProgressDoc(
-        num_jobs=document.num_jobs * len(rows),
+        num_jobs=num_jobs * len(rows),
         num_ended=sum(row.num_ended for row in rows),
         num_replays=len(rows),
         num_done=sum(row.status.final for row in rows),
@@ -117,7 +122,8 @@ def with_rows(document: ReplayDoc, rows: Sequence[ReplayRunDoc]) -> ReplayDoc:
         links = links.model_copy(
             update={"figure": f"{links.self}/figure.svg", "figure_png": f"{links.self}/figure.png"}
         )
-    return document.model_copy(update={"replays": tuple(rows), "progress": progress, "links": links})
+    counted = {"num_jobs": num_jobs, "num_left_out": left_out}
+    return document.model_copy(update={"replays": tuple(rows), "progress": progress, "links": links, **counted})
 
 
 def has_picture(row: ReplayRunDoc) -> bool:

@@ -29,6 +29,7 @@ from api.schemas.replay_answer import (
     ReplayTimesDoc,
 )
 from api.store.database import Store
+from api.store.keys import RequestKey
 from api.store.replays import LeftReplays, ReplayStore
 from solver.pool import QueueFullError
 from stowplan import __version__
@@ -57,11 +58,13 @@ class Replays:
         for left in self._store.unfinished():
             self._interrupt(left)
 
-    def submit(self, asked: ReadReplays) -> str:
+    def submit(self, asked: ReadReplays, idempotency_key: str | None = None) -> str:
         """Store and queue replays; returns their id.
 
         Raises
         ------
+        IdempotencyConflictError
+            When the key was used with another request.
         QueueFullError
             When too many wait.
         ShuttingDownError
@@ -90,8 +93,10 @@ class Replays:
             progress=ReplayProgressDoc(num_jobs=0, num_ended=0, num_replays=0, num_done=0),
             replays=asked.rows,
         )
-        self._admit(ActiveReplays(document, running, self._store), asked.cluster)
-        return id_
+        key = None
+        if idempotency_key is not None:
+            key = RequestKey(collection=REPLAYS_PATH, key=idempotency_key, input_hash=asked.input_hash)
+        return self._admit(ActiveReplays(document, running, self._store), asked.cluster, key)
 
     def replays(self, replays_id: str) -> ReplayDoc:
         """Look at replays as far as they are; NotFoundError when there are none."""
@@ -106,7 +111,7 @@ class Replays:
     def page(self, query: ReplayPageQuery) -> ReplayList:
         """List replays from the newest to the oldest."""
         # One more than asked for tells whether there is a next page.
-        records = self._store.page(query.limit + 1, query.before)
+        records = self._store.page(tuple(ReplaySummary.model_fields), query.limit + 1, query.before)
         page = records[: query.limit]
         more = f"{REPLAYS_PATH}?limit={query.limit}&before={page[-1][0]}" if len(records) > query.limit else None
         return ReplayList(replays=tuple(self._summary(text) for _, text in page), next=more)
@@ -178,9 +183,11 @@ class Replays:
 
     def _summary(self, text: str) -> ReplaySummary:
         """A line of the list; the store knows only how replays began and how they ended."""
-        stored = ReplayDoc.model_validate_json(text)
+        stored = ReplaySummary.model_validate_json(text)
         active = self._active.get(stored.id)
-        known = stored if active is None else active.document
+        if active is None:
+            return stored
+        known = active.document
         return ReplaySummary(**{name: getattr(known, name) for name in ReplaySummary.model_fields})
 
     def _report(self, replays_id: str) -> Iterator[str]:
@@ -191,18 +198,22 @@ class Replays:
             yield f", {text}" if k else text
         yield "]}\n"
 
-    def _admit(self, active: ActiveReplays, cluster: str) -> None:
-        """Store the replays, then queue them."""
+    def _admit(self, active: ActiveReplays, cluster: str, key: RequestKey | None) -> str:
+        """Store the replays, then queue them; returns their id, or that of those which came of the same request."""
         document = active.document
         with self._admission:
+            known = self._store.resource_of(key)
+            if known is not None:
+                return known
             if self._stopping:
                 raise ShuttingDownError("the service stops; ask again when it is back")
             num_active = len(self._active)
             if num_active > self._settings.replay_queue_size:
                 raise QueueFullError(f"replays of {num_active} requests run or wait, which is as many as are taken")
-            self._store.add(document.id, document.model_dump_json(), cluster)
+            self._store.add(document.id, document.model_dump_json(), cluster, key)
             self._active[document.id] = active
             active.future = self._thread.submit(self._run, active)
+        return document.id
 
     def _stop(self, active: ActiveReplays, status: ReplayStatus) -> None:
         active.stopped = active.stopped or status

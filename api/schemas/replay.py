@@ -25,7 +25,8 @@ ClusterSource = Annotated[
 
 
 class TraceJobDoc(Document):
-    """One job of a trace. It runs for `duration_s`; with `throughputs` until its `iterations` are done."""
+    """One job of a trace. It runs for `duration_s`; with `throughputs` until its `iterations` are done; with `modelled`
+    until its `iterations` are done, or as many as take it `duration_s` on the GPUs that it asked for."""
 
     id: Name
     submit_s: Seconds
@@ -37,7 +38,7 @@ class TraceJobDoc(Document):
     gpu_type: Name | None = None
     """What it asked for, where `throughputs` say how fast it is there."""
     application: Name | None = None
-    """The model or program, as `throughputs` have it."""
+    """The model or program, as `throughputs` have it; with `modelled` a model of the catalogue."""
     global_batch: Count | None = None
     iterations: Annotated[float, Field(gt=0, le=1e15)] | None = None
     """Optimiser steps that it needs in all."""
@@ -123,6 +124,10 @@ class ReplayBody(Document):
     throughputs: Annotated[tuple[ThroughputDoc, ...], Field(min_length=1, max_length=MAX_ITEMS)] | None = None
     """How fast applications train; null: jobs run as long as they did in the trace, under policies that need no more
     than sizes."""
+    modelled: bool = False
+    """Jobs train models of the catalogue, as fast as the performance model says of the 3D plan that they run; then
+    there are no `throughputs`. Jobs that lack `application`, `global_batch`, or one of `iterations` and `duration_s`,
+    and jobs for which there is no plan on as many GPUs, are left out."""
     policies: Annotated[tuple[_AnyPolicy, ...], Field(min_length=1)]
     """Each with parameters that no other has."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1, max_length=MAX_SEEDS)] = (
@@ -151,7 +156,8 @@ class ReplayBody(Document):
     """What policies are told of durations. exact: what is true, but for the noise; limit: the time limit of the job;
     none: nothing."""
     noise: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """Standard deviation of the logarithm of estimates over what is true: of durations, or of throughputs."""
+    """Standard deviation of the logarithm of estimates over what is true: of durations, or of throughputs; with
+    `modelled` of what is true over the model."""
     failures: FailuresDoc | None = None
     """They need a horizon."""
     time_limit_s: Annotated[float, Field(gt=0, le=MAX_TIME_LIMIT_S)] | None = None

@@ -162,6 +162,7 @@ class ReplayRunDoc(Document):
     elapsed_s: float = 0.0
     """Wall-clock time that it took so far."""
     figures: ReplayFiguresDoc | None = None
+    """Null, too, where a decision went on long after the limit and was killed: with it all before it is lost."""
     failure: FailureDoc | None = None
 
 
@@ -212,9 +213,9 @@ class ReplayDoc(ReplaySummary):
 
     num_gpus: int
     num_jobs: int
-    """Jobs that each replay has."""
+    """Jobs that each replay has; of modelled jobs at most, until a replay has ended."""
     num_left_out: int
-    """Jobs of the trace of which it is not known how long they run."""
+    """Jobs of the trace of which it is not known how long they run; the others are `num_jobs`."""
     time_limit_s: float
     """Of each replay."""
     longest_s: float

@@ -1,7 +1,7 @@
 """Plans, comparisons and snapshots in SQLite. What is final survives a restart; one process owns the database."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -34,6 +34,8 @@ from api.common.errors import StoreError
 from api.schemas.plan import PlanStatus
 from api.store.damage import look_for_damage, remedy
 from api.store.file import DatabaseFile
+from api.store.keys import KEYS_METADATA, RequestKey, forget_key, keep_key, resource_of
+from api.store.listing import listed
 
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x53544F57  # "STOW" in the header of the file
@@ -187,6 +189,7 @@ class Store:
                 self._check_version(connection)
                 look_for_damage(self._name, connection)
                 _metadata.create_all(connection)
+                KEYS_METADATA.create_all(connection)
                 connection.execute(text(f"PRAGMA application_id = {_APPLICATION_ID}"))
                 connection.execute(text(f"PRAGMA user_version = {SCHEMA_VERSION}"))
             if self._file is not None:
@@ -341,9 +344,17 @@ class Store:
             row = connection.execute(select(_snapshots).where(_snapshots.c.id == snapshot_id)).one_or_none()
         return None if row is None else SnapshotRecord(**row._mapping)
 
-    def add_comparison(self, comparison_id: str, document: str) -> None:
+    def resource_of(self, request: RequestKey | None) -> str | None:
+        """Id of what came of the same request under the same key before; IdempotencyConflictError for another one."""
+        if request is None:
+            return None
+        with self.reading() as connection:
+            return resource_of(connection, request)
+
+    def add_comparison(self, comparison_id: str, document: str, request: RequestKey | None = None) -> None:
         """Insert a comparison that is not final; `document` is JSON text."""
         with self.writing() as connection:
+            keep_key(connection, request, comparison_id)
             connection.execute(insert(_comparisons).values(id=comparison_id, final=False, document=document))
 
     def finish_comparison(self, comparison_id: str, document: str) -> None:
@@ -355,6 +366,7 @@ class Store:
     def delete_comparison(self, comparison_id: str) -> bool:
         """Delete a comparison; False when there is none."""
         with self.writing() as connection:
+            forget_key(connection, comparison_id)
             return connection.execute(delete(_comparisons).where(_comparisons.c.id == comparison_id)).rowcount > 0
 
     def comparison(self, comparison_id: str) -> str | None:
@@ -362,14 +374,10 @@ class Store:
         with self.reading() as connection:
             return connection.scalar(select(_comparisons.c.document).where(_comparisons.c.id == comparison_id))
 
-    def comparisons(self, limit: int, before: int | None) -> list[tuple[int, str]]:
-        """Sequence and JSON text of comparisons, from the newest to the oldest; only sequences below `before`."""
-        query = select(_comparisons.c.sequence, _comparisons.c.document)
-        query = query.order_by(_comparisons.c.sequence.desc()).limit(limit)
-        if before is not None:
-            query = query.where(_comparisons.c.sequence < before)
+    def comparisons(self, fields: Sequence[str], limit: int, before: int | None) -> list[tuple[int, str]]:
+        """Sequence and these fields of comparisons, from the newest to the oldest; only sequences below `before`."""
         with self.reading() as connection:
-            return [(row.sequence, row.document) for row in connection.execute(query)]
+            return listed(connection, _comparisons, fields, limit, before)
 
     def unfinished_comparisons(self) -> list[str]:
         """Comparisons that are not final, as JSON text."""

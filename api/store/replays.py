@@ -1,5 +1,6 @@
 """Replays in the database: each is written when it has ended, so that no crash takes it away."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import (
@@ -17,6 +18,8 @@ from sqlalchemy import (
 )
 
 from api.store.database import Store
+from api.store.keys import RequestKey, forget_key, keep_key
+from api.store.listing import listed
 
 _metadata = MetaData()
 # What was asked for together.
@@ -58,9 +61,14 @@ class ReplayStore:
         with store.writing() as connection:
             _metadata.create_all(connection)
 
-    def add(self, id_: str, document: str, cluster: str) -> None:
+    def resource_of(self, request: RequestKey | None) -> str | None:
+        """As `Store.resource_of`."""
+        return self._store.resource_of(request)
+
+    def add(self, id_: str, document: str, cluster: str, request: RequestKey | None = None) -> None:
         """Insert replays that are not final."""
         with self._store.writing() as connection:
+            keep_key(connection, request, id_)
             connection.execute(insert(_replays).values(id=id_, final=False, document=document, cluster=cluster))
 
     def add_result(self, id_: str, number: int, row: str, result: str) -> None:
@@ -77,6 +85,7 @@ class ReplayStore:
     def delete(self, id_: str) -> bool:
         """Delete replays; False when there are none."""
         with self._store.writing() as connection:
+            forget_key(connection, id_)
             connection.execute(delete(_results).where(_results.c.replays_id == id_))
             return connection.execute(delete(_replays).where(_replays.c.id == id_)).rowcount > 0
 
@@ -107,13 +116,10 @@ class ReplayStore:
         with self._store.reading() as connection:
             return connection.scalar(query)
 
-    def page(self, limit: int, before: int | None) -> list[tuple[int, str]]:
-        """Sequence and document, from the newest to the oldest; only sequences below `before`."""
-        query = select(_replays.c.sequence, _replays.c.document).order_by(_replays.c.sequence.desc()).limit(limit)
-        if before is not None:
-            query = query.where(_replays.c.sequence < before)
+    def page(self, fields: Sequence[str], limit: int, before: int | None) -> list[tuple[int, str]]:
+        """Sequence and these fields of documents, from the newest to the oldest; only sequences below `before`."""
         with self._store.reading() as connection:
-            return [(row.sequence, row.document) for row in connection.execute(query)]
+            return listed(connection, _replays, fields, limit, before)
 
     def unfinished(self) -> list[LeftReplays]:
         """Replays that are not final."""

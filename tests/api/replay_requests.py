@@ -3,6 +3,7 @@
 import copy
 from typing import Any
 
+from api.common.settings import Settings
 from api.convert.reading import read_document
 from api.convert.replay import replay_setups
 from api.convert.snapshot import cluster_from_document
@@ -35,8 +36,20 @@ def tabled_request(**fields: Any) -> Json:
     )
 
 
-def setups_of(request: Json) -> tuple[ReplaySetup, ...]:
+def modelled_request(**fields: Any) -> Json:
+    """Two trainings on a node of 8 GPUs, the second of which has no batch."""
+    job = {"num_gpus": 4, "application": "gpt2-350m", "iterations": 100}
+    jobs = [{"id": "x", "submit_s": 0, "global_batch": 64, **job}, {"id": "y", "submit_s": 5, **job}]
+    request: Json = {
+        "trace": {"name": "two", "jobs": jobs},
+        "modelled": True,
+        "policies": [{"policy": "suika"}, {"policy": "gang"}],
+    }
+    return replay_request(**{**request, **fields})
+
+
+def setups_of(request: Json, settings: Settings = SETTINGS) -> tuple[ReplaySetup, ...]:
     """What is replayed."""
     body = read_document(REPLAY_BODY, json_text(request))
     assert isinstance(body.cluster, ClusterDoc)
-    return replay_setups(body, cluster_from_document(body.cluster), SETTINGS)
+    return replay_setups(body, cluster_from_document(body.cluster), settings)

@@ -32,7 +32,7 @@ IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="The same key with the same body gives the same plan, however often it is sent.",
+        description="The same key with the same body gives the same resource, however often it is sent.",
         json_schema_extra={"minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
     ),
 ]

@@ -10,7 +10,7 @@ from api.common.examples import example
 from api.comparisons.reading import READ_COMPARISON
 from api.comparisons.service import COMPARISONS_PATH
 from api.http.body import json_text
-from api.http.routers.common import Services, WaitS, documented_body, json_response
+from api.http.routers.common import IdempotencyKey, Services, WaitS, checked_key, documented_body, json_response
 from api.schemas.comparison import ComparisonBody, ComparisonDoc, ComparisonList, ComparisonPageQuery
 
 router = APIRouter(prefix=COMPARISONS_PATH, tags=["solver comparisons"])
@@ -43,7 +43,12 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
     responses=_ACCEPTED,
     openapi_extra=documented_body(ComparisonBody.__name__, _REQUESTS),
 )
-async def create_comparison(services: Services, text: Annotated[bytes, Depends(json_text)], wait_s: WaitS) -> Response:
+async def create_comparison(
+    services: Services,
+    text: Annotated[bytes, Depends(json_text)],
+    wait_s: WaitS,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
     """Run one instance through several solvers: one after another, under the same limits, each in a fresh process.
 
     A solver that dies, runs out of time or does not know the policy has a row that says so. Answers that contradict
@@ -51,8 +56,9 @@ async def create_comparison(services: Services, text: Annotated[bytes, Depends(j
     comparison (200) if it is final within N seconds, otherwise 202 with the rows that there are. One comparison runs
     at a time, beside the plans of the service, which share its processors.
     """
+    key = checked_key(idempotency_key)
     asked = await services.reader.read(READ_COMPARISON, text, fill_in=False)
-    comparison_id = await run_in_threadpool(services.comparisons.submit, asked)
+    comparison_id = await run_in_threadpool(services.comparisons.submit, asked, key)
     return await _answer(services, comparison_id, wait_s)
 
 

@@ -7,7 +7,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from api.http.body import json_text
-from api.http.routers.common import Services, WaitS, documented_body, documented_events, event_response, json_response
+from api.http.routers.common import (
+    IdempotencyKey,
+    Services,
+    WaitS,
+    checked_key,
+    documented_body,
+    documented_events,
+    event_response,
+    json_response,
+)
 from api.replays.reading import READ_REPLAYS
 from api.replays.service import REPLAYS_PATH
 from api.schemas.replay import REPLAY_EXAMPLE, ReplayBody
@@ -36,7 +45,12 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
     responses=_ACCEPTED,
     openapi_extra=documented_body(ReplayBody.__name__, {"Four jobs on one node": REPLAY_EXAMPLE}),
 )
-async def create_replays(services: Services, text: Annotated[bytes, Depends(json_text)], wait_s: WaitS) -> Response:
+async def create_replays(
+    services: Services,
+    text: Annotated[bytes, Depends(json_text)],
+    wait_s: WaitS,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
     """Say what policies would have made of a trace of jobs: every policy with every seed, in parallel processes.
 
     Every plan is checked, all submitted jobs count, and all policies go by the same truth. A replay that reaches its
@@ -44,8 +58,9 @@ async def create_replays(services: Services, text: Annotated[bytes, Depends(json
     they are final within N seconds, otherwise it is 202 with those that there are. Replays of one request run at a
     time, beside the plans of the service, which share its processors.
     """
+    key = checked_key(idempotency_key)
     asked = await services.reader.read(READ_REPLAYS, text, fill_in=False)
-    replays_id = await run_in_threadpool(services.replays.submit, asked)
+    replays_id = await run_in_threadpool(services.replays.submit, asked, key)
     return await _answer(services, replays_id, wait_s)
 
 

@@ -161,6 +161,17 @@ def test_wrong_requests_are_refused(client: httpx.Client, change: tuple[str, Any
     assert (code, pointer) in [(issue["code"], issue["pointer"]) for issue in answer.json()["errors"]]
 
 
+def test_the_same_request_under_a_key_is_compared_once(client: httpx.Client) -> None:
+    once = body("highs")
+    first = waited(client, post(client, PATH, once, Idempotency_Key="k", Prefer="wait=50")).json()
+    again = post(client, PATH, once, Idempotency_Key="k")
+    assert (again.status_code, again.json()) == (200, first)
+    other = post(client, PATH, body("scip"), Idempotency_Key="k")
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
+    assert client.delete(first["links"]["self"]).status_code == 204
+    assert post(client, PATH, once, Idempotency_Key="k").json()["id"] != first["id"]
+
+
 def test_unknown_solvers_are_answered_with_the_known_ones(client: httpx.Client) -> None:
     (issue,) = post(client, PATH, body("gurobi")).json()["errors"]
     assert all(repr(name) in issue["detail"] for name in SOLVER_NAMES)

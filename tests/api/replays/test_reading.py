@@ -12,11 +12,11 @@ from executor.simulation.replay import Replay
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError
 from tests.api.conftest import SETTINGS
-from tests.api.replay_requests import replay_request, setups_of, tabled_request
+from tests.api.replay_requests import modelled_request, replay_request, setups_of, tabled_request
 from tests.api.requests import Json, changed, json_text
 from tests.growth import work
 
-GANG, TABLE = replay_request(), tabled_request()
+GANG, TABLE, MODELLED = replay_request(), tabled_request(), modelled_request()
 _ROW = TABLE["throughputs"][0]
 
 
@@ -57,7 +57,27 @@ CASES: list[tuple[str, Json, str, Any, str, str, str]] = [
         {"policy": "suika"},
         "policy_not_replayed",
         "/policies/1/policy",
-        "goes by more than throughputs; choose of sia, arena, arena-ilp, gang, gang-ilp",
+        "goes by more than throughputs; set `modelled`, and give jobs a model of the catalogue as `application`, and "
+        "`global_batch`; choose of sia, arena, arena-ilp, gang, gang-ilp",
+    ),
+    (
+        "a model that is not in the catalogue",
+        MODELLED,
+        "/trace/jobs/1/application",
+        "gpt2-351m",
+        "unknown_model",
+        "",
+        "did you mean 'gpt2-350m'",
+    ),
+    ("throughputs of models", MODELLED, "/throughputs", [_ROW], "invalid_entry", "/modelled", "give one of them"),
+    (
+        "models without batches",
+        MODELLED,
+        "/trace/jobs/0/global_batch",
+        None,
+        "nothing_replayed",
+        "/trace/jobs",
+        "none of the 2 jobs of 'two' has GPUs, a model, a global batch, and iterations or a duration",
     ),
     (
         "unknown parameter",
@@ -218,3 +238,31 @@ def test_more_policies_than_are_allowed_are_refused_before_they_are_compared() -
 
     refuse(101)
     assert work(partial(refuse, 1000)) <= 2.3 * work(partial(refuse, 500))
+
+
+def test_modelled_jobs_are_counted_without_a_plan() -> None:
+    """Whether 175 billion parameters fit four GPUs, which they do not, is for the replay to find out."""
+    asked = read(changed(MODELLED, "/trace/jobs/0", {**MODELLED["trace"]["jobs"][0], "application": "gpt2-175b"}))
+    assert (asked.num_jobs, asked.num_left_out) == (1, 1)
+
+
+def test_an_unknown_model_is_said_once_for_all_its_jobs() -> None:
+    jobs = [{**MODELLED["trace"]["jobs"][0], "id": name, "application": "mine"} for name in "abc"]
+    with pytest.raises(InputError) as error:
+        read(changed(MODELLED, "/trace/jobs", jobs))
+    assert [issue.pointer for issue in error.value.issues] == ["/trace/jobs/0/application"]
+
+
+def test_policies_are_compared_by_their_values_and_in_linear_time() -> None:
+    """Quotas have no order; many policies and seeds take as much more as they are more."""
+    quotas = [{"policy": "gang", "parameters": {"quotas": quota}} for quota in ({"a": 1, "b": 2}, {"b": 2, "a": 1})]
+    with pytest.raises(InputError) as error:
+        read(replay_request(policies=quotas))
+    assert [(issue.code, issue.pointer) for issue in error.value.issues] == [("listed_twice", "/policies/1")]
+    allowing = SETTINGS.model_copy(update={"max_replays": 10_000})
+
+    def accept(num_policies: int) -> None:
+        policies = [{"policy": "gang", "parameters": {"default_remaining_s": 1.0 + k}} for k in range(num_policies)]
+        setups_of(replay_request(policies=policies), allowing)
+
+    assert work(partial(accept, 400)) <= 2.3 * work(partial(accept, 200))

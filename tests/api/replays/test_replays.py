@@ -29,7 +29,7 @@ from stowplan.errors import WorkerError
 from stowplan.records import to_document
 from tests.api import replay_tasks
 from tests.api.asking import events_of, post, waited
-from tests.api.replay_requests import PATH, replay_request, setups_of, tabled_request
+from tests.api.replay_requests import PATH, modelled_request, replay_request, setups_of, tabled_request
 from tests.api.requests import Json, changed
 from tests.api.serving import serving
 from tests.api.warm import WarmPool
@@ -126,6 +126,44 @@ def test_tables_of_throughputs(client: httpx.Client) -> None:
     """One GPU is nearest to the two that were asked for; four may be given."""
     document = replayed(client, tabled_request())
     assert [ends(replay)["x"] for replay in report_of(client, document)] == pytest.approx([100, 300])
+
+
+def test_models_of_the_catalogue(client: httpx.Client) -> None:
+    """As a replay here; of the three jobs one has no batch, and for one there is no plan, which replays find out."""
+    request = modelled_request()
+    huge = {**request["trace"]["jobs"][0], "id": "huge", "submit_s": 9, "application": "gpt2-175b"}
+    request["trace"]["jobs"].append(huge)
+    document = replayed(client, request)
+    assert document["status"] == "succeeded"
+    assert (document["num_jobs"], document["num_left_out"]) == (1, 2)
+    assert document["progress"] == {"num_jobs": 2, "num_ended": 2, "num_replays": 2, "num_done": 2}
+    assert client.get(document["links"]["self"]).json() == document
+    here = [ends(to_document(Replay(setup).run())) for setup in setups_of(request)]
+    assert [ends(replay) for replay in report_of(client, document)] == here
+    assert here[0].keys() == {"x"}
+
+
+def test_models_without_a_plan_fail_with_what_would_do(client: httpx.Client) -> None:
+    request = modelled_request(policies=[{"policy": "gang"}])
+    document = replayed(client, changed(request, "/trace/jobs/0/application", "gpt2-175b"))
+    (row,) = document["replays"]
+    assert (document["status"], row["failure"]["code"]) == ("failed", "invalid_input")
+    assert "can be trained on as many GPUs of this cluster" in row["failure"]["detail"]
+
+
+def test_the_same_request_under_a_key_is_replayed_once(client: httpx.Client) -> None:
+    """Another request is refused; what is deleted has no key."""
+    once = replay_request(policies=[{"policy": "gang"}])
+    first = waited(client, post(client, PATH, once, Idempotency_Key="k", Prefer="wait=50")).json()
+    again = post(client, PATH, {**once, "noise": 0.0}, Idempotency_Key="k")
+    assert (again.status_code, again.json()) == (200, first)
+    other = post(client, PATH, {**once, "noise": 0.5}, Idempotency_Key="k")
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
+    assert first["id"] in other.json()["detail"]
+    assert post(client, PATH, once, Idempotency_Key="x" * 300).json()["code"] == "invalid_header"
+    assert post(client, PATH, once).json()["id"] != first["id"]
+    assert client.delete(first["links"]["self"]).status_code == 204
+    assert post(client, PATH, once, Idempotency_Key="k").json()["id"] != first["id"]
 
 
 def test_events_tell_how_it_went(client: httpx.Client, done: Json) -> None:

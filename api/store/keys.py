@@ -1,0 +1,55 @@
+"""Idempotency keys of what has no column for one: which request came under which, and what came of it."""
+
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Column, Connection, MetaData, String, Table, delete, insert, select
+
+from api.common.errors import IdempotencyConflictError
+
+KEYS_METADATA = MetaData()
+_keys = Table(
+    "idempotency_keys",
+    KEYS_METADATA,
+    Column("collection", String, primary_key=True),
+    Column("key", String, primary_key=True),
+    Column("input_hash", String, nullable=False),
+    Column("resource_id", String, nullable=False, index=True),
+    sqlite_with_rowid=False,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestKey:
+    """A key that came with a request to a collection, and the hash of the request."""
+
+    collection: str
+    key: str
+    input_hash: str
+
+
+def keep_key(connection: Connection, request: RequestKey | None, resource_id: str) -> None:
+    """Remember what came of a request, if it had a key."""
+    if request is not None:
+        connection.execute(insert(_keys).values(**asdict(request), resource_id=resource_id))
+
+
+def resource_of(connection: Connection, request: RequestKey) -> str | None:
+    """Id of what came of the same request before.
+
+    Raises
+    ------
+    IdempotencyConflictError
+        When the key came with another request.
+    """
+    same = (_keys.c.collection == request.collection) & (_keys.c.key == request.key)
+    known = connection.execute(select(_keys.c.input_hash, _keys.c.resource_id).where(same)).one_or_none()
+    if known is None:
+        return None
+    if known.input_hash != request.input_hash:
+        raise IdempotencyConflictError.of(known.resource_id)
+    return str(known.resource_id)
+
+
+def forget_key(connection: Connection, resource_id: str) -> None:
+    """Free the key of what is deleted."""
+    connection.execute(delete(_keys).where(_keys.c.resource_id == resource_id))
