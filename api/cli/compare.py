@@ -60,8 +60,9 @@ def compare_command(
     """
     picture, names = picture_format(figure), solver_names(solvers)
     options = {"time_limit_s": time_limit, "relative_gap": gap, "threads": threads, "seed": seed}
-    request, warnings = load_request(readable(file), policy, json_object(parameters), {**given(options), **_AUTO})
-    console.print_warnings(warnings)
+    asked = load_request(readable(file), policy, json_object(parameters), {**given(options), **_AUTO})
+    request = asked.request
+    console.print_warnings(asked.warnings)
     runs = compare_locally(
         request, names, lambda name: progress_line(f"{name}: "), lambda run: print_run(run_document(run))
     )

@@ -1,7 +1,7 @@
 """Plan requests and placements in files, for those who plan without a server."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from api.common.settings import Settings
 from api.convert.located import located
 from api.convert.reading import read_document, refuse_repeated_keys
-from api.convert.request import check_request
+from api.convert.request import check_request, issue_in_request
 from api.convert.snapshot import snapshot_from_document
 from api.schemas.request import MAX_THREADS, MAX_TIME_LIMIT_S, PLAN_BODIES, PLAN_BODY, AllocationDoc
 from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
@@ -25,12 +25,25 @@ _ALLOCATIONS: TypeAdapter[tuple[AllocationDoc, ...]] = TypeAdapter(tuple[Allocat
 UNCAPPED = Settings(max_time_limit_s=MAX_TIME_LIMIT_S, max_threads=MAX_THREADS)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFile:
+    """A request in a file, and its warnings, with pointers as the file has them. is_bare: the file is a snapshot."""
+
+    request: PlanRequest
+    warnings: tuple[Issue, ...]
+    is_bare: bool
+
+    def in_file(self, issues: Iterable[Issue]) -> tuple[Issue, ...]:
+        """What planning says, which points from the snapshot, with pointers as the file has them."""
+        return tuple(issue if self.is_bare else issue_in_request(issue) for issue in issues)
+
+
 def load_request(
     path: Path,
     policy: str | None = None,
     parameters: Mapping[str, object] | None = None,
     options: Mapping[str, object] | None = None,
-) -> tuple[PlanRequest, tuple[Issue, ...]]:
+) -> PlanFile:
     """Read a whole plan request, or a snapshot that `policy` plans with its default parameters.
 
     Parameters
@@ -44,7 +57,7 @@ def load_request(
 
     Returns
     -------
-    request, warnings
+    asked
         Where the file names no time limit, the default of `Settings` holds.
 
     Raises
@@ -72,7 +85,7 @@ def load_request(
         with located("/snapshot"):
             snapshot = _inline(read.snapshot)
         checked = check_request(read, snapshot, UNCAPPED)
-        return checked.required(), _in_file(checked.issues, bare)
+        return PlanFile(request=checked.required(), warnings=_in_file(checked.issues, bare), is_bare=bare)
     except InputError as error:
         raise InputError(f"{path}: {error.detail}", _in_file(error.issues, bare)) from error
 

@@ -1,5 +1,6 @@
 """`stowplan plan`: one plan, without a server."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -61,16 +62,15 @@ def plan_command(
         "scheduling_unit": scheduling_unit,
         "minipod_tier": minipod_tier,
     }
-    request, warnings = load_request(
-        readable(file), policy, {**json_object(parameters), **given(named)}, given(options)
-    )
-    console.print_warnings(warnings)
+    asked = load_request(readable(file), policy, {**json_object(parameters), **given(named)}, given(options))
+    request = asked.request
+    console.print_warnings(asked.warnings)
     with LocalPlanner() as planner:
         with progress_line() as watcher:
             outcome = planner.plan(request, watcher)
+        outcome = replace(outcome, warnings=asked.in_file(outcome.warnings))
         # Those of the request were printed before.
-        told = {warning.detail for warning in warnings}
-        console.print_warnings([warning for warning in outcome.warnings if warning.detail not in told])
+        console.print_warnings([warning for warning in outcome.warnings if warning not in asked.warnings])
         # A solve may have been long: whatever goes wrong with the files, the answer is printed, and it is written
         # before a worker draws it.
         try:

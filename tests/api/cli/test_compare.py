@@ -104,7 +104,7 @@ def test_ctrl_c_stops_the_one_that_runs_and_leaves_out_the_rest(
 ) -> None:
     task = f"{comparison_tasks.__name__}:{comparison_tasks.patient_task.__name__}"
     monkeypatch.setattr(api.comparisons.race, "RUN_TASK", task)
-    request, _ = load_request(request_file)
+    request = load_request(request_file).request
     seen: list[str] = []
 
     def interrupt_once(progress: Progress | None, _: float) -> None:

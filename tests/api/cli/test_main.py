@@ -66,7 +66,7 @@ def written(folder: Path, document: Any, name: str = "request.json") -> Path:
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A request and its plan as `stowplan plan --output` writes it."""
     folder = tmp_path_factory.mktemp("planned")
-    request, _ = load_request(written(folder, sia_request()))
+    request = load_request(written(folder, sia_request())).request
     (folder / "plan.json").write_text(local_document(request, plan(request)).model_dump_json())
     return folder
 
@@ -170,7 +170,7 @@ def test_warnings_of_the_plan_are_printed(tmp_path: Path, monkeypatch: pytest.Mo
     assert result.exit_code == ExitCode.PLANNED
     first, second = result.stderr.splitlines()
     assert first.startswith("warning: /snapshot/jobs/0/deadline_s: ")
-    assert second.startswith("warning: /jobs/0: job 'x' is on nodes with 0.1 of the inter-node bandwidth")
+    assert second.startswith("warning: /snapshot/jobs/0: job 'x' is on nodes with 0.1 of the inter-node bandwidth")
 
 
 def test_the_answer_is_written_even_if_it_cannot_be_drawn(
@@ -490,7 +490,7 @@ def slow_request(folder: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.usefixtures("warm")
 def test_ctrl_c_keeps_the_best_plan(tmp_path: Path) -> None:
-    request, _ = load_request(slow_request(tmp_path))
+    request = load_request(slow_request(tmp_path)).request
     seen: list[str] = []
 
     def interrupt_once(progress: Progress | None, _: float) -> None:
@@ -541,7 +541,7 @@ WATCHER = Watcher(on_progress=lambda *_: None, on_stop=lambda: None)
 def test_a_second_ctrl_c_quits(planned: Path) -> None:
     planner, _ = planner_with((KeyboardInterrupt(), None))
     with pytest.raises(KeyboardInterrupt):
-        planner.plan(load_request(planned / "request.json")[0], WATCHER)
+        planner.plan(load_request(planned / "request.json").request, WATCHER)
 
 
 def test_quitting_is_exit_code_130(planned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -554,7 +554,7 @@ def test_quitting_is_exit_code_130(planned: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_killed_worker_is_finished_by_another_from_its_last_incumbent(planned: Path) -> None:
-    request, _ = load_request(planned / "request.json")
+    request = load_request(planned / "request.json").request
     outcome = plan(request)
     point = np.array([1.0, 0.0])
     planner, pool = planner_with((WorkerError("killed"), point), (outcome, None))
@@ -568,18 +568,18 @@ def test_a_killed_worker_is_finished_by_another_from_its_last_incumbent(planned:
 def test_a_killed_worker_without_incumbent_is_an_error(planned: Path) -> None:
     planner, _ = planner_with((WorkerError("killed"), None))
     with pytest.raises(WorkerError, match="killed"):
-        planner.plan(load_request(planned / "request.json")[0], WATCHER)
+        planner.plan(load_request(planned / "request.json").request, WATCHER)
 
 
 def test_an_interruption_that_nobody_asked_for_is_the_deadline(planned: Path) -> None:
-    request, _ = load_request(planned / "request.json")
+    request = load_request(planned / "request.json").request
     stopped = replace(plan(request), termination=TerminationReason.FEASIBLE, limit=Limit.INTERRUPTED)
     planner, _ = planner_with((stopped, None))
     assert planner.plan(request, WATCHER).limit is Limit.DEADLINE
 
 
 def test_tables_shorten_what_is_long(planned: Path) -> None:
-    request, _ = load_request(planned / "request.json")
+    request = load_request(planned / "request.json").request
     outcome = plan(request)
     assert outcome.plan is not None
     slices = tuple(NodeGpus(node=f"n[{k}]", gpus=(0, 1, 2, 5)) for k in range(6))

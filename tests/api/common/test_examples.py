@@ -24,7 +24,7 @@ MAX_BYTES = 300_000
 
 
 def request_of(name: str) -> PlanRequest:
-    return load_request(FOLDER / f"{name}.json")[0]
+    return load_request(FOLDER / f"{name}.json").request
 
 
 def solved(name: str) -> tuple[PlanOutcome, Plan]:
@@ -48,12 +48,12 @@ def test_service_and_files_know_the_same_examples() -> None:
 def test_example_is_legal_and_small(name: str, tmp_path: Path) -> None:
     path = FOLDER / f"{name}.json"
     assert path.stat().st_size < MAX_BYTES
-    request, warnings = load_request(path)
-    assert {issue.code for issue in warnings} <= {"runs_on_drained_node"}
+    asked = load_request(path)
+    assert {issue.code for issue in asked.warnings} <= {"runs_on_drained_node"}
     # What `stowplan examples ID` prints is the same request.
     copy = tmp_path / "request.json"
     copy.write_text(pretty_json(next(example.request for example in examples() if example.id == name)))
-    assert load_request(copy)[0].snapshot == request.snapshot
+    assert load_request(copy).request.snapshot == asked.request.snapshot
 
 
 def test_quickstart_is_optimal() -> None:
@@ -101,7 +101,7 @@ def test_heterogeneous_shows_what_it_promises() -> None:
 def test_heterogeneous_has_one_optimum_whoever_solves_it() -> None:
     request = request_of("sia-heterogeneous-64")
     document: dict[str, Any] = {"solver": "scip"}
-    other, _ = load_request(FOLDER / "sia-heterogeneous-64.json", options=document)
+    other = load_request(FOLDER / "sia-heterogeneous-64.json", options=document).request
     assert plan(other).objective == pytest.approx(plan(request).objective, rel=1e-6)
 
 

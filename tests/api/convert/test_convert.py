@@ -404,13 +404,16 @@ def _file(folder: Path, document: Any) -> Path:
 
 def test_a_file_may_be_a_request_or_a_snapshot(tmp_path: Path) -> None:
     whole = sia_request(parameters={"fairness_power": -2.0}, options={"seed": 3})
-    request, warnings = load_request(_file(tmp_path, whole))
-    assert request.parameters == SiaParameters(fairness_power=-2.0)
-    assert request.options.seed == 3
-    assert warnings == ()
-    bare, _ = load_request(_file(tmp_path, whole["snapshot"]), policy="sia")
-    assert bare.snapshot == request.snapshot
-    assert bare.parameters == SiaParameters()
+    asked = load_request(_file(tmp_path, whole))
+    assert asked.request.parameters == SiaParameters(fairness_power=-2.0)
+    assert asked.request.options.seed == 3
+    assert asked.warnings == ()
+    bare = load_request(_file(tmp_path, whole["snapshot"]), policy="sia")
+    assert bare.request.snapshot == asked.request.snapshot
+    assert bare.request.parameters == SiaParameters()
+    # What planning says points from the snapshot.
+    issue = Issue(code="c", pointer="/jobs/0", detail="d")
+    assert [file.in_file([issue])[0].pointer for file in (asked, bare)] == ["/snapshot/jobs/0", "/jobs/0"]
 
 
 @pytest.mark.parametrize(
