@@ -3,6 +3,8 @@
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from statistics import median
 
@@ -58,33 +60,57 @@ class CompletionAudit:
         order = sorted(keys, key=lambda name: keys[name])
         before = [0.0, *accumulate(able[name][0].weight for name in order)]
         ascending = [keys[name] for name in order]
-        self._rows: dict[str, FloatVector] = {}
-        for name, (job, (speed, _), stay, moves) in able.items():
-            share = 1.0 - before[bisect_left(ascending, keys[name])] / before[-1]
-            row = share * speed
-            left_s = keys[name] * job.weight
-            for c in np.flatnonzero(speed).tolist():
-                if moves and c != stay:
-                    row[c] *= self._lasting(job, left_s / float(speed[c]))
-            self._rows[name] = row
-        self._most = math.fsum(float(row.max(initial=0.0)) for row in self._rows.values())
+        self._known = {
+            name: _Known(
+                job=job,
+                speed=speed,
+                share=1.0 - before[bisect_left(ascending, keys[name])] / before[-1],
+                left_s=keys[name] * job.weight,
+                kept=stay,
+                runs=moves,
+            )
+            for name, (job, (speed, _), stay, moves) in able.items()
+        }
 
     def utility(self, job: Job, c: int) -> float:
         """What configuration c adds."""
-        return float(self._rows[job.id][c]) if job.id in self._rows else math.nan
+        known = self._known.get(job.id)
+        return math.nan if known is None else float(self._values(known)[c])
 
     def left_out(self, job: Job) -> float:
         """What leaving the job out takes off."""
         longest_s = self._parameters.longest_wait_s
-        return 1.0 + self._most if longest_s is not None and job.age_s >= longest_s else 0.0
+        return self._more_than_all if longest_s is not None and job.age_s >= longest_s else 0.0
 
-    def _lasting(self, job: Job, left_s: float) -> float:
-        """The share of the time on other GPUs in which the job works there."""
-        cost_s = self._parameters.restart_price * job.restart_cost_s
-        if cost_s == 0:
-            return 1.0
-        held_s = min(cost_s + left_s, max(job.age_s / (1 + job.num_restarts), _LEAST_HELD * cost_s))
-        return max(_FLOOR, 1.0 - cost_s / held_s)
+    @cached_property
+    def _more_than_all(self) -> float:
+        return 1.0 + math.fsum(float(self._values(known).max()) for known in self._known.values())
+
+    def _values(self, known: "_Known") -> FloatVector:
+        """What every configuration (C,) adds."""
+        values = known.share * known.speed
+        cost_s = self._parameters.restart_price * known.job.restart_cost_s
+        if not known.runs or cost_s == 0:
+            return values
+        held_s = max(known.job.age_s / (1 + known.job.num_restarts), _LEAST_HELD * cost_s)
+        ends_s = known.left_s / np.where(known.speed > 0, known.speed, 1.0)
+        lasting = np.maximum(_FLOOR, 1.0 - cost_s / np.minimum(cost_s + ends_s, held_s))
+        if known.kept >= 0:
+            lasting[known.kept] = 1.0
+        return np.asarray(values * lasting)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Known:
+    """A job that can run. speed: (C,). share: of weight that waits for it. left_s: on its slowest GPU. kept: the
+    configuration in which it may stay, -1 for none."""
+
+    job: Job
+    speed: FloatVector
+    share: float
+    left_s: float
+    kept: int
+    runs: bool
 
 
 def _samples(job: Job) -> float | None:
