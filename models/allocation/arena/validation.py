@@ -10,6 +10,7 @@ from models.allocation.arena.admission import MOST_RATIO
 from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.bounds import bound_issues
+from models.allocation.work_left import work_issues
 from models.configurations import ConfigurationSet
 from models.performance.goodput.check import performance_issues
 from models.performance.goodput.spec import ThroughputTable
@@ -101,20 +102,8 @@ def _work_issues(pointer: str, job: Job, parameters: ArenaParameters) -> Iterato
     needs_work = objective in (ArenaObjective.FINISH_TIME_FAIRNESS, ArenaObjective.COMPLETION_TIME) or (
         objective is ArenaObjective.DEADLINES and job.deadline_s is not None
     )
-    if not needs_work:
-        return
-    if job.remaining_iterations is None:
-        yield Issue(
-            code="missing_remaining_iterations",
-            pointer=f"{pointer}/remaining_iterations",
-            detail=f"the objective {objective.value} needs to know how many iterations job {job.id!r} has left",
-        )
-    if isinstance(job.performance, ThroughputTable) and job.model is None and job.performance.batch_size is None:
-        yield Issue(
-            code="missing_batch_size",
-            pointer=f"{pointer}/performance/batch_size",
-            detail=f"the objective {objective.value} needs the samples of an iteration of job {job.id!r}",
-        )
+    if needs_work:
+        yield from work_issues(pointer, job, f"the objective {objective.value}")
 
 
 def _reservation_issues(pointer: str, job: Job, reservation: Reservation, blocks: ConfigurationSet) -> Iterator[Issue]:

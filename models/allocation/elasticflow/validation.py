@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from models.allocation.arena.admission import MOST_RATIO
 from models.allocation.bounds import bound_issues
 from models.allocation.elasticflow.parameters import ElasticFlowParameters
+from models.allocation.work_left import work_issues
 from models.performance.goodput.check import performance_issues
 from models.performance.goodput.spec import ThroughputTable
 from models.placement.occupancy import occupancy
@@ -24,7 +25,8 @@ def policy_issues(snapshot: Snapshot, parameters: ElasticFlowParameters) -> list
             issues += performance_issues(job.performance, f"{pointer}/performance", gpu_types)
         if job.id not in pinned:
             issues += _job_issues(pointer, job)
-            issues += _work_issues(pointer, job)
+            if job.deadline_s is not None:
+                issues += work_issues(pointer, job, "a deadline")
     return [*issues, *_weight_issues(snapshot)]
 
 
@@ -47,24 +49,6 @@ def _job_issues(pointer: str, job: Job) -> Iterator[Issue]:
             code="throughput_table_required",
             pointer=f"{pointer}/performance",
             detail=f"ElasticFlow compares samples/s at a fixed batch: job {job.id!r} needs a throughput table",
-        )
-
-
-def _work_issues(pointer: str, job: Job) -> Iterator[Issue]:
-    """What is left of a job with a deadline, and the samples of an iteration."""
-    if job.deadline_s is None:
-        return
-    if job.remaining_iterations is None:
-        yield Issue(
-            code="missing_remaining_iterations",
-            pointer=f"{pointer}/remaining_iterations",
-            detail=f"job {job.id!r} has a deadline: how many iterations has it left?",
-        )
-    if isinstance(job.performance, ThroughputTable) and job.performance.batch_size is None:
-        yield Issue(
-            code="missing_batch_size",
-            pointer=f"{pointer}/performance/batch_size",
-            detail=f"job {job.id!r} has a deadline: how many samples has an iteration?",
         )
 
 

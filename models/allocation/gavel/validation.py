@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from models.allocation.bounds import type_issues
 from models.allocation.gavel.parameters import GavelObjective, GavelParameters
+from models.allocation.work_left import work_issues
 from models.performance.goodput.check import performance_issues
 from models.performance.goodput.spec import ThroughputTable
 from models.placement.occupancy import occupancy
@@ -56,16 +57,5 @@ def _work_issues(pointer: str, job: Job) -> Iterator[Issue]:
                 detail=f"the objective makespan needs to know how long job {job.id!r} has to run yet, or a throughput "
                 "table and remaining_iterations",
             )
-        return
-    if job.remaining_iterations is None:
-        yield Issue(
-            code="missing_remaining_iterations",
-            pointer=f"{pointer}/remaining_iterations",
-            detail=f"the objective makespan needs to know how many iterations job {job.id!r} has left",
-        )
-    if isinstance(job.performance, ThroughputTable) and job.performance.batch_size is None:
-        yield Issue(
-            code="missing_batch_size",
-            pointer=f"{pointer}/performance/batch_size",
-            detail=f"the objective makespan needs the samples of an iteration of job {job.id!r}",
-        )
+    else:
+        yield from work_issues(pointer, job, "the objective makespan")
