@@ -111,7 +111,8 @@ def _preemption_violations(
     type_of = {node.id: node.gpu_type for node in snapshot.cluster.nodes}
     first: dict[str, float] = {}
     for item in plan.allocations:
-        if item.job_id not in running:
+        # One that has made way itself may start again on another type.
+        if item.job_id not in keeping:
             own = lateness(jobs[item.job_id], parameters)
             first[item.gpu_type] = min(own, first.get(item.gpu_type, own))
     for name in sorted(running - keeping):

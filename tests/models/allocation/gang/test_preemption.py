@@ -47,6 +47,15 @@ def test_the_least_urgent_and_among_them_the_youngest_makes_way() -> None:
     assert set(reasons(plan)) == {"old", "young"}
 
 
+def test_who_made_way_may_start_again_in_place_of_a_later_one() -> None:
+    """`urgent` takes the node of type a from `mid`, which takes that of type b from `late`."""
+    where = joined(nodes(8), nodes(8, gpu_type="b"))
+    only_a = replace(urgent(8), gpu_types=("a",))
+    plan = plan_of(where, low("mid", 2, a0=range(8)), low("late", 3, b0=range(8)), only_a, **BOLD)
+    assert {item.job_id: item.gpus[0].node for item in plan.allocations} == {"urgent": "a0", "mid": "b0"}
+    assert reasons(plan) == {"late": "next"}
+
+
 def test_whoever_turns_out_not_to_be_needed_stays() -> None:
     """The youngest, on a1, makes way first; two GPUs there do not help a job of four, those of b and c on a0 do."""
     jobs = (
