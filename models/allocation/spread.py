@@ -36,7 +36,8 @@ def placement_warnings(
     index = {job.id: k for k, job in enumerate(snapshot.jobs)}
     for allocation in allocations:
         c, goodput = promised.get(allocation.job_id, (-1, 0.0))
-        if c < 0 or len(allocation.gpus) < 2:
+        # Of a pinned job the goodput need not be known.
+        if c < 0 or goodput <= 0 or len(allocation.gpus) < 2:
             continue
         here = group_fraction(fractions, [path_of[part.node] for part in allocation.gpus])
         best = float(configurations.bandwidth_fraction[c])

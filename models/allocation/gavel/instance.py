@@ -93,7 +93,8 @@ class _Blocks:
         # Those over one node tell how large it is.
         kept = everything.num_nodes == 1
         kept[self._block[self._block >= 0]] = True
-        self._block = np.where(self._block >= 0, (np.cumsum(kept) - 1)[self._block], -1)
+        # -1 is that of no block, whatever there is.
+        self._block = np.append(np.cumsum(kept) - 1, -1)[self._block]
         self.configurations = everything.subset(kept)
 
     def of(self, jobs: Sequence[Job]) -> IntMatrix:

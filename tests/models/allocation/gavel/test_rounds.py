@@ -69,6 +69,11 @@ def test_a_pinned_job_keeps_its_gpus_and_shares_are_of_the_rest() -> None:
     assert [term.job_id for term in plan.score] == ["x", "y"]
 
 
+def test_nobody_runs_where_all_nodes_are_down() -> None:
+    plan, result = planned(Snapshot(cluster=cluster(node("n0", 4, state=NodeState.DOWN)), jobs=(Job(id="x"),)))
+    assert (given(plan), result.objective, len(plan.unplaced)) == ({}, 0.0, 1)
+
+
 def test_the_best_round_may_beat_descending_priority() -> None:
     """One node of 4 GPUs, at whose least level of 1 `one` is due all of its time, `four` the other three quarters of
     the GPUs. So `one` comes first, and `four` finds no room: 1 GPU x 1.001 against 4 x 0.751."""

@@ -82,6 +82,14 @@ def test_inside_a_pod_the_core_costs_nothing() -> None:
     assert len({part.node[:2] for part in given["x"].gpus}) == 1
 
 
+def test_a_pinned_job_of_unknown_goodput_is_left_alone() -> None:
+    """It sits across the pods where two nodes of one would do, and nobody knows how fast it is."""
+    unknown = table({("a", 8): 1.0})
+    pinned = fixed("x", 16, unknown, preemptible=False, current=whole("p0n0", "p1n0"))
+    outcome, given = outcome_of(pods(0.1, 2, 2), pinned)
+    assert (given["x"].change, given["x"].expected_goodput, outcome.warnings) == (Change.KEPT, None, ())
+
+
 def test_a_job_is_not_given_more_pods_than_do_it_good() -> None:
     """64 samples, all worth the same, one at a time: a node of 4 GPUs does 4 a second; 8 GPUs, a pod, 64 in
     7 + 2 s; 16 of both pods 64 in 3 + 2 s, but in 3 + 11 s with a tenth of the bandwidth."""
