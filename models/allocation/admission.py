@@ -8,9 +8,13 @@ together are at least 0 and at most M - 1, and sums of points differ by at least
 points, M sum a_i decides, whatever their throughputs; between plans with equal points throughput does.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
+
 import numpy as np
 
+from models.workload import Job
 from stowplan.arrays import FloatVector, Mask
+from stowplan.errors import Issue
 
 # Weights of jobs that earn points which are further apart than this cannot be told from throughput.
 MOST_RATIO = 1_000
@@ -34,6 +38,29 @@ def rewards(earns: Mask, weight: FloatVector, most_throughput: float) -> FloatVe
     if earns.any():
         reward[earns] = (1.0 + most_throughput) * _points(weight[earns])
     return reward
+
+
+def weight_issues(jobs: Sequence[Job], weights: Mapping[int, float], what: str, how: str = "") -> Iterator[Issue]:
+    """Weights that are too far apart to be told from throughput.
+
+    Parameters
+    ----------
+    weights
+        Job (index) -> w_i, above 0, of those that may earn points.
+    what
+        What a job earns points for; `how` its weight was found, behind it.
+    """
+    if not weights:
+        return
+    heaviest = max(weights, key=lambda k: weights[k])
+    ratio = weights[heaviest] / min(weights.values())
+    if ratio > MOST_RATIO:
+        yield Issue(
+            code="weights_too_far_apart",
+            pointer=f"/jobs/{heaviest}/weight",
+            detail=f"the {what} of job {jobs[heaviest].id!r} weighs {ratio:.3g} times as much as another{how}; "
+            f"at most {MOST_RATIO:,} times can be told from throughput",
+        )
 
 
 def _points(weight: FloatVector) -> FloatVector:

@@ -1,7 +1,9 @@
-"""Rows of one kind, on their way into a matrix."""
+"""Rows of one kind, and all of them as the rows of a matrix."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 from scipy import sparse
 
 from stowplan.arrays import FloatVector
@@ -16,3 +18,12 @@ class ConstraintGroup:
     limits: FloatVector
     is_equality: bool
     row_names: tuple[str, ...]
+
+
+def stacked(groups: Iterable[ConstraintGroup], num_columns: int) -> tuple["sparse.csc_array", FloatVector, FloatVector]:
+    """All rows (m, n) one below the other, their lower and their upper limits (m,)."""
+    known = list(groups)
+    matrix = sparse.vstack([sparse.csr_array((0, num_columns)), *(group.matrix for group in known)], format="csc")
+    lower = [group.limits if group.is_equality else np.full(group.limits.size, -np.inf) for group in known]
+    upper = [group.limits for group in known]
+    return sparse.csc_array(matrix), np.concatenate([np.zeros(0), *lower]), np.concatenate([np.zeros(0), *upper])

@@ -1,10 +1,35 @@
 """How much is left of a job, where a plan goes by it. Light: imports no solver and no modelling layer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from models.performance.goodput.spec import ThroughputTable
+import numpy as np
+
+from models.performance.goodput.spec import GoodputModel, GoodputObservations, GoodputTable, ThroughputTable
 from models.workload import Job
+from stowplan.arrays import FloatVector
 from stowplan.errors import Issue
+
+
+def batch_size(job: Job) -> int | None:
+    """Samples of an iteration by the job's model, or else by its throughput table; None where neither says."""
+    if job.model is not None:
+        return job.model.global_batch
+    return job.performance.batch_size if isinstance(job.performance, ThroughputTable) else None
+
+
+def samples_left(jobs: Sequence[Job]) -> FloatVector:
+    """Samples (J,) of the remaining iterations, 0 where these or the batch are not known."""
+    return np.array([(batch_size(job) or 0) * (job.remaining_iterations or 0.0) for job in jobs], dtype=np.float64)
+
+
+def remaining_samples(job: Job) -> float | None:
+    """The same of one job, None where it is not known; where goodput is modelled, in steps of the initial batch."""
+    if job.remaining_iterations is None or isinstance(job.performance, GoodputTable):
+        return None
+    if isinstance(job.performance, GoodputModel | GoodputObservations):
+        return job.performance.batch.initial * job.remaining_iterations
+    samples = batch_size(job)
+    return None if samples is None else samples * job.remaining_iterations
 
 
 def work_issues(pointer: str, job: Job, whose: str) -> Iterator[Issue]:

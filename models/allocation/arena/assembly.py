@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.constraint_group import ConstraintGroup
+from models.allocation.constraint_group import ConstraintGroup, stacked
 from solver.problem import MatrixProblem
 from stowplan.arrays import FloatVector, IntVector, Mask
 
@@ -65,20 +65,18 @@ def objective(instance: ArenaInstance) -> tuple[FloatVector, float]:
 
 def assemble(instance: ArenaInstance) -> MatrixProblem:
     """The program in matrix form, without names."""
-    groups = list(constraint_groups(instance))
     gain, constant = objective(instance)
     num_pairs = instance.pair_jobs.size
     is_pair = np.arange(gain.size) < num_pairs
-    matrix = sparse.vstack([Matrix((0, gain.size)), *(group.matrix for group in groups)], format="csc")
-    lower = [group.limits if group.is_equality else np.full(group.limits.size, -np.inf) for group in groups]
+    matrix, row_lower, row_upper = stacked(constraint_groups(instance), gain.size)
     return MatrixProblem(
         name="arena",
         sense=instance.sense,
         objective=gain,
         offset=constant,
-        matrix=sparse.csc_array(matrix),
-        row_lower=np.concatenate([np.zeros(0), *lower]),
-        row_upper=np.concatenate([np.zeros(0), *(group.limits for group in groups)]),
+        matrix=matrix,
+        row_lower=row_lower,
+        row_upper=row_upper,
         lower=np.zeros(gain.size),
         upper=np.where(is_pair, 1.0, np.inf),
         integrality=is_pair,

@@ -9,8 +9,8 @@ from models.allocation.arena.assembly import has_theta
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.parameters import ArenaObjective
 from models.allocation.arena.unplaced import unplaced_jobs
-from models.allocation.arena.utility import batch_size
 from models.allocation.changes import change_of, gpu_type_of, num_gpus_of
+from models.allocation.work_left import batch_size
 from models.placement.nodes import assign_gpus
 from models.placement.occupancy import Slices, node_gpus
 from models.plan import Change, JobAllocation, Plan, ScoreTerm

@@ -10,7 +10,7 @@ Data
              for Eq. 7 a finish time, weighted
   b_i        for Eq. 7: cost of a job that is left out; 0 for jobs that cannot be
   a_i, M     for Eq. 6: points of a job with a deadline, integers in proportion to its weight, and what a point is
-             worth, more than all throughput together, see `models.allocation.arena.admission`; v_ij of a pair that
+             worth, more than all throughput together, see `models.allocation.admission`; v_ij of a pair that
              meets the deadline holds M a_i
   K          for Eq. 7: number of jobs that have a pair or must run; mu: weight of the mean
 Variables

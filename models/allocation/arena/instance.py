@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.arena.throughput import Throughputs, throughputs
 from models.allocation.arena.utility import Utilities, utilities
+from models.allocation.buddy_blocks import buddy_blocks
 from models.allocation.job_configurations import current_configurations
 from models.clock import PhaseClock
 from models.configurations import ConfigurationSet

@@ -19,9 +19,9 @@ import numpy as np
 
 from models.allocation.adaptive import unfit_job
 from models.allocation.arena.instance import ArenaInstance
-from models.allocation.arena.utility import remaining_samples
 from models.allocation.explanation import Explainer
 from models.allocation.job_configurations import allowed_configurations
+from models.allocation.work_left import samples_left
 from models.plan import UnplacedJob
 from models.wording import counted
 from models.workload import Adaptivity, Job
@@ -105,7 +105,7 @@ class _Explainer(Explainer):
 
     def _too_late(self, i: int, job: Job, runnable: Mask) -> UnplacedJob:
         fastest = float(self._instance.throughputs.samples_per_s[i, runnable].max())
-        needed_s = float(remaining_samples([job])[0]) / fastest
+        needed_s = float(samples_left([job])[0]) / fastest
         return self.unplaced(
             job,
             reason="deadline",

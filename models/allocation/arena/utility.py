@@ -14,7 +14,7 @@ ratio^(1 - lambda_i), with lambda_i the queue in which it waits or, when it runs
 Throughput and deadlines (maximised):     w_i max(0, 1 - S_ij / H) Thr_ij / Z_i, nothing for a waiting job
   Z_i is the largest Thr_ij of the runnable row when normalised, else 1. H is the horizon: a restart takes S_ij of it.
   Deadlines: a late pair is worth nothing; one that meets the deadline of its job M a_i more, which outweighs all
-  throughput, see `models.allocation.arena.admission`.
+  throughput, see `models.allocation.admission`.
 Completion time (maximised):              u_i w_i max(0, 1 - S_ij / H) Thr_ij / Z_i, nothing for a waiting job
   u_i = (H / T_i)^q with T_i the time that the job needs yet on the best configuration of the runnable row, at least a
   hundredth of H, and q the urgency: with q = 1 and normalised, jobs that end per second, with q = 0 throughput. A job
@@ -37,11 +37,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.allocation.arena.admission import rewards
+from models.allocation.admission import rewards
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.job_configurations import allowed_configurations, current_configurations, reserved_configuration
+from models.allocation.work_left import samples_left
 from models.configurations import ConfigurationSet
-from models.performance.goodput.spec import ThroughputTable
 from models.placement.occupancy import Occupancy
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
@@ -106,7 +106,7 @@ def utilities(
     runs = np.array([job.id in taken.running for job in jobs], dtype=np.bool_)
     stays = np.arange(len(configurations)) == current[:, None]
     restart_s = np.where(runs[:, None] & ~stays, _floats([job.restart_cost_s for job in jobs])[:, None], 0.0)
-    work_s = np.divide(remaining_samples(jobs)[:, None], samples_per_s, out=np.zeros_like(restart_s), where=runnable)
+    work_s = np.divide(samples_left(jobs)[:, None], samples_per_s, out=np.zeros_like(restart_s), where=runnable)
     queue = queues(jobs, parameters, runs)
     weight = importance = _floats([job.weight for job in jobs]) * parameters.priority_ratio ** (1.0 - queue)
     finish_s = np.where(runnable, work_s + restart_s, 0.0)
@@ -151,18 +151,6 @@ def queues(jobs: Sequence[Job], parameters: ArenaParameters, runs: Mask) -> IntV
         promotions = np.floor(_floats([job.age_s for job in jobs]) / parameters.promotion_after_s)
         queue = np.where(runs, queue, np.maximum(1, queue - promotions.astype(np.int64)))
     return queue
-
-
-def batch_size(job: Job) -> int | None:
-    """B_i: samples of one iteration, None where neither model nor table says so."""
-    if job.model is not None:
-        return job.model.global_batch
-    return job.performance.batch_size if isinstance(job.performance, ThroughputTable) else None
-
-
-def remaining_samples(jobs: Sequence[Job]) -> FloatVector:
-    """B_i N_i (J,), 0 where it is not known."""
-    return _floats([(batch_size(job) or 0) * (job.remaining_iterations or 0.0) for job in jobs])
 
 
 def _floats(values: Sequence[float]) -> FloatVector:

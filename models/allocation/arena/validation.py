@@ -6,10 +6,10 @@ which rows exclude each other.
 
 from collections.abc import Iterator, Sequence
 
-from models.allocation.arena.admission import MOST_RATIO
-from models.allocation.arena.blocks import buddy_blocks
+from models.allocation.admission import weight_issues
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.bounds import bound_issues
+from models.allocation.buddy_blocks import buddy_blocks
 from models.allocation.work_left import work_issues
 from models.configurations import ConfigurationSet
 from models.performance.goodput.check import performance_issues
@@ -47,18 +47,8 @@ def _weight_issues(jobs: Sequence[Job], parameters: ArenaParameters) -> Iterator
         for k, job in enumerate(jobs)
         if _may_earn(job, parameters) and job.weight > 0
     }
-    if not weights:
-        return
     what = "deadline" if parameters.objective is ArenaObjective.DEADLINES else "wait"
-    heaviest = max(weights, key=lambda k: weights[k])
-    ratio = weights[heaviest] / min(weights.values())
-    if ratio > MOST_RATIO:
-        yield Issue(
-            code="weights_too_far_apart",
-            pointer=f"/jobs/{heaviest}/weight",
-            detail=f"the {what} of job {jobs[heaviest].id!r} weighs {ratio:.3g} times as much as another, priorities "
-            f"included; at most {MOST_RATIO:,} times can be told from throughput",
-        )
+    yield from weight_issues(jobs, weights, what, ", priorities included")
 
 
 def _may_earn(job: Job, parameters: ArenaParameters) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.allocation.arena.admission import rewards
+from models.allocation.admission import rewards
 from models.allocation.elasticflow.parameters import ElasticFlowParameters
 from models.allocation.job_configurations import allowed_configurations, current_configurations
 from models.allocation.plan_check import TOLERANCE, coverage_violations, score_violations

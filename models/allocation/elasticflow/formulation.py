@@ -12,7 +12,7 @@ Data
   p_jck      share of the work of j that block c does in slot k before the deadline, less a restart in slot 0
   v_jc       weight x throughput on c over the job's best x max(0, 1 - S_jc / H), S_jc the restart, H the horizon
   m_j, M     points of a deadline, integers in proportion to weights, and what a point is worth, more than all
-             throughput together, see `models.allocation.arena.admission`
+             throughput together, see `models.allocation.admission`
 Variables
   a_j in {0,1}      the deadline of j in D is guaranteed
   x_jc in {0,1}     j has block c in the present slot

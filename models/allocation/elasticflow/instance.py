@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.allocation.arena.admission import rewards
-from models.allocation.arena.blocks import buddy_blocks
-from models.allocation.arena.utility import remaining_samples
+from models.allocation.admission import rewards
+from models.allocation.buddy_blocks import buddy_blocks
 from models.allocation.elasticflow.parameters import ElasticFlowParameters
 from models.allocation.elasticflow.slots import seconds_before, slot_ends
 from models.allocation.job_configurations import allowed_configurations, current_configurations
+from models.allocation.work_left import samples_left
 from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import evaluate
 from models.performance.goodput.spec import ThroughputTable
@@ -72,7 +72,7 @@ def elastic_instance(snapshot: Snapshot, parameters: ElasticFlowParameters) -> E
     deadline_s = np.array([job.deadline_s or 0.0 for job in jobs])
     until_s = deadline_s - np.where(begun, 0.0, parameters.slot_s)
     has_deadline = (deadline_s > 0) & ~pinned
-    best, work = np.where(offered, samples_per_s, 0.0).max(axis=1, initial=0.0), remaining_samples(jobs)
+    best, work = np.where(offered, samples_per_s, 0.0).max(axis=1, initial=0.0), samples_left(jobs)
     wants = has_deadline & (best > 0) & (best * until_s >= work)
     # Who misses the deadline by less than a slot might, once begun, take what others were promised.
     is_close = has_deadline & (best > 0) & (best * deadline_s >= work) & (begun & wants).any()
@@ -86,7 +86,7 @@ def elastic_instance(snapshot: Snapshot, parameters: ElasticFlowParameters) -> E
     ends = slot_ends(until_s[wants], parameters.slot_s, parameters.max_slots)
     seconds = np.repeat(seconds_before(until_s, ends)[:, None, :], len(blocks), axis=1)
     seconds[:, :, 0] -= restart_s
-    rate = np.divide(samples_per_s, remaining_samples(jobs)[:, None], out=np.zeros_like(gain), where=wants[:, None])
+    rate = np.divide(samples_per_s, work[:, None], out=np.zeros_like(gain), where=wants[:, None])
     weight = np.array([job.weight for job in jobs])
     return ElasticInstance(
         snapshot=snapshot,

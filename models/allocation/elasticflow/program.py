@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from models.allocation.constraint_group import ConstraintGroup
+from models.allocation.constraint_group import ConstraintGroup, stacked
 from models.allocation.elasticflow.filling import Filling
 from models.allocation.elasticflow.instance import ElasticInstance
 from solver.problem import MatrixProblem
@@ -84,17 +84,15 @@ class Program:
 
     def assemble(self) -> MatrixProblem:
         """The matrix form, without names: what CVXPY would compile of `declaration`, in a fraction of the time."""
-        groups = list(self.groups())
-        rows = [sparse.csr_array((0, self.num_columns)), *(group.matrix for group in groups)]
-        limits = np.concatenate([np.zeros(0), *(group.limits for group in groups)])
+        matrix, row_lower, row_upper = stacked(self.groups(), self.num_columns)
         return MatrixProblem(
             name="elasticflow",
             sense=Sense.MAXIMIZE,
             objective=self.gain,
             offset=0.0,
-            matrix=sparse.csc_array(sparse.vstack(rows, format="csc")),
-            row_lower=np.full(limits.size, -np.inf),
-            row_upper=limits,
+            matrix=matrix,
+            row_lower=row_lower,
+            row_upper=row_upper,
             lower=self.lower,
             upper=np.ones(self.num_columns),
             integrality=self.integrality,

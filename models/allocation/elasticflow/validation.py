@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from models.allocation.arena.admission import MOST_RATIO
+from models.allocation.admission import weight_issues
 from models.allocation.bounds import bound_issues
 from models.allocation.elasticflow.parameters import ElasticFlowParameters
 from models.allocation.work_left import work_issues
@@ -27,7 +27,8 @@ def policy_issues(snapshot: Snapshot, parameters: ElasticFlowParameters) -> list
             issues += _job_issues(pointer, job)
             if job.deadline_s is not None:
                 issues += work_issues(pointer, job, "a deadline")
-    return [*issues, *_weight_issues(snapshot)]
+    weights = {k: job.weight for k, job in enumerate(snapshot.jobs) if job.deadline_s is not None and job.weight > 0}
+    return [*issues, *weight_issues(snapshot.jobs, weights, "deadline")]
 
 
 def _job_issues(pointer: str, job: Job) -> Iterator[Issue]:
@@ -49,20 +50,4 @@ def _job_issues(pointer: str, job: Job) -> Iterator[Issue]:
             code="throughput_table_required",
             pointer=f"{pointer}/performance",
             detail=f"ElasticFlow compares samples/s at a fixed batch: job {job.id!r} needs a throughput table",
-        )
-
-
-def _weight_issues(snapshot: Snapshot) -> Iterator[Issue]:
-    """Deadlines whose weights are too far apart."""
-    weights = {k: job.weight for k, job in enumerate(snapshot.jobs) if job.deadline_s is not None and job.weight > 0}
-    if not weights:
-        return
-    heaviest = max(weights, key=lambda k: weights[k])
-    ratio = weights[heaviest] / min(weights.values())
-    if ratio > MOST_RATIO:
-        yield Issue(
-            code="weights_too_far_apart",
-            pointer=f"/jobs/{heaviest}/weight",
-            detail=f"the deadline of job {snapshot.jobs[heaviest].id!r} weighs {ratio:.3g} times as much as another; "
-            f"at most {MOST_RATIO:,} times can be told from throughput",
         )

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from models.allocation.constraint_group import ConstraintGroup
+from models.allocation.constraint_group import ConstraintGroup, stacked
 from models.allocation.gang.backfill import Backfilled
 from models.allocation.gang.instance import GangInstance, TypeGround
 from models.allocation.gang.packing import Flows
@@ -106,18 +106,16 @@ def constraint_groups(columns: Columns) -> Iterator[ConstraintGroup]:
 
 def assemble(columns: Columns) -> MatrixProblem:
     """The program in matrix form, without names."""
-    groups = list(constraint_groups(columns))
     num_columns = columns.num_columns
-    matrix = sparse.vstack([sparse.csr_array((0, num_columns)), *(group.matrix for group in groups)], format="csc")
-    lower = [group.limits if group.is_equality else np.full(group.limits.size, -np.inf) for group in groups]
+    matrix, row_lower, row_upper = stacked(constraint_groups(columns), num_columns)
     return MatrixProblem(
         name="gang",
         sense=Sense.MAXIMIZE,
         objective=gains(columns),
         offset=columns.instance.constant,
-        matrix=sparse.csc_array(matrix),
-        row_lower=np.concatenate([np.zeros(0), *lower]),
-        row_upper=np.concatenate([np.zeros(0), *(group.limits for group in groups)]),
+        matrix=matrix,
+        row_lower=row_lower,
+        row_upper=row_upper,
         lower=np.zeros(num_columns),
         upper=columns.upper,
         integrality=np.ones(num_columns, dtype=np.bool_),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from models.allocation.constraint_group import ConstraintGroup
+from models.allocation.constraint_group import ConstraintGroup, stacked
 from models.allocation.gavel.instance import GavelInstance, Pairs
 from solver.problem import MatrixProblem
 from solver.sense import Sense
@@ -27,16 +27,15 @@ class Program:
     def assemble(self) -> MatrixProblem:
         """The matrix form, without names: what CVXPY would compile of `declaration`, in a fraction of the time."""
         num_columns = self.gain.size
-        rows = [sparse.csr_array((0, num_columns)), *(group.matrix for group in self.groups)]
-        limits = np.concatenate([np.zeros(0), *(group.limits for group in self.groups)])
+        matrix, row_lower, row_upper = stacked(self.groups, num_columns)
         return MatrixProblem(
             name=self.name,
             sense=Sense.MAXIMIZE,
             objective=self.gain,
             offset=0.0,
-            matrix=sparse.csc_array(sparse.vstack(rows, format="csc")),
-            row_lower=np.full(limits.size, -np.inf),
-            row_upper=limits,
+            matrix=matrix,
+            row_lower=row_lower,
+            row_upper=row_upper,
             lower=np.zeros(num_columns),
             upper=self.upper,
             integrality=np.full(num_columns, self.is_integer),

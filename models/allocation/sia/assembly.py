@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
-from models.allocation.constraint_group import ConstraintGroup
+from models.allocation.constraint_group import ConstraintGroup, stacked
 from models.allocation.sia.instance import SiaInstance
 from solver.problem import MatrixProblem
 from stowplan.arrays import IntVector
@@ -53,19 +53,17 @@ def column_names(instance: SiaInstance) -> tuple[str, ...]:
 
 def assemble(instance: SiaInstance) -> MatrixProblem:
     """The program in matrix form, without names."""
-    groups = list(constraint_groups(instance))
     num_pairs = instance.pair_jobs.size
     # A reserved job without any pair leaves an empty row that cannot be 1.
-    matrix = sparse.vstack([sparse.csr_array((0, num_pairs)), *(group.matrix for group in groups)], format="csc")
-    lower = [group.limits if group.is_equality else np.full(group.limits.size, -np.inf) for group in groups]
+    matrix, row_lower, row_upper = stacked(constraint_groups(instance), num_pairs)
     return MatrixProblem(
         name="sia",
         sense=instance.sense,
         objective=instance.gain,
         offset=instance.constant,
-        matrix=sparse.csc_array(matrix),
-        row_lower=np.concatenate([np.zeros(0), *lower]),
-        row_upper=np.concatenate([np.zeros(0), *(group.limits for group in groups)]),
+        matrix=matrix,
+        row_lower=row_lower,
+        row_upper=row_upper,
         lower=np.zeros(num_pairs),
         upper=np.ones(num_pairs),
         integrality=np.ones(num_pairs, dtype=np.bool_),

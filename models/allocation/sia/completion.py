@@ -27,28 +27,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from models.performance.goodput.spec import GoodputModel, GoodputObservations, ThroughputTable
+from models.allocation.work_left import remaining_samples
 from models.workload import Job
 from stowplan.arrays import FloatMatrix, FloatVector, Mask
 
 # A job is taken to hold its next GPUs for so many times what the change costs, however young it is.
 _LEAST_HELD = 3.0
 _FLOOR = 0.01
-
-
-def iteration_samples(job: Job) -> int | None:
-    """B_i: samples of one of the job's `remaining_iterations`; None where its performance does not say."""
-    if isinstance(job.performance, GoodputModel | GoodputObservations):
-        return job.performance.batch.initial
-    if isinstance(job.performance, ThroughputTable):
-        return job.performance.batch_size
-    return job.model.global_batch if job.performance is None and job.model is not None else None
-
-
-def remaining_samples(job: Job) -> float | None:
-    """B_i n_i; None where it is not known."""
-    samples = iteration_samples(job)
-    return None if samples is None or job.remaining_iterations is None else samples * job.remaining_iterations
 
 
 def completion_values(

@@ -117,10 +117,8 @@ def _samples(job: Job) -> float | None:
     """What is left of the job, in samples."""
     if job.remaining_iterations is None or isinstance(job.performance, GoodputTable):
         return None
-    if isinstance(job.performance, ThroughputTable):
-        each = job.performance.batch_size
-    elif job.performance is not None:
+    table_batch = getattr(job.performance, "batch_size", None)
+    each = table_batch if job.model is None else job.model.global_batch
+    if job.performance is not None and not isinstance(job.performance, ThroughputTable):
         each = job.performance.batch.initial
-    else:
-        each = job.model.global_batch if job.model is not None else None
     return None if each is None else each * job.remaining_iterations

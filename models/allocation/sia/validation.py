@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from models.allocation.bounds import bound_issues
-from models.allocation.sia.completion import remaining_samples
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
+from models.allocation.work_left import remaining_samples
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.performance.goodput.check import performance_issues
 from models.performance.goodput.matrix import evaluate

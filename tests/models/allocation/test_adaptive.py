@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from models.allocation.adaptive import adaptive_rows
-from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.parameters import ArenaParameters
+from models.allocation.buddy_blocks import buddy_blocks
 from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.allocation.suika.parameters import SuikaParameters

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
-from models.allocation.arena.blocks import buddy_blocks
 from models.allocation.arena.formulation import ArenaIlpFormulation
 from models.allocation.arena.parameters import ArenaAnswer, ArenaMethod, ArenaObjective, ArenaParameters
 from models.allocation.arena.policy import formulate_arena
+from models.allocation.buddy_blocks import buddy_blocks
 from models.clock import PhaseClock
 from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.plan import Plan

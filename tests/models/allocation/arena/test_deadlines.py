@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given as given_by
 from hypothesis import settings
 
-from models.allocation.arena.admission import rewards
+from models.allocation.admission import rewards
 from models.allocation.arena.parameters import ArenaMethod, ArenaObjective, ArenaParameters
 from models.clock import PhaseClock
 from models.workload import Job, Snapshot

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given as given_by
 from hypothesis import settings
 
-from models.allocation.sia.completion import completion_values, remaining_samples
+from models.allocation.sia.completion import completion_values
 from models.allocation.sia.formulation import formulate_sia
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.allocation.sia.validation import policy_issues
 from models.allocation.sia.waiting import changes_after
+from models.allocation.work_left import remaining_samples
 from models.clock import PhaseClock
 from models.performance.goodput.spec import GoodputTable, ThroughputTable
 from models.plan import Plan
