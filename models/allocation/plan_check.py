@@ -1,13 +1,15 @@
-"""What the checks of all allocation policies have in common: every job is covered, and the score is the objective."""
+"""What the checks of all allocation policies have in common: every job is covered, and the score is the objective; who
+runs, who keeps its GPUs, and what is left for the others."""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from typing import TypeVar
 
 from models.plan import Plan, ScoreTerm
-from models.workload import Snapshot
+from models.workload import Job, Snapshot
 from stowplan.errors import Issue
+from topology.cluster import NodeState
 
 TOLERANCE = 1e-6
 Key = TypeVar("Key", bound=Hashable)
@@ -25,6 +27,30 @@ def coverage_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Issue]:
             )
     for name in sorted(counts.keys() - {job.id for job in snapshot.jobs}):
         yield Issue(code="unknown_job", pointer="", detail=f"the snapshot has no job {name!r}")
+
+
+def running_jobs(snapshot: Snapshot) -> dict[str, Job]:
+    """Jobs that run now, by id: not those of which a node is down."""
+    down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
+    return {job.id: job for job in snapshot.jobs if job.current and not any(part.node in down for part in job.current)}
+
+
+def pinned_jobs(snapshot: Snapshot) -> Set[str]:
+    """Ids of the running jobs that keep their GPUs."""
+    return {job.id for job in running_jobs(snapshot).values() if not job.preemptible}
+
+
+def num_usable_gpus(snapshot: Snapshot, pinned: Set[str]) -> Counter[str]:
+    """GPUs of each type on nodes that take work, without those of `pinned` jobs and of outside work."""
+    usable: Counter[str] = Counter()
+    up = {node.id: node for node in snapshot.cluster.nodes if node.state is NodeState.UP}
+    for node in up.values():
+        usable[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
+    for job in snapshot.jobs:
+        for part in job.current or () if job.id in pinned else ():
+            if part.node in up:
+                usable[up[part.node].gpu_type] -= len(part.gpus)
+    return usable
 
 
 def _job(term: ScoreTerm) -> str:

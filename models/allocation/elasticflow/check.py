@@ -10,7 +10,7 @@ promise    jobs that were promised their deadline are admitted
 score      points of every admitted deadline, and weighted throughput of every planned job with GPUs
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -19,7 +19,14 @@ import numpy as np
 from models.allocation.admission import rewards
 from models.allocation.elasticflow.parameters import ElasticFlowParameters
 from models.allocation.job_configurations import allowed_configurations, current_configurations
-from models.allocation.plan_check import TOLERANCE, coverage_violations, score_violations
+from models.allocation.plan_check import (
+    TOLERANCE,
+    coverage_violations,
+    num_usable_gpus,
+    pinned_jobs,
+    running_jobs,
+    score_violations,
+)
 from models.configurations import ConfigurationSet
 from models.performance.goodput.spec import ThroughputTable
 from models.placement.occupancy import occupancy
@@ -27,7 +34,6 @@ from models.plan import JobAllocation, Plan
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix
 from stowplan.errors import Issue
-from topology.cluster import NodeState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +83,7 @@ class _Check:
         self._speed = np.where(allowed_configurations(snapshot.jobs, configurations), samples_per_s, 0.0)
         self._rows = {job.id: i for i, job in enumerate(snapshot.jobs)}
         self._current = current_configurations(snapshot, configurations, occupancy(snapshot)).tolist()
-        self._down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
-        self._pinned = {job.id for job in snapshot.jobs if not job.preemptible and self._runs(job)}
+        self._running, self._pinned = running_jobs(snapshot).keys(), pinned_jobs(snapshot)
 
     def violations(self, promised: Set[str], plan: Plan, objective: float) -> list[Issue]:
         allocations = {item.job_id: item for item in plan.allocations if item.job_id not in self._pinned}
@@ -124,7 +129,7 @@ class _Check:
             for k, gpu_type, num_gpus, part in parts:
                 used[k, gpu_type] += num_gpus * part
                 busy[job_id, k] += part
-        room = self._room()
+        room = num_usable_gpus(self._snapshot, self._pinned)
         for (k, gpu_type), amount in used.items():
             if amount > room[gpu_type] * (1 + TOLERANCE) + TOLERANCE:
                 yield Issue(
@@ -155,7 +160,7 @@ class _Check:
 
     def _done(self, job: Job, item: JobAllocation | None) -> float:
         """Samples until the deadline."""
-        has_begun = self._runs(job) or job.attained_gpu_s > 0
+        has_begun = job.id in self._running or job.attained_gpu_s > 0
         deadline_s = (job.deadline_s or 0.0) - (0.0 if has_begun else self._parameters.slot_s)
         ends = (0.0, *self._reserved.ends)
 
@@ -193,25 +198,10 @@ class _Check:
 
     def _restart_s(self, job: Job, item: JobAllocation) -> float:
         """What a change of the block costs a job that runs."""
-        if not self._runs(job):
+        if job.id not in self._running:
             return 0.0
         stays = self._block.get((item.gpu_type, item.num_gpus)) == self._current[self._rows[job.id]]
         return 0.0 if stays else job.restart_cost_s
-
-    def _runs(self, job: Job) -> bool:
-        return bool(job.current) and not any(part.node in self._down for part in job.current or ())
-
-    def _room(self) -> Counter[str]:
-        """GPUs of each type on nodes that take work, without those of pinned jobs and of outside work."""
-        room: Counter[str] = Counter()
-        up = {node.id: node for node in self._snapshot.cluster.nodes if node.state is NodeState.UP}
-        for node in up.values():
-            room[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
-        for job in self._snapshot.jobs:
-            for part in job.current or () if job.id in self._pinned else ():
-                if part.node in up:
-                    room[up[part.node].gpu_type] -= len(part.gpus)
-        return room
 
 
 def _batch(job: Job) -> int | None:

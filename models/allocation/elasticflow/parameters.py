@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from models.allocation.ageing import next_turn_s
 from models.policy import Parameters, Running, Waiting
 from stowplan.errors import InputError
 
@@ -49,6 +50,4 @@ def changes_after(
     parameters: ElasticFlowParameters, waiting: Iterable[Waiting], running: Iterable[Running]
 ) -> float | None:
     """A slot, where jobs share the cluster; see `Policy.changes_after`."""
-    num_running = sum(1 for _ in running)
-    shares = num_running > 1 or (num_running == 1 and any(True for _ in waiting))
-    return parameters.slot_s if shares else None
+    return next_turn_s(waiting, running, parameters.slot_s)

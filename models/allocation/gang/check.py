@@ -19,19 +19,18 @@ from models.allocation.gang.check_order import order_violations
 from models.allocation.gang.parameters import GangParameters
 from models.allocation.gang.queue_order import lateness, worth_of_gpu
 from models.allocation.gang.shapes import Shapes, TypeRoom
-from models.allocation.plan_check import coverage_violations, score_violations
+from models.allocation.plan_check import coverage_violations, running_jobs, score_violations
 from models.placement.check import placement_violations
 from models.plan import JobAllocation, Plan
 from models.wording import counted
 from models.workload import Job, NodeGpus, Snapshot
 from stowplan.errors import Issue
-from topology.cluster import NodeState
 
 
 def gang_violations(snapshot: Snapshot, parameters: GangParameters, plan: Plan, objective: float) -> list[Issue]:
     """Every rule that the plan breaks; pointers as in `placement_violations`."""
     jobs = {job.id: job for job in snapshot.jobs}
-    running = _running(snapshot)
+    running = running_jobs(snapshot)
     keeping = {
         item.job_id
         for item in plan.allocations
@@ -58,12 +57,6 @@ def gang_violations(snapshot: Snapshot, parameters: GangParameters, plan: Plan, 
             plan.score, [term.job_id or "" for term in plan.score], expected, objective, wanted="job with GPUs"
         ),
     ]
-
-
-def _running(snapshot: Snapshot) -> dict[str, Job]:
-    """Jobs that run now, by id."""
-    down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
-    return {job.id: job for job in snapshot.jobs if job.current and not any(part.node in down for part in job.current)}
 
 
 def _gpus(parts: tuple[NodeGpus, ...]) -> frozenset[tuple[str, int]]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from models.allocation.gavel.parameters import GavelParameters
 from models.allocation.gavel.rounds import LEAST_SHARE
-from models.allocation.plan_check import TOLERANCE, coverage_violations, score_violations
+from models.allocation.plan_check import TOLERANCE, coverage_violations, num_usable_gpus, pinned_jobs, score_violations
 from models.plan import JobAllocation, Plan
 from models.wording import counted
 from models.workload import Job, Snapshot
@@ -41,7 +41,7 @@ def gavel_violations(
     """
     column = {name: t for t, name in enumerate(gpu_types)}
     rows = {job.id: i for i, job in enumerate(snapshot.jobs)}
-    pinned, node_sizes = _pinned(snapshot), _node_sizes(snapshot)
+    pinned, node_sizes = pinned_jobs(snapshot), _node_sizes(snapshot)
     issues = [*coverage_violations(snapshot, plan), *_share_violations(snapshot, gpu_types, of_time, speed, pinned)]
     expected: dict[str, float] = {}
     for k, item in enumerate(plan.allocations):
@@ -104,16 +104,6 @@ def _due(job: Job, gpu_type: str, share: float, parameters: GavelParameters) -> 
     return (share + LEAST_SHARE) * (job.age_s / parameters.round_s + 0.5) / had
 
 
-def _pinned(snapshot: Snapshot) -> Set[str]:
-    """Jobs that keep their GPUs."""
-    down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
-    return {
-        job.id
-        for job in snapshot.jobs
-        if job.current and not job.preemptible and not any(part.node in down for part in job.current)
-    }
-
-
 def _share_violations(
     snapshot: Snapshot,
     gpu_types: Sequence[str],
@@ -139,7 +129,7 @@ def _share_violations(
                     detail=f"job {job.id!r} is due {share:.1%} of its time on {name!r}, where it has no part in rounds",
                 )
             given[name] += job.min_gpus * share
-    room = _room(snapshot, pinned)
+    room = num_usable_gpus(snapshot, pinned)
     for name in gpu_types:
         if given[name] > room[name] * (1 + TOLERANCE) + TOLERANCE:
             yield Issue(
@@ -147,17 +137,3 @@ def _share_violations(
                 pointer="/jobs",
                 detail=f"{given[name]:.6g} GPUs of type {name!r} are due at any time; the plan may use {room[name]}",
             )
-
-
-def _room(snapshot: Snapshot, pinned: Set[str]) -> Counter[str]:
-    """GPUs of each type on nodes that take work, without those of pinned jobs and of outside work."""
-    room: Counter[str] = Counter()
-    up = {node.id: node.gpu_type for node in snapshot.cluster.nodes if node.state is NodeState.UP}
-    for node in snapshot.cluster.nodes:
-        if node.id in up:
-            room[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
-    for job in snapshot.jobs:
-        for part in job.current or () if job.id in pinned else ():
-            if part.node in up:
-                room[up[part.node]] -= len(part.gpus)
-    return room

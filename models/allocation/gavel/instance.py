@@ -1,7 +1,7 @@
 """What shares and rounds are made of: where each job of fixed size may run, how fast, and on how many GPUs in all."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -106,25 +106,29 @@ class _Blocks:
 
     def speeds(self, jobs: Sequence[Job]) -> FloatMatrix:
         """Samples/s (J, T) on just the size of the job, on as few nodes as hold it; 1 without a table."""
-        size, gpu_type = np.nonzero(self._block >= 0)
-        blocks = self._block[size, gpu_type]
-        asked = ConfigurationSet(
+        is_known = np.array([isinstance(job.performance, ThroughputTable) for job in jobs], dtype=np.bool_)
+        speeds = np.ones((len(jobs), self._block.shape[1]))
+        sizes = self._size_of(jobs)
+        # Size by size: of each job only its own counts.
+        for size in np.unique(sizes[is_known]).tolist():
+            members = np.flatnonzero(is_known & (sizes == size))
+            types = np.flatnonzero(self._block[size] >= 0)
+            speeds[members] = 0.0
+            speeds[np.ix_(members, types)] = evaluate(
+                [jobs[i] for i in members.tolist()], self._asked(size, types)
+            ).goodput
+        return speeds
+
+    def _asked(self, size: int, types: IntVector) -> ConfigurationSet:
+        """Just so many GPUs of each of the types, on as few nodes as hold them."""
+        blocks = self._block[size, types]
+        return ConfigurationSet(
             gpu_types=self.configurations.gpu_types,
-            type_index=gpu_type,
+            type_index=types,
             num_nodes=self.configurations.num_nodes[blocks],
-            num_gpus=self._sizes[size],
+            num_gpus=np.full(types.size, self._sizes[size]),
             bandwidth_fraction=self.configurations.bandwidth_fraction[blocks],
         )
-        is_known = np.array([isinstance(job.performance, ThroughputTable) for job in jobs], dtype=np.bool_)
-        # A pinned job may say what nobody here asks for.
-        tables = [
-            job if known or job.performance is None else replace(job, performance=None)
-            for job, known in zip(jobs, is_known, strict=True)
-        ]
-        by_size = np.zeros((len(jobs), *self._block.shape))
-        by_size[:, size, gpu_type] = evaluate(tables, asked).goodput
-        own = by_size[np.arange(len(jobs)), self._size_of(jobs)]
-        return np.where(is_known[:, None], own, 1.0)
 
     def _size_of(self, jobs: Sequence[Job]) -> IntVector:
         return np.searchsorted(self._sizes, np.array([job.min_gpus for job in jobs], dtype=np.int64))

@@ -5,6 +5,7 @@ Light: imports no solver and no modelling layer.
 
 from collections.abc import Iterable
 
+from models.allocation.ageing import next_turn_s
 from models.allocation.gavel.parameters import GavelParameters
 from models.policy import Running, Waiting
 from models.workload import Job
@@ -26,6 +27,4 @@ def priority(job: Job, gpu_type: str, share: float, round_s: float) -> float:
 
 def changes_after(parameters: GavelParameters, waiting: Iterable[Waiting], running: Iterable[Running]) -> float | None:
     """A round, where jobs may take turns; see `Policy.changes_after`."""
-    num_running = sum(1 for _ in running)
-    takes_turns = num_running > 1 or (num_running == 1 and any(True for _ in waiting))
-    return parameters.round_s if takes_turns else None
+    return next_turn_s(waiting, running, parameters.round_s)

@@ -1,8 +1,11 @@
 """Shares, rounds, placing and checking cost as much as there are jobs and nodes."""
 
+import tracemalloc
+
 import pytest
 
-from models.allocation.gavel.parameters import GavelObjective
+from models.allocation.gavel.instance import gavel_instance
+from models.allocation.gavel.parameters import GavelObjective, GavelParameters
 from models.clock import PhaseClock
 from models.workload import Job, Snapshot
 from tests.growth import work
@@ -43,3 +46,21 @@ def test_a_plan_grows_with_the_size(objective: GavelObjective) -> None:
     # Once before, so that nothing is loaded or remembered for the first time.
     cost(20)
     assert cost(80) <= 2.3 * cost(40)
+
+
+def test_jobs_of_many_sizes_take_as_much_memory_as_there_are_jobs() -> None:
+    """Every job has a size of its own: a speed of every job on every size would be their product."""
+
+    def peak(num_jobs: int) -> int:
+        machines = cluster(*(node(f"n{k}", 8) for k in range(num_jobs)))
+        jobs = tuple(Job(id=f"j{k}", min_gpus=k, performance=table({("a", k): 1.0})) for k in range(1, num_jobs))
+        snapshot = Snapshot(cluster=machines, jobs=jobs)
+        tracemalloc.start()
+        try:
+            gavel_instance(snapshot, GavelParameters())
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(50)
+    assert peak(800) <= 2.3 * peak(400)
