@@ -1,0 +1,1 @@
+"""How long things last: distributions of time, and what foretells them."""
