@@ -1,6 +1,5 @@
 """What rank 0 of a run does that only pretends to train: see `pretend_trainer`."""
 
-import math
 import os
 import signal
 import sys
@@ -45,13 +44,13 @@ def train(job: TrainingJob, folder: Path, step: int) -> None:
                 if code := os.environ.get("PRETEND_CODE"):
                     sys.exit(int(code))
                 os.kill(os.getpid(), signal.SIGKILL)
-            pulse.beat(job.hang_limit_s)
+            pulse.beat(job.hang_limit_s, "doing a step")
             started = time.time()
             if not (Path(job.checkpoint_folder).parent / HURRY_FILE).exists():
                 time.sleep(STEP_S)
             step += 1
             writer.write(metrics(job, launch, step, started))
-    pulse.beat(math.inf)
+    pulse.beat(job.save_limit_s, "writing to disk")
     save(job, step)
 
 
