@@ -31,7 +31,7 @@ from models.workload import Job
 from stowplan.errors import InputError
 from topology.bandwidth import fractions_of, group_fraction
 from topology.cluster import Cluster
-from workloads.profiles import ApplicationProfile
+from workloads.profiles import ApplicationProfile, TypeSteps, covers
 from workloads.trace import Trace, TraceJob
 
 # A job that measures something new looks after so many seconds whether another batch is better.
@@ -66,13 +66,12 @@ class ProfiledApplications:
         elastic: bool,
         by_type: bool = False,
     ) -> None:
-        here = {kind.name for kind in cluster.gpu_types}
+        profiles, here = tuple(profiles), [kind.name for kind in cluster.gpu_types]
         self._applications: Mapping[str, MeasuredApplication] = {
-            profile.application: MeasuredApplication(
-                replace(profile, types=tuple(kind for kind in profile.types if kind.gpu_type in here))
-            )
+            profile.application: MeasuredApplication(replace(profile, types=_types_of(profile, here)))
             for profile in profiles
         }
+        self._covers = covers(profiles, here)
         self._jobs: Mapping[str, TraceJob] = {job.id: job for job in trace.jobs if self.covers(job)}
         self._parameters = parameters
         self._seed = seed
@@ -87,7 +86,7 @@ class ProfiledApplications:
 
     def covers(self, job: TraceJob) -> bool:
         """Whether it is known how fast the job trains."""
-        return job.num_gpus > 0 and job.application in self._applications and bool(self._of(job).steps)
+        return self._covers(job)
 
     def told(self, job_id: str) -> Job:
         """What is known of it before it has run; or its size, with its speed by GPU type where that is told."""
@@ -308,6 +307,12 @@ class ProfiledApplications:
                 self._of(job), self._fits.setdefault(str(job.application), {}), profiled=profiled
             )
         return self._known[key]
+
+
+def _types_of(profile: ApplicationProfile, gpu_types: Iterable[str]) -> tuple[TypeSteps, ...]:
+    """What was measured on the types of a cluster, in the order of these: jobs borrow from the first that they know."""
+    measured = {kind.gpu_type: kind for kind in profile.types}
+    return tuple(measured[name] for name in gpu_types if name in measured)
 
 
 def _gpus_of(allocation: JobAllocation) -> tuple[int, ...]:
