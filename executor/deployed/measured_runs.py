@@ -17,7 +17,7 @@ from executor.metrics import StepMetrics, metrics_path, newest_metrics
 from executor.supervision import Supervisor
 from executor.training_job import Device
 from models.performance.iteration.step_table import MIN_STEPS, WARM_UP_STEPS, MeasuredRun, StepTable
-from stowplan.errors import StowplanError
+from stowplan.errors import InputError, StowplanError
 from topology.cluster import Cluster
 
 # Steps of all ranks together, and of each: enough for medians, and quick to read.
@@ -72,7 +72,11 @@ class MeasuredRuns:
         nodes = tuple(node for node in cluster.nodes if node.id in used)
         if not all(lines) or len(nodes) < len(used):
             return None
-        return _measured(run, deployment, replace(cluster, nodes=nodes), lines)
+        measured = _measured(run, deployment, replace(cluster, nodes=nodes), lines)
+        times_s = measured.records.step_s
+        if not (np.isfinite(times_s) & (times_s > 0)).all():
+            raise InputError(f"{folder} has steps of which step_s is no number above 0")
+        return measured
 
 
 def _measured(

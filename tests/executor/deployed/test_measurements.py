@@ -109,12 +109,15 @@ def test_other_gpus_are_measured_for_themselves(scene: Deployed) -> None:
     assert [entry.value for entry in now.performance.entries] == [8.0, 16.0, 32.0]
 
 
-def test_what_cannot_be_read_harms_nobody(scene: Deployed, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("faulty", ["{}\n", "a step\n", None], ids=["field", "json", "time"])
+def test_what_cannot_be_read_harms_nobody(
+    scene: Deployed, caplog: pytest.LogCaptureFixture, faulty: str | None
+) -> None:
     place(scene, j="a0")
     at(scene, 2.0)
     path = scene.root / "j" / "runs" / "0001" / "metrics" / "metrics-rank1.jsonl"
     whole = path.read_text()
-    path.write_text("{}\n")
+    path.write_text(faulty or whole.replace('"step_s": 0.5', '"step_s": 0.0'))
     with caplog.at_level(logging.ERROR):
         assert at(scene, 10.0) == (Tick(at_s=10.0),)
         assert "job j cannot be looked after" in caplog.text
