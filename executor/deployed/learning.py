@@ -2,8 +2,8 @@
 
 calibration    coefficients from the newest runs (`models.performance.iteration.calibration`), by GPU type in place of
                those that the job came with
-performance    a table of throughputs, or observations, set right (`models.performance.goodput.corrected`); fitted
-               models and goodputs in units of their own stay as they came
+performance    a table of throughputs, observations or a fitted model, set right
+               (`models.performance.goodput.corrected`); goodputs in units of their own stay as they came
 step_s         seconds of a step where it ran last, by which the time that is left is reckoned
 
 What differs from what is told by a fiftieth at most is noise, and not told.
@@ -14,11 +14,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from models.parallel_plan import ParallelPlan
-from models.performance.goodput.corrected import MeasuredThroughput, corrected_table, entry_of, with_observations
+from models.performance.goodput.corrected import (
+    MeasuredSteps,
+    MeasuredThroughput,
+    corrected_model,
+    corrected_table,
+    entry_of,
+    step_s_of,
+    with_observations,
+)
 from models.performance.goodput.observed_goodput import is_data_parallel, observation_of
-from models.performance.goodput.spec import GoodputObservations, Performance, ThroughputTable
+from models.performance.goodput.spec import GoodputModel, GoodputObservations, Performance, ThroughputTable
 from models.performance.iteration.calibration import calibrate
 from models.performance.iteration.coefficients import Calibration
+from models.performance.iteration.fabric import fabric_of
 from models.performance.iteration.modelling import performance_model
 from models.performance.iteration.step_measurements import step_time_s
 from models.performance.iteration.step_table import MeasuredRun, StepTable
@@ -81,7 +90,7 @@ class Learning:
         yield learned.step_s or self._said_step_s
         model = performance_model(run.job, run.cluster, learned.calibration or self._job.calibration)
         yield model.iteration(run.plan).total_s
-        yield _tabled_step_s(learned.performance or self._job.performance, run.plan)
+        yield _said_step_s(learned.performance or self._job.performance, run)
 
 
 def _performance(said: Performance | None, settled: Sequence[tuple[MeasuredRun, StepTable]]) -> Performance | None:
@@ -92,6 +101,11 @@ def _performance(said: Performance | None, settled: Sequence[tuple[MeasuredRun, 
     if isinstance(said, GoodputObservations):
         observations = [observation_of(run, steps) for run, steps in settled if is_data_parallel(run)]
         return with_observations(said, observations) if observations else None
+    if isinstance(said, GoodputModel):
+        corrected = corrected_model(
+            said, [_steps(run, step_time_s(steps)) for run, steps in settled if is_data_parallel(run)]
+        )
+        return None if corrected is said else corrected
     return None
 
 
@@ -104,13 +118,30 @@ def _throughput(run: MeasuredRun, steps: StepTable) -> Iterator[MeasuredThroughp
         yield MeasuredThroughput(gpu_type=gpu_type, num_gpus=num_gpus, num_nodes=num_nodes, samples_per_s=value)
 
 
-def _tabled_step_s(performance: Performance | None, plan: ParallelPlan) -> float | None:
-    """Seconds of a step by a table; None where there is none, or it says nothing of these GPUs."""
-    shape = _shape(plan)
+def _steps(run: MeasuredRun, step_s: float) -> MeasuredSteps:
+    """Steps of a data-parallel run."""
+    (stage,) = run.plan.stages
+    nodes = {replica.node for replica in stage.replicas}
+    return MeasuredSteps(
+        gpu_type=stage.replicas[0].gpu_type,
+        num_nodes=len(nodes),
+        num_replicas=stage.dp,
+        local_batch=stage.replicas[0].local_batch,
+        accumulation_steps=run.plan.num_micro_batches - 1,
+        bandwidth_fraction=fabric_of(run.cluster).group_fraction(nodes),
+        step_s=step_s,
+    )
+
+
+def _said_step_s(performance: Performance | None, run: MeasuredRun) -> float | None:
+    """Seconds of a step by a table or a fitted model; None where there is none, or it says nothing of such a run."""
+    if isinstance(performance, GoodputModel) and is_data_parallel(run):
+        return step_s_of(performance, _steps(run, 0.0))
+    shape = _shape(run.plan)
     if shape is None or not isinstance(performance, ThroughputTable):
         return None
     entry = entry_of(performance, *shape)
-    return None if entry is None else plan.global_batch / entry.value
+    return None if entry is None else run.plan.global_batch / entry.value
 
 
 def _shape(plan: ParallelPlan) -> tuple[str, int, int] | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from executor.control.backend import Measured
 from executor.simulation.application import MeasuredApplication, ring
-from executor.simulation.knowledge import Fits, Knowledge, slowed
+from executor.simulation.knowledge import Fits, Knowledge
 from executor.simulation.truth import Profiling, Seen, Segment, TruthParameters, noise_factor
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.performance.goodput.batch import NUM_CANDIDATES, choose_batches
@@ -26,6 +26,7 @@ from models.performance.goodput.spec import (
     TableEntry,
     ThroughputTable,
 )
+from models.performance.goodput.throughput import slowed
 from models.plan import JobAllocation
 from models.workload import Job
 from stowplan.errors import InputError

@@ -11,11 +11,22 @@ from executor.control.controller import Controller
 from executor.control.events import Arrival, Completion, Failure, Measurement, NodeChange, Tick
 from executor.control.options import ControlOptions
 from models.allocation.gang.parameters import GangParameters, QueueOrder
-from models.performance.goodput.spec import TableEntry, ThroughputTable
+from models.performance.goodput.spec import (
+    BatchRange,
+    GoodputModel,
+    GoodputObservations,
+    GradientStatistics,
+    Observation,
+    TableEntry,
+    ThroughputParameters,
+    ThroughputTable,
+    TypeProfile,
+)
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients
 from models.performance.iteration.modelling import performance_model
 from models.plan import PlanOutcome, PlanRequest
 from models.planning import plan
+from models.workload import Adaptivity
 from tests.executor.control.test_controller import given_to
 from tests.executor.deployed.scenes import MODEL, Deployed, job_of, submitted
 from tests.executor.deployed.scripted import ScriptedBackend
@@ -168,3 +179,31 @@ def test_reading_costs_the_ranks_and_not_the_steps(tmp_path: Path) -> None:
         counts.append(work(scene.backend.next_events))
         scene.backend.close()
     assert counts[1] <= 1.3 * counts[0]
+
+
+def test_models_and_observations_are_set_right(tmp_path: Path) -> None:
+    """Two replicas of one GPU, four micro-batches of one sample each: one takes an eighth of a second, and no tenth."""
+    fast = ThroughputParameters(alpha_c=0.1, beta_c=0.0, alpha_r=0.0, beta_r=0.0, alpha_n=0.0, beta_n=0.0, gamma=1.0)
+    batch, gradient = BatchRange(initial=8, maximum=8), GradientStatistics(squared_norm=1.0, variance=1.0)
+    model = GoodputModel(
+        batch=batch, gradient=gradient, profiles={"a": TypeProfile(parameters=fast, max_local_batch=8)}
+    )
+    alone = Observation(gpu_type="a", num_nodes=1, num_replicas=1, local_batch=8, step_time_s=0.1, sync_time_s=0.0)
+    observed = GoodputObservations(batch=batch, gradient=gradient, observations=(alone,))
+    scene = Deployed.of(tmp_path, cluster(2, 2))
+    ScriptedBackend.measures = True
+    for name, performance in (("j", model), ("k", observed)):
+        job = job_of(name, performance=performance, adaptivity=Adaptivity.STRONG_SCALING)
+        scene.backend.submit(submitted(job))
+    scene.backend.next_events()
+    place(scene, j="a0", k="a1")
+    at(scene, 10.0)
+    found, more = (scene.backend.measured(name).performance for name in ("j", "k"))
+    assert isinstance(found, GoodputModel)
+    assert isinstance(more, GoodputObservations)
+    assert found.profiles["a"].parameters.alpha_c == pytest.approx(0.125)
+    newest, before = more.observations
+    assert before == alone
+    assert (newest.num_replicas, newest.local_batch) == (2, 1)
+    assert newest.step_time_s == pytest.approx(0.125)
+    scene.backend.close()
