@@ -46,6 +46,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.trace:trace_command",
         "Summarise a trace of jobs: how many, how large, how long, what load, what is missing.",
     ),
+    "applications": LazyCommand(
+        "api.cli.applications:applications_command",
+        "Turn a folder of measured applications into the JSON that POST /v1/replays takes as `applications`.",
+    ),
     "replay": LazyCommand(
         "api.cli.replay:replay_command",
         "Replay a trace of jobs on a cluster under policies, and compare when jobs end.",
