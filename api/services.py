@@ -2,6 +2,10 @@
 
 import time
 
+from api.calendars.drawings import CalendarDrawings
+from api.calendars.planned_nodes import planned_nodes
+from api.calendars.reservations import Reservations
+from api.calendars.service import Calendars
 from api.common.metrics import Metrics
 from api.common.settings import Settings
 from api.comparisons.drawings import ComparisonDrawings
@@ -44,6 +48,9 @@ class Services:
         self.comparison_drawings = ComparisonDrawings(self.comparisons, pool)
         self.replays = Replays(settings, store)
         self.replay_drawings = ReplayDrawings(self.replays, pool)
+        self.calendars = Calendars(store, self.snapshots)
+        self.calendar_drawings = CalendarDrawings(self.calendars, pool)
+        self.reservations = Reservations(store, self._planned_nodes)
         self._store = store
         self._pool = pool
 
@@ -81,3 +88,6 @@ class Services:
 
     def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
         return planned_job(self.plans.plan(plan_id), self.plans.input_text(plan_id), job_id, self.snapshots)
+
+    def _planned_nodes(self, plan_id: str, job_id: str | None) -> tuple[str, ...]:
+        return planned_nodes(self.plans.plan(plan_id), job_id)

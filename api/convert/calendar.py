@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from api.schemas.snapshot import CalendarEntryDoc, ShapeDoc
+from api.schemas.calendar import CalendarEntryDoc, ShapeDoc
 from stowplan.errors import InputError, Issue
 from topology.calendar import CalendarEntry, Shape
 

@@ -18,6 +18,7 @@ from api.schemas.parameters import PARAMETERS
 from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTableDoc
 from api.schemas.replay import REPLAY_POLICIES, ReplayBody
 from api.schemas.request import PLAN_BODIES, AllocationDoc, VerifyBody
+from api.schemas.reservation import CalendarBody, ReservationBody
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc, SnapshotDoc, SnapshotReference
 from models.wording import counted
 from stowplan.errors import Issue, pointer_of
@@ -27,7 +28,14 @@ _ROOTS: tuple[type[Document], ...] = (
     *(VerifyBody, MetricsBody, ComparisonBody, ParallelPlanBody, SnapshotDoc, ClusterDoc, AllocationDoc, GpuTypeDoc),
     *PARAMETERS.values(),
 )
-_KNOWN_ROOTS: tuple[type[Document], ...] = (*_ROOTS, DeploymentBody, ReconfigureBody, ReplayBody)
+_KNOWN_ROOTS: tuple[type[Document], ...] = (
+    *_ROOTS,
+    DeploymentBody,
+    ReconfigureBody,
+    ReplayBody,
+    CalendarBody,
+    ReservationBody,
+)
 # By the name that pydantic gives the whole text, where it can be but one kind of document.
 _ROOT_OF: Mapping[str, tuple[type[Document], ...]] = {kind.__name__: (kind,) for kind in _KNOWN_ROOTS}
 # Field that holds a union ("": the text itself) -> what pydantic calls its members in locations. These are no keys of
