@@ -47,6 +47,6 @@ def test_every_entry_that_is_not_over_is_drawn(picture: PictureFormat) -> None:
 
 
 def test_a_calendar_without_entries_is_drawn() -> None:
-    render(
-        CalendarFigure(name="", cluster=CLUSTER, entries=(), taken_at=datetime(2026, 1, 1, tzinfo=UTC), format="svg")
-    )
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    drawn = render(CalendarFigure(name="", cluster=CLUSTER, entries=(), taken_at=now, format="svg"))
+    assert "5 nodes, 0 entries" in drawn.decode()
