@@ -23,6 +23,7 @@ from api.reading.readers import Readers
 from api.reading.requests import RequestReader
 from api.replays.drawings import ReplayDrawings
 from api.replays.service import Replays
+from api.store.calendars import CalendarStore
 from api.store.database import Store
 from api.store.snapshots import Snapshots
 from solver.pool import WorkerPool
@@ -40,7 +41,7 @@ class Services:
         self.deployments = Deployments(settings, self._planned_job, feedback)
         measured = MeasuredJobs(self.jobs, self.deployments.restart_cost_s)
         self.readers = readers
-        self.reader = RequestReader(readers, self.snapshots, measured, settings)
+        self.reader = RequestReader(readers, self.snapshots, CalendarStore(store), measured, settings)
         self.plans = Plans(settings, store, pool, self.reader, self.metrics)
         self.plan_drawings = PlanDrawings(pool, self.plans)
         self.parallel = ParallelPlans(settings, pool)

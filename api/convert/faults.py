@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic_core import ErrorDetails
 
 from api.schemas.base import MAX_NAME_LENGTH, NAME_PATTERN, Document
+from api.schemas.calendar import CalendarEntryDoc, CalendarReference
 from api.schemas.comparison import ComparisonBody
 from api.schemas.deployment import PATH_PATTERN, VALUE_PATTERN, VARIABLE_PATTERN, DeploymentBody, ReconfigureBody
 from api.schemas.metrics import MetricsBody
@@ -19,7 +20,7 @@ from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTable
 from api.schemas.replay import REPLAY_POLICIES, ReplayBody
 from api.schemas.request import PLAN_BODIES, AllocationDoc, VerifyBody
 from api.schemas.reservation import CalendarBody, ReservationBody
-from api.schemas.snapshot import ClusterDoc, GpuTypeDoc, SnapshotDoc, SnapshotReference
+from api.schemas.snapshot import ClusterDoc, GpuTypeDoc, PlannedSnapshotReference, SnapshotDoc, SnapshotReference
 from models.wording import counted
 from stowplan.errors import Issue, pointer_of
 
@@ -45,7 +46,8 @@ _UNION_MEMBERS: Mapping[str, Mapping[str, type[Document] | None]] = {
     "cluster": {"inline": ClusterDoc, "stored": SnapshotReference},
     "policies": REPLAY_POLICIES,
     "job": {"transformer": TransformerDoc, "operators": OperatorModelDoc},
-    "snapshot": {"inline": SnapshotDoc, "stored": SnapshotReference},
+    "snapshot": {"inline": SnapshotDoc, "stored": PlannedSnapshotReference},
+    "calendar": {"inline": CalendarEntryDoc, "stored": CalendarReference},
     "performance": {"goodput": GoodputDoc, "throughput_table": ThroughputTableDoc, "goodput_table": GoodputTableDoc},
     "gpus_in_use": {"indices": None, "count": None},
     "parallel_plan": {"full": ParallelPlanDoc, "symmetric": SymmetricPlanDoc},

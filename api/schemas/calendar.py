@@ -1,11 +1,13 @@
 """Entries of a calendar: who has which nodes when."""
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Discriminator, Field, Tag
 
 from api.schemas.base import MAX_ITEMS, Document, Name
+from api.schemas.problem import IssueDoc
 from topology.calendar import EntryKind
+from topology.calendar_issues import MAX_ENTRIES
 
 
 class ShapeDoc(Document):
@@ -35,3 +37,38 @@ class CalendarEntryDoc(Document):
     """Without it preemptible jobs use the nodes and make way: for the jobs of a reservation, or when it begins."""
     owner: Name | None = None
     """For whom or why, in words."""
+
+
+class CalendarReference(Document):
+    """The calendar that the service has under this name (`PUT /v1/clusters/{name}/calendar`), with the reservations
+    that are confirmed, as it is when the request is read."""
+
+    cluster: Name
+
+
+def _which_calendar(value: Any) -> str:
+    return "stored" if isinstance(value, dict | CalendarReference) else "inline"
+
+
+CalendarSource = Annotated[
+    Annotated[tuple[CalendarEntryDoc, ...], Field(max_length=MAX_ENTRIES), Tag("inline")]
+    | Annotated[CalendarReference, Tag("stored")],
+    Discriminator(_which_calendar),
+]
+
+
+class ListedEntryDoc(Document):
+    """An entry as it is listed."""
+
+    entry: CalendarEntryDoc
+    status: Literal["ahead", "now", "over"]
+    """At the moment of the snapshot."""
+    nodes: tuple[str, ...]
+    """Which nodes it is over; those of a shape where nothing runs. Empty while something is wrong with the calendar."""
+
+
+class CalendarListingDoc(Document):
+    """What `stowplan calendar` gives."""
+
+    entries: tuple[ListedEntryDoc, ...]
+    issues: tuple[IssueDoc, ...]

@@ -19,12 +19,11 @@ from api.schemas.base import (
     NumGpus,
     Positive,
 )
-from api.schemas.calendar import CalendarEntryDoc
+from api.schemas.calendar import CalendarReference, CalendarSource
 from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
 from api.schemas.parallel_plan import AnyPlanDoc, ExpansionDoc
 from api.schemas.performance import PerformanceDoc
 from models.workload import Adaptivity
-from topology.calendar_issues import MAX_ENTRIES
 from topology.cluster import NodeState
 
 
@@ -175,9 +174,9 @@ class SnapshotDoc(Document):
     cluster: ClusterDoc
     jobs: Annotated[tuple[JobDoc, ...], Field(max_length=MAX_ITEMS)]
     taken_at: AwareDatetime | None = None
-    """The moment; needed where there is a calendar."""
-    calendar: Annotated[tuple[CalendarEntryDoc, ...], Field(max_length=MAX_ENTRIES)] = ()
-    """Who has which nodes when."""
+    """The moment; needed where there are entries of a calendar, otherwise it is now."""
+    calendar: CalendarSource = ()
+    """Who has which nodes when: entries, or in requests to a service `{"cluster": name}`, the calendar that it has."""
 
 
 SNAPSHOT: TypeAdapter[SnapshotDoc] = TypeAdapter(SnapshotDoc)
@@ -187,3 +186,10 @@ class SnapshotReference(Document):
     """A snapshot that was posted before."""
 
     snapshot_id: Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class PlannedSnapshotReference(SnapshotReference):
+    """A snapshot that was posted before, with its own calendar or another one."""
+
+    calendar: CalendarReference | None = None
+    """In place of the entries that the snapshot has."""

@@ -8,8 +8,8 @@ import icalendar
 import pytest
 
 from api.schemas.reservation import CALENDAR_EXAMPLE
-from tests.api.asking import JSON, planned, post
-from tests.api.requests import Json, json_text, sia_request
+from tests.api.asking import JSON, planned, post, refused
+from tests.api.requests import Json, changed, json_text, sia_request
 
 # The service goes by the clock of the machine.
 NOW = datetime.now(UTC)
@@ -85,6 +85,33 @@ def test_a_plan_is_reserved(client: httpx.Client) -> None:
     assert post(client, "/v1/reservations", body).json()["entry"]["nodes"] == nodes["j1"]
     for wrong, code in (({"job_id": "j9"}, 404), ({"job_id": None}, 404), ({"plan_id": "plan-0"}, 404)):
         assert code_of(post(client, "/v1/reservations", {**body, **wrong}), code) == "not_found"
+
+
+@pytest.mark.slow
+def test_a_plan_goes_by_a_calendar_of_the_service(client: httpx.Client) -> None:
+    put(client, "known", {"entries": [ENTRY], "cluster": sia_request()["snapshot"]["cluster"]})
+    kept = post(client, "/v1/reservations", reservation("known", "175b", "n1")).json()
+    client.post(kept["links"]["confirm"])
+    request = changed(sia_request(), "/snapshot/calendar", {"cluster": "known"})
+    plan = planned(client, request)
+    assert "ignored_calendar" in {warning["code"] for warning in plan["warnings"]}
+    used = client.get(plan["links"]["input"]).json()["snapshot"]
+    assert [entry["name"] for entry in used["calendar"]] == ["switches", "175b"]
+    assert datetime.fromisoformat(used["taken_at"]) >= NOW
+    # The same of a snapshot that is stored, which says itself when it was taken.
+    snapshot = {**sia_request()["snapshot"], "taken_at": NOW.isoformat()}
+    id_ = post(client, "/v1/snapshots", snapshot).json()["id"]
+    stored = {"snapshot_id": id_, "calendar": {"cluster": "known"}}
+    used = client.get(planned(client, {**request, "snapshot": stored})["links"]["input"]).json()["snapshot"]
+    assert [entry["name"] for entry in used["calendar"]] == ["switches", "175b"]
+    assert datetime.fromisoformat(used["taken_at"]) == NOW
+    # One request under one key, whatever became of the calendar meanwhile.
+    first = post(client, "/v1/plans", request, Idempotency_Key="calendar").json()["id"]
+    client.delete(kept["links"]["self"])
+    assert post(client, "/v1/plans", request, Idempotency_Key="calendar").json()["id"] == first
+    wrong = changed(request, "/snapshot/calendar/cluster", "unknown")
+    assert refused(client, wrong) == (422, [("unknown_cluster", "/snapshot/calendar/cluster")])
+    assert code_of(post(client, "/v1/snapshots", wrong["snapshot"]), 422) == "invalid_input"
 
 
 def test_programs_read_the_calendar(client: httpx.Client) -> None:
