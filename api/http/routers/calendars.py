@@ -106,7 +106,8 @@ async def _figure(services: Services, name: str, format_: PictureFormat, media_t
 
 
 def _answer(document: CalendarDoc, status: int = 200) -> Response:
-    return json_response(document, status, {"ETag": f'"{document.version}"', "Location": document.links.self})
+    made = {"Location": document.links.self} if status == 201 else {}
+    return json_response(document, status, {"ETag": f'"{document.version}"', **made})
 
 
 def _version(if_match: str | None) -> int | None:
