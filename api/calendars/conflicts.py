@@ -37,9 +37,12 @@ def refuse_faults(
 
 
 def refuse_conflicts(
-    stored: StoredCalendar, now: datetime, new: Sequence[CalendarEntryDoc] = (), what: str = "this calendar"
+    stored: StoredCalendar,
+    now: datetime,
+    new: Sequence[CalendarEntryDoc] = (),
+    what: str = "the calendar cannot be like that",
 ) -> None:
-    """Refuse entries that cannot stand beside those of a calendar.
+    """Refuse entries that cannot stand beside those of a calendar; `what` says what is refused.
 
     Raises
     ------
@@ -50,7 +53,7 @@ def refuse_conflicts(
     found = calendar_issues(cluster_of(stored.cluster), entries)
     if found:
         issues = [replace(issue, pointer="") for issue in found]
-        raise CalendarConflictError(f"{what} cannot be: {found[0].detail}", issues)
+        raise CalendarConflictError(f"{what}: {found[0].detail}", issues)
 
 
 def oddities(

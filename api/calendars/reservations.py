@@ -95,9 +95,8 @@ class Reservations:
             if document.status.final or _is_over(document.entry, now_s):
                 why = "was canceled" if document.status is ReservationStatus.CANCELED else "is over"
                 raise ReservationFinalError(f"reservation {document.entry.name!r} ({id_}) {why}; propose another one")
-            refuse_conflicts(
-                calendar, time_of(now_s), (document.entry,), f"confirming reservation {document.entry.name!r}"
-            )
+            what = f"reservation {document.entry.name!r} cannot be confirmed"
+            refuse_conflicts(calendar, time_of(now_s), (document.entry,), what)
             changes = {"status": ReservationStatus.CONFIRMED, "confirmed_at": time_of(now_s)}
             return _stored(document.model_copy(update=changes))
 
@@ -177,7 +176,7 @@ class Reservations:
         if _is_over(entry, now_s):
             detail = f"is past; it is {now:%Y-%m-%dT%H:%M:%SZ}"
             raise InputError(detail, [Issue(code="entry_in_the_past", pointer="/until_time", detail=detail)])
-        refuse_conflicts(calendar, now, (entry,), f"reservation {body.name!r}")
+        refuse_conflicts(calendar, now, (entry,), f"reservation {body.name!r} is refused")
         id_ = f"reservation-{uuid.uuid4().hex}"
         path = f"{RESERVATIONS_PATH}/{id_}"
         return ReservationDoc(
