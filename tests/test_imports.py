@@ -29,6 +29,7 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
         "stowplan trace --help": (*MODELS, *DRAWING, *WEB),
         "stowplan replay --help": (*MODELS, *DRAWING, *WEB),
         "stowplan applications --help": (*MODELS, *DRAWING, *WEB),
+        "stowplan calendar --help": (*MODELS, *DRAWING, *WEB),
         "api.cli.compare": (*MODELS, *DRAWING, *WEB),
         "api.cli.parallel": (*MODELS, *DRAWING, *WEB),
         "api.cli.demo": (*MODELS, *DRAWING, *WEB),

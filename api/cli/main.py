@@ -30,6 +30,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.verify:verify_command",
         "Check somebody's placement on a snapshot and print every rule that it breaks.",
     ),
+    "calendar": LazyCommand(
+        "api.cli.calendar:calendar_command",
+        "List the entries of the calendar of a snapshot, and what excludes one another.",
+    ),
     "serve": LazyCommand(
         "api.cli.serve:serve_command",
         "Serve the HTTP interface. Every setting can be given as a variable STOWPLAN_..., options win.",
