@@ -129,6 +129,4 @@ def _why_left_out(job: TraceJob) -> str | None:
 
 
 def _refused(code: str, detail: str) -> InputError:
-    return InputError(
-        f"the history cannot be learned from: {detail}", [Issue(code=code, pointer="/jobs", detail=detail)]
-    )
+    return InputError("the history cannot be learned from", [Issue(code=code, pointer="/jobs", detail=detail)])

@@ -52,4 +52,6 @@ class ForecastReport:
             f"{trivial.coverage_90:.1%}): it is not better. A longer history, or one that names users, queues or time "
             f"limits, may help; until then use these quantiles"
         )
-        raise InputError(detail, [Issue(code="forecaster_refused", pointer="/jobs", detail=detail)])
+        raise InputError(
+            "the forecaster is refused", [Issue(code="forecaster_refused", pointer="/jobs", detail=detail)]
+        )

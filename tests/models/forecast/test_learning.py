@@ -102,11 +102,12 @@ def test_a_forecaster_that_is_no_better_than_the_history_is_refused() -> None:
     jobs = list(made_history(600).jobs)
     swapped = {"anna": "bert", "bert": "anna"}
     late = [replace(one, user=swapped[str(one.user)]) for one in jobs[540:]]
-    with pytest.raises(InputError, match="not better") as refused:
+    with pytest.raises(InputError, match="refused") as refused:
         train(replace(HISTORY, jobs=(*jobs[:540], *late)), threads=1)
     (issue,) = refused.value.issues
     assert issue.code == "forecaster_refused"
     assert "pinball loss is" in issue.detail
+    assert "it is not better" in issue.detail
 
 
 def test_jobs_that_run_at_the_end_are_said_and_not_tested() -> None:
