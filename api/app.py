@@ -15,7 +15,18 @@ from api.http.connections import CrowdedMiddleware
 from api.http.cross_site import CrossSiteMiddleware
 from api.http.describe import PROBLEM_RESPONSES, openapi_document
 from api.http.problems import install_problem_handlers
-from api.http.routers import checks, comparisons, deployments, jobs, parallel, plans, replays, service, snapshots
+from api.http.routers import (
+    checks,
+    comparisons,
+    deployments,
+    forecasters,
+    jobs,
+    parallel,
+    plans,
+    replays,
+    service,
+    snapshots,
+)
 from api.reading.readers import Readers
 from api.services import Services
 from api.store.database import Store
@@ -28,6 +39,7 @@ _ROUTERS = (
     comparisons.router,
     parallel.router,
     replays.router,
+    forecasters.router,
     deployments.router,
     jobs.router,
     checks.router,

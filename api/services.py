@@ -9,6 +9,7 @@ from api.comparisons.service import Comparisons
 from api.deployments.choice import PlannedJob
 from api.deployments.planned_jobs import planned_job
 from api.deployments.service import Deployments
+from api.forecasts.service import Forecasters
 from api.jobs.calibrated_snapshots import MeasuredJobs
 from api.jobs.feedback import JobFeedback
 from api.jobs.service import Jobs
@@ -44,6 +45,7 @@ class Services:
         self.comparison_drawings = ComparisonDrawings(self.comparisons, pool)
         self.replays = Replays(settings, store)
         self.replay_drawings = ReplayDrawings(self.replays, pool)
+        self.forecasters = Forecasters(settings, store, pool)
         self._store = store
         self._pool = pool
 
@@ -63,6 +65,7 @@ class Services:
         self.plans.begin_shutdown()
         self.comparisons.begin_shutdown()
         self.replays.begin_shutdown()
+        self.forecasters.begin_shutdown()
 
     def close(self, close_pool: bool) -> None:
         """Stop, and the pool too if it is ours; what does not come back in time is left to the next process."""
@@ -71,6 +74,7 @@ class Services:
         self.plans.drain(end_s)
         self.comparisons.close(end_s)
         self.replays.close(end_s)
+        self.forecasters.close(end_s)
         self.deployments.close()
         if close_pool:
             self._pool.close()

@@ -15,16 +15,15 @@ The only module that needs LightGBM; its models are stored as their text.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from models.forecast.curves import Curves
+from models.forecast.extra import require_lightgbm
 from models.forecast.features import FEATURES, NAMED, FeatureMatrix
 from models.forecast.history import LEAST_S
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
-from stowplan.errors import BackendError
 
 NUM_INTERVALS = 30
 # Behind the last of these, few jobs end: some knots that grow by a factor, to twice the longest job.
@@ -57,19 +56,6 @@ class Hazards:
     knots_s: tuple[float, ...]
     base: tuple[float, ...]
     model: str
-
-
-def require_lightgbm() -> None:
-    """Refuse where LightGBM is not installed; the rest of Stowplan does without.
-
-    Raises
-    ------
-    BackendError
-        Says what to install.
-    """
-    if find_spec("lightgbm") is None:
-        what = "install the extra: pip install -e '.[forecast]' in a checkout"
-        raise BackendError(f"forecasts need lightgbm; {what}")
 
 
 def knots_of(ended_s: FloatVector) -> FloatVector:

@@ -73,7 +73,7 @@ def train(trace: Trace, threads: int = 0) -> Forecaster:
     ------
     InputError
         When the history says too little, or nothing better than its own quantiles came of it.
-    BackendError
+    ExtraMissingError
         When LightGBM is not installed.
     """
     learned = learn_from(history_of(trace), threads)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from api.cli.exit_codes import ExitCode
 from api.cli.forecast import FORECAST_COMMANDS
 from api.cli.main import app
-from models.forecast import boosting
+from models.forecast import extra
 from tests.models.forecast.histories import made_history
 from workloads.writer import write_csv
 
@@ -112,7 +112,7 @@ def test_what_cannot_be_learned_is_refused(tmp_path: Path, forecaster: Path, mon
     assert "3 of 3 jobs ended" in result.stderr
     assert not (tmp_path / "none.json").exists()
     assert run("show", few).exit_code == ExitCode.BAD_INPUT
-    monkeypatch.setattr(boosting, "find_spec", lambda _: None)
+    monkeypatch.setattr(extra, "find_spec", lambda _: None)
     missing = run("predict", forecaster, written(tmp_path, {"jobs": [{"id": "a", "num_gpus": 1}]}))
     assert missing.exit_code == ExitCode.OUR_FAULT
     assert "pip install -e '.[forecast]'" in missing.stderr

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.forecast import boosting
+from models.forecast import extra
 from models.forecast.forecaster import Forecaster, Question
 from models.forecast.history import history_of
 from models.forecast.learning import learn_from, report_of, train
 from models.forecast.report import FORECASTER, TRIVIAL
 from models.forecast.scores import PROBABILITIES, class_of, score
-from stowplan.errors import BackendError, InputError
+from stowplan.errors import ExtraMissingError, InputError
 from stowplan.records import from_document, to_json
 from tests.models.forecast.histories import DAY_S, job, made_history
 from workloads.trace import JobState, Trace
@@ -118,8 +118,8 @@ def test_jobs_that_run_at_the_end_are_said_and_not_tested() -> None:
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boosting, "find_spec", lambda _: None)
-    with pytest.raises(BackendError, match=r"forecasts need lightgbm; .*\[forecast\]"):
+    monkeypatch.setattr(extra, "find_spec", lambda _: None)
+    with pytest.raises(ExtraMissingError, match=r"forecasts need lightgbm; .*\[forecast\]"):
         train(HISTORY)
 
 
