@@ -66,14 +66,14 @@ def names_in(jobs: Sequence[TraceJob]) -> Names:
     return Names(**{name: _frequent(getattr(job, name) for job in jobs) for name in NAMED})
 
 
-def features_of(history: History, names: Names, first: int = 0) -> FeatureMatrix:
-    """What was known of the jobs from `first` on, (jobs, features) in the order of `FEATURES`; NaN: not known.
+def features_of(history: History, names: Names) -> FeatureMatrix:
+    """What was known of each job, (jobs, features) in the order of `FEATURES`; NaN: not known.
 
     One pass over submissions, starts and ends in the order of time.
     """
     codes = {name: {word: k for k, word in enumerate(getattr(names, name))} for name in NAMED}
     groups: dict[Hashable, _Group] = {}
-    rows = np.full((len(history.jobs) - first, len(FEATURES)), np.nan, dtype=np.float32)
+    rows = np.full((len(history.jobs), len(FEATURES)), np.nan, dtype=np.float32)
     starts_s, ends_s, lasted_s = history.start_s.tolist(), history.end_s.tolist(), history.lasted_s.tolist()
     keys = [_keys(job) for job in history.jobs]
     # (when, whether it ends, which job)
@@ -88,9 +88,8 @@ def features_of(history: History, names: Names, first: int = 0) -> FeatureMatrix
                 if ends:
                     group.last.append(math.log(lasted_s[other]))
         own = [groups.setdefault(key, _Group()) for key in keys[k]]
-        if k >= first:
-            told = (value for group in own for value in group.told(job.submit_s))
-            rows[k - first] = (*_own(job, codes, history.origin_s), *told)
+        told = (value for group in own for value in group.told(job.submit_s))
+        rows[k] = (*_own(job, codes, history.origin_s), *told)
         heapq.heappush(coming, (starts_s[k], False, k))
         if ends_s[k] < math.inf:
             heapq.heappush(coming, (ends_s[k], True, k))

@@ -66,6 +66,7 @@ def test_later_jobs_see_the_same_of_what_is_remembered_as_of_all() -> None:
     np.testing.assert_array_equal(of_all, of_kept)
 
 
+@pytest.mark.slow
 def test_cost_grows_with_the_number_of_jobs() -> None:
     small, large = (_history(list(made_history(size).jobs)) for size in (2000, 4000))
     names = names_in(small.jobs)

@@ -15,6 +15,7 @@ from models.forecast.report import FORECASTER, TRIVIAL
 from models.forecast.scores import PROBABILITIES, class_of, score
 from stowplan.errors import ExtraMissingError, InputError
 from stowplan.records import from_document, to_json
+from tests.growth import work
 from tests.models.forecast.histories import DAY_S, job, made_history
 from workloads.trace import JobState, Trace
 
@@ -91,6 +92,24 @@ def test_a_record_of_another_format_is_refused(trained: Forecaster) -> None:
     with pytest.raises(InputError, match="forecaster") as refused:
         from_document(Forecaster, document, "forecaster")
     assert [issue.pointer for issue in refused.value.issues] == ["/format"]
+
+
+@pytest.mark.slow
+def test_cost_grows_with_what_is_asked_and_told(trained: Forecaster) -> None:
+    def asked(count: int) -> int:
+        jobs = [job(f"q{k}", trained.trained_until_s + k, None, user="anna") for k in range(count)]
+        new = [job(f"s{k}", trained.trained_until_s + 1.0 + k, 60.0, user="anna") for k in range(count)]
+        since = Trace(name="since", jobs=tuple(new), origin_s=HISTORY.origin_s)
+        return work(lambda: trained.forecast([Question(job=one) for one in jobs], since, threads=1))
+
+    assert trained.remembered.jobs
+    assert asked(1000) < 2.3 * asked(500)
+
+
+@pytest.mark.slow
+def test_cost_of_training_grows_with_the_history() -> None:
+    small, large = (history_of(made_history(count)) for count in (2000, 4000))
+    assert work(lambda: report_of(learn_from(large, 1))) < 2.3 * work(lambda: report_of(learn_from(small, 1)))
 
 
 def test_training_is_repeatable(trained: Forecaster) -> None:
