@@ -38,7 +38,7 @@ def train_command(
     output: Annotated[Path, typer.Option("--output", "-o", help="Write the forecaster to this file, as JSON.")],
     format_: Annotated[str | None, typer.Option("--format", help=f"One of {', '.join(READERS)}.")] = None,
     columns: Annotated[str | None, typer.Option(help="What the columns of a table are.")] = None,
-    threads: Annotated[int, typer.Option(min=0, help="That train; 0 for as many as there are processors.")] = 0,
+    threads: Annotated[int, typer.Option(min=1, help="More help on processors that have nothing else to do.")] = 1,
     figure: Figure = None,
     json_: Json = False,
 ) -> None:
@@ -63,14 +63,13 @@ def show_command(file: ForecasterFile, figure: Figure = None, json_: Json = Fals
 def predict_command(
     file: ForecasterFile,
     jobs: Annotated[Path, typer.Argument(metavar="JOBS", help="JSON: the body of POST /v1/forecasters/NAME:predict.")],
-    threads: Annotated[int, typer.Option(min=0, help="As many as there are processors for 0.")] = 0,
     json_: Json = False,
 ) -> None:
     """Say how long jobs last, those that run for how long they have already."""
     forecaster = _forecaster(file)
     try:
         asked = read_document(FORECAST_BODY, json_bytes(read_json(readable(jobs)), inf_nan_mode="constants"))
-        found = forecasts(forecaster, asked, threads)
+        found = forecasts(forecaster, asked)
     except InputError as error:
         raise InputError(f"{jobs}: {error.detail}", error.issues) from error
     if json_:

@@ -24,7 +24,7 @@ def trace_of(document: HistoryDoc) -> Trace:
     return Trace(name=document.name, jobs=tuple(jobs), origin_s=document.origin_s)
 
 
-def forecasts(forecaster: Forecaster, asked: ForecastBody, threads: int = 0) -> tuple[ForecastDoc, ...]:
+def forecasts(forecaster: Forecaster, asked: ForecastBody) -> tuple[ForecastDoc, ...]:
     """Say how long jobs last; InputError with pointers relative to the document."""
     shift_s = 0.0
     if asked.origin_s is not None:
@@ -38,7 +38,7 @@ def forecasts(forecaster: Forecaster, asked: ForecastBody, threads: int = 0) -> 
     if len(repeated) < len(asked.jobs):
         raise_for_errors(list(_repeated(asked.jobs)), "request")
     questions = [_question(job, forecaster, shift_s) for job in asked.jobs]
-    found = forecaster.forecast(questions, since, threads)
+    found = forecaster.forecast(questions, since)
     return tuple(
         ForecastDoc(id=job.id, lasting=_document(lasting)) for job, lasting in zip(asked.jobs, found, strict=True)
     )

@@ -262,7 +262,7 @@ class _Active:
                 self._pool = pool
                 if self.stopped is not None:
                     raise ShuttingDownError("it was stopped before it began")
-            training = Training(trace=cast("Trace", Pickled(self._trace)), threads=0)
+            training = Training(trace=cast("Trace", Pickled(self._trace)))
             limit_s = self.document.time_limit_s + min(slack_s, self.document.time_limit_s)
             trained: Any = pool.submit(TRAIN_TASK, training, limit_s).result()
         return cast("Trained", trained)

@@ -15,7 +15,6 @@ class Training:
     """A history to learn from."""
 
     trace: Trace
-    threads: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

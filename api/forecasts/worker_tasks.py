@@ -12,9 +12,6 @@ from models.forecast.report import ForecastReport
 from solver.monitor import SolveMonitor
 from stowplan.records import from_document, to_json
 
-# A forecast takes milliseconds, beside solvers that have their own threads.
-_THREADS = 1
-
 
 def train_task(training: Training, monitor: SolveMonitor) -> Trained:  # noqa: ARG001 - the pool's convention
     """Learn; ends before its time only by being killed.
@@ -24,7 +21,7 @@ def train_task(training: Training, monitor: SolveMonitor) -> Trained:  # noqa: A
     InputError
         When nothing better than the quantiles of the history comes of it.
     """
-    forecaster = train(training.trace, training.threads)
+    forecaster = train(training.trace)
     return Trained(
         record=to_json(forecaster),
         report=to_json(forecaster.report),
@@ -46,7 +43,7 @@ def predict_task(asked: Asked, monitor: SolveMonitor) -> str:  # noqa: ARG001 - 
     """
     body = read_document(FORECAST_BODY, asked.body)
     forecaster = from_document(Forecaster, json.loads(asked.record), "forecaster")
-    found = forecasts(forecaster, body, _THREADS)
+    found = forecasts(forecaster, body)
     return ForecastsDoc(forecaster=asked.name, forecasts=found).model_dump_json()
 
 

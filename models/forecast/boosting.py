@@ -68,7 +68,7 @@ def knots_of(ended_s: FloatVector) -> FloatVector:
     return knots
 
 
-def learn(features: FeatureMatrix, lasted_s: FloatVector, ended: Mask, num_learned: int, threads: int = 0) -> Hazards:
+def learn(features: FeatureMatrix, lasted_s: FloatVector, ended: Mask, num_learned: int, threads: int = 1) -> Hazards:
     """Learn from the first so many jobs, with as many trees as are best for the others.
 
     Parameters
@@ -78,7 +78,7 @@ def learn(features: FeatureMatrix, lasted_s: FloatVector, ended: Mask, num_learn
     lasted_s, ended
         (jobs,) how long each has lasted, and whether it ended then.
     threads
-        0: one for every core.
+        More than one help where no other process is busy: they wait for each other at every node of every tree.
     """
     require_lightgbm()
     # A third of a second, and a package that need not be there.
@@ -104,7 +104,7 @@ def learn(features: FeatureMatrix, lasted_s: FloatVector, ended: Mask, num_learn
     return Hazards(knots_s=tuple(knots.tolist()), base=tuple(base.tolist()), model=text)
 
 
-def curves(hazards: Hazards, features: FeatureMatrix, threads: int = 0) -> Curves:
+def curves(hazards: Hazards, features: FeatureMatrix, threads: int = 1) -> Curves:
     """What a model says of jobs with these features, (jobs, features)."""
     require_lightgbm()
     import lightgbm

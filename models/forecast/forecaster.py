@@ -71,7 +71,7 @@ class Forecaster:
         return read_csv(self.memory, "memory of the forecaster", self.history)
 
     def forecast(
-        self, questions: Sequence[Question], since: Trace | None = None, threads: int = 0
+        self, questions: Sequence[Question], since: Trace | None = None, threads: int = 1
     ) -> tuple[Lasting | None, ...]:
         """How much longer jobs last; None: longer than was ever seen.
 

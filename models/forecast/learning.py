@@ -61,13 +61,13 @@ class Learned:
         return found
 
 
-def train(trace: Trace, threads: int = 0) -> Forecaster:
+def train(trace: Trace, threads: int = 1) -> Forecaster:
     """Learn how long the jobs of a site last.
 
     Parameters
     ----------
     threads
-        0: one for every core.
+        As in `boosting.learn`.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def train(trace: Trace, threads: int = 0) -> Forecaster:
     return forecaster_of(learned, report, trace)
 
 
-def learn_from(history: History, threads: int = 0) -> Learned:
+def learn_from(history: History, threads: int = 1) -> Learned:
     """Learn and calibrate, without looking at the jobs that test."""
     num_jobs = len(history.jobs)
     first, tested = int(LEARNED * num_jobs), int(CALIBRATED * num_jobs)
