@@ -22,10 +22,13 @@ from models.forecast.report import FORECASTER, TRIVIAL, ForecastReport
 from models.forecast.scores import PROBABILITIES, score
 from stowplan import __version__
 from stowplan.arrays import FloatMatrix
+from stowplan.errors import InputError, Issue
 from workloads.trace import Trace
 from workloads.writer import csv_text
 
 LEARNED, CALIBRATED = 0.8, 0.9
+# Jobs of each part that have ended: in the test, or when it begins.
+LEAST_ENDED = 10
 # In the test so many jobs in a row share a calibration: it hardly changes between them.
 _TOGETHER = 20
 
@@ -89,6 +92,7 @@ def learn_from(history: History, threads: int = 1) -> Learned:
     names = names_in(history.jobs[:first])
     features = features_of(history, names)
     lasted_s, ended = history.lasted_until(float(history.submit_s[tested]))
+    _refuse_too_few(int(ended[:first].sum()), int(ended[first:tested].sum()), int(history.ended[tested:].sum()))
     hazards = learn(features[:tested], lasted_s[:tested], ended[:tested], first, threads)
     own = curves(hazards, features[first:], threads)
     return Learned(
@@ -100,6 +104,17 @@ def learn_from(history: History, threads: int = 1) -> Learned:
         first=first,
         tested=tested,
     )
+
+
+def _refuse_too_few(num_learned: int, num_held_out: int, num_tested: int) -> None:
+    """Refuse a history of which hardly any job of a part has ended: what it says of that part is chance."""
+    counts = {"learn from": num_learned, "calibrate by": num_held_out, "test on": num_tested}
+    if min(counts.values()) < LEAST_ENDED:
+        said = ", ".join(f"{count} to {what}" for what, count in counts.items())
+        detail = f"by submission, of the jobs that ended there are {said}; each part needs at least {LEAST_ENDED}"
+        raise InputError(
+            "the history cannot be learned from", [Issue(code="too_few_jobs", pointer="/jobs", detail=detail)]
+        )
 
 
 def report_of(learned: Learned) -> ForecastReport:

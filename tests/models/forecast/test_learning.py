@@ -136,6 +136,18 @@ def test_jobs_that_run_at_the_end_are_said_and_not_tested() -> None:
     assert (report.num_running, report.num_tested) == (10, 50)
 
 
+def test_parts_of_a_history_that_have_not_ended_cannot_test_or_teach() -> None:
+    jobs = made_history(1000).jobs
+    running = tuple(replace(one, state=JobState.RUNNING) for one in jobs)
+    for trace in ((*jobs[:899], *running[899:]), (*running[:795], *jobs[795:])):
+        with pytest.raises(InputError) as refused:
+            train(replace(HISTORY, jobs=trace))
+        (issue,) = refused.value.issues
+        assert (issue.code, issue.pointer) == ("too_few_jobs", "/jobs")
+    # Of the second, 5 of the first 800 jobs have ended.
+    assert "there are 5 to learn from" in issue.detail
+
+
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extra, "find_spec", lambda _: None)
     with pytest.raises(ExtraMissingError, match=r"forecasts need lightgbm; .*\[forecast\]"):
