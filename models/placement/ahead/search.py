@@ -5,8 +5,8 @@ master chooses, and bounded without a search for the others, so it is solved, wh
 until it chooses nothing new.
 
 Above: jobs are placed one after the other in several orders, each at the best option beside those before it; then each
-anew beside all others, as long as that helps. Options are tried in the order of their bounds, up to the first whose bound
-is no better than what is known.
+anew beside all others, as long as that helps. Options are tried in the order of their bounds, up to the first whose
+bound is no better than what is known.
 """
 
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,8 @@
 Minimise a Y + b T + sum_j f_j(x_j + r), where x_j nodes of minipod j hold groups, r are its spares, f_j(k) is what its
 k cheapest nodes cost, Y counts the minipods used and T is the largest spread of a group (Eq. 4).
 
-T = 1: every minipod holds whole groups, x_j = g n_j. Minipod by minipod, the least cost of every number of groups so far
-is known (a shortest path over the number of groups): exact.
+T = 1: every minipod holds whole groups, x_j = g n_j. Minipod by minipod, the least cost of every number of groups so
+far is known (a shortest path over the number of groups): exact.
 T >= 2: x_j is any number. By the theorem of `arnold.exact.packing`, minipods with exactly the nodes of G groups hold
 them with spread T when there are at most (T - 1) G + 1 of them; so the same path over nodes, whatever the spread, is a
 lower bound with T = 2, and the optimum when it uses no more than G + 1 minipods. Where groups are few and wide,
