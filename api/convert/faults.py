@@ -57,6 +57,9 @@ _CODES: Mapping[str, str] = {
     "string_pattern_mismatch": "wrong_format",
     "one_of": "one_of",
     "out_of_range": "out_of_range",
+    "timezone_aware": "missing_time_zone",
+    "datetime_from_date_parsing": "wrong_format",
+    "datetime_parsing": "wrong_format",
 }
 # Faults whose words are our own.
 _OWN_WORDS = ("one_of", "out_of_range", "unknown_model", "missing_field")
@@ -151,6 +154,8 @@ def fault_detail(fault: ErrorDetails, document: str = "") -> str:
         return f"is {_short(value[_discriminator(fault)])}; must be one of {context['expected_tags']}"
     if kind == "union_tag_not_found":
         return "is missing; it says which kind of document this is"
+    if kind == "timezone_aware":
+        return f"is {_short(value)}, which is another moment in every time zone; end it with Z or an offset like +01:00"
     if kind in _OWN_WORDS:
         return fault["msg"]
     message = fault["msg"].removeprefix("Input should be ")

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter
+from pydantic import AwareDatetime, Discriminator, Field, Tag, TypeAdapter
 
 from api.schemas.base import (
     MAX_BYTES,
@@ -23,6 +23,8 @@ from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
 from api.schemas.parallel_plan import AnyPlanDoc, ExpansionDoc
 from api.schemas.performance import PerformanceDoc
 from models.workload import Adaptivity
+from topology.calendar import EntryKind
+from topology.calendar_issues import MAX_ENTRIES
 from topology.cluster import NodeState
 
 
@@ -98,6 +100,43 @@ class ParallelismDoc(Document):
     dp: NumGpus
 
 
+class LastingDoc(Document):
+    """How long something lasts: over within `seconds[k]` with probability `probabilities[k]`; both ascend. Between two
+    it is linear; beyond the last one it lasts for ever. A point forecast is the one quantile of probability 1."""
+
+    probabilities: Annotated[tuple[Fraction, ...], Field(min_length=1, max_length=1000)]
+    seconds: Annotated[tuple[NonNegative, ...], Field(min_length=1, max_length=1000)]
+
+
+class ShapeDoc(Document):
+    """So many nodes, whichever these will be."""
+
+    num_nodes: Annotated[int, Field(ge=1, le=MAX_ITEMS)]
+    gpu_type: Name | None = None
+    """Their GPU type (null: any)."""
+    minipod: Name | None = None
+    """Their minipod: the units of a node's path down to it, joined by "/" (null: any)."""
+
+
+class CalendarEntryDoc(Document):
+    """Nodes that are kept for somebody, closed, still to come or about to go. One of `nodes` and `shape`."""
+
+    name: Name
+    kind: EntryKind
+    """reservation: only jobs whose `calendar_entry` names it use the nodes; maintenance: nobody does; arrival: they can
+    be used from `from_time` on; departure: only until then."""
+    from_time: AwareDatetime
+    """RFC 3339 with a time zone, such as 2026-12-07T09:00:00Z."""
+    until_time: AwareDatetime | None = None
+    """The first moment after the entry (null: it has no end). Arrivals and departures have none."""
+    nodes: Annotated[tuple[Name, ...], Field(max_length=MAX_ITEMS)] = ()
+    shape: ShapeDoc | None = None
+    hard: bool = True
+    """Without it preemptible jobs use the nodes and make way: for the jobs of a reservation, or when it begins."""
+    owner: Name | None = None
+    """For whom or why, in words."""
+
+
 class JobDoc(Document):
     """One job. Sia needs `performance`; Arnold needs `parallelism` and `transformer`; Suika needs `transformer` or
     `operators`, Arena one of them or a throughput table; gang needs `min_gpus` alone, the size, and Gavel a
@@ -153,6 +192,10 @@ class JobDoc(Document):
     """GPUs x seconds for which the job had GPUs. Gang: the order las goes by it. ElasticFlow: above 0 it has begun."""
     attained_s: Annotated[dict[Name, NonNegative], Field(max_length=256)] | None = None
     """Gavel: GPU type -> seconds for which the job had GPUs of it (null: it had none yet)."""
+    lasting: LastingDoc | None = None
+    """How long the job lasts from now, or from its start while it waits (null: `remaining_s`, where that is known)."""
+    calendar_entry: Name | None = None
+    """The reservation of the calendar that the job belongs to."""
 
 
 class SnapshotDoc(Document):
@@ -160,6 +203,10 @@ class SnapshotDoc(Document):
 
     cluster: ClusterDoc
     jobs: Annotated[tuple[JobDoc, ...], Field(max_length=MAX_ITEMS)]
+    taken_at: AwareDatetime | None = None
+    """The moment; needed where there is a calendar."""
+    calendar: Annotated[tuple[CalendarEntryDoc, ...], Field(max_length=MAX_ENTRIES)] = ()
+    """Who has which nodes when."""
 
 
 SNAPSHOT: TypeAdapter[SnapshotDoc] = TypeAdapter(SnapshotDoc)
