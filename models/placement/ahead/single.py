@@ -33,7 +33,6 @@ class SingleAnswer:
 def place_at_best(instance: AheadInstance, job: AheadJob, option: int, available: IntVector) -> SingleAnswer:
     """Place a job that runs by its option `option` on `available` nodes of each class (C,)."""
     chosen = job.options[option]
-    shape, spares = chosen.shape, job.num_spares
     room = np.where(np.isfinite(chosen.node_cost), available, 0)
     cheapest = _cheapest(instance, chosen, room)
     bounds: list[float] = []
@@ -43,18 +42,13 @@ def place_at_best(instance: AheadInstance, job: AheadJob, option: int, available
         bounds.append(bound)
         if counts is None:
             continue
-        needed = counts.sum(axis=0)
-        placing = Placing(
-            option=option,
-            nodes=_take(instance, chosen, room, needed + spares * (needed > 0)),
-            counts=counts,
-        )
+        placing = Placing(option=option, nodes=cheapest_nodes(instance, job, option, room, counts), counts=counts)
         cost = placing_cost(job, placing)
         if cost < best_cost:
             best, best_cost = placing, cost
     # Whole groups or not: one of them it is.
     whole, *split = bounds
-    bound = chosen.cost + min([whole, max(split)] if shape.group_size > 1 else [whole])
+    bound = chosen.cost + min([whole, max(split)] if chosen.shape.group_size > 1 else [whole])
     return SingleAnswer(placing=best, cost=best_cost, bound=min(bound, best_cost))
 
 
@@ -148,9 +142,13 @@ def _split_groups(nodes: IntVector, size: int, num_groups: int) -> IntMatrix:
     return counts
 
 
-def _take(instance: AheadInstance, option: Option, room: IntVector, needed: IntVector) -> IntVector:
-    """The cheapest nodes of every class (C,) that make up `needed` (M,) of the minipods."""
-    order = np.lexsort((option.node_cost, instance.class_minipod))
+def cheapest_nodes(
+    instance: AheadInstance, job: AheadJob, option: int, room: IntVector, counts: IntMatrix
+) -> IntVector:
+    """Of `room` nodes of each class (C,) the cheapest that make up those of groups, `counts` (G, M), and spares."""
+    groups = counts.sum(axis=0)
+    needed = groups + job.num_spares * (groups > 0)
+    order = np.lexsort((job.options[option].node_cost, instance.class_minipod))
     minipod, here = instance.class_minipod[order], room[order]
     before = here.cumsum() - here
     first = np.searchsorted(minipod, minipod)

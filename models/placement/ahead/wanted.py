@@ -24,7 +24,7 @@ _MOST_JOBS = 32
 class WantedJob:
     """A job at `position` of the snapshot, on nodes of one GPU type with `matrix.gpus_per_node` GPUs.
 
-    It may start from `earliest_s` to `latest_s` from now, and holds its nodes for `duration_s` (infinity: nobody knows).
+    It may start from `earliest_s` to `latest_s` from now, and holds its nodes for `duration_s` (infinity: not known).
     """
 
     position: int
@@ -100,7 +100,9 @@ def _wanted(
     earliest_s = job.earliest_start_s
     latest_s = parameters.horizon_days * DAY_S if job.latest_start_s is None else job.latest_start_s
     if latest_s < earliest_s:
-        field, value = ("latest_start_s", latest_s) if job.latest_start_s is not None else ("earliest_start_s", earliest_s)
+        field, value = (
+            ("latest_start_s", latest_s) if job.latest_start_s is not None else ("earliest_start_s", earliest_s)
+        )
         detail = f"is {value:g}: job {job.id!r} would start from {earliest_s:g} s to {latest_s:g} s from now"
         hint = "; give a later latest_start_s, or a longer parameter horizon_days"
         raise InputError("no start", [Issue(code="no_start", pointer=f"{at}/{field}", detail=detail + hint)])
@@ -160,7 +162,9 @@ def _affinity(job: Job, degrees: Parallelism, gpu_type: str, parameters: AheadPa
         return Affinity(alpha=parameters.alpha, source="given")
     if job.transformer is None:
         detail = f"job {job.id!r} has no transformer to look its affinity up by; give it, or the parameter alpha"
-        raise InputError("no affinity", [Issue(code="transformer_required", pointer=f"{at}/transformer", detail=detail)])
+        raise InputError(
+            "no affinity", [Issue(code="transformer_required", pointer=f"{at}/transformer", detail=detail)]
+        )
     ratios = communication_volumes(job.transformer, degrees).ratios(job.transformer.micro_batch_or_one)
     match = look_up(gpu_type, ratios, parameters.records)
     return Affinity(alpha=match.record.alpha, source=match.describe())
