@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from models.forecast.lasting import Lasting
-from models.placement.ahead.future import free_within, idle_until, lasting_of, probabilities_within
+from models.placement.ahead.future import free_within, idle_between, lasting_of, probabilities_within
 from models.placement.ahead.instance import AheadInstance, AheadJob, Option, Shape
 from models.placement.ahead.parameters import AheadParameters
 from models.placement.ahead.wanted import DAY_S, WantedJob, tier_of, wanted_jobs
@@ -16,7 +16,7 @@ from models.placement.arnold.instance import affinity_weights
 from models.placement.occupancy import occupancy
 from models.windows import resolved
 from models.workload import Job, Snapshot
-from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 from topology.cluster import NodeState
 
 _HOUR_S = 3600.0
@@ -24,11 +24,13 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Closed:
-    """When an entry of the calendar closes nodes to jobs that do not belong to it."""
+    """When an entry of the calendar closes nodes to jobs that do not belong to it; those that it names, or others that
+    are of its shape."""
 
     name: str
     begin_s: float
     end_s: float
+    is_named: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ class AheadProblem:
         parameters, job = self.parameters, wanted.job
         minipod_weight, spread_weight = affinity_weights(wanted.affinity.alpha, parameters.scheduling_unit)
         num_groups, group_size = wanted.matrix.groups(parameters.scheduling_unit)
-        usable = expected.usable(wanted)
+        usable, costs = expected.usable(wanted), expected.cost(wanted)
         shape = Shape(num_groups=num_groups, group_size=group_size)
         day_price = parameters.lateness_price_per_day * job.weight
         return AheadJob(
@@ -89,7 +91,7 @@ class AheadProblem:
                     start_s=float(instants[k]),
                     end_s=float(instants[k]) + wanted.duration_s,
                     cost=day_price * (float(instants[k]) - wanted.earliest_s) / DAY_S,
-                    node_cost=np.where(usable[:, k], expected.cost[:, k], np.inf),
+                    node_cost=np.where(usable[:, k], costs[:, k], np.inf),
                 )
                 for k in own.tolist()
             ),
@@ -144,7 +146,7 @@ def _half_times(problem: AheadProblem, wanted: WantedJob) -> Iterator[float]:
 
 
 class _Expected:
-    """What is expected of C classes at T instants. cost: (C, T) of a node that a job takes that starts then."""
+    """What is expected of C classes at T instants."""
 
     def __init__(self, problem: AheadProblem, instants: FloatVector) -> None:
         self._problem = problem
@@ -153,10 +155,11 @@ class _Expected:
         rows = [number.setdefault(each.occupants, len(number)) for each in problem.classes]
         known = [self._of_occupants(occupants) for occupants in number]
         self._free, self._certain = (np.array(part)[rows] for part in list(zip(*known, strict=True))[:2])
-        self.cost = np.array([cost for _, _, cost in known])[rows]
+        self._cost = np.array([cost for _, _, cost in known])[rows]
 
     def _of_occupants(self, occupants: tuple[tuple[int, int], ...]) -> tuple[FloatVector, FloatVector, FloatVector]:
-        """Probability that all are over, the least one of those that cannot be preempted, cost; (T,) each."""
+        """Probability that all are over, the least one of those that cannot be preempted, and what a node costs where
+        the calendar closes nothing; (T,) each."""
         parameters, instants = self._problem.parameters, self._instants
         jobs = [self._problem.snapshot.jobs[k] for k, _ in occupants]
         lastings: list[Lasting | None] = [lasting_of(job) for job in jobs]
@@ -170,9 +173,23 @@ class _Expected:
         cost = (
             parameters.eviction_price_per_node * (1.0 - free)
             + parameters.restart_price_per_gpu_hour * lost
-            + parameters.idle_price_per_node_hour * idle_until(lastings, instants) / _HOUR_S
+            + parameters.idle_price_per_node_hour * idle_between(lastings, np.zeros_like(instants), instants) / _HOUR_S
         )
         return free, certain, cost
+
+    def cost(self, wanted: WantedJob) -> FloatMatrix:
+        """What a node of each class costs the job when it starts at each instant, (C, T)."""
+        price = self._problem.parameters.idle_price_per_node_hour / _HOUR_S
+        cost, saved = self._cost.copy(), {}
+        for c, each in enumerate(self._problem.classes):
+            if each.closed:
+                key = each.occupants, each.closed
+                if key not in saved:
+                    opened_s = np.array([opened(each, wanted.job, time_s) for time_s in self._instants.tolist()])
+                    lastings = [lasting_of(job) for job in jobs_on(self._problem, each)]
+                    saved[key] = idle_between(lastings, np.zeros_like(opened_s), opened_s)
+                cost[c] -= price * saved[key]
+        return cost
 
     def usable(self, wanted: WantedJob) -> Mask:
         """Whether the job may take nodes of each class when it starts at each instant, (C, T)."""
@@ -192,6 +209,12 @@ class _Expected:
             if each.closed:
                 usable[c] &= closing[each.closed]
         return usable
+
+
+def opened(each: NodeClass, job: Job, start_s: float) -> float:
+    """Since when nodes of a class are open to all before a job starts: what names them closes them before, or now."""
+    others = (closed.end_s for closed in each.closed if closed.is_named and closed.name != job.calendar_entry)
+    return max((end_s for end_s in others if 0.0 < end_s <= start_s), default=0.0)
 
 
 def node_probability(probability: float, num_nodes: int) -> float:
@@ -244,7 +267,7 @@ def _closed(snapshot: Snapshot) -> Mapping[int, Sequence[_Closed]]:
     nodes_of = resolved(snapshot, entries).positions if entries else {}
     closed: dict[int, list[_Closed]] = {}
     for entry in sorted(entries, key=lambda entry: entry.name):
-        known = _Closed(name=entry.name, begin_s=entry.begin_s, end_s=entry.end_s)
+        known = _Closed(name=entry.name, begin_s=entry.begin_s, end_s=entry.end_s, is_named=entry.shape is None)
         for n in nodes_of[entry.name]:
             closed.setdefault(n, []).append(known)
     return closed

@@ -134,11 +134,12 @@ def _nodes(scene: _Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[
         if entry.name != job.calendar_entry and entry.begin_s < end_s and placed.start_s < entry.end_s
     ]
     closed = {node: entry for entry in closing for node in entry.nodes}
+    opened_s = dict(_opened(scene, job, placed.start_s))
     for i, node in enumerate(placed.nodes):
         if node.node in closed:
             detail = f"node {node.node!r} is closed by {closed[node.node].kind} {closed[node.node].name!r} meanwhile"
             yield _violation(k, "calendar_not_honoured", f"nodes/{i}", detail)
-        yield from _node(scene, f"nodes/{i}", k, node, placed.start_s)
+        yield from _node(scene, f"nodes/{i}", k, node, placed.start_s, opened_s.get(node.node, 0.0))
     all_free = math.prod(
         _over_by(scene.jobs[name], placed.start_s) for node in placed.placement.hosts for name in scene.on.get(node, {})
     )
@@ -159,7 +160,14 @@ def _nodes(scene: _Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[
     yield from _shapes(scene, k, placed, closing)
 
 
-def _node(scene: _Scene, at: str, k: int, node: KeptNode, start_s: float) -> Iterator[Issue]:
+def _opened(scene: _Scene, job: Job, start_s: float) -> Iterator[tuple[str, float]]:
+    """Nodes that the calendar closes until some time before the start, with the last of these times."""
+    ended = [e for e in scene.snapshot.calendar if e.name != job.calendar_entry and 0.0 < e.end_s <= start_s]
+    for entry in sorted(ended, key=lambda entry: entry.end_s):
+        yield from ((node, entry.end_s) for node in entry.nodes)
+
+
+def _node(scene: _Scene, at: str, k: int, node: KeptNode, start_s: float, opened_s: float) -> Iterator[Issue]:
     """Who is there can make way or is over, and the odds are as is said."""
     there = [scene.jobs[name] for name in scene.on.get(node.node, {})]
     for other in there:
@@ -167,7 +175,7 @@ def _node(scene: _Scene, at: str, k: int, node: KeptNode, start_s: float) -> Ite
         if not other.preemptible and over < 1.0 - scene.parameters.epsilon - _TOLERANCE:
             detail = f"job {other.id!r} there cannot be preempted, and is over by then with probability {over:.3g}"
             yield _violation(k, "node_not_free", at, detail)
-    free, idle_s = math.prod(_over_by(other, start_s) for other in there), _idle_s(there, start_s)
+    free, idle_s = math.prod(_over_by(other, start_s) for other in there), _idle_s(there, opened_s, start_s)
     if not abs(free - node.free_probability) <= _TOLERANCE:
         detail = f"is {node.free_probability}, recomputed {free}"
         yield _violation(k, "wrong_probability", f"{at}/free_probability", detail)
@@ -268,14 +276,15 @@ def _over_by(job: Job, time_s: float) -> float:
     return 1.0 if job.remaining_s and job.remaining_s <= time_s else 0.0
 
 
-def _idle_s(there: list[Job], start_s: float) -> float:
-    """Expected seconds from when all are over until the start: the integral of the probability that they are."""
+def _idle_s(there: list[Job], opened_s: float, start_s: float) -> float:
+    """Expected seconds that a node is free from `opened_s` to the start: the integral of the probability that it is."""
     known: list[Lasting] = []
     for job in there:
         if job.lasting is None and not job.remaining_s:
             return 0.0
         known.append(job.lasting or Lasting(probabilities=(1.0,), seconds=(job.remaining_s or 0.0,)))
-    cuts = sorted({0.0, start_s, *(time_s for lasting in known for time_s in lasting.seconds if time_s < start_s)})
+    inner = {time_s for lasting in known for time_s in lasting.seconds if opened_s < time_s < start_s}
+    cuts = sorted({opened_s, start_s, *inner})
     # Six probabilities that each grow linearly are a polynomial of degree 6; pieces make up for more of them.
     pieces = 1 if len(known) <= 5 else 8
     total = 0.0

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from models.placement.ahead.building import AheadProblem, NodeClass, jobs_on
-from models.placement.ahead.future import free_within, idle_until, lasting_of
+from models.placement.ahead.building import AheadProblem, NodeClass, jobs_on, opened
+from models.placement.ahead.future import free_within, idle_between, lasting_of
 from models.placement.ahead.instance import Placing, placing_cost
 from models.placement.ahead.single import free_at, place_at_best
 from models.placement.ahead.wanted import DAY_S, WantedJob
@@ -80,7 +80,8 @@ def _placements(problem: AheadProblem, placings: tuple[Placing, ...]) -> Iterato
     for p, wanted in enumerate(problem.wanted):
         placement = _placement(problem, wanted, placings[p].counts, taken[p])
         nodes = tuple(
-            _kept(problem, class_of[node], node, options[p].start_s) for node in (*placement.hosts, *placement.spares)
+            _kept(problem, class_of[node], wanted.job, node, options[p].start_s)
+            for node in (*placement.hosts, *placement.spares)
         )
         yield AheadPlacement(
             placement=placement,
@@ -108,12 +109,13 @@ def _placement(
     return pretraining_placement(wanted.job.id, unit, wanted.affinity, problem.minipods, minipods, cells, spares=spares)
 
 
-def _kept(problem: AheadProblem, each: NodeClass, node: str, start_s: float) -> KeptNode:
-    lastings, at = [lasting_of(job) for job in jobs_on(problem, each)], np.array([start_s])
+def _kept(problem: AheadProblem, each: NodeClass, job: Job, node: str, start_s: float) -> KeptNode:
+    lastings, at = [lasting_of(other) for other in jobs_on(problem, each)], np.array([start_s])
+    since = np.array([opened(each, job, start_s)])
     return KeptNode(
         node=node,
         free_probability=float(free_within(lastings, at)[0]),
-        idle_s=float(idle_until(lastings, at)[0]),
+        idle_s=float(idle_between(lastings, since, at)[0]),
     )
 
 

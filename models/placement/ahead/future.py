@@ -39,20 +39,21 @@ def free_within(occupants: Sequence[Lasting | None], times_s: FloatVector) -> Fl
     return free
 
 
-def idle_until(occupants: Sequence[Lasting | None], times_s: FloatVector) -> FloatVector:
-    """Expected seconds (T,) from when all occupants are over until each of the times (T,), ascending and at least 0.
+def idle_between(occupants: Sequence[Lasting | None], opened_s: FloatVector, times_s: FloatVector) -> FloatVector:
+    """Expected seconds (T,) for which a node is free until each of the times (T,), from when it was opened, (T,).
 
     The integral of `free_within`: between two quantiles it is a polynomial, of which Gauss's points give it exactly.
     """
     if not occupants:
-        return times_s.copy()
+        return times_s - opened_s
     if any(lasting is None for lasting in occupants):
         return np.zeros_like(times_s)
-    quantiles = [s for lasting in occupants if lasting is not None for s in lasting.seconds if s < times_s[-1]]
-    knots = np.unique(np.concatenate([[0.0], times_s, quantiles]))
+    last_s = float(times_s.max())
+    quantiles = [s for lasting in occupants if lasting is not None for s in lasting.seconds if s < last_s]
+    knots = np.unique(np.concatenate([[0.0], opened_s, times_s, quantiles]))
     points, weights = np.polynomial.legendre.leggauss(len(occupants) // 2 + 1)
     half = np.diff(knots) / 2
     inner = (knots[:-1] + half)[:, None] + half[:, None] * points[None, :]
     free = free_within(occupants, inner.ravel()).reshape(inner.shape)
     integral = np.concatenate([[0.0], np.cumsum(half * (free @ weights))])
-    return np.asarray(integral[np.searchsorted(knots, times_s)])
+    return np.asarray(integral[np.searchsorted(knots, times_s)] - integral[np.searchsorted(knots, opened_s)])

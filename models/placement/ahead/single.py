@@ -34,7 +34,7 @@ def place_at_best(instance: AheadInstance, job: AheadJob, option: int, available
     """Place a job that runs by its option `option` on `available` nodes of each class (C,)."""
     chosen = job.options[option]
     room = np.where(np.isfinite(chosen.node_cost), available, 0)
-    cheapest = _cheapest(instance, chosen, room)
+    cheapest = _cheapest(instance, chosen, room, job.num_spares)
     bounds: list[float] = []
     best: Placing | None = None
     best_cost = np.inf
@@ -82,15 +82,15 @@ def _candidates(cheapest: FloatMatrix, job: AheadJob, option: Option) -> Iterato
         yield None if split is None else _split_groups(split, size, num_groups), cost + fixed
 
 
-def _cheapest(instance: AheadInstance, option: Option, room: IntVector) -> FloatMatrix:
-    """What the k cheapest nodes of every minipod cost, (M, K + 1); infinity where it has fewer."""
+def _cheapest(instance: AheadInstance, option: Option, room: IntVector, num_spares: int) -> FloatMatrix:
+    """What the k cheapest nodes of every minipod cost, (M, K + 1), K at least the spares; infinity where it has fewer."""
     order = np.lexsort((option.node_cost, instance.class_minipod))
     order = order[room[order] > 0]
     minipods = np.repeat(instance.class_minipod[order], room[order])
     costs = np.repeat(option.node_cost[order], room[order])
     sizes = np.bincount(minipods, minlength=len(instance.minipods))
     first = np.cumsum(sizes) - sizes
-    found = np.full((sizes.size, int(sizes.max(initial=0)) + 1), np.inf)
+    found = np.full((sizes.size, int(sizes.max(initial=num_spares)) + 1), np.inf)
     found[:, 0] = 0.0
     found[minipods, 1 + np.arange(minipods.size) - first[minipods]] = costs
     return np.cumsum(found, axis=1)
