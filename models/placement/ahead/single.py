@@ -3,12 +3,12 @@
 Minimise a Y + b T + sum_j f_j(x_j + r), where x_j nodes of minipod j hold groups, r are its spares, f_j(k) is what its
 k cheapest nodes cost, Y counts the minipods used and T is the largest spread of a group (Eq. 4).
 
-T = 1: every minipod holds whole groups, x_j = g n_j. Minipod by minipod, the least cost of every number of groups so
-far is known (a shortest path over the number of groups): exact.
+T = 1: every minipod holds whole groups, x_j = g n_j.
 T >= 2: x_j is any number. By the theorem of `arnold.exact.packing`, minipods with exactly the nodes of G groups hold
-them with spread T when there are at most (T - 1) G + 1 of them; so the same path over nodes, whatever the spread, is a
-lower bound with T = 2, and the optimum when it uses no more than G + 1 minipods. Where groups are few and wide,
-T >= Y / G holds, too: the path on which every minipod costs b / G more gives another bound, and another solution.
+them with spread T when there are at most (T - 1) G + 1 of them; so the least cost whatever the spread is a lower bound
+with T = 2, and the optimum when it uses no more than G + 1 minipods. Where groups are few and wide, T >= Y / G holds,
+too: the least cost where every minipod costs b / G more gives another bound, and another solution.
+Both are splits of a number over the minipods at least cost (`paths`).
 """
 
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.placement.ahead.instance import AheadInstance, AheadJob, Option, Placing, placing_cost
+from models.placement.ahead.paths import least_split
 from models.placement.arnold.exact.packing import pack_component
 from stowplan.arrays import FloatMatrix, FloatVector, IntMatrix, IntVector
 
@@ -73,17 +74,17 @@ def _candidates(cheapest: FloatMatrix, job: AheadJob, option: Option) -> Iterato
     shape, a, b, r = option.shape, job.minipod_weight, job.spread_weight, job.num_spares
     size, num_groups = shape.group_size, shape.num_groups
     with_spares = cheapest[:, r:]
-    whole, cost = _path(with_spares[:, ::size], a, num_groups)
+    whole, cost = least_split(with_spares[:, ::size], a, num_groups)
     yield None if whole is None else _whole_groups(whole, size), cost + b
     if size == 1:
         return
     for price, fixed in ((a, 2 * b), (a + b / num_groups, 0.0)):
-        split, cost = _path(with_spares, price, shape.num_nodes)
+        split, cost = least_split(with_spares, price, shape.num_nodes)
         yield None if split is None else _split_groups(split, size, num_groups), cost + fixed
 
 
 def _cheapest(instance: AheadInstance, option: Option, room: IntVector, num_spares: int) -> FloatMatrix:
-    """What the k cheapest nodes of every minipod cost, (M, K + 1), K at least the spares; infinity where it has fewer."""
+    """What the k cheapest nodes of each minipod cost, (M, K + 1), K at least the spares; infinity: it has fewer."""
     order = np.lexsort((option.node_cost, instance.class_minipod))
     order = order[room[order] > 0]
     minipods = np.repeat(instance.class_minipod[order], room[order])
@@ -94,36 +95,6 @@ def _cheapest(instance: AheadInstance, option: Option, room: IntVector, num_spar
     found[:, 0] = 0.0
     found[minipods, 1 + np.arange(minipods.size) - first[minipods]] = costs
     return np.cumsum(found, axis=1)
-
-
-def _path(costs: FloatMatrix, price: float, total: int) -> tuple[IntVector | None, float]:
-    """Least of sum_j [price when x_j > 0, costs_j(x_j)] with sum_j x_j = total: x (M,) and its cost.
-
-    costs: (M, K + 1); the first column stands for nothing taken, whatever it says.
-    """
-    num_minipods, width = costs.shape
-    width = min(width, total + 1)
-    least = np.full(total + 1, np.inf)
-    least[0] = 0.0
-    choices = np.zeros((num_minipods, total + 1), dtype=np.int32)
-    padded = np.full(total + width, np.inf)
-    for j in range(num_minipods):
-        own = costs[j, :width] + price
-        own[0] = 0.0
-        usable = int(np.isfinite(own).sum())
-        padded[width - 1 :] = least
-        # windows[k, x] is the least cost of k - x before this minipod.
-        windows = np.lib.stride_tricks.sliding_window_view(padded, width)[:, ::-1][:, :usable]
-        sums = windows + own[:usable]
-        choices[j] = sums.argmin(axis=1)
-        least = np.take_along_axis(sums, choices[j][:, None].astype(np.int64), axis=1)[:, 0]
-    if not np.isfinite(least[total]):
-        return None, np.inf
-    taken, left = np.zeros(num_minipods, dtype=np.int64), total
-    for j in range(num_minipods - 1, -1, -1):
-        taken[j] = choices[j, left]
-        left -= taken[j]
-    return taken, float(least[total])
 
 
 def _whole_groups(groups: IntVector, size: int) -> IntMatrix:
