@@ -9,7 +9,7 @@ import numpy as np
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector
 
 # Of the shortest path: minipods x nodes x nodes of a minipod.
-_MOST_WORK = 2_000_000
+_MOST_WORK = 100_000
 # Halvings of the interval of prices.
 _NUM_HALVINGS = 40
 
@@ -23,7 +23,7 @@ def least_split(costs: FloatMatrix, price: float, total: int) -> tuple[IntVector
     num_minipods, width = costs.shape
     if num_minipods * (total + 1) * min(width, total + 1) <= _MOST_WORK:
         return shortest_path(costs, price, total)
-    return _by_price(costs, price, total)
+    return split_by_price(costs, price, total)
 
 
 def shortest_path(costs: FloatMatrix, price: float, total: int) -> tuple[IntVector | None, float]:
@@ -53,7 +53,8 @@ def shortest_path(costs: FloatMatrix, price: float, total: int) -> tuple[IntVect
     return taken, float(least[total])
 
 
-def _by_price(costs: FloatMatrix, price: float, total: int) -> tuple[IntVector | None, float]:
+def split_by_price(costs: FloatMatrix, price: float, total: int) -> tuple[IntVector | None, float]:
+    """The same by a price on nodes, as good as the bound says."""
     taking = costs[:, 1 : total + 1]
     room = np.isfinite(taking).sum(axis=1)
     if room.sum() < total:
@@ -89,10 +90,10 @@ def _filled(taking: FloatMatrix, taken: IntVector, total: int) -> IntVector:
     """Add the cheapest nodes to those `taken` (M,), of minipods in use first, until there are `total`."""
     filled = taken.copy()
     width = taking.shape[1]
-    steps = np.diff(taking, axis=1, prepend=0.0)
     with np.errstate(invalid="ignore"):
-        usable = np.isfinite(taking) & (np.arange(width) >= taken[:, None])
-        opened = np.where(taken[:, None] > 0, 0, 1)
+        steps = np.diff(taking, axis=1, prepend=0.0)
+    usable = np.isfinite(taking) & (np.arange(width) >= taken[:, None])
+    opened = np.where(taken[:, None] > 0, 0, 1)
     minipods = np.nonzero(usable)[0]
     order = np.lexsort((steps[usable], np.broadcast_to(opened, usable.shape)[usable]))
     np.add.at(filled, minipods[order][: total - int(taken.sum())], 1)

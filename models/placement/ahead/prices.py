@@ -70,7 +70,7 @@ def best_prices(
         instance,
         jobs=tuple(replace(job, options=(job.options[o],)) for job, o in zip(instance.jobs, options, strict=True)),
     )
-    instants = np.unique([job.options[0].start_s for job in fixed.jobs])
+    instants = _instants(fixed, instance.change_points[-1])
     prices = Prices(instants=instants, values=np.zeros((instants.size, instance.class_size.size)))
     best, best_bound, length, idle = prices, -np.inf, 1.0, 0
     for step in range(_NUM_STEPS):
@@ -97,6 +97,12 @@ def best_prices(
         values = np.maximum(0.0, prices.values + length * max(cost - bound, 1e-3 * abs(cost)) / norm * excess)
         prices = replace(prices, values=values)
     return best
+
+
+def _instants(fixed: AheadInstance, last_start_s: float) -> FloatVector:
+    """The last moments at which the options of jobs meet: who starts a little later does not escape their prices."""
+    ends = [min(job.options[0].end_s, np.nextafter(last_start_s, np.inf)) for job in fixed.jobs]
+    return np.unique(np.nextafter(ends, -np.inf))
 
 
 def _wanted(instance: AheadInstance, instants: FloatVector, answers: Sequence[SingleAnswer]) -> FloatMatrix:

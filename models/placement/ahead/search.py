@@ -127,7 +127,11 @@ class AheadSearch:
             if found is None:
                 return
             placings[p] = found
-        self._improve(placings)
+        if options is None or self._cost_of(placings) < self.cost - _TOLERANCE:
+            self._improve(placings)
+
+    def _cost_of(self, placings: dict[int, Placing]) -> float:
+        return sum(placing_cost(job, placings[p]) for p, job in enumerate(self._instance.jobs))
 
     def _improve(self, placings: dict[int, Placing]) -> None:
         """Place each job anew beside all others, as long as that helps; keep the best plan."""
@@ -139,7 +143,7 @@ class AheadSearch:
                 found = self._best_beside(self._alone, others, p, placings[p])
                 if found is not None and found is not placings[p]:
                     placings[p], improved = found, True
-        cost = sum(placing_cost(job, placings[p]) for p, job in enumerate(self._instance.jobs))
+        cost = self._cost_of(placings)
         if cost < self.cost - _TOLERANCE:
             self.cost = cost
             self.best = tuple(placings[p] for p in range(len(placings)))

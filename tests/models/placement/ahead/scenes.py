@@ -49,7 +49,7 @@ def wanted(name: str, *, rows: int, columns: int, days: float = 3.0, **more: obj
 def snapshots(draw: st.DrawFn) -> Snapshot:
     """Up to three minipods with up to three nodes, jobs on some of them, an entry or two, one or two jobs to plan."""
     kind = cluster(*draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
-    jobs = []
+    jobs: list[Job] = []
     for node in kind.nodes:
         for gpus in draw(st.sampled_from([(), (), ((0, 1),), ((0,), (1,)), ((1,),)])):
             days = sorted(draw(st.lists(st.integers(1, 6), min_size=2, max_size=2)))
