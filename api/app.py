@@ -15,7 +15,19 @@ from api.http.connections import CrowdedMiddleware
 from api.http.cross_site import CrossSiteMiddleware
 from api.http.describe import PROBLEM_RESPONSES, openapi_document
 from api.http.problems import install_problem_handlers
-from api.http.routers import checks, comparisons, deployments, jobs, parallel, plans, replays, service, snapshots
+from api.http.routers import (
+    calendars,
+    checks,
+    comparisons,
+    deployments,
+    jobs,
+    parallel,
+    plans,
+    replays,
+    reservations,
+    service,
+    snapshots,
+)
 from api.reading.readers import Readers
 from api.services import Services
 from api.store.database import Store
@@ -32,6 +44,8 @@ _ROUTERS = (
     jobs.router,
     checks.router,
     snapshots.router,
+    calendars.router,
+    reservations.router,
     service.router,
 )
 _DESCRIPTION = """\

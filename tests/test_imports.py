@@ -28,6 +28,8 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
         "stowplan plan --help": (*MODELS, *DRAWING, *WEB),
         "stowplan trace --help": (*MODELS, *DRAWING, *WEB),
         "stowplan replay --help": (*MODELS, *DRAWING, *WEB),
+        "stowplan applications --help": (*MODELS, *DRAWING, *WEB),
+        "stowplan calendar --help": (*MODELS, *DRAWING, *WEB),
         "api.cli.compare": (*MODELS, *DRAWING, *WEB),
         "api.cli.parallel": (*MODELS, *DRAWING, *WEB),
         "api.cli.demo": (*MODELS, *DRAWING, *WEB),

@@ -3,21 +3,33 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from api.schemas.snapshot import CalendarEntryDoc, ShapeDoc
-from stowplan.errors import InputError, Issue
+from api.convert.outcome import issue_documents
+from api.schemas.calendar import (
+    CalendarEntryDoc,
+    CalendarListingDoc,
+    CalendarReference,
+    ListedEntryDoc,
+    ShapeDoc,
+)
+from stowplan.errors import InputError, Issue, Severity
 from topology.calendar import CalendarEntry, Shape
+from topology.calendar_nodes import entry_nodes
+from topology.cluster import Cluster
 
 
 def calendar_from_documents(
-    documents: Sequence[CalendarEntryDoc], taken_at: datetime | None
+    documents: Sequence[CalendarEntryDoc] | CalendarReference, taken_at: datetime | None
 ) -> tuple[CalendarEntry, ...]:
     """Build the entries of a snapshot that was taken at a moment.
 
     Raises
     ------
     InputError
-        When there are entries and nobody says when the snapshot was taken.
+        When there are entries and nobody says when the snapshot was taken, or the entries are elsewhere.
     """
+    if isinstance(documents, CalendarReference):
+        detail = "names a calendar, which only requests to a service that has it can do; give the entries here"
+        raise InputError(detail, [Issue(code="stored_calendar", pointer="/calendar", detail=detail)])
     if not documents:
         return ()
     if taken_at is None:
@@ -58,3 +70,23 @@ def entry_to_document(entry: CalendarEntry, taken_at: datetime) -> CalendarEntry
         hard=entry.hard,
         owner=entry.owner or None,
     )
+
+
+def listing(
+    cluster: Cluster,
+    documents: Sequence[CalendarEntryDoc],
+    entries: Sequence[CalendarEntry],
+    issues: Sequence[Issue],
+) -> CalendarListingDoc:
+    """Entries with their nodes and what they are at the moment, and what is wrong with them."""
+    legal = not any(issue.severity is Severity.ERROR for issue in issues)
+    positions = entry_nodes(cluster, entries).positions if legal else {}
+    listed = tuple(
+        ListedEntryDoc(
+            entry=document,
+            status="over" if entry.is_over else "now" if entry.in_effect else "ahead",
+            nodes=tuple(cluster.nodes[n].id for n in positions.get(entry.name, ())),
+        )
+        for document, entry in zip(documents, entries, strict=True)
+    )
+    return CalendarListingDoc(entries=listed, issues=issue_documents(issues))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from api.schemas.comparison import ComparisonResultDoc
@@ -9,6 +10,7 @@ from api.schemas.parallel_answer import ParallelPlanAnswer
 from executor.simulation.figures import ReplayResult
 from models.plan import PlanOutcome
 from models.workload import Snapshot
+from topology.calendar import CalendarEntry
 from topology.cluster import Cluster
 
 PictureFormat = Literal["svg", "png"]
@@ -45,4 +47,15 @@ class ReplayFigure:
 
     cluster: Cluster
     replays: Mapping[str, ReplayResult]
+    format: PictureFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalendarFigure:
+    """The calendar of a cluster to draw, with times from `taken_at`, and as what."""
+
+    name: str
+    cluster: Cluster
+    entries: tuple[CalendarEntry, ...]
+    taken_at: datetime
     format: PictureFormat

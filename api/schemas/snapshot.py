@@ -19,12 +19,11 @@ from api.schemas.base import (
     NumGpus,
     Positive,
 )
+from api.schemas.calendar import CalendarReference, CalendarSource
 from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
 from api.schemas.parallel_plan import AnyPlanDoc, ExpansionDoc
 from api.schemas.performance import PerformanceDoc
 from models.workload import Adaptivity
-from topology.calendar import EntryKind
-from topology.calendar_issues import MAX_ENTRIES
 from topology.cluster import NodeState
 
 
@@ -108,35 +107,6 @@ class LastingDoc(Document):
     seconds: Annotated[tuple[NonNegative, ...], Field(min_length=1, max_length=1000)]
 
 
-class ShapeDoc(Document):
-    """So many nodes, whichever these will be."""
-
-    num_nodes: Annotated[int, Field(ge=1, le=MAX_ITEMS)]
-    gpu_type: Name | None = None
-    """Their GPU type (null: any)."""
-    minipod: Name | None = None
-    """Their minipod: the units of a node's path down to it, joined by "/" (null: any)."""
-
-
-class CalendarEntryDoc(Document):
-    """Nodes that are kept for somebody, closed, still to come or about to go. One of `nodes` and `shape`."""
-
-    name: Name
-    kind: EntryKind
-    """reservation: only jobs whose `calendar_entry` names it use the nodes; maintenance: nobody does; arrival: they can
-    be used from `from_time` on; departure: only until then."""
-    from_time: AwareDatetime
-    """RFC 3339 with a time zone, such as 2026-12-07T09:00:00Z."""
-    until_time: AwareDatetime | None = None
-    """The first moment after the entry (null: it has no end). Arrivals and departures have none."""
-    nodes: Annotated[tuple[Name, ...], Field(max_length=MAX_ITEMS)] = ()
-    shape: ShapeDoc | None = None
-    hard: bool = True
-    """Without it preemptible jobs use the nodes and make way: for the jobs of a reservation, or when it begins."""
-    owner: Name | None = None
-    """For whom or why, in words."""
-
-
 class JobDoc(Document):
     """One job. Sia needs `performance`; Arnold needs `parallelism` and `transformer`; Suika needs `transformer` or
     `operators`, Arena one of them or a throughput table; gang needs `min_gpus` alone, the size, and Gavel a
@@ -208,9 +178,9 @@ class SnapshotDoc(Document):
     cluster: ClusterDoc
     jobs: Annotated[tuple[JobDoc, ...], Field(max_length=MAX_ITEMS)]
     taken_at: AwareDatetime | None = None
-    """The moment; needed where there is a calendar."""
-    calendar: Annotated[tuple[CalendarEntryDoc, ...], Field(max_length=MAX_ENTRIES)] = ()
-    """Who has which nodes when."""
+    """The moment; needed where there are entries of a calendar, otherwise it is now."""
+    calendar: CalendarSource = ()
+    """Who has which nodes when: entries, or in requests to a service `{"cluster": name}`, the calendar that it has."""
 
 
 SNAPSHOT: TypeAdapter[SnapshotDoc] = TypeAdapter(SnapshotDoc)
@@ -220,3 +190,10 @@ class SnapshotReference(Document):
     """A snapshot that was posted before."""
 
     snapshot_id: Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class PlannedSnapshotReference(SnapshotReference):
+    """A snapshot that was posted before, with its own calendar or another one."""
+
+    calendar: CalendarReference | None = None
+    """In place of the entries that the snapshot has."""

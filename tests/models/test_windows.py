@@ -1,53 +1,35 @@
-"""Which nodes a job may use beside a calendar, the check of it, and which nodes are free later."""
+"""Which nodes a job may use beside a calendar; the check agrees."""
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from models.calendar_check import calendar_violations
 from models.forecast.lasting import Lasting
 from models.free_at import free_at
-from models.plan import Change, JobAllocation
-from models.windows import NodeWindows, availability
-from models.workload import Job, NodeGpus, Snapshot, checked_snapshot
+from models.windows import availability
+from models.workload import Job, Snapshot, checked_snapshot
 from stowplan.errors import InputError
 from tests.growth import work
+from tests.models.calendar_scenes import (
+    FIXED,
+    LONG,
+    OWN,
+    POINT,
+    SHORT,
+    UNKNOWN,
+    allocation,
+    jobs_on_six_nodes,
+    on,
+    windows,
+)
 from tests.topology.test_calendar import DAY_S, calendars, pods, reserved, shaped
 from topology.calendar import CalendarEntry, EntryKind
 from topology.calendar_issues import calendar_issues
-from topology.cluster import Cluster, NodeState
-
-HALF_DAY = Lasting(probabilities=(0.5, 0.9, 0.99), seconds=(0.25 * DAY_S, 0.5 * DAY_S, 2 * DAY_S))
-SHORT = Job(id="short", lasting=HALF_DAY)
-POINT = Job(id="point", remaining_s=0.5 * DAY_S)
-UNKNOWN = Job(id="unknown")
-LONG = Job(id="long", remaining_s=99 * DAY_S)
-FIXED = Job(id="fixed", preemptible=False)
-OWN = Job(id="own", calendar_entry="r")
-
-
-def windows(cluster: Cluster, *entries: CalendarEntry, jobs: tuple[Job, ...] = (), epsilon: float = 0.1) -> NodeWindows:
-    return availability(Snapshot(cluster=cluster, jobs=jobs, calendar=entries), epsilon)
-
-
-def on(job: Job, *nodes: str) -> Job:
-    return replace(job, current=tuple(NodeGpus(node=node, gpus=(0,)) for node in nodes))
-
-
-def allocation(job: Job, *nodes: str) -> JobAllocation:
-    return JobAllocation(
-        job_id=job.id,
-        gpu_type="h800",
-        num_gpus=len(nodes),
-        gpus=tuple(NodeGpus(node=node, gpus=(0,)) for node in nodes),
-        change=Change.STARTED,
-    )
-
+from topology.cluster import NodeState
 
 RESERVED = reserved("r", 1, 2, "n0")
 
@@ -182,73 +164,6 @@ def test_what_suits_the_jobs_leaves_room_for_all() -> None:
     assert found.nodes_of["b"] != found.nodes_of["c"]
 
 
-def test_enough_nodes_are_left_for_a_shape() -> None:
-    cluster, entry = pods(4), shaped("r", 1, 2, 2)
-    jobs = tuple(Job(id=f"j{k}") for k in range(3))
-    snapshot = Snapshot(cluster=cluster, jobs=jobs, calendar=(entry,))
-    each = [allocation(job, f"n{k}") for k, job in enumerate(jobs)]
-    assert calendar_violations(snapshot, each[:2], 0.1) == []
-    (issue,) = calendar_violations(snapshot, each, 0.1)
-    assert (issue.code, issue.pointer) == ("calendar_not_honoured", "/allocations")
-    assert "leave 1 nodes" in issue.detail
-    # Two that hold at a time need four nodes, though each alone would find two.
-    both = replace(snapshot, calendar=(entry, shaped("s", 1, 3, 2)))
-    (issue,) = calendar_violations(both, each[:1], 0.1)
-    assert "'r'" in issue.detail
-    assert "'s'" in issue.detail
-    behind = replace(snapshot, calendar=(entry, shaped("s", 2, 3, 2)))
-    assert calendar_violations(behind, each[:2], 0.1) == []
-    # Beside one that names its nodes.
-    named = replace(snapshot, calendar=(entry, reserved("s", 1, 3, "n3", "n2")))
-    assert len(calendar_violations(named, each[:1], 0.1)) == 1
-    assert calendar_violations(named, (), 0.1) == []
-
-
-@st.composite
-def jobs_on_six_nodes(draw: st.DrawFn) -> tuple[Job, ...]:
-    """Up to six jobs; job k waits, or runs on node k."""
-    lasting = st.builds(
-        lambda a, b: Lasting(probabilities=(0.5, 0.95), seconds=(a * DAY_S, (a + b) * DAY_S)),
-        st.integers(0, 3),
-        st.integers(0, 3),
-    )
-    jobs = []
-    for k in range(draw(st.integers(1, 6))):
-        job = Job(
-            id=f"j{k}",
-            preemptible=draw(st.booleans()),
-            lasting=draw(st.none() | lasting),
-            remaining_s=draw(st.sampled_from([None, 0.0, DAY_S])),
-            calendar_entry=draw(st.sampled_from([None, "e0", "e1"])),
-        )
-        jobs.append(on(job, f"n{k}") if draw(st.booleans()) else job)
-    return tuple(jobs)
-
-
-@pytest.mark.slow
-@given(entries=calendars(), jobs=jobs_on_six_nodes(), data=st.data())
-@settings(max_examples=300, deadline=None)
-def test_whoever_asks_passes_the_check(entries: tuple[CalendarEntry, ...], jobs: tuple[Job, ...], data: Any) -> None:
-    """Allocations of usable nodes alone honour the calendar, and over named nodes no others do."""
-    cluster = pods(3, 3, kinds=("h800", "l20"))
-    if calendar_issues(cluster, entries):
-        return
-    snapshot = Snapshot(cluster=cluster, jobs=jobs, calendar=entries)
-    found = availability(snapshot, 0.1)
-    given_ = []
-    for job in jobs:
-        mask = found.usable(job)
-        assert mask.tolist() == [found.may_use(job, node.id) for node in cluster.nodes]
-        usable = [cluster.nodes[n].id for n in np.flatnonzero(mask)]
-        chosen = data.draw(st.lists(st.sampled_from(usable), unique=True)) if usable else []
-        given_.append(allocation(job, *chosen))
-        if all(entry.shape is None for entry in entries):
-            for node in cluster.nodes:
-                legal = calendar_violations(snapshot, [allocation(job, node.id)], 0.1) == []
-                assert legal == found.may_use(job, node.id)
-    assert calendar_violations(snapshot, given_, 0.1) == []
-
-
 @pytest.mark.slow
 @given(entries=calendars(), jobs=jobs_on_six_nodes())
 @settings(max_examples=200, deadline=None)
@@ -265,36 +180,6 @@ def test_an_entry_more_never_widens_what_a_job_may_use(
     for job in jobs:
         if job.calendar_entry != entries[-1].name:
             assert not np.any(narrower.usable(job) & ~wider.usable(job))
-
-
-def test_which_nodes_are_free_later() -> None:
-    # n0: SHORT, n1: SHORT and POINT, n2: nobody knows, n3: reserved from day 1, n4: down, n5: nothing.
-    cluster = pods(6)
-    nodes = (*cluster.nodes[:4], replace(cluster.nodes[4], state=NodeState.DOWN), cluster.nodes[5])
-    shared = replace(POINT, current=(NodeGpus(node="n1", gpus=(1,)),))
-    jobs = (on(SHORT, "n0", "n1"), shared, on(UNKNOWN, "n2"))
-    snapshot = Snapshot(
-        cluster=replace(cluster, nodes=nodes), jobs=jobs, calendar=(reserved("r", 1, 2, "n3"), shaped("s", 8, 9, 1))
-    )
-    assert free_at(snapshot, 0.0).probability.tolist() == [0, 0, 0, 1, 0, 1]
-    assert free_at(snapshot, 0.25 * DAY_S).probability.tolist() == [0.5, 0, 0, 1, 0, 1]
-    later = free_at(snapshot, 0.5 * DAY_S)
-    assert later.probability.tolist() == [0.9, 0.9, 0, 1, 0, 1]
-    assert later.certain.tolist() == [False, False, False, True, False, True]
-    assert later.expected == pytest.approx(3.8)
-    assert free_at(snapshot, DAY_S).probability[3] == 0.0
-    assert free_at(snapshot, DAY_S, reservation="r").probability[3] == 1.0
-    assert free_at(snapshot, 2 * DAY_S).probability[3] == 1.0
-    # The shape becomes n3, the first that is free.
-    assert free_at(snapshot, 8 * DAY_S).probability[[3, 5]].tolist() == [0, 1]
-    with pytest.raises(InputError, match="past"):
-        free_at(snapshot, -1.0)
-
-
-def test_nodes_that_arrive_are_free_from_then_on() -> None:
-    arrival = CalendarEntry(name="a", kind=EntryKind.ARRIVAL, from_s=60.0, nodes=("n0",))
-    snapshot = Snapshot(cluster=pods(1), jobs=(), calendar=(arrival,))
-    assert [free_at(snapshot, time_s).probability[0] for time_s in (0.0, 59.0, 60.0)] == [0.0, 0.0, 1.0]
 
 
 @pytest.mark.parametrize("growing", ["nodes", "entries"])

@@ -51,7 +51,7 @@ def test_times_are_seconds_from_the_snapshot() -> None:
         ),
     )
     written = snapshot_to_document(snapshot, datetime(2026, 12, 7, 7, tzinfo=UTC))
-    assert written.calendar[0].model_dump(mode="json")["from_time"] == "2026-12-07T08:00:00Z"
+    assert written.model_dump(mode="json")["calendar"][0]["from_time"] == "2026-12-07T08:00:00Z"
     assert snapshot_from_document(written) == snapshot
 
 
@@ -66,6 +66,10 @@ def test_a_time_without_a_zone_is_refused(pointer: str) -> None:
     ("pointer", "value", "code", "where"),
     [
         ("/taken_at", None, "missing_field", "/taken_at"),
+        # Whoever has no service has no stored calendars.
+        ("/calendar", {"cluster": "main"}, "stored_calendar", "/calendar"),
+        ("/calendar", {"cluster": "main", "version": 3}, "unknown_field", "/calendar/version"),
+        ("/calendar", "main", "wrong_type", "/calendar"),
         ("/taken_at", "yesterday", "wrong_format", "/taken_at"),
         ("/taken_at", 1.7e9, "wrong_type", "/taken_at"),
         ("/calendar/0/until_time", "2026-12-07T09:00:00+02:00", "from_after_until", "/calendar/0/until_time"),
