@@ -27,7 +27,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "smoke": (
             "sia/waiting/64x*",
             "arnold/table1/ii-scarce",
-            "ahead/weeks/96n8m",
+            "ahead/small",
             "arena*/generated/throughput-load0.5",
             "suika*/racks/2x0.9",
             "gang*/fifo/64x40",
@@ -63,7 +63,7 @@ _WARM_UP: Mapping[str, str] = MappingProxyType(
     {
         "sia": "sia/waiting/64x20x3",
         "arnold": "arnold/table1/i-scarce",
-        "ahead": "ahead/weeks/96n8m",
+        "ahead": "ahead/small",
         **{name: f"{name}/generated/throughput-load0.5" for name in ("arena", "arena-ilp")},
         **{name: f"{name}/racks/2x0.9" for name in ("suika", "suika-ilp")},
         **{name: f"{name}/fifo/64x40" for name in ("gang", "gang-ilp")},

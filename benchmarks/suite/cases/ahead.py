@@ -16,10 +16,22 @@ from topology.readers.csv import read_csv
 LINGJUN = PUBLISHED / "topology/lingjun_topo.csv"
 _ALPHA = 0.3
 _SCALES = ((96, 8), (1_000, 30), (2_000, 60), (10_000, 300))
+# Small enough for general solvers of the declared program.
+_SMALL = (24, 4)
 
 
 def ahead_cases() -> Iterator[Case]:
     """All cases of planning ahead; those on the real fabric only where the data lie beside the checkout."""
+    num_nodes, num_minipods = _SMALL
+    yield Case(
+        name="ahead/small",
+        problem=AHEAD.name,
+        series="",
+        scale=num_nodes,
+        size={"nodes": num_nodes, "minipods": num_minipods, "jobs": 2},
+        source=f"generated (benchmarks/workloads/ahead_weeks.py): two jobs, six starts each; alpha {_ALPHA}",
+        make=_small,
+    )
     for num_nodes, num_minipods in _SCALES:
         yield Case(
             name=f"ahead/weeks/{num_nodes}n{num_minipods}m",
@@ -42,6 +54,11 @@ def ahead_cases() -> Iterator[Case]:
                 f"{'pods' if tier == 'PSW' else 'leaf groups'} as minipods; alpha {_ALPHA}",
                 make=partial(_lingjun, tier),
             )
+
+
+def _small(seed: int) -> PlanRequest:
+    snapshot = weeks_snapshot(generated_cluster(*_SMALL), wanted_jobs(_SMALL[0])[:2], seed)
+    return PlanRequest(snapshot=snapshot, parameters=AheadParameters(alpha=_ALPHA, num_starts=6))
 
 
 def _weeks(num_nodes: int, num_minipods: int, seed: int) -> PlanRequest:
