@@ -16,6 +16,7 @@ from api.http.cross_site import CrossSiteMiddleware
 from api.http.describe import PROBLEM_RESPONSES, openapi_document
 from api.http.problems import install_problem_handlers
 from api.http.routers import (
+    calendars,
     checks,
     comparisons,
     deployments,
@@ -24,6 +25,7 @@ from api.http.routers import (
     parallel,
     plans,
     replays,
+    reservations,
     service,
     snapshots,
 )
@@ -44,6 +46,8 @@ _ROUTERS = (
     jobs.router,
     checks.router,
     snapshots.router,
+    calendars.router,
+    reservations.router,
     service.router,
 )
 _DESCRIPTION = """\

@@ -2,6 +2,10 @@
 
 import time
 
+from api.calendars.drawings import CalendarDrawings
+from api.calendars.planned_nodes import planned_nodes
+from api.calendars.reservations import Reservations
+from api.calendars.service import Calendars
 from api.common.metrics import Metrics
 from api.common.settings import Settings
 from api.comparisons.drawings import ComparisonDrawings
@@ -20,6 +24,7 @@ from api.reading.readers import Readers
 from api.reading.requests import RequestReader
 from api.replays.drawings import ReplayDrawings
 from api.replays.service import Replays
+from api.store.calendars import CalendarStore
 from api.store.database import Store
 from api.store.snapshots import Snapshots
 from solver.pool import WorkerPool
@@ -37,7 +42,7 @@ class Services:
         self.deployments = Deployments(settings, self._planned_job, feedback)
         measured = MeasuredJobs(self.jobs, self.deployments.restart_cost_s)
         self.readers = readers
-        self.reader = RequestReader(readers, self.snapshots, measured, settings)
+        self.reader = RequestReader(readers, self.snapshots, CalendarStore(store), measured, settings)
         self.plans = Plans(settings, store, pool, self.reader, self.metrics)
         self.plan_drawings = PlanDrawings(pool, self.plans)
         self.parallel = ParallelPlans(settings, pool)
@@ -46,6 +51,9 @@ class Services:
         self.replays = Replays(settings, store)
         self.replay_drawings = ReplayDrawings(self.replays, pool)
         self.forecasters = Forecasters(settings, store, pool)
+        self.calendars = Calendars(store, self.snapshots)
+        self.calendar_drawings = CalendarDrawings(self.calendars, pool)
+        self.reservations = Reservations(store, self._planned_nodes)
         self._store = store
         self._pool = pool
 
@@ -85,3 +93,6 @@ class Services:
 
     def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
         return planned_job(self.plans.plan(plan_id), self.plans.input_text(plan_id), job_id, self.snapshots)
+
+    def _planned_nodes(self, plan_id: str, job_id: str | None) -> tuple[str, ...]:
+        return planned_nodes(self.plans.plan(plan_id), job_id)

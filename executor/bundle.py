@@ -115,6 +115,7 @@ def launch_document(deployment: Deployment, folder: Path) -> dict[str, Any]:
         "master_addr": address,
         "master_port": options.master_port,
         "grace_s": options.grace_s,
+        "start_limit_s": deployment.training.start_limit_s if options.command is None else None,
     }
 
 

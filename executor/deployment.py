@@ -41,6 +41,8 @@ class TrainingOptions:
     keep_checkpoints: int = 2
     hang_limit_steps: float = 10.0
     hang_limit_s: float = 120.0
+    start_limit_s: float = 1200.0
+    save_limit_s: float = 1200.0
     layers_hook: str | None = None
 
 
@@ -137,6 +139,8 @@ class Deployment:
             resume=LAST,
             hang_limit_steps=options.hang_limit_steps,
             hang_limit_s=options.hang_limit_s,
+            start_limit_s=options.start_limit_s,
+            save_limit_s=options.save_limit_s,
             metrics_folder=str(folder / "metrics"),
             layers_hook=options.layers_hook,
         )

@@ -15,6 +15,8 @@ from stowplan.records import from_document, to_json
 
 # More than two lines of any rank.
 _TAIL_BYTES = 16_384
+# More than a line of most.
+_LINE_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,13 +118,34 @@ def first_metrics(path: Path) -> StepMetrics | None:
 
 def last_metrics(path: Path) -> StepMetrics | None:
     """Read the last complete line of a rank's file, without reading what stands before; None where there is none."""
+    lines = _last_lines(path, _TAIL_BYTES)
+    return _parsed(lines[-1], path) if lines else None
+
+
+def newest_metrics(path: Path, num_steps: int) -> list[StepMetrics]:
+    """Read the last lines of a rank's file, at most so many, without reading what stands before; none without one."""
+    lines = _last_lines(path, _TAIL_BYTES + num_steps * _LINE_BYTES)
+    return [_parsed(line, path) for line in lines[-num_steps:]]
+
+
+def _last_lines(path: Path, num_bytes: int) -> list[bytes]:
+    """The complete lines in the last bytes of a file."""
     if not path.exists():
-        return None
+        return []
     with path.open("rb") as file:
-        file.seek(0, 2)
-        file.seek(max(0, file.tell() - _TAIL_BYTES))
+        start = max(0, file.seek(0, 2) - num_bytes)
+        file.seek(start)
         lines = file.read().rpartition(b"\n")[0].splitlines()
-    return from_document(StepMetrics, json.loads(lines[-1]), f"last line of {path}") if lines else None
+    # The first one lacks its beginning.
+    return lines[1:] if start else lines
+
+
+def _parsed(line: bytes, path: Path) -> StepMetrics:
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        raise InputError(f"one of the last lines of {path} is no JSON: {error}") from error
+    return from_document(StepMetrics, document, f"last lines of {path}")
 
 
 def _drop_half_line(path: Path) -> None:

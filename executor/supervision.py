@@ -247,7 +247,7 @@ class Supervisor:
             return self._hand_over(state)
         if state.launch is not None:
             return self._tried_again(state, state.launch)
-        run = self._backend.status(self.folder(state.current.number))
+        run = self._heard(state.current)
         if state.phase is Phase.STOPPING:
             return self._stopped(state, run)
         if run.unavailable and (moves := replacements(self.deployment(), run.unavailable)):
@@ -385,6 +385,15 @@ class Supervisor:
         if not self._restarts:
             return self._move(state, Phase.STOPPED, _joined(detail, left))
         return self._launched(state, Launch(like=current.number, cause=Cause.RESTARTED, detail=detail), left)
+
+    def _heard(self, current: Run) -> RunStatus:
+        """What is known of a run; one of whose hosts some never say anything is lost."""
+        run = self._backend.status(self.folder(current.number))
+        is_due = run.state is RunState.STARTING and not run.is_queued and self._backend.starts_runs
+        waited_s = self._waited_s(f"word of run {current.number}", is_due)
+        if not is_due or waited_s <= (limit_s := self.deployment().training.start_limit_s):
+            return run
+        return replace(run, state=RunState.LOST, detail=f"{run.detail} for more than {limit_s:.0f} s")
 
     def _may_train(self, run: Run, left: str) -> bool:
         """Whether a run that could not be ended, for what is `left` of it, keeps others from its GPUs."""

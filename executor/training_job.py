@@ -87,7 +87,10 @@ class TrainingJob:
     start anew.
 
     Hangs. A rank hangs when a step takes longer than `hang_limit_steps` times the median step, but at least
-    `hang_limit_s`; the first step, conversions and checkpoints may take as long as they like.
+    `hang_limit_s`. Each thing before the second step (loading the libraries, meeting the other ranks, building the
+    model, loading a checkpoint, the first step) may take `start_limit_s`, writing to disk between steps and at the end
+    `save_limit_s`; a checkpoint that is converted may take as long as it likes, but not that long without getting
+    anywhere.
 
     `metrics_folder`: where each rank writes its `metrics-rank<r>.jsonl`. `layers_hook`: `module:function` that gives
     the user's own layers (`executor.trainer.layers`), None for the built-in transformer.
@@ -116,6 +119,8 @@ class TrainingJob:
     resume: str | None = None
     hang_limit_steps: float = 10.0
     hang_limit_s: float = 120.0
+    start_limit_s: float = 1200.0
+    save_limit_s: float = 1200.0
     metrics_folder: str | None = None
     layers_hook: str | None = None
 
@@ -238,7 +243,7 @@ def _run_faults(job: TrainingJob) -> Iterator[Issue]:
             yield _fault("negative", f"schedule/{name}", f"is {getattr(schedule, name)}; at least 0")
     if job.checkpoint_interval < 0:
         yield _fault("negative", "checkpoint_interval", f"is {job.checkpoint_interval}; at least 0")
-    for name in ("hang_limit_steps", "hang_limit_s"):
+    for name in ("hang_limit_steps", "hang_limit_s", "start_limit_s", "save_limit_s"):
         if getattr(job, name) < 1:
             yield _fault("hang_limit", name, f"is {getattr(job, name)}; at least 1")
     for name in ("checkpoint_interval", "resume"):

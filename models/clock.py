@@ -1,4 +1,4 @@
-"""Phase times of one planning task."""
+"""Phase times of one planning task, and how long it may solve."""
 
 import time
 from collections.abc import Iterator
@@ -6,12 +6,17 @@ from contextlib import contextmanager
 
 from models.plan import PhaseTimes
 from solver.memory import peak_memory_bytes
+from solver.options import DEFAULT_TIME_LIMIT_S
 
 
 class PhaseClock:
-    """Adds up seconds per named phase, wall-clock and CPU; a phase may be entered more than once."""
+    """Adds up seconds per named phase, wall-clock and CPU; a phase may be entered more than once.
 
-    def __init__(self) -> None:
+    `limit_s`: wall-clock time that all solves of the task may take together.
+    """
+
+    def __init__(self, limit_s: float = DEFAULT_TIME_LIMIT_S) -> None:
+        self.limit_s = limit_s
         self._wall_s: dict[str, float] = {}
         self._cpu_s: dict[str, float] = {}
         self._cpu_start_s = time.process_time()

@@ -34,7 +34,7 @@ def export_task(request: PlanRequest, monitor: SolveMonitor) -> str:  # noqa: AR
     # HiGHS writes it; whoever plans with another solver does not load it.
     from solver.export import write_mps
 
-    return write_mps(formulate(request, PhaseClock()).named())
+    return write_mps(formulate(request, PhaseClock(request.options.time_limit_s)).named())
 
 
 def plan(
@@ -56,7 +56,7 @@ def plan(
         When the plan fails the independent check: a bug of ours, never passed on as an answer.
     """
     _load(request)
-    clock = PhaseClock()
+    clock = PhaseClock(request.options.time_limit_s)
     with clock.phase("validate"):
         issues = [] if validated else request_issues(request.snapshot, request.parameters)
         raise_for_errors(issues, "request")

@@ -21,7 +21,13 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
     policy = policy_of(parameters)
     policy_issues: Callable[[Snapshot, Parameters], list[Issue]] = resolve_name(policy.issues)
     own = policy_issues(snapshot, parameters)
-    return [*snapshot_warnings(snapshot), *own, *_performance_warnings(snapshot), *_ignored_fields(snapshot, policy)]
+    return [
+        *snapshot_warnings(snapshot),
+        *own,
+        *_performance_warnings(snapshot),
+        *_ignored_fields(snapshot, policy),
+        *_ignored_calendar(snapshot, policy),
+    ]
 
 
 def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
@@ -31,13 +37,25 @@ def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
             continue
         saying = [k for k, job in enumerate(snapshot.jobs) if getattr(job, field.name) != field.default]
         if saying:
-            users = ", ".join(other.name for other in POLICIES.values() if field.name not in other.ignores)
+            users = ", ".join(other.name for other in POLICIES.values() if field.name not in other.ignores) or "none"
             yield Issue(
                 code="ignored_field",
                 pointer=f"/jobs/{saying[0]}/{field.name}",
                 detail=f"is not used by {policy.name}, and is given for {counted(len(saying), 'job')}; used by {users}",
                 severity=Severity.WARNING,
             )
+
+
+def _ignored_calendar(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
+    """A calendar that the policy plans without."""
+    if snapshot.calendar and not policy.honours_calendar:
+        others = ", ".join(other.name for other in POLICIES.values() if other.honours_calendar) or "no policy yet"
+        yield Issue(
+            code="ignored_calendar",
+            pointer="/calendar",
+            detail=f"is not honoured by {policy.name}, which plans as if all nodes were open; honoured by {others}",
+            severity=Severity.WARNING,
+        )
 
 
 def _performance_warnings(snapshot: Snapshot) -> Iterator[Issue]:

@@ -19,5 +19,5 @@ def counted(count: int, noun: str) -> str:
 
 def listed(counts: Sequence[int], noun: str) -> str:
     """Counts of one thing in several places: `1 layer`, `20+20 layers`, `1+1 micro-batches`."""
-    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
     return f"{'+'.join(map(str, counts))} {noun if tuple(counts) == (1,) else plural}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
+from models.forecast.lasting import Lasting
 from models.parallel_plan import Gpu, ParallelPlan
 from models.performance.goodput.spec import Performance
 from models.performance.iteration.architecture import model_issues
@@ -13,6 +14,8 @@ from models.performance.iteration.coefficients import Calibration
 from models.transformer import JobModel, OperatorModel, Transformer
 from stowplan.errors import Issue, Severity, pointer_of, raise_for_errors
 from stowplan.pickling import quickly_pickled
+from topology.calendar import CalendarEntry, EntryKind
+from topology.calendar_issues import calendar_issues, calendar_warnings
 from topology.cluster import Cluster, Node, NodeState
 
 
@@ -90,6 +93,9 @@ class Job:
     Suika: `min_gpus` is the basic demand, `parallelism` the plan to start with, `parallel_plan` the one that runs, on
     exactly the GPUs of `current`; `expansions` are what the last plans added, oldest first.
     `calibration`: coefficients inverted from measurements, in place of those from data sheets.
+    `lasting` is how long the job lasts from now, or from its start while it waits, as quantiles; `calendar_entry` names
+    the reservation that it belongs to. A job that is planned ahead starts from `earliest_start_s` to `latest_start_s`
+    from now (None: as late as the horizon).
     """
 
     id: str
@@ -118,6 +124,10 @@ class Job:
     queue: str | None = None
     attained_gpu_s: float = 0.0
     attained_s: Mapping[str, float] | None = None
+    lasting: Lasting | None = None
+    calendar_entry: str | None = None
+    earliest_start_s: float = 0.0
+    latest_start_s: float | None = None
 
     @property
     def model(self) -> JobModel | None:
@@ -127,7 +137,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A cluster and its jobs at one moment.
+    """A cluster and its jobs at one moment, and the calendar of the cluster from then on.
 
     Raises
     ------
@@ -137,12 +147,14 @@ class Snapshot:
 
     cluster: Cluster
     jobs: tuple[Job, ...]
+    calendar: tuple[CalendarEntry, ...] = ()
 
     def __post_init__(self) -> None:
-        raise_for_errors(snapshot_issues(self.cluster, self.jobs), "snapshot")
+        issues = snapshot_issues(self.cluster, self.jobs) + calendar_issues(self.cluster, self.calendar)
+        raise_for_errors(issues, "snapshot")
 
 
-def checked_snapshot(cluster: Cluster, jobs: tuple[Job, ...]) -> Snapshot:
+def checked_snapshot(cluster: Cluster, jobs: tuple[Job, ...], calendar: tuple[CalendarEntry, ...] = ()) -> Snapshot:
     """A snapshot of which it is known that it is legal: nobody looks it through.
 
     For whoever follows a cluster over time, has looked at every job when it came, and gives no GPU away twice.
@@ -150,6 +162,7 @@ def checked_snapshot(cluster: Cluster, jobs: tuple[Job, ...]) -> Snapshot:
     snapshot = object.__new__(Snapshot)
     object.__setattr__(snapshot, "cluster", cluster)
     object.__setattr__(snapshot, "jobs", jobs)
+    object.__setattr__(snapshot, "calendar", calendar)
     return snapshot
 
 
@@ -175,9 +188,24 @@ def snapshot_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
 
 def snapshot_warnings(snapshot: Snapshot) -> list[Issue]:
     """What is odd about a snapshot, which is legal."""
-    if all(node.state is not NodeState.DOWN for node in snapshot.cluster.nodes):
-        return []
-    return _current_issues(snapshot.cluster, snapshot.jobs)
+    issues = [*calendar_warnings(snapshot.cluster, snapshot.calendar), *_belonging_warnings(snapshot)]
+    if any(node.state is NodeState.DOWN for node in snapshot.cluster.nodes):
+        issues += _current_issues(snapshot.cluster, snapshot.jobs)
+    return issues
+
+
+def _belonging_warnings(snapshot: Snapshot) -> Iterator[Issue]:
+    """Jobs of reservations that there are not: those that are over leave the calendar before their jobs leave."""
+    reservations = {entry.name for entry in snapshot.calendar if entry.kind is EntryKind.RESERVATION}
+    for k, job in enumerate(snapshot.jobs):
+        if job.calendar_entry is not None and job.calendar_entry not in reservations:
+            yield Issue(
+                code="unknown_reservation",
+                pointer=f"/jobs/{k}/calendar_entry",
+                detail=f"job {job.id!r} belongs to {job.calendar_entry!r}, and the calendar has no reservation of that "
+                "name; it is planned like jobs that belong to none",
+                severity=Severity.WARNING,
+            )
 
 
 def _job_issues(pointer: str, job: Job, known: Set[str], type_of: Mapping[str, str]) -> Iterator[Issue]:
@@ -194,7 +222,7 @@ def _job_issues(pointer: str, job: Job, known: Set[str], type_of: Mapping[str, s
         yield Issue(
             code="not_positive", pointer=f"{pointer}/weight", detail=f"is {job.weight}; must be finite and above 0"
         )
-    for field in ("age_s", "num_restarts", "restart_cost_s", "attained_gpu_s"):
+    for field in ("age_s", "num_restarts", "restart_cost_s", "attained_gpu_s", "earliest_start_s"):
         value = getattr(job, field)
         if not (math.isfinite(value) and value >= 0):
             yield Issue(
@@ -231,6 +259,10 @@ def _training_issues(pointer: str, job: Job) -> Iterator[Issue]:
             pointer=f"{pointer}/deadline_s",
             detail=f"is {job.deadline_s}; give seconds from now, above 0, or leave it out",
         )
+    latest_s = job.latest_start_s
+    if latest_s is not None and not (math.isfinite(latest_s) and latest_s >= job.earliest_start_s):
+        detail = f"is {latest_s}; finite, and not before earliest_start_s, which is {job.earliest_start_s}"
+        yield Issue(code="latest_before_earliest", pointer=f"{pointer}/latest_start_s", detail=detail)
     left = job.remaining_iterations
     if left is not None and not (math.isfinite(left) and left > 0):
         yield Issue(

@@ -7,6 +7,8 @@ from pathlib import Path
 from stowplan.arrays import FloatVector
 from stowplan.errors import InputError
 
+DEFAULT_TIME_LIMIT_S = 60.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SolveOptions:
@@ -24,7 +26,7 @@ class SolveOptions:
     """
 
     solver: str = "highs"
-    time_limit_s: float = 60.0
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S
     relative_gap: float = 1e-4
     threads: int = 1
     seed: int = 0

@@ -31,6 +31,8 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
         "stowplan replay --help": (*MODELS, *DRAWING, *WEB),
         "stowplan forecast --help": (*MODELS, *DRAWING, *WEB, LEARNING),
         "stowplan forecast train --help": (*MODELS, *DRAWING, *WEB, LEARNING),
+        "stowplan applications --help": (*MODELS, *DRAWING, *WEB),
+        "stowplan calendar --help": (*MODELS, *DRAWING, *WEB),
         "api.cli.compare": (*MODELS, *DRAWING, *WEB),
         "api.cli.parallel": (*MODELS, *DRAWING, *WEB),
         "api.cli.demo": (*MODELS, *DRAWING, *WEB),

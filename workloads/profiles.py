@@ -9,7 +9,7 @@ The layout of the profiles published with Sia (SOSP'23). A folder for each appli
 Progress counts steps of the smallest of these batches, at which a sample is worth most (efficiency 1).
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +26,7 @@ from workloads.readers.table import (
     positive_count,
     read_table,
 )
+from workloads.trace import TraceJob
 
 _PLACEMENT = "GPUs on each node, a digit for each: 44"
 
@@ -107,6 +108,20 @@ def read_profiles(
             str(folder), None, f"has no {what}; there should be files APPLICATION/placements-TYPE.csv"
         )
     return profiles
+
+
+def measured_in(folder: Path) -> tuple[list[str], list[str]]:
+    """Which applications a folder has, and on which GPU types any of them was measured."""
+    placed = list(folder.glob("*/placements-*.csv"))
+    return sorted({path.parent.name for path in placed}), sorted(
+        {path.stem.removeprefix("placements-") for path in placed}
+    )
+
+
+def covers(profiles: Iterable[ApplicationProfile], gpu_types: Collection[str]) -> Callable[[TraceJob], bool]:
+    """Of which jobs it is known how fast they train: those whose application was measured on one of the types."""
+    known = {profile.application for profile in profiles if any(kind.gpu_type in gpu_types for kind in profile.types)}
+    return lambda job: job.num_gpus > 0 and job.application in known
 
 
 def _measured_types(folder: Path, gpu_types: Iterable[str]) -> list[str]:

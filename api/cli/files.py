@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,21 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
 from api.common.settings import Settings
+from api.convert.calendar import calendar_from_documents
 from api.convert.located import located
 from api.convert.reading import read_document, refuse_repeated_keys
 from api.convert.request import check_request, issue_in_request
-from api.convert.snapshot import snapshot_from_document
+from api.convert.snapshot import cluster_from_document, snapshot_from_document
+from api.schemas.calendar import CalendarEntryDoc, CalendarReference
 from api.schemas.request import MAX_THREADS, MAX_TIME_LIMIT_S, PLAN_BODIES, PLAN_BODY, AllocationDoc
 from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
 from models.plan import PlanRequest
 from models.workload import Snapshot
 from stowplan.errors import FileFormatError, InputError, Issue
 from stowplan.files import read_text
+from topology.calendar import CalendarEntry
+from topology.calendar_issues import calendar_issues, calendar_warnings
+from topology.cluster import Cluster
 
 _ALLOCATIONS: TypeAdapter[tuple[AllocationDoc, ...]] = TypeAdapter(tuple[AllocationDoc, ...])
 # Who plans on an own machine may ask for as much as a document can say.
@@ -36,6 +42,17 @@ class PlanFile:
     def in_file(self, issues: Iterable[Issue]) -> tuple[Issue, ...]:
         """What planning says, which points from the snapshot, with pointers as the file has them."""
         return tuple(issue if self.is_bare else issue_in_request(issue) for issue in issues)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalendarFile:
+    """The calendar of a snapshot in a file, and what is wrong with it; pointers are relative to the snapshot."""
+
+    cluster: Cluster
+    documents: tuple[CalendarEntryDoc, ...]
+    entries: tuple[CalendarEntry, ...]
+    taken_at: datetime
+    issues: tuple[Issue, ...]
 
 
 def load_request(
@@ -106,6 +123,36 @@ def load_snapshot(path: Path) -> Snapshot:
         return snapshot_from_document(read_document(SNAPSHOT, text, "snapshot"))
     except InputError as error:
         raise InputError(f"{path}: {error.detail}", error.issues) from error
+
+
+def load_calendar(path: Path) -> CalendarFile:
+    """Read the calendar of a snapshot, or of that of a whole plan request, whatever is wrong with it.
+
+    Raises
+    ------
+    FileFormatError
+        When the file cannot be read or is not JSON; names the line.
+    InputError
+        When the document is wrong beside that; pointers are relative to the snapshot.
+    """
+    document = _document(path)
+    try:
+        text = to_json(document.get("snapshot", document), inf_nan_mode="constants")
+        source = read_document(SNAPSHOT, text, "snapshot")
+        with located("/cluster"):
+            cluster = cluster_from_document(source.cluster)
+        entries = calendar_from_documents(source.calendar, source.taken_at)
+    except InputError as error:
+        raise InputError(f"{path}: {error.detail}", error.issues) from error
+    faults = calendar_issues(cluster, entries)
+    unsound = any(issue.code == "unknown_node" for issue in faults)
+    return CalendarFile(
+        cluster=cluster,
+        documents=() if isinstance(source.calendar, CalendarReference) else source.calendar,
+        entries=entries,
+        taken_at=source.taken_at or datetime.now(UTC),
+        issues=(*faults, *(() if unsound else calendar_warnings(cluster, entries))),
+    )
 
 
 def load_allocations(path: Path) -> tuple[AllocationDoc, ...]:

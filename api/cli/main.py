@@ -30,6 +30,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.verify:verify_command",
         "Check somebody's placement on a snapshot and print every rule that it breaks.",
     ),
+    "calendar": LazyCommand(
+        "api.cli.calendar:calendar_command",
+        "List the entries of the calendar of a snapshot, and what excludes one another.",
+    ),
     "serve": LazyCommand(
         "api.cli.serve:serve_command",
         "Serve the HTTP interface. Every setting can be given as a variable STOWPLAN_..., options win.",
@@ -45,6 +49,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "trace": LazyCommand(
         "api.cli.trace:trace_command",
         "Summarise a trace of jobs: how many, how large, how long, what load, what is missing.",
+    ),
+    "applications": LazyCommand(
+        "api.cli.applications:applications_command",
+        "Turn a folder of measured applications into the JSON that POST /v1/replays takes as `applications`.",
     ),
     "replay": LazyCommand(
         "api.cli.replay:replay_command",

@@ -21,6 +21,10 @@ _STATUS: Mapping[str, HTTPStatus] = {
     "deployment_conflict": HTTPStatus.CONFLICT,
     "forecaster_exists": HTTPStatus.CONFLICT,
     "nothing_deployed": HTTPStatus.CONFLICT,
+    "calendar_conflict": HTTPStatus.CONFLICT,
+    "reservation_final": HTTPStatus.CONFLICT,
+    "precondition_failed": HTTPStatus.PRECONDITION_FAILED,
+    "precondition_required": HTTPStatus.PRECONDITION_REQUIRED,
     "launch_failed": HTTPStatus.BAD_GATEWAY,
     "storage_full": HTTPStatus.INSUFFICIENT_STORAGE,
     "asymmetric_plan": HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -116,6 +120,30 @@ class NothingDeployedError(StowplanError):
     """The service has no folder for deployments."""
 
     code: ClassVar[str] = "nothing_deployed"
+
+
+class CalendarConflictError(StowplanError):
+    """What is to stand in a calendar excludes what stands there; the issues name both."""
+
+    code: ClassVar[str] = "calendar_conflict"
+
+
+class ReservationFinalError(StowplanError):
+    """The reservation is over or was canceled."""
+
+    code: ClassVar[str] = "reservation_final"
+
+
+class PreconditionFailedError(StowplanError):
+    """Somebody else has changed the resource meanwhile."""
+
+    code: ClassVar[str] = "precondition_failed"
+
+
+class PreconditionRequiredError(StowplanError):
+    """Who changes the resource must say which version."""
+
+    code: ClassVar[str] = "precondition_required"
 
 
 class StorageFullError(StowplanError):

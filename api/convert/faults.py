@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic_core import ErrorDetails
 
 from api.schemas.base import MAX_NAME_LENGTH, NAME_PATTERN, Document
+from api.schemas.calendar import CalendarEntryDoc, CalendarReference
 from api.schemas.comparison import ComparisonBody
 from api.schemas.deployment import PATH_PATTERN, VALUE_PATTERN, VARIABLE_PATTERN, DeploymentBody, ReconfigureBody
 from api.schemas.metrics import MetricsBody
@@ -18,7 +19,8 @@ from api.schemas.parameters import PARAMETERS
 from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTableDoc
 from api.schemas.replay import REPLAY_POLICIES, ReplayBody
 from api.schemas.request import PLAN_BODIES, AllocationDoc, VerifyBody
-from api.schemas.snapshot import ClusterDoc, GpuTypeDoc, SnapshotDoc, SnapshotReference
+from api.schemas.reservation import CalendarBody, ReservationBody
+from api.schemas.snapshot import ClusterDoc, GpuTypeDoc, PlannedSnapshotReference, SnapshotDoc, SnapshotReference
 from models.wording import counted
 from stowplan.errors import Issue, pointer_of
 
@@ -27,7 +29,14 @@ _ROOTS: tuple[type[Document], ...] = (
     *(VerifyBody, MetricsBody, ComparisonBody, ParallelPlanBody, SnapshotDoc, ClusterDoc, AllocationDoc, GpuTypeDoc),
     *PARAMETERS.values(),
 )
-_KNOWN_ROOTS: tuple[type[Document], ...] = (*_ROOTS, DeploymentBody, ReconfigureBody, ReplayBody)
+_KNOWN_ROOTS: tuple[type[Document], ...] = (
+    *_ROOTS,
+    DeploymentBody,
+    ReconfigureBody,
+    ReplayBody,
+    CalendarBody,
+    ReservationBody,
+)
 # By the name that pydantic gives the whole text, where it can be but one kind of document.
 _ROOT_OF: Mapping[str, tuple[type[Document], ...]] = {kind.__name__: (kind,) for kind in _KNOWN_ROOTS}
 # Field that holds a union ("": the text itself) -> what pydantic calls its members in locations. These are no keys of
@@ -37,7 +46,8 @@ _UNION_MEMBERS: Mapping[str, Mapping[str, type[Document] | None]] = {
     "cluster": {"inline": ClusterDoc, "stored": SnapshotReference},
     "policies": REPLAY_POLICIES,
     "job": {"transformer": TransformerDoc, "operators": OperatorModelDoc},
-    "snapshot": {"inline": SnapshotDoc, "stored": SnapshotReference},
+    "snapshot": {"inline": SnapshotDoc, "stored": PlannedSnapshotReference},
+    "calendar": {"inline": CalendarEntryDoc, "stored": CalendarReference},
     "performance": {"goodput": GoodputDoc, "throughput_table": ThroughputTableDoc, "goodput_table": GoodputTableDoc},
     "gpus_in_use": {"indices": None, "count": None},
     "parallel_plan": {"full": ParallelPlanDoc, "symmetric": SymmetricPlanDoc},
@@ -57,6 +67,9 @@ _CODES: Mapping[str, str] = {
     "string_pattern_mismatch": "wrong_format",
     "one_of": "one_of",
     "out_of_range": "out_of_range",
+    "timezone_aware": "missing_time_zone",
+    "datetime_from_date_parsing": "wrong_format",
+    "datetime_parsing": "wrong_format",
 }
 # Faults whose words are our own.
 _OWN_WORDS = ("one_of", "out_of_range", "unknown_model", "missing_field")
@@ -151,6 +164,8 @@ def fault_detail(fault: ErrorDetails, document: str = "") -> str:
         return f"is {_short(value[_discriminator(fault)])}; must be one of {context['expected_tags']}"
     if kind == "union_tag_not_found":
         return "is missing; it says which kind of document this is"
+    if kind == "timezone_aware":
+        return f"is {_short(value)}, which is another moment in every time zone; end it with Z or an offset like +01:00"
     if kind in _OWN_WORDS:
         return fault["msg"]
     message = fault["msg"].removeprefix("Input should be ")

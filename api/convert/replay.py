@@ -7,11 +7,12 @@ from itertools import product
 from typing import Any
 
 from api.common.settings import Settings
+from api.convert.application import profiles_from_documents
 from api.convert.located import located
 from api.schemas.replay import ReplayBody, ReplayPolicyDoc, TraceDoc
 from executor.control.options import ControlOptions
 from executor.simulation.known import Known
-from executor.simulation.setup import ReplaySetup, covered_trace, truth_of
+from executor.simulation.setup import ReplaySetup, covered_trace, covering
 from executor.simulation.truth import TruthParameters
 from models.catalogue import find_model
 from models.policies import POLICIES
@@ -30,7 +31,10 @@ _REMEDIES = {
     Known.MODELS: "set `modelled`, and give jobs a model of the catalogue as `application`, and `global_batch`",
 }
 _MAX_FAILURES = 1_000_000
-_TRUTH = ("start_s", "restart_s", "delay_per_gpu_s", "checkpoint_s", "elasticity", "estimates", "noise")
+_TRUTH = (
+    *("start_s", "restart_s", "delay_per_gpu_s", "checkpoint_s", "elasticity", "estimates", "noise"),
+    *("profiling", "shared_models"),
+)
 
 
 def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tuple[ReplaySetup, ...]:
@@ -56,8 +60,11 @@ def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tup
         if first_at[seed] != k
     ]
     issues += _failure_issues(body, cluster)
-    if body.modelled:
-        issues += _model_issues(body)
+    issues += _speed_issues(body)
+    profiles = None
+    if body.applications is not None:
+        with _collected(issues), located("/applications"):
+            profiles = profiles_from_documents(body.applications)
     known = _known(body)
     # There are no jobs yet: what is wrong with a policy now is wrong with its parameters.
     empty = Snapshot(cluster=cluster, jobs=())
@@ -76,6 +83,7 @@ def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tup
         "cluster": cluster,
         "trace": trace,
         "throughputs": throughputs,
+        "profiles": profiles,
         "modelled": body.modelled,
         "truth": TruthParameters(**{name: getattr(body, name) for name in _TRUTH}),
         "failures": None if body.failures is None else FailureParameters(**vars(body.failures)),
@@ -105,7 +113,7 @@ def num_replayed(setup: ReplaySetup) -> int:
         detail = f"{what} has GPUs, a model, a global batch, and iterations or a duration"
         raise InputError(detail, [Issue(code="nothing_replayed", pointer="/trace/jobs", detail=detail)])
     try:
-        return len(covered_trace(setup, truth_of(setup)).jobs)
+        return len(covered_trace(setup, covering(setup)).jobs)
     except InputError as error:
         issue = Issue(code="nothing_replayed", pointer="/trace/jobs", detail=error.detail)
         raise InputError(error.detail, [issue]) from error
@@ -143,14 +151,21 @@ def _known(body: ReplayBody) -> Known:
     """What the request says of how fast jobs are."""
     if body.modelled:
         return Known.MODELS
+    if body.applications is not None:
+        return Known.FOLDER
     return Known.NOTHING if body.throughputs is None else Known.TABLE
 
 
-def _model_issues(body: ReplayBody) -> Iterator[Issue]:
-    """What is wrong with modelled jobs; an unknown model once, however many jobs train it."""
-    if body.throughputs is not None:
-        detail = "each say how fast jobs are: `throughputs` and `modelled`; give one of them"
-        yield Issue(code="invalid_entry", pointer="/modelled", detail=detail)
+def _speed_issues(body: ReplayBody) -> Iterator[Issue]:
+    """What is wrong with what is said of how fast jobs are; an unknown model once, however many jobs train it."""
+    said = {"throughputs": body.throughputs, "applications": body.applications, "modelled": body.modelled or None}
+    given = [name for name, value in said.items() if value is not None]
+    if len(given) > 1:
+        listed = " and ".join(f"`{name}`" for name in given)
+        detail = f"each say how fast jobs are: {listed}; give one of them"
+        yield Issue(code="invalid_entry", pointer=f"/{given[-1]}", detail=detail)
+    if not body.modelled:
+        return
     first: dict[str, int] = {}
     for k, job in enumerate(body.trace.jobs):
         if job.application is not None:

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel
 
+from api.convert.calendar import calendar_from_documents, calendar_to_documents
 from api.convert.job_model import (
     calibration_from_document,
     calibration_to_document,
@@ -26,11 +28,14 @@ from api.convert.parallel_plan import (
 from api.convert.performance import performance_from_document, performance_to_document
 from api.schemas.parallel_plan import SymmetricPlanDoc
 from api.schemas.snapshot import ClusterDoc, JobDoc, NodeDoc, SnapshotDoc
+from models.forecast.lasting import Lasting
 from models.parallel_plan import ParallelPlan
 from models.transformer import JobModel
 from models.workload import Job, NodeGpus, Parallelism, Reservation, Snapshot
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 from topology.cluster import Cluster, GpuType, Node, Tier
+
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def snapshot_from_document(document: SnapshotDoc) -> Snapshot:
@@ -53,7 +58,8 @@ def snapshot_from_document(document: SnapshotDoc) -> Snapshot:
         except InputError as error:
             issues += error.issues
     raise_for_errors(issues, "snapshot")
-    return Snapshot(cluster=cluster, jobs=tuple(jobs))
+    calendar = calendar_from_documents(document.calendar, document.taken_at)
+    return Snapshot(cluster=cluster, jobs=tuple(jobs), calendar=calendar)
 
 
 def cluster_from_document(document: ClusterDoc) -> Cluster:
@@ -73,10 +79,17 @@ def cluster_from_document(document: ClusterDoc) -> Cluster:
     )
 
 
-def snapshot_to_document(snapshot: Snapshot) -> SnapshotDoc:
-    """Give the document that `snapshot_from_document` turns into an equal snapshot."""
-    cluster = ClusterDoc.model_validate(snapshot.cluster, from_attributes=True)
-    return SnapshotDoc(cluster=cluster, jobs=tuple(_job_document(job) for job in snapshot.jobs))
+def snapshot_to_document(snapshot: Snapshot, taken_at: datetime = _NO_TIME) -> SnapshotDoc:
+    """Give the document that `snapshot_from_document` turns into an equal snapshot.
+
+    A snapshot knows no clock: `taken_at` is when it was taken, and times of its calendar are as fine as microseconds.
+    """
+    return SnapshotDoc(
+        cluster=ClusterDoc.model_validate(snapshot.cluster, from_attributes=True),
+        jobs=tuple(_job_document(job) for job in snapshot.jobs),
+        taken_at=taken_at if snapshot.calendar else None,
+        calendar=calendar_to_documents(snapshot.calendar, taken_at),
+    )
 
 
 def _node(document: NodeDoc) -> Node:
@@ -88,6 +101,8 @@ def _job(document: JobDoc, type_of: Mapping[str, str]) -> Job:
     current = slices_from_map(document.current) if document.current else None
     transformer = None if document.transformer is None else transformer_from_document(document.transformer)
     operators = None if document.operators is None else operators_from_document(document.operators)
+    with located("/lasting"):
+        lasting = _built(Lasting, document.lasting)
     with located("/parallel_plan"):
         plan = _running_plan(document, transformer or operators, current or (), type_of)
     return Job(
@@ -102,6 +117,7 @@ def _job(document: JobDoc, type_of: Mapping[str, str]) -> Job:
             "parallel_plan": plan,
             "expansions": expansions_from_documents(document.expansions),
             "calibration": None if document.calibration is None else calibration_from_document(document.calibration),
+            "lasting": lasting,
         }
     )
 

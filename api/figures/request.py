@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from api.schemas.comparison import ComparisonResultDoc
@@ -10,6 +11,7 @@ from executor.simulation.figures import ReplayResult
 from models.forecast.report import ForecastReport
 from models.plan import PlanOutcome
 from models.workload import Snapshot
+from topology.calendar import CalendarEntry
 from topology.cluster import Cluster
 
 PictureFormat = Literal["svg", "png"]
@@ -54,4 +56,15 @@ class ForecastFigure:
     """Reports of forecasters, each under the name of its history."""
 
     reports: Mapping[str, ForecastReport]
+    format: PictureFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalendarFigure:
+    """The calendar of a cluster to draw, with times from `taken_at`, and as what."""
+
+    name: str
+    cluster: Cluster
+    entries: tuple[CalendarEntry, ...]
+    taken_at: datetime
     format: PictureFormat

@@ -21,6 +21,7 @@ from api.schemas.problem import ProblemDoc
 from api.schemas.replay import ReplayBody
 from api.schemas.replay_answer import REPLAY_EVENT_DATA
 from api.schemas.request import PLAN_BODIES, VerifyBody
+from api.schemas.reservation import CalendarBody, ReservationBody
 from api.schemas.snapshot import SnapshotDoc
 
 # Read by `api.http.body` or written by `api.http.problems`, so that FastAPI does not see them.
@@ -36,6 +37,8 @@ _UNSEEN: tuple[type[BaseModel], ...] = (
     MetricsBody,
     DeploymentBody,
     ReconfigureBody,
+    CalendarBody,
+    ReservationBody,
     ProblemDoc,
     *EVENT_DATA,
     *REPLAY_EVENT_DATA,

@@ -1,5 +1,7 @@
 """Requests that bring or name a snapshot: from bytes to what the services need of them."""
 
+import time
+from dataclasses import replace
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -8,15 +10,24 @@ from api.common.settings import Settings
 from api.jobs.calibrated_snapshots import MeasuredJobs
 from api.reading.readers import Readers
 from api.reading.texts import Lacking, RequestText
+from api.store.calendars import CalendarStore
 from api.store.snapshots import Snapshots
 
 
 class RequestReader:
     """Has requests read, and fetches what they refer to."""
 
-    def __init__(self, readers: Readers, snapshots: Snapshots, measured: MeasuredJobs, settings: Settings) -> None:
+    def __init__(
+        self,
+        readers: Readers,
+        snapshots: Snapshots,
+        calendars: CalendarStore,
+        measured: MeasuredJobs,
+        settings: Settings,
+    ) -> None:
         self._readers = readers
         self._snapshots = snapshots
+        self._calendars = calendars
         self._measured = measured
         # The token is nobody's business but ours.
         self._settings = settings.model_copy(update={"token": None})
@@ -41,4 +52,8 @@ class RequestReader:
 
     def _supplied(self, text: RequestText, lacking: Lacking) -> RequestText:
         stored = None if lacking.snapshot_id is None else self._snapshots.find(lacking.snapshot_id)
-        return text.with_found(lacking, stored, {job: self._measured.of(job) for job in lacking.jobs})
+        calendar = None if lacking.calendar is None else self._calendars.calendar(lacking.calendar, time.time())
+        if calendar is not None:
+            # The snapshot has nodes of its own.
+            calendar = replace(calendar, cluster="")
+        return text.with_found(lacking, stored, {job: self._measured.of(job) for job in lacking.jobs}, calendar)

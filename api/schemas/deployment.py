@@ -60,6 +60,11 @@ class TrainingOptionsDoc(Document):
     """A step that takes longer than so many median steps is a hang: the stacks are written and the run starts again."""
     hang_limit_s: Annotated[float, Field(ge=1, le=MAX_COUNT)] = 120.0
     """But not before so many seconds."""
+    start_limit_s: Annotated[float, Field(ge=1, le=MAX_COUNT)] = 1200.0
+    """Nor may each of these take longer: loading the libraries, meeting the other ranks, building the model, loading a
+    checkpoint, the first step."""
+    save_limit_s: Annotated[float, Field(ge=1, le=MAX_COUNT)] = 1200.0
+    """And writing a checkpoint."""
 
 
 class SlurmOptionsDoc(Document):

@@ -5,12 +5,13 @@ from typing import Annotated, Any, Union
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, create_model
 
+from api.schemas.application import MAX_APPLICATIONS, ApplicationDoc
 from api.schemas.base import MAX_GPUS, MAX_ITEMS, Count, Document, Name, NumGpus, OneOf
 from api.schemas.parameters import PARAMETERS
 from api.schemas.policies.base import ParametersDoc
 from api.schemas.request import MAX_TIME_LIMIT_S, which_snapshot
 from api.schemas.snapshot import ClusterDoc, SnapshotReference
-from executor.simulation.truth import Estimates
+from executor.simulation.truth import Estimates, Profiling
 
 MAX_SEEDS = 1000
 # Three thousand years: far above any trace, far below what cannot be computed with.
@@ -25,8 +26,9 @@ ClusterSource = Annotated[
 
 
 class TraceJobDoc(Document):
-    """One job of a trace. It runs for `duration_s`; with `throughputs` until its `iterations` are done; with `modelled`
-    until its `iterations` are done, or as many as take it `duration_s` on the GPUs that it asked for."""
+    """One job of a trace. It runs for `duration_s`; with `throughputs` until its `iterations` are done; with
+    `applications` until its last epoch ends; with `modelled` until its `iterations` are done, or as many as take it
+    `duration_s` on the GPUs that it asked for."""
 
     id: Name
     submit_s: Seconds
@@ -38,7 +40,7 @@ class TraceJobDoc(Document):
     gpu_type: Name | None = None
     """What it asked for, where `throughputs` say how fast it is there."""
     application: Name | None = None
-    """The model or program, as `throughputs` have it; with `modelled` a model of the catalogue."""
+    """The model or program, as `throughputs` or `applications` have it; with `modelled` a model of the catalogue."""
     global_batch: Count | None = None
     iterations: Annotated[float, Field(gt=0, le=1e15)] | None = None
     """Optimiser steps that it needs in all."""
@@ -115,8 +117,7 @@ _AnyPolicy: Any = Annotated[Union[tuple(_POLICY_OF.values())], Field(discriminat
 
 
 class ReplayBody(Document):
-    """A trace of jobs on a cluster, once under each policy with each seed. Folders of applications as Sia measured them
-    are for `stowplan replay` only."""
+    """A trace of jobs on a cluster, once under each policy with each seed."""
 
     cluster: ClusterSource
     """A cluster, or `{"snapshot_id": ...}`: that of a stored snapshot, without its jobs."""
@@ -124,10 +125,19 @@ class ReplayBody(Document):
     throughputs: Annotated[tuple[ThroughputDoc, ...], Field(min_length=1, max_length=MAX_ITEMS)] | None = None
     """How fast applications train; null: jobs run as long as they did in the trace, under policies that need no more
     than sizes."""
+    applications: Annotated[tuple[ApplicationDoc, ...], Field(min_length=1, max_length=MAX_APPLICATIONS)] | None = None
+    """Applications as they were measured, each once, in place of `throughputs`: steps take as long as was measured on
+    such a placement, and under policies that go by goodput jobs choose their batch and learn their own model as they
+    run. `stowplan applications` writes them."""
+    profiling: Profiling = Profiling.ONE_GPU
+    """What policies are told of `applications`. one_gpu: steps on one GPU of each type, from the start; released: less,
+    as in the released simulator of Sia."""
+    shared_models: bool = False
+    """Jobs of one of the `applications` share what they measure."""
     modelled: bool = False
     """Jobs train models of the catalogue, as fast as the performance model says of the 3D plan that they run; then
-    there are no `throughputs`. Jobs that lack `application`, `global_batch`, or one of `iterations` and `duration_s`,
-    and jobs for which there is no plan on as many GPUs, are left out."""
+    there are no `throughputs` and no `applications`. Jobs that lack `application`, `global_batch`, or one of
+    `iterations` and `duration_s`, and jobs for which there is no plan on as many GPUs, are left out."""
     policies: Annotated[tuple[_AnyPolicy, ...], Field(min_length=1)]
     """Each with parameters that no other has."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1, max_length=MAX_SEEDS)] = (

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, create_
 from api.schemas.base import MAX_ITEMS, Document, GpuMap, Name, OneOf
 from api.schemas.parameters import PARAMETERS
 from api.schemas.policies.base import ParametersDoc
-from api.schemas.snapshot import SnapshotDoc, SnapshotReference
+from api.schemas.snapshot import PlannedSnapshotReference, SnapshotDoc, SnapshotReference
 from models.policies import POLICIES
 from solver.registry import AUTO, SOLVER_NAMES
 
@@ -24,7 +24,7 @@ def which_snapshot(value: Any) -> str:
 
 
 SnapshotSource = Annotated[
-    Annotated[SnapshotDoc, Tag("inline")] | Annotated[SnapshotReference, Tag("stored")],
+    Annotated[SnapshotDoc, Tag("inline")] | Annotated[PlannedSnapshotReference, Tag("stored")],
     Discriminator(which_snapshot),
 ]
 

@@ -72,6 +72,7 @@ class IndexLinksDoc(Document):
     examples: str = "/v1/examples"
     plans: str = "/v1/plans"
     solver_comparisons: str = "/v1/solver-comparisons"
+    reservations: str = "/v1/reservations"
     health: str = "/healthz"
     readiness: str = "/readyz"
     metrics: str = "/metrics"

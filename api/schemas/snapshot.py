@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter
+from pydantic import AwareDatetime, Discriminator, Field, Tag, TypeAdapter
 
 from api.schemas.base import (
     MAX_BYTES,
@@ -19,6 +19,7 @@ from api.schemas.base import (
     NumGpus,
     Positive,
 )
+from api.schemas.calendar import CalendarReference, CalendarSource
 from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
 from api.schemas.parallel_plan import AnyPlanDoc, ExpansionDoc
 from api.schemas.performance import PerformanceDoc
@@ -98,6 +99,14 @@ class ParallelismDoc(Document):
     dp: NumGpus
 
 
+class LastingDoc(Document):
+    """How long something lasts: over within `seconds[k]` with probability `probabilities[k]`; both ascend. Between two
+    it is linear; beyond the last one it lasts for ever. A point forecast is the one quantile of probability 1."""
+
+    probabilities: Annotated[tuple[Fraction, ...], Field(min_length=1, max_length=1000)]
+    seconds: Annotated[tuple[NonNegative, ...], Field(min_length=1, max_length=1000)]
+
+
 class JobDoc(Document):
     """One job. Sia needs `performance`; Arnold needs `parallelism` and `transformer`; Suika needs `transformer` or
     `operators`, Arena one of them or a throughput table; gang needs `min_gpus` alone, the size, and Gavel a
@@ -153,6 +162,14 @@ class JobDoc(Document):
     """GPUs x seconds for which the job had GPUs. Gang: the order las goes by it. ElasticFlow: above 0 it has begun."""
     attained_s: Annotated[dict[Name, NonNegative], Field(max_length=256)] | None = None
     """Gavel: GPU type -> seconds for which the job had GPUs of it (null: it had none yet)."""
+    lasting: LastingDoc | None = None
+    """How long the job lasts from now, or from its start while it waits (null: `remaining_s`, where that is known)."""
+    calendar_entry: Name | None = None
+    """The reservation of the calendar that the job belongs to."""
+    earliest_start_s: NonNegative = 0.0
+    """Planned ahead: the job starts no earlier than so many seconds from now."""
+    latest_start_s: NonNegative | None = None
+    """Nor later (null: within the parameter `horizon_days`)."""
 
 
 class SnapshotDoc(Document):
@@ -160,6 +177,10 @@ class SnapshotDoc(Document):
 
     cluster: ClusterDoc
     jobs: Annotated[tuple[JobDoc, ...], Field(max_length=MAX_ITEMS)]
+    taken_at: AwareDatetime | None = None
+    """The moment; needed where there are entries of a calendar, otherwise it is now."""
+    calendar: CalendarSource = ()
+    """Who has which nodes when: entries, or in requests to a service `{"cluster": name}`, the calendar that it has."""
 
 
 SNAPSHOT: TypeAdapter[SnapshotDoc] = TypeAdapter(SnapshotDoc)
@@ -169,3 +190,10 @@ class SnapshotReference(Document):
     """A snapshot that was posted before."""
 
     snapshot_id: Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class PlannedSnapshotReference(SnapshotReference):
+    """A snapshot that was posted before, with its own calendar or another one."""
+
+    calendar: CalendarReference | None = None
+    """In place of the entries that the snapshot has."""

@@ -7,6 +7,7 @@ from typing import Protocol
 from executor.control.actions import Action
 from executor.control.events import Event
 from models.performance.goodput.spec import Performance
+from models.performance.iteration.coefficients import Calibration
 from models.plan import JobAllocation
 from models.workload import Job
 from topology.cluster import Cluster
@@ -42,10 +43,11 @@ class Facts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """What is known of a job that was not when it came; None: nothing else than then. iterations_left: above 0.
-    is_starting: it has GPUs and does not work yet."""
+    calibration: coefficients of its model. is_starting: it has GPUs and does not work yet."""
 
     iterations_left: float | None = None
     performance: Performance | None = None
+    calibration: Calibration | None = None
     max_gpus: int | None = None
     is_starting: bool = False
 

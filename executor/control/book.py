@@ -19,6 +19,7 @@ from topology.cluster import NodeState
 _job_at = copier(
     Job,
     *("age_s", "remaining_s", "num_restarts", "deadline_s", "remaining_iterations", "performance", "max_gpus"),
+    "calibration",
     *("attained_gpu_s", "attained_s"),
     "preemptible",
     *("current", "parallel_plan", "expansions"),
@@ -76,6 +77,7 @@ class _Entry:
             known.iterations_left,
             job.performance if known.performance is None else known.performance,
             job.max_gpus if known.max_gpus is None else known.max_gpus,
+            job.calibration if known.calibration is None else known.calibration,
             self.attained_at(now_s),
             self.attained_by_type(now_s) or None,
             job.preemptible and not (settle and known.is_starting),

@@ -18,7 +18,7 @@ from typing import IO
 
 from executor.control.actions import Action, Place, Stop
 from executor.control.backend import Facts, Measured
-from executor.control.events import Arrival, Completion, Event, Failure, NodeChange, Tick
+from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange, Tick
 from executor.deployed.job import DeployedJob, Happening, Patience, is_there, write_job
 from executor.deployed.submission import Submission
 from models.workload import Snapshot
@@ -47,8 +47,9 @@ class Clock:
 class DeployedBackend:
     """A `ClusterBackend` whose jobs are deployments below `root`.
 
-    A run that breaks is a `Failure`: the controller decides where the job goes on. One that cannot be reached keeps its
-    GPUs until it can be ended, or a node of it is said to be down.
+    A run that breaks is a `Failure`: the controller decides where the job goes on. One whose ranks measure something
+    else than was known is a `Measurement`. One that cannot be reached keeps its GPUs until it can be ended, or a node
+    of it is said to be down.
 
     One thread controls; any other may `submit`, `change_node` and `close`. `poll_s`: how often it looks what runs.
     `now_s` is 0 when the backend is made.
@@ -136,7 +137,7 @@ class DeployedBackend:
         return Facts(cluster=self._cluster, jobs=jobs)
 
     def measured(self, job_id: str) -> Measured:
-        """What rank 0 has measured."""
+        """What its ranks have measured."""
         return self._jobs[job_id].measured()
 
     def wake_at(self, at_s: float) -> None:
@@ -242,6 +243,7 @@ class DeployedBackend:
             return
         try:
             found = job.look()
+            has_news = found is None and job.measure(self._cluster)
         except (StowplanError, OSError):
             # The same is due the next time; one broken folder must not keep the others from being looked after.
             _logger.exception("job %s cannot be looked after", job.id)
@@ -255,6 +257,8 @@ class DeployedBackend:
                 yield self._broken(job)
             else:
                 yield self._ended(job, None if happening is Happening.DONE else why)
+        elif has_news:
+            yield Measurement(at_s=self._now_s, job_id=job.id, remaining_s=job.left_s())
         if job.is_over:
             self._jobs.pop(job.id).close()
 

@@ -17,6 +17,8 @@ from typing import IO
 
 from executor.checkpoints import last_good
 from executor.control.backend import JobFacts, Measured
+from executor.deployed.learning import Learning
+from executor.deployed.measured_runs import MeasuredRuns
 from executor.deployed.submission import Submission, deployment_of, read_submission, write_submission
 from executor.deployment import Deployment
 from executor.launch.backends import launch_backend
@@ -24,6 +26,7 @@ from executor.lifecycle import Phase
 from executor.records import read_record, write_record
 from executor.supervision import Supervisor
 from models.parallel_plan import Gpu
+from models.performance.iteration.coefficients import Calibration
 from models.plan import JobAllocation
 from stowplan.errors import InputError, StowplanError
 from topology.cluster import Cluster
@@ -47,7 +50,8 @@ class Given:
 
     `number`: of its submission. `submitted_at_s`, `since_at_s`: seconds since 1970; `since_at_s`: of what follows.
     `attained_gpu_s`: GPUs x seconds until then, `attained_s`: seconds by GPU type, `num_starts`: how often it got GPUs,
-    `allocation`: what it has (None: it waits, or has ended). `fault`: why it was given up.
+    `allocation`: what it has (None: it waits, or has ended), decided on by the measured `calibration`. `fault`: why it
+    was given up.
     """
 
     number: int
@@ -57,6 +61,7 @@ class Given:
     attained_gpu_s: float = 0.0
     attained_s: Mapping[str, float] = field(default_factory=dict)
     allocation: JobAllocation | None = None
+    calibration: Calibration | None = None
     has_ended: bool = False
     fault: str | None = None
 
@@ -91,6 +96,9 @@ class DeployedJob:
         self._supervisor = Supervisor(
             folder, launch_backend(self.submission.launch.backend), patience.max_faults, restarts=False
         )
+        whole_s, num_steps = self.submission.job.remaining_s, self.submission.training.num_steps
+        self._learning = Learning(self.submission.job, None if whole_s is None else whole_s / num_steps)
+        self._runs = MeasuredRuns(self._supervisor)
         passed_s = max(0.0, time.time() - self.given.submitted_at_s)
         self.submitted_s = now_s - passed_s
         # Until now is accounted with the first thing that is asked or decided.
@@ -127,8 +135,9 @@ class DeployedJob:
                 self.gpus = frozenset(self._supervisor.deployment().plan.gpus)
         if self.is_over:
             return
-        allocation = self.given.allocation
-        self._deployment = None if allocation is None else deployment_of(self.submission, allocation, cluster)
+        for run in self._runs.so_far(cluster) if (self._folder / _STATE).exists() else ():
+            self._learning.take(run)
+        self._deployment = self._deployment_of(self.given, cluster)
         if self.gpus and not self._is_asked:
             runs = self._supervisor.deployment().plan
             self._is_unwanted = self._deployment is None or self._deployment.plan != runs
@@ -146,9 +155,11 @@ class DeployedJob:
         OSError
             When that cannot be written.
         """
-        deployment = None if allocation is None else deployment_of(self.submission, allocation, cluster)
         starts = self.given.num_starts + (allocation is not None)
-        self._decide(replace(self.given, allocation=allocation, num_starts=starts), now_s)
+        calibration = self._learning.learned.calibration
+        given = replace(self.given, allocation=allocation, num_starts=starts, calibration=calibration)
+        deployment = self._deployment_of(given, cluster)
+        self._decide(given, now_s)
         self._deployment, self._failures, self._retry_s = deployment, 0, now_s
 
     def end(self, now_s: float, fault: str | None) -> None:
@@ -209,7 +220,7 @@ class DeployedJob:
             job=self.submission.job,
             submitted_s=self.submitted_s,
             since_s=now_s,
-            remaining_s=self._remaining_s(self._steps_done()),
+            remaining_s=self.left_s(),
             num_starts=self.given.num_starts,
             attained_gpu_s=self._attained(now_s),
             attained_s=self._attained_by_type(now_s),
@@ -217,12 +228,35 @@ class DeployedJob:
         )
 
     def measured(self) -> Measured:
-        """Steps that are left, as rank 0 measured them: at least the last one, until the job has ended."""
-        left = max(1, self.submission.training.num_steps - self._steps_done())
-        return Measured(iterations_left=left, is_starting=self.given.allocation is not None and not self._works)
+        """Steps that are left, as rank 0 measured them: at least the last one, until the job has ended; and how fast
+        its runs were."""
+        learned = self._learning.learned
+        return Measured(
+            iterations_left=max(1, self.submission.training.num_steps - self._steps_done()),
+            performance=learned.performance,
+            calibration=learned.calibration,
+            is_starting=self.given.allocation is not None and not self._works,
+        )
+
+    def measure(self, cluster: Cluster) -> bool:
+        """Read what its run has measured, where that is due; says whether `measured` or `left_s` say something else.
+
+        Raises
+        ------
+        InputError, OSError
+            When that cannot be read.
+        """
+        if self.given.allocation is None or self._is_unwanted or not self._works:
+            return False
+        run = self._runs.newest(cluster)
+        return run is not None and self._learning.take(run)
+
+    def left_s(self) -> float | None:
+        """How long it is expected to run from now on where it runs; None where nobody knows."""
+        return self._remaining_s(self._steps_done())
 
     def kept_s(self) -> float | None:
-        """How long it is expected to run from its last good checkpoint on; None where nobody has said."""
+        """How long it is expected to run from its last good checkpoint on; None where nobody knows."""
         checkpoint = last_good(self._supervisor.checkpoints)
         return self._remaining_s(checkpoint.step if checkpoint else 0)
 
@@ -230,6 +264,14 @@ class DeployedJob:
         """Look after it no more; what runs goes on."""
         if self._lease is not None:
             self._lease.close()
+
+    def _deployment_of(self, given: Given, cluster: Cluster) -> Deployment | None:
+        """What it is to run; None where it is given nothing."""
+        if given.allocation is None:
+            return None
+        job = self.submission.job
+        told = replace(job, calibration=given.calibration or job.calibration)
+        return deployment_of(replace(self.submission, job=told), given.allocation, cluster)
 
     def _decide(self, given: Given, now_s: float) -> None:
         """Write what is decided now."""
@@ -257,9 +299,13 @@ class DeployedJob:
         return self._supervisor.steps_done() if (self._folder / _STATE).exists() else 0
 
     def _remaining_s(self, steps_done: int) -> float | None:
-        """Of the time that the job was said to take the share of the steps that are left."""
+        """The steps that are left, as long as they took last; else their share of the time that the job was said to
+        take."""
         whole_s, steps = self.submission.job.remaining_s, self.submission.training.num_steps
-        return None if whole_s is None else whole_s * max(0, steps - steps_done) / steps
+        left, step_s = max(0, steps - steps_done), self._learning.learned.step_s
+        if step_s is not None:
+            return step_s * left
+        return None if whole_s is None else whole_s * left / steps
 
 
 def is_there(folder: Path) -> bool:

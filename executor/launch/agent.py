@@ -12,6 +12,7 @@ standard library only, so that a host needs nothing but what trains.
 import ctypes
 import hashlib
 import json
+import math
 import os
 import signal
 import socket
@@ -71,7 +72,11 @@ class Agent:
             raise SystemExit(f"the deployment has no ranks on host {host!r}; its hosts are {', '.join(known)}")
         self._launch = launch
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._listeners = {rank["rank"]: Listener(scratch / f"pulse-{rank['rank']}") for rank in self._ranks}
+        # Programs of others need not have a pulse.
+        first_limit_s = launch.get("start_limit_s") or math.inf
+        self._listeners = {
+            rank["rank"]: Listener(scratch / f"pulse-{rank['rank']}", first_limit_s) for rank in self._ranks
+        }
         self._recorder = FlightRecorder(folder / "logs", scratch) if launch["device"] == "cuda" else None
         self._stopping = False
         self._num_beats = 0
@@ -132,7 +137,7 @@ class Agent:
             for rank, process in self._processes.items()
             if (state := _state(process.pid)) in _STANDSTILLS
         ]
-        what = "; ".join([*still, f"rank {late[0]} has not ended its step in time"])
+        what = "; ".join([*still, f"rank {late[0]} {self._listeners[late[0]].describe()}"])
         return f"host {self._host} hangs: {what}; the stacks are in logs/rank-*.log"
 
     def _dump_stacks(self) -> None:

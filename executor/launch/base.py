@@ -86,6 +86,8 @@ class LaunchBackend(ABC):
     """
 
     name: ClassVar[str]
+    # Whether a run begins when it is told to; else a user starts it by hand, and nobody knows when.
+    starts_runs: ClassVar[bool] = True
     # All backends of a process: whoever looks at a run goes on from what others have seen.
     watch = Watch()
 

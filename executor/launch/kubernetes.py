@@ -160,6 +160,7 @@ class KubernetesBackend(LaunchBackend):
     """Runs that somebody else starts and deletes with `kubectl`; what the agents write is read as everywhere."""
 
     name: ClassVar[str] = "kubernetes"
+    starts_runs: ClassVar[bool] = False
 
     def start(self, folder: Path) -> None:
         """Do nothing: `kubectl apply -f jobset.yaml` is the user's."""

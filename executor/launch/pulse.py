@@ -1,24 +1,28 @@
 """The pulse of a rank, by which its agent tells one that hangs from one that works.
 
-A rank says how long it may take until it says so again, and the agent counts. They share a file outside the folder of
-the run, so that neither a slow file system nor clocks that differ are taken for a hang. What never says anything is not
-watched. Needs the standard library only, as the agent does.
+A rank says what it does now and how long it may take until it says so again, and the agent counts. They share a file
+outside the folder of the run, so that neither a slow file system nor clocks that differ are taken for a hang. Needs the
+standard library only, as the agent does.
 """
 
 import faulthandler
+import math
 import os
 import signal
 import struct
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 # Variable with the path of the file.
 PULSE = "STOWPLAN_PULSE"
 # Asks a rank with a pulse for the stacks of its threads, even where it waits in a library.
 DUMP_STACKS = signal.SIGUSR1
-# Count of beats, seconds until the next one.
-_BEAT = struct.Struct("dd")
+# How often somebody looks whether a folder grows.
+_LOOK_S = 30.0
+# Count of beats, seconds until the next one, what the rank does.
+_BEAT = struct.Struct("dd48s")
 
 
 class Pulse:
@@ -29,19 +33,53 @@ class Pulse:
         self._count = 0
         faulthandler.register(DUMP_STACKS)
 
-    def beat(self, limit_s: float) -> None:
-        """Say that the next beat comes within `limit_s` seconds; infinity where nobody knows."""
+    def beat(self, limit_s: float, doing: str) -> None:
+        """Say that it is `doing` something, and that the next beat comes within `limit_s` seconds; infinity where
+        somebody else is watched instead."""
         self._count += 1
         # A full disk takes no first beat, and every further one in its place.
         with suppress(OSError):
-            os.pwrite(self._file, _BEAT.pack(self._count, limit_s), 0)
+            os.pwrite(self._file, _BEAT.pack(self._count, limit_s, doing.encode()), 0)
+
+    @contextmanager
+    def beats_while_growing(self, folder: Path, limit_s: float, doing: str) -> Iterator[None]:
+        """Beat as long as something changes below `folder`, where another process works that has no pulse."""
+        done = threading.Event()
+
+        def look() -> None:
+            seen = None
+            while not done.wait(min(_LOOK_S, limit_s / 4)):
+                found = _contents(folder)
+                if found != seen:
+                    self.beat(limit_s, doing)
+                    seen = found
+
+        self.beat(limit_s, doing)
+        onlooker = threading.Thread(target=look, name="onlooker", daemon=True)
+        onlooker.start()
+        try:
+            yield
+        finally:
+            done.set()
+            onlooker.join()
+
+
+def _contents(folder: Path) -> list[tuple[str, int]]:
+    """Files below a folder with their sizes; what goes while it is looked at is left out."""
+    found = []
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            found.append((str(path), path.stat().st_size))
+    return found
 
 
 class Listener:
-    """Hears the pulse of one rank in the file `path`."""
+    """Hears the pulse of one rank in the file `path`, whose first beat comes within `first_limit_s`; infinity where it
+    may have none."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, first_limit_s: float = math.inf) -> None:
         self.path = path
+        self._first_limit_s = first_limit_s
         self._beat = b""
         self._silent_s = 0.0
 
@@ -58,4 +96,16 @@ class Listener:
         beat = self.path.read_bytes() if self.path.exists() else b""
         self._silent_s = self._silent_s + passed_s if beat == self._beat else 0.0
         self._beat = beat
-        return self.is_watched and self._silent_s > _BEAT.unpack(beat)[1]
+        return self._silent_s > self._said[0]
+
+    def describe(self) -> str:
+        """What a rank that is late has been doing for how long."""
+        limit_s, doing = self._said
+        return f"has been {doing} for more than {limit_s:.0f} s"
+
+    @property
+    def _said(self) -> tuple[float, str]:
+        if not self.is_watched:
+            return self._first_limit_s, "starting"
+        _, limit_s, doing = _BEAT.unpack(self._beat)
+        return limit_s, doing.rstrip(b"\0").decode()

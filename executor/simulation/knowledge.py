@@ -1,7 +1,6 @@
 """What jobs have measured of an application, and the throughput models fitted to it (Sia section 3.2)."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from executor.simulation.application import MeasuredApplication
 from executor.simulation.truth import Seen
 from models.performance.goodput.fit import fit_parameters
 from models.performance.goodput.spec import Observation, ThroughputParameters, TypeProfile
-from models.performance.goodput.throughput import gradient_time_s, iteration_time_s
+from models.performance.goodput.throughput import gradient_time_s, iteration_time_s, slowed
 
 # What a model says this exactly teaches it nothing. A fit takes hundredths of a second, and a job whose batch changes
 # with every epoch would have a hundred of them.
@@ -126,9 +125,3 @@ class Knowledge:
         steps = self._application.steps[gpu_type]
         local_batch = steps.max_local_batch((1,))
         return local_batch / float(steps.times_s((1,), np.array([float(local_batch)]))[0, 0])
-
-
-def slowed(parameters: ThroughputParameters, factor: float) -> ThroughputParameters:
-    """Where every step takes so many times longer."""
-    times = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n")
-    return replace(parameters, **{name: factor * getattr(parameters, name) for name in times})

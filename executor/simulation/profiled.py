@@ -13,7 +13,7 @@ import numpy as np
 
 from executor.control.backend import Measured
 from executor.simulation.application import MeasuredApplication, ring
-from executor.simulation.knowledge import Fits, Knowledge, slowed
+from executor.simulation.knowledge import Fits, Knowledge
 from executor.simulation.truth import Profiling, Seen, Segment, TruthParameters, noise_factor
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.performance.goodput.batch import NUM_CANDIDATES, choose_batches
@@ -26,12 +26,13 @@ from models.performance.goodput.spec import (
     TableEntry,
     ThroughputTable,
 )
+from models.performance.goodput.throughput import slowed
 from models.plan import JobAllocation
 from models.workload import Job
 from stowplan.errors import InputError
 from topology.bandwidth import fractions_of, group_fraction
 from topology.cluster import Cluster
-from workloads.profiles import ApplicationProfile
+from workloads.profiles import ApplicationProfile, TypeSteps, covers
 from workloads.trace import Trace, TraceJob
 
 # A job that measures something new looks after so many seconds whether another batch is better.
@@ -66,13 +67,12 @@ class ProfiledApplications:
         elastic: bool,
         by_type: bool = False,
     ) -> None:
-        here = {kind.name for kind in cluster.gpu_types}
+        profiles, here = tuple(profiles), [kind.name for kind in cluster.gpu_types]
         self._applications: Mapping[str, MeasuredApplication] = {
-            profile.application: MeasuredApplication(
-                replace(profile, types=tuple(kind for kind in profile.types if kind.gpu_type in here))
-            )
+            profile.application: MeasuredApplication(replace(profile, types=_types_of(profile, here)))
             for profile in profiles
         }
+        self._covers = covers(profiles, here)
         self._jobs: Mapping[str, TraceJob] = {job.id: job for job in trace.jobs if self.covers(job)}
         self._parameters = parameters
         self._seed = seed
@@ -87,7 +87,7 @@ class ProfiledApplications:
 
     def covers(self, job: TraceJob) -> bool:
         """Whether it is known how fast the job trains."""
-        return job.num_gpus > 0 and job.application in self._applications and bool(self._of(job).steps)
+        return self._covers(job)
 
     def told(self, job_id: str) -> Job:
         """What is known of it before it has run; or its size, with its speed by GPU type where that is told."""
@@ -308,6 +308,12 @@ class ProfiledApplications:
                 self._of(job), self._fits.setdefault(str(job.application), {}), profiled=profiled
             )
         return self._known[key]
+
+
+def _types_of(profile: ApplicationProfile, gpu_types: Iterable[str]) -> tuple[TypeSteps, ...]:
+    """What was measured on the types of a cluster, in the order of these: jobs borrow from the first that they know."""
+    measured = {kind.gpu_type: kind for kind in profile.types}
+    return tuple(measured[name] for name in gpu_types if name in measured)
 
 
 def _gpus_of(allocation: JobAllocation) -> tuple[int, ...]:

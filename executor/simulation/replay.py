@@ -55,7 +55,7 @@ class Replay:
     def __init__(self, setup: ReplaySetup, *, state: ReplayState | None = None, planner: Planner = plan) -> None:
         self.setup = setup
         self._truth = truth_of(setup)
-        trace = covered_trace(setup, self._truth)
+        trace = covered_trace(setup, self._truth.covers)
         self._num_left_out = len(setup.trace.jobs) - len(trace.jobs)
         self._jobs = {job.id: job for job in trace.jobs}
         if state is not None and state.key != setup.key():

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from executor.control.options import ControlOptions
@@ -14,9 +15,9 @@ from stowplan.errors import InputError
 from stowplan.records import to_document, to_json
 from topology.cluster import Cluster
 from workloads.generators.failures import FailureParameters
-from workloads.profiles import ApplicationProfile
+from workloads.profiles import ApplicationProfile, covers
 from workloads.throughputs import Throughput
-from workloads.trace import Trace
+from workloads.trace import Trace, TraceJob
 
 _MAX_SHOWN = 5
 
@@ -90,7 +91,14 @@ def truth_of(setup: ReplaySetup) -> Truth:
     return TracedDurations(setup.trace, by, seed)
 
 
-def covered_trace(setup: ReplaySetup, truth: Truth) -> Trace:
+def covering(setup: ReplaySetup) -> Callable[[TraceJob], bool]:
+    """Which jobs can be replayed, for whoever replays none: loads nothing to compute with where it can do without."""
+    if setup.profiles is not None:
+        return covers(setup.profiles, {kind.name for kind in setup.cluster.gpu_types})
+    return truth_of(setup).covers
+
+
+def covered_trace(setup: ReplaySetup, is_covered: Callable[[TraceJob], bool]) -> Trace:
     """The jobs that can be replayed.
 
     Raises
@@ -98,7 +106,7 @@ def covered_trace(setup: ReplaySetup, truth: Truth) -> Trace:
     InputError
         When there are jobs, and none of them can.
     """
-    trace = setup.trace.where(truth.covers)
+    trace = setup.trace.where(is_covered)
     if setup.trace.jobs and not trace.jobs:
         raise InputError(_nothing_known(setup))
     return trace

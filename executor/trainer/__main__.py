@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from executor.extra import missing_extra
+from executor.launch.pulse import Pulse
 from executor.outcome import WRONG_INPUT
 from executor.training_job import read_training_job
 from stowplan.errors import InputError
@@ -33,9 +34,11 @@ def main(arguments: list[str]) -> NoReturn:
         job = read_training_job(path)
     except InputError as error:
         _refuse(str(error))
+    pulse = Pulse(os.environ)
+    pulse.beat(job.start_limit_s, "loading its libraries")
     # deepspeed chooses its device when it is loaded, and takes a GPU where it sees one.
     os.environ["DS_ACCELERATOR"] = job.device.value
-    importlib.import_module("executor.trainer.rank").main(job, path.parent)
+    importlib.import_module("executor.trainer.rank").main(job, path.parent, pulse)
     raise AssertionError("a rank ends its process itself")
 
 

@@ -3,6 +3,7 @@
 For another layout the checkpoint is converted to the universal format first, once, beside the original.
 """
 
+import math
 import os
 import shutil
 from datetime import timedelta
@@ -23,6 +24,7 @@ from executor.checkpoints import (
     tag_of,
 )
 from executor.deepspeed_workarounds import convert_to_universal, place_step_counters
+from executor.launch.pulse import Pulse
 from executor.training_job import TrainingJob
 from stowplan.errors import StowplanError, WorkerError
 
@@ -51,7 +53,7 @@ def save(engine: Any, job: TrainingJob, step: int) -> str | None:
     return failure
 
 
-def find(job: TrainingJob) -> tuple[Checkpoint | None, bool]:
+def find(job: TrainingJob, pulse: Pulse) -> tuple[Checkpoint | None, bool]:
     """The checkpoint to go on from, and whether it must be loaded as a universal one; converts it if it must.
 
     Rank 0 looks and converts, the others wait, longer than one operation may take: all see the same, whatever the file
@@ -65,12 +67,14 @@ def find(job: TrainingJob) -> tuple[Checkpoint | None, bool]:
     found: list[Any] = [None, None]
     store = dist.distributed_c10d._get_default_store()
     if dist.get_rank() == 0:
+        pulse.beat(job.start_limit_s, "looking for a checkpoint")
         try:
-            found[0] = _prepared(job)
+            found[0] = _prepared(job, pulse)
         except StowplanError as error:
             found[1] = error
         store.set(_PREPARED, "")
     else:
+        pulse.beat(math.inf, "waiting for rank 0 to find a checkpoint")
         store.wait([_PREPARED], _CONVERSION_LIMIT)
     dist.broadcast_object_list(found)
     checkpoint, refusal = found
@@ -94,7 +98,7 @@ def load(engine: Any, job: TrainingJob, checkpoint: Checkpoint, *, universal: bo
     place_step_counters(engine)
 
 
-def _prepared(job: TrainingJob) -> Checkpoint | None:
+def _prepared(job: TrainingJob, pulse: Pulse) -> Checkpoint | None:
     """Find the checkpoint and convert it where the job needs that; one process."""
     checkpoint = checkpoint_to_resume(job)
     if checkpoint is None or checkpoint.has_layout_of(job):
@@ -104,12 +108,13 @@ def _prepared(job: TrainingJob) -> Checkpoint | None:
         return checkpoint
     partial = folder / (checkpoint.tag + UNIVERSAL + PARTIAL)
     shutil.rmtree(partial, ignore_errors=True)
-    convert_to_universal(
-        folder / checkpoint.tag,
-        partial,
-        num_model_ranks=len(checkpoint.stage_layers) * checkpoint.tp,
-        num_workers=min(8, os.cpu_count() or 1),
-    )
+    with pulse.beats_while_growing(partial, job.save_limit_s, "converting a checkpoint"):
+        convert_to_universal(
+            folder / checkpoint.tag,
+            partial,
+            num_model_ranks=len(checkpoint.stage_layers) * checkpoint.tp,
+            num_workers=min(8, os.cpu_count() or 1),
+        )
     publish_universal(folder, checkpoint, partial)
     return checkpoint
 

@@ -29,8 +29,9 @@ from stowplan.errors import InputError
 
 _logger = logging.getLogger("stowplan.executor.trainer")
 
-# How long a rank waits for the others in one operation before it gives up.
-GROUP_TIMEOUT = timedelta(minutes=30)
+# So many times the longest limit of the job a rank waits for the others in one operation before it gives up: whoever
+# hangs is found before, and its stack with it.
+_PATIENCE = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ def join(job: TrainingJob, place: Place) -> None:
         dist_backend="nccl" if job.device is Device.CUDA else "gloo",
         auto_mpi_discovery=False,
         verbose=False,
-        timeout=GROUP_TIMEOUT,
+        timeout=timedelta(seconds=_PATIENCE * max(job.start_limit_s, job.save_limit_s, job.hang_limit_s)),
     )
 
 

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import os
 import resource
 import signal
 import socket
@@ -41,7 +40,7 @@ class Loop:
     SIGTERM to any rank, or `stop_file`, ends the run behind the step in work, with a checkpoint.
     """
 
-    def __init__(self, engine: Any, job: TrainingJob, place: Place, launch: int, stop_file: Path) -> None:
+    def __init__(self, engine: Any, job: TrainingJob, place: Place, launch: int, stop_file: Path, pulse: Pulse) -> None:
         self._engine = engine
         self._job = job
         self._place = place
@@ -53,7 +52,7 @@ class Loop:
         self._signalled = False
         self._host = socket.gethostname()
         self._loss: float | None = None
-        self._pulse = Pulse(os.environ)
+        self._pulse = pulse
         self._steps_s: deque[float] = deque(maxlen=_NUM_REMEMBERED)
         time_instructions(engine, self._clock.span, self._note_small_gradient)
         signal.signal(signal.SIGTERM, self._note_signal)
@@ -70,10 +69,9 @@ class Loop:
         step, failure, stopping = self._engine.global_steps, None, False
         with self._writer() as writer:
             while step < job.num_steps and not stopping:
-                self._pulse.beat(self._hang_limit_s())
+                self._beat_for_step()
                 metrics, stopping = self._step(step)
-                # What follows may take as long as the disks do.
-                self._pulse.beat(math.inf)
+                self._pulse.beat(job.save_limit_s, "writing to disk")
                 self._steps_s.append(metrics.step_s)
                 step += 1
                 if writer is not None:
@@ -85,11 +83,13 @@ class Loop:
         end = End.FINISHED if step >= job.num_steps else End.STOPPED
         return Outcome(end=end, step=step, loss=self._loss, checkpoint_failure=failure)
 
-    def _hang_limit_s(self) -> float:
-        """How long the next step may take; nobody knows how long compiling in the first one does."""
+    def _beat_for_step(self) -> None:
+        """Say how long the next step may take; the first one compiles."""
         if not self._steps_s:
-            return math.inf
-        return max(self._job.hang_limit_s, self._job.hang_limit_steps * statistics.median(self._steps_s))
+            self._pulse.beat(self._job.start_limit_s, "doing its first step")
+            return
+        usual_s = self._job.hang_limit_steps * statistics.median(self._steps_s)
+        self._pulse.beat(max(self._job.hang_limit_s, usual_s), "doing a step")
 
     def _is_due(self, step: int, stopping: bool) -> bool:
         """Whether a checkpoint follows step `step`, counted from 1."""

@@ -1,6 +1,7 @@
 """The life of one rank: wait if told to, meet the others, train, leave."""
 
 import logging
+import math
 import os
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import NoReturn
 import torch.distributed as dist
 
 from executor.deepspeed_workarounds import leave_process
+from executor.launch.pulse import Pulse
 from executor.outcome import FAULT, NOT_SAVED, OUTCOME_FILE, PEER_LOST, WRONG_INPUT, Outcome
 from executor.records import write_record
 from executor.run_files import READY_FOLDER, STOP_FILE, WAIT_VARIABLE
@@ -23,14 +25,14 @@ _logger = logging.getLogger("stowplan.executor.trainer")
 _WAIT_S = 0.05
 
 
-def main(job: TrainingJob, folder: Path) -> NoReturn:
+def main(job: TrainingJob, folder: Path, pulse: Pulse) -> NoReturn:
     """Run one rank of the job that lies in `folder`, and end the process."""
-    leave_process(_exit_code(job, folder))
+    leave_process(_exit_code(job, folder, pulse))
 
 
-def _exit_code(job: TrainingJob, folder: Path) -> int:
+def _exit_code(job: TrainingJob, folder: Path, pulse: Pulse) -> int:
     try:
-        outcome = _train(job, folder / STOP_FILE)
+        outcome = _train(job, folder / STOP_FILE, pulse)
     except StowplanError as error:
         _logger.error("%s", error)
         return WRONG_INPUT if isinstance(error, InputError) else FAULT
@@ -41,18 +43,23 @@ def _exit_code(job: TrainingJob, folder: Path) -> int:
     return 0 if outcome.checkpoint_failure is None else NOT_SAVED
 
 
-def _train(job: TrainingJob, stop_file: Path) -> Outcome:
+def _train(job: TrainingJob, stop_file: Path, pulse: Pulse) -> Outcome:
     place = place_of(os.environ, job)
+    # Whoever lets it go has a limit of its own for that.
+    pulse.beat(math.inf, "waiting for another run")
     _wait(os.environ.get(WAIT_VARIABLE), place.rank)
+    pulse.beat(job.start_limit_s, "meeting the other ranks")
     join(job, place)
     launch = [int(time.time() * 1e3)]
     dist.broadcast_object_list(launch)
-    checkpoint, universal = checkpointing.find(job)
+    checkpoint, universal = checkpointing.find(job, pulse)
+    pulse.beat(job.start_limit_s, "building the model")
     engine = build_engine(job, place, universal=universal)
     if checkpoint is not None:
+        pulse.beat(job.start_limit_s, "loading a checkpoint")
         checkpointing.load(engine, job, checkpoint, universal=universal)
         _logger.info("goes on behind step %d from %s", checkpoint.step, checkpoint.tag)
-    outcome = Loop(engine, job, place, launch[0], stop_file).run()
+    outcome = Loop(engine, job, place, launch[0], stop_file, pulse).run()
     if place.rank == 0 and job.metrics_folder is not None:
         write_record(outcome, Path(job.metrics_folder) / OUTCOME_FILE)
     # Nobody leaves while another rank may still need it.

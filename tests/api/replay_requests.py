@@ -1,6 +1,8 @@
 """Small requests for replays."""
 
 import copy
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from api.common.settings import Settings
@@ -10,8 +12,10 @@ from api.convert.snapshot import cluster_from_document
 from api.schemas.replay import REPLAY_BODY, REPLAY_EXAMPLE
 from api.schemas.snapshot import ClusterDoc
 from executor.simulation.setup import ReplaySetup
+from stowplan.records import to_document
 from tests.api.conftest import SETTINGS
 from tests.api.requests import Json, json_text
+from tests.workloads.profiles import profiles
 
 PATH = "/v1/replays"
 
@@ -53,3 +57,28 @@ def setups_of(request: Json, settings: Settings = SETTINGS) -> tuple[ReplaySetup
     body = read_document(REPLAY_BODY, json_text(request))
     assert isinstance(body.cluster, ClusterDoc)
     return replay_setups(body, cluster_from_document(body.cluster), settings)
+
+
+def measured_request(**fields: Any) -> Json:
+    """Two jobs of application m, on two nodes of four GPUs of type a; one of none."""
+    jobs = [
+        {"id": name, "submit_s": 5.0 * k, "num_gpus": 2, "application": application}
+        for k, (name, application) in enumerate((("x", "m"), ("y", "m"), ("z", None)))
+    ]
+    gpu_type = {**REPLAY_EXAMPLE["cluster"]["gpu_types"][0], "name": "a"}
+    nodes = [{"id": f"a-{k}", "gpu_type": "a", "num_gpus": 4} for k in range(2)]
+    request: Json = {
+        "cluster": {"gpu_types": [gpu_type], "nodes": nodes},
+        "trace": {"name": "measured", "jobs": jobs},
+        "applications": measured_applications(),
+        "policies": [{"policy": "sia"}, {"policy": "gang"}],
+        "restart_s": 5.0,
+    }
+    return replay_request(**{**request, **fields})
+
+
+def measured_applications() -> list[Json]:
+    """Application m."""
+    with TemporaryDirectory() as folder:
+        documents: list[Json] = to_document(profiles(Path(folder)))
+    return documents

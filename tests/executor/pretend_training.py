@@ -1,6 +1,5 @@
 """What rank 0 of a run does that only pretends to train: see `pretend_trainer`."""
 
-import math
 import os
 import signal
 import sys
@@ -45,13 +44,13 @@ def train(job: TrainingJob, folder: Path, step: int) -> None:
                 if code := os.environ.get("PRETEND_CODE"):
                     sys.exit(int(code))
                 os.kill(os.getpid(), signal.SIGKILL)
-            pulse.beat(job.hang_limit_s)
+            pulse.beat(job.hang_limit_s, "doing a step")
             started = time.time()
             if not (Path(job.checkpoint_folder).parent / HURRY_FILE).exists():
                 time.sleep(STEP_S)
             step += 1
             writer.write(metrics(job, launch, step, started))
-    pulse.beat(math.inf)
+    pulse.beat(job.save_limit_s, "writing to disk")
     save(job, step)
 
 
@@ -62,27 +61,30 @@ def save(job: TrainingJob, step: int) -> None:
     complete_checkpoint(folder, job, step)
 
 
-def metrics(job: TrainingJob, launch: int, step: int, started_at_s: float) -> StepMetrics:
+def metrics(
+    job: TrainingJob, launch: int, step: int, started_at_s: float, *, rank: int = 0, step_s: float = STEP_S
+) -> StepMetrics:
+    place = job.coordinates(rank)
     return StepMetrics(
         launch=launch,
-        rank=0,
+        rank=rank,
         step=step,
-        pipe=0,
-        data=0,
-        tensor=0,
+        pipe=place.pipe,
+        data=place.data,
+        tensor=place.tensor,
         host="a",
         started_at_s=started_at_s,
-        step_s=STEP_S,
-        forward_s=STEP_S / 4,
-        backward_s=STEP_S / 2,
+        step_s=step_s,
+        forward_s=step_s / 4,
+        backward_s=step_s / 2,
         send_s=0.0,
         receive_s=0.0,
         load_s=0.0,
         reduction_s=0.0,
-        optimizer_s=STEP_S / 4,
+        optimizer_s=step_s / 4,
         num_micro_batches=job.num_micro_batches,
         tokens=job.tokens_per_step,
-        tokens_per_s=job.tokens_per_step / STEP_S,
+        tokens_per_s=job.tokens_per_step / step_s,
         peak_memory_bytes=1,
         loss=1.0 / step,
         learning_rate=1e-3,

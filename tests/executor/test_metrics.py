@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.metrics import MetricsWriter, StepMetrics, metrics_path, read_metrics
+from executor.metrics import MetricsWriter, StepMetrics, metrics_path, newest_metrics, read_metrics
 from stowplan.errors import InputError
 from stowplan.records import to_json
 
@@ -62,6 +62,23 @@ def test_half_line_is_not_read_and_removed_by_the_next_run(tmp_path: Path) -> No
     with MetricsWriter(path) as writer:
         writer.write(replace(STEP, step=2))
     assert list(read_metrics(path)) == [STEP, replace(STEP, step=2)]
+
+
+def test_the_newest_lines_are_read_from_the_end(tmp_path: Path) -> None:
+    """A line is about 600 bytes long: 17,408 bytes hold more than five of them, and not all."""
+    path = metrics_path(tmp_path, 1)
+    assert newest_metrics(path, 5) == []
+    steps = [replace(STEP, step=k) for k in range(1, 101)]
+    with MetricsWriter(path) as writer:
+        for step in steps:
+            writer.write(step)
+    with path.open("a") as file:
+        file.write(to_json(STEP)[:50])
+    assert newest_metrics(path, 5) == steps[-5:]
+    assert newest_metrics(path, 1000) == steps
+    path.write_text("step 1\n")
+    with pytest.raises(InputError, match="is no JSON"):
+        newest_metrics(path, 5)
 
 
 def test_wrong_line_is_named(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ class _Backend(LaunchBackend):
         self.states: dict[str, RunState] = {}
         self.ended: list[str] = []
         self.unavailable: dict[str, tuple[str, ...]] = {}
+        self.is_queue_empty = False
 
     def start(self, folder: Path) -> None:
         self._reach()
@@ -45,7 +46,10 @@ class _Backend(LaunchBackend):
         state = self.states[folder.name]
         unavailable = self.unavailable.get(folder.name, ())
         return RunStatus(
-            state=state, is_queued=state is RunState.STARTING, unavailable=unavailable, detail=" ".join(unavailable)
+            state=state,
+            is_queued=state is RunState.STARTING and not self.is_queue_empty,
+            unavailable=unavailable,
+            detail="no word yet from a" if self.is_queue_empty else " ".join(unavailable),
         )
 
     def _reach(self) -> None:
@@ -194,6 +198,28 @@ def test_a_change_fails_when_its_next_run_does_not_get_ready(scene: _Scene, was:
     state = scene.supervisor.advance()
     assert (state.phase, len(state.runs), scene.backend.ended) == (Phase.RUNNING, 1, ["0002"])
     assert state.detail.endswith(f"did not start: not ready after 30 min: {was}")
+
+
+def test_a_run_whose_host_never_says_anything_is_started_again(scene: _Scene) -> None:
+    limit_s = scene.supervisor.deployment().training.start_limit_s
+    scene.backend.states["0001"] = RunState.STARTING
+    # A queue may take as long as it likes.
+    scene.pass_s(10 * limit_s)
+    assert len(scene.supervisor.advance().runs) == 1
+    scene.backend.is_queue_empty = True
+    scene.pass_s(limit_s)
+    assert len(scene.supervisor.advance().runs) == 1
+    scene.now_s += 1.0
+    state = scene.supervisor.advance()
+    assert ([run.cause for run in state.runs], scene.backend.ended) == ([Cause.DEPLOYED, Cause.RESTARTED], ["0001"])
+    assert state.detail == "no word yet from a for more than 1200 s"
+
+
+def test_a_run_that_is_started_by_hand_may_wait(scene: _Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Backend, "starts_runs", False)
+    scene.backend.states["0001"], scene.backend.is_queue_empty = RunState.STARTING, True
+    scene.pass_s(1e6)
+    assert len(scene.supervisor.advance().runs) == 1
 
 
 def test_spares_take_the_place_of_hosts_that_take_no_job(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from api.convert.reading import read_document
 from api.convert.request import check_request
 from api.reading.texts import RequestText, snapshot_of
 from api.schemas.request import PLAN_BODY
+from models.forecast.lasting import Lasting
 from models.planning import plan
 from models.policies import POLICIES
 from models.workload import Adaptivity, Expansion, Job, Parallelism
@@ -23,6 +24,7 @@ _EXAMPLES = {
     "suika": "suika-growing",
     "suika-ilp": "suika-growing",
     "arnold": "arnold-fig12",
+    "ahead": "ahead-two-weeks",
     "gang": "gang-queue",
     "gang-ilp": "gang-queue",
     "gavel": "gavel-paper",
@@ -52,6 +54,11 @@ def _said(job: Job, k: int, gpu_type: str) -> dict[str, Any]:
         "queue": f"queue {k % 2}",
         "attained_gpu_s": 1e4 * k,
         "attained_s": {gpu_type: 1e4 * k},
+        "lasting": Lasting(probabilities=(0.5, 1.0), seconds=(60.0 * k, 120.0 * k)),
+        "calendar_entry": f"reservation {k % 2}",
+        "earliest_start_s": 60.0 * k,
+        "latest_start_s": 7200.0 * (k + 1),
+        "min_gpus": job.min_gpus,
     }
 
 

@@ -7,10 +7,12 @@ from models.allocation.suika.parameters import SuikaParameters
 from models.catalogue import find_model
 from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients
+from models.policies import POLICIES
 from models.transformer import Transformer
 from models.validation import request_issues
 from models.workload import Job, Snapshot
 from stowplan.errors import Severity
+from topology.calendar import CalendarEntry, EntryKind
 from topology.cluster import Cluster, GpuType, Node
 
 MEASURED = GpuCoefficients(compute_s=1e-3, backward_ratio=2.0, optimizer_s=1e-3, overlap=1.0)
@@ -64,3 +66,16 @@ def test_who_gives_what_a_policy_ignores_is_warned_once_per_field() -> None:
     assert (first.code, first.pointer, first.severity) == ("ignored_field", "/jobs/1/priority", Severity.WARNING)
     assert first.detail == "is not used by sia, and is given for 3 jobs; used by arena, arena-ilp, gang, gang-ilp"
     assert second.pointer == "/jobs/1/deadline_s"
+
+
+def test_whoever_gives_a_calendar_to_a_policy_without_one_is_warned() -> None:
+    cluster = Cluster(gpu_types=(KIND,), nodes=(Node(id="n", gpu_type="own", num_gpus=8),))
+    entry = CalendarEntry(name="r", kind=EntryKind.RESERVATION, from_s=60.0, nodes=("n",))
+    table = ThroughputTable(entries=(TableEntry(gpu_type="own", num_gpus=1, value=1.0),))
+    job = Job(id="j", performance=table, calendar_entry="other")
+    ignoring = next(policy for policy in POLICIES.values() if not policy.honours_calendar)
+    issues = request_issues(Snapshot(cluster=cluster, jobs=(job,), calendar=(entry,)), ignoring.parameters())
+    found = {issue.code: issue for issue in issues if issue.severity is Severity.WARNING}
+    assert found["ignored_calendar"].pointer == "/calendar"
+    assert ignoring.name in found["ignored_calendar"].detail
+    assert found["unknown_reservation"].pointer == "/jobs/0/calendar_entry"

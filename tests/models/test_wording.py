@@ -15,6 +15,8 @@ from models.wording import counted, listed, size_of
         ((1, 1), "GPU", "1+1 GPUs"),
         ((1,), "micro-batch", "1 micro-batch"),
         ((8,), "micro-batch", "8 micro-batches"),
+        ((1,), "entry", "1 entry"),
+        ((3,), "entry", "3 entries"),
     ],
 )
 def test_words(counts: tuple[int, ...], noun: str, words: str) -> None:

@@ -74,81 +74,81 @@ async def list_forecasters(services: Services, page: Annotated[ForecasterPageQue
     return await run_in_threadpool(services.forecasters.page, page)
 
 
-@router.get("/{name:id}", summary="Look at a forecaster", response_model=ForecasterDoc)
-async def get_forecaster(services: Services, name: Name, wait_s: WaitS) -> Response:
+@router.get("/{forecaster:id}", summary="Look at a forecaster", response_model=ForecasterDoc)
+async def get_forecaster(services: Services, forecaster: Name, wait_s: WaitS) -> Response:
     """What it was trained on, and whether it can be asked. `Prefer: wait=N` waits until it is final, at most N
     seconds."""
     if wait_s is not None:
-        await services.forecasters.wait(name, wait_s)
-    document = await run_in_threadpool(services.forecasters.forecaster, name)
+        await services.forecasters.wait(forecaster, wait_s)
+    document = await run_in_threadpool(services.forecasters.forecaster, forecaster)
     return json_response(document, headers=_applied(wait_s))
 
 
-@router.get("/{name:id}/report", summary="Get the report of a forecaster", response_model=ForecasterReportDoc)
-async def get_forecaster_report(services: Services, name: Name) -> Response:
+@router.get("/{forecaster:id}/report", summary="Get the report of a forecaster", response_model=ForecasterReportDoc)
+async def get_forecaster_report(services: Services, forecaster: Name) -> Response:
     """How it did on the last tenth of its history, beside predictors that need no learning."""
-    text = await run_in_threadpool(services.forecasters.report, name)
+    text = await run_in_threadpool(services.forecasters.report, forecaster)
     return Response(text, media_type="application/json")
 
 
 @router.get(
-    "/{name:id}/record",
+    "/{forecaster:id}/record",
     summary="Get all that a forecaster learned",
     response_class=Response,
     responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}, "description": "The record."}},
 )
-async def get_forecaster_record(services: Services, name: Name) -> Response:
+async def get_forecaster_record(services: Services, forecaster: Name) -> Response:
     """What `stowplan forecast train` writes, and `stowplan forecast predict` reads."""
-    text = await run_in_threadpool(services.forecasters.record, name)
+    text = await run_in_threadpool(services.forecasters.record, forecaster)
     return Response(text, media_type="application/json")
 
 
 @router.get(
-    "/{name:id}/figure.svg",
+    "/{forecaster:id}/figure.svg",
     summary="Draw the report of a forecaster",
     response_class=Response,
     responses={200: {"content": {"image/svg+xml": {}}, "description": "The picture."}},
 )
-async def get_forecaster_figure(services: Services, name: Name) -> Response:
+async def get_forecaster_figure(services: Services, forecaster: Name) -> Response:
     """Draw how often jobs were over within their quantiles, and how far off these were, beside other predictors."""
-    return Response(await services.forecasters.figure(name, "svg"), media_type="image/svg+xml")
+    return Response(await services.forecasters.figure(forecaster, "svg"), media_type="image/svg+xml")
 
 
 @router.get(
-    "/{name:id}/figure.png",
+    "/{forecaster:id}/figure.png",
     summary="Draw the report of a forecaster as PNG",
     response_class=Response,
     responses={200: {"content": {"image/png": {}}, "description": "The picture."}},
 )
-async def get_forecaster_figure_png(services: Services, name: Name) -> Response:
+async def get_forecaster_figure_png(services: Services, forecaster: Name) -> Response:
     """Draw the same as PNG."""
-    return Response(await services.forecasters.figure(name, "png"), media_type="image/png")
+    return Response(await services.forecasters.figure(forecaster, "png"), media_type="image/png")
 
 
 @router.post(
-    "/{name:id}:predict",
+    "/{forecaster:id}:predict",
     summary="Ask how long jobs last",
     response_model=ForecastsDoc,
     openapi_extra=documented_body(ForecastBody.__name__, {"A new job, and one that runs": FORECAST_EXAMPLE}),
 )
-async def predict(services: Services, name: Name, text: Annotated[bytes, Depends(json_text)]) -> Response:
+async def predict(services: Services, forecaster: Name, text: Annotated[bytes, Depends(json_text)]) -> Response:
     """Say how much longer jobs last, as quantiles: those that begin, and those that have run for `age_s` already.
 
     What is told in `since` of jobs that came after the history makes the forecaster follow the site; it is not kept.
     """
-    return Response(await services.forecasters.predict(name, text), media_type="application/json")
+    return Response(await services.forecasters.predict(forecaster, text), media_type="application/json")
 
 
 @router.delete(
-    "/{name:id}",
+    "/{forecaster:id}",
     summary="Stop or delete a forecaster",
     status_code=204,
     responses={202: {**_ACCEPTED[202], "description": "It was not final: it is canceled."}},
 )
-async def delete_forecaster(services: Services, name: Name) -> Response:
+async def delete_forecaster(services: Services, forecaster: Name) -> Response:
     """Delete a final forecaster (204). One that is not final is canceled instead (202)."""
-    document = await run_in_threadpool(services.forecasters.remove, name)
-    return Response(status_code=204) if document is None else json_response(document, 202, _pending(name))
+    document = await run_in_threadpool(services.forecasters.remove, forecaster)
+    return Response(status_code=204) if document is None else json_response(document, 202, _pending(forecaster))
 
 
 async def _answer(services: Services, name: str, wait_s: float | None) -> Response:

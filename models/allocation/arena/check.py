@@ -10,23 +10,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
-from models.allocation.plan_check import TOLERANCE, coverage_violations, score_violations
+from models.allocation.block_check import Shape, allows, held_shape, kept_shape, node_sizes, point_rewards
+from models.allocation.plan_check import coverage_violations, score_violations
 from models.configurations import ConfigurationSet
 from models.plan import JobAllocation, Plan
 from models.wording import counted
-from models.workload import Adaptivity, Job, Snapshot
+from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix, FloatVector
 from stowplan.errors import Issue
 from topology.cluster import Node, NodeState
 
-_Shape = tuple[str, int, int]
 # Job, and whether the term is the one for the points that it earns.
 _Term = tuple[str | None, bool]
 
 _POINT_TERMS = ("deadline_met", "wait_ended")
 _LEAST_LEFT = 0.01
-# Points are whole multiples of the weights, from the least multiple up to these that makes them integers.
-_MOST_MULTIPLES, _MOST_POINTS = 100, 10_000
 
 
 def allocation_violations(
@@ -101,28 +99,25 @@ class _Audit:
                 configurations.type_index, configurations.num_nodes, configurations.num_gpus, strict=True
             )
         ]
-        self._node_size: Counter[str] = Counter()
-        for kind, num_nodes, num_gpus in self._shapes:
-            if num_nodes == 1:
-                self._node_size[kind] = max(num_gpus, self._node_size[kind])
+        self._node_size = node_sizes(self._shapes)
         self.is_fairness = parameters.objective is ArenaObjective.FINISH_TIME_FAIRNESS
 
-    def speeds(self, job: Job, row: FloatVector) -> dict[_Shape, float]:
+    def speeds(self, job: Job, row: FloatVector) -> dict[Shape, float]:
         """Samples/s of the shapes that the job's bounds, types and adaptivity allow (a pinned one: its own too)."""
         own = self._held(job) if self._is_pinned(job) else None
         return {
             shape: float(speed)
             for shape, speed in zip(self._shapes, row, strict=True)
-            if speed > 0 and (shape == own or _allows(job, shape))
+            if speed > 0 and (shape == own or allows(job, shape[0], shape[2]))
         }
 
-    def is_decided(self, job: Job, speeds: Mapping[_Shape, float]) -> bool:
+    def is_decided(self, job: Job, speeds: Mapping[Shape, float]) -> bool:
         """Whether the plan decides about the job: it must run, or there is a shape that it may be given."""
         if self._is_pinned(job):
             return False
         return self._runs(job) or job.reservation is not None or any(self._is_offered(job, s, speeds) for s in speeds)
 
-    def rewards(self, known: Sequence[Mapping[_Shape, float]]) -> dict[str, float]:
+    def rewards(self, known: Sequence[Mapping[Shape, float]]) -> dict[str, float]:
         """What each job adds that meets its deadline, or waits no longer: its points, each worth more than all
         throughput."""
         earning = [job for job in self._jobs if self._earns(job)]
@@ -134,12 +129,7 @@ class _Audit:
             for job, speeds in zip(self._jobs, known, strict=True)
             if speeds
         )
-        least = min(self._weight(job) for job in earning)
-        ratios = [self._weight(job) / least for job in earning]
-        largest = max(1, min(_MOST_MULTIPLES, math.floor(_MOST_POINTS / max(ratios))))
-        wholes = (k for k in range(1, largest + 1) if all(_is_whole(k * ratio) for ratio in ratios))
-        multiple = next(wholes, largest)
-        return {job.id: (1.0 + most) * round(multiple * ratio) for job, ratio in zip(earning, ratios, strict=True)}
+        return point_rewards({job.id: self._weight(job) for job in earning}, most)
 
     def _earns(self, job: Job) -> bool:
         """Whether the job has points to earn."""
@@ -150,19 +140,19 @@ class _Audit:
         longest_s = self._parameters.longest_wait_s
         return longest_s is not None and job.age_s >= longest_s
 
-    def _urgency(self, job: Job, speeds: Mapping[_Shape, float]) -> float:
+    def _urgency(self, job: Job, speeds: Mapping[Shape, float]) -> float:
         """How much more the job counts for the time that it needs yet, where it is fastest."""
         if self._parameters.objective is not ArenaObjective.COMPLETION_TIME:
             return 1.0
         left = _samples(job) / max(speeds.values()) / self._parameters.horizon_s
         return math.pow(max(left, _LEAST_LEFT), -self._parameters.urgency)
 
-    def is_known_in_time(self, job: Job, allocation: JobAllocation, speeds: Mapping[_Shape, float]) -> bool:
+    def is_known_in_time(self, job: Job, allocation: JobAllocation, speeds: Mapping[Shape, float]) -> bool:
         """Whether the throughput of the allocation is known, and the job meets its deadline with it."""
         shape = _shape(allocation)
         return shape in speeds and self._is_in_time(job, shape, speeds)
 
-    def value(self, job: Job, allocation: JobAllocation, speeds: Mapping[_Shape, float]) -> float:
+    def value(self, job: Job, allocation: JobAllocation, speeds: Mapping[Shape, float]) -> float:
         """Gain or cost of the allocation, without what the deadline adds; 0 where its throughput is not known (pinned
         jobs)."""
         shape = _shape(allocation)
@@ -177,7 +167,7 @@ class _Audit:
         best = max(speeds.values()) if self._parameters.normalise else 1.0
         return self._weight(job) * self._urgency(job, speeds) * share * speeds[shape] / best
 
-    def waiting_value(self, job: Job, speeds: Mapping[_Shape, float]) -> float:
+    def waiting_value(self, job: Job, speeds: Mapping[Shape, float]) -> float:
         """What a job that gets nothing adds."""
         if not self.is_fairness or not speeds:
             return 0.0
@@ -194,7 +184,7 @@ class _Audit:
             )
 
     def allocation_faults(
-        self, pointer: str, job: Job, allocation: JobAllocation, speeds: Mapping[_Shape, float]
+        self, pointer: str, job: Job, allocation: JobAllocation, speeds: Mapping[Shape, float]
     ) -> Iterator[Issue]:
         """An allocation must be a buddy block that the job can run on, of a count that is offered, in time."""
         kinds = {self._nodes[part.node].gpu_type for part in allocation.gpus if part.node in self._nodes}
@@ -225,7 +215,7 @@ class _Audit:
         elif job.reservation is None:
             yield from self._offer_faults(pointer, job, shape, speeds)
 
-    def _offer_faults(self, pointer: str, job: Job, shape: _Shape, speeds: Mapping[_Shape, float]) -> Iterator[Issue]:
+    def _offer_faults(self, pointer: str, job: Job, shape: Shape, speeds: Mapping[Shape, float]) -> Iterator[Issue]:
         if not self._is_counted(job, shape):
             yield Issue(
                 code="count_not_offered",
@@ -239,7 +229,7 @@ class _Audit:
                 detail=f"job {job.id!r} would finish after its deadline in {job.deadline_s} s on this block",
             )
 
-    def _is_offered(self, job: Job, shape: _Shape, speeds: Mapping[_Shape, float]) -> bool:
+    def _is_offered(self, job: Job, shape: Shape, speeds: Mapping[Shape, float]) -> bool:
         """Whether a waiting job without reservation may be given the shape, as far as it alone is concerned."""
         kind, num_nodes, num_gpus = shape
         room = self._room.get(kind, [])
@@ -249,23 +239,23 @@ class _Audit:
             fits = sum(free == size == self._node_size[kind] for free, size in room) >= num_nodes
         return fits and self._is_counted(job, shape) and self._is_in_time(job, shape, speeds)
 
-    def _is_counted(self, job: Job, shape: _Shape) -> bool:
+    def _is_counted(self, job: Job, shape: Shape) -> bool:
         counts = self._parameters.counts
         return counts is None or shape[2] in counts or self._present(job) == shape
 
-    def _is_late_now(self, job: Job, speeds: Mapping[_Shape, float]) -> bool:
+    def _is_late_now(self, job: Job, speeds: Mapping[Shape, float]) -> bool:
         """Whether the job runs and does not, or cannot, go on in time as it is."""
         present = self._present(job)
         return self._runs(job) and (
             present is None or present not in speeds or not self._is_in_time(job, present, speeds)
         )
 
-    def _is_in_time(self, job: Job, shape: _Shape, speeds: Mapping[_Shape, float]) -> bool:
+    def _is_in_time(self, job: Job, shape: Shape, speeds: Mapping[Shape, float]) -> bool:
         if self._parameters.objective is not ArenaObjective.DEADLINES or job.deadline_s is None:
             return True
         return self._restart_s(job, shape) + _samples(job) / speeds[shape] <= job.deadline_s
 
-    def _unit(self, job: Job, shape: _Shape, speeds: Mapping[_Shape, float]) -> float:
+    def _unit(self, job: Job, shape: Shape, speeds: Mapping[Shape, float]) -> float:
         return _samples(job) / max(speeds.values()) if self._parameters.normalise else float(shape[2])
 
     def _weight(self, job: Job) -> float:
@@ -274,37 +264,26 @@ class _Audit:
             rank = max(1, rank - int(job.age_s // self._parameters.promotion_after_s))
         return job.weight / math.pow(self._parameters.priority_ratio, rank - 1)
 
-    def _restart_s(self, job: Job, shape: _Shape) -> float:
+    def _restart_s(self, job: Job, shape: Shape) -> float:
         return job.restart_cost_s if self._held(job) is not None and self._present(job) != shape else 0.0
 
-    def _is_buddy_block(self, shape: _Shape) -> bool:
+    def _is_buddy_block(self, shape: Shape) -> bool:
         kind, num_nodes, num_gpus = shape
         size = self._node_size[kind]
         if num_nodes == 1:
             return num_gpus == size or (num_gpus < size and num_gpus & (num_gpus - 1) == 0)
         return num_gpus == num_nodes * size and num_nodes & (num_nodes - 1) == 0
 
-    def _present(self, job: Job) -> _Shape | None:
+    def _present(self, job: Job) -> Shape | None:
         """The shape in which a running job may stay; None where it waits or has to move."""
-        held = self._held(job)
-        if held is None or self._is_pinned(job):
-            return held
-        gpus: Counter[str] = Counter()
-        for part in job.current or ():
-            gpus[part.node] += len(part.gpus)
-        hosts = [self._nodes[name] for name in gpus]
-        size = self._node_size[held[0]]
-        whole = all(host.num_gpus == gpus[host.id] == size for host in hosts)
-        up = all(host.state is NodeState.UP for host in hosts)
-        return held if up and (whole or held[2] < size) and self._is_buddy_block(held) else None
+        if self._is_pinned(job):
+            return self._held(job)
+        kept = kept_shape(job, self._nodes, self._node_size)
+        return kept if kept is not None and self._is_buddy_block(kept) else None
 
-    def _held(self, job: Job) -> _Shape | None:
+    def _held(self, job: Job) -> Shape | None:
         """Type, nodes and GPUs on which the job runs; None when it waits."""
-        parts = job.current or ()
-        if not parts or any(self._nodes[part.node].state is NodeState.DOWN for part in parts):
-            return None
-        kind = self._nodes[parts[0].node].gpu_type
-        return kind, len({part.node for part in parts}), sum(len(part.gpus) for part in parts)
+        return held_shape(job, self._nodes)
 
     def _runs(self, job: Job) -> bool:
         return self._held(job) is not None and job.preemptible
@@ -328,13 +307,6 @@ def _free_gpus(snapshot: Snapshot, nodes: Mapping[str, Node]) -> dict[str, list[
     return room
 
 
-def _allows(job: Job, shape: _Shape) -> bool:
-    kind, _, num_gpus = shape
-    upper = job.min_gpus if job.adaptivity is Adaptivity.RIGID else job.max_gpus
-    typed = job.gpu_types is None or kind in job.gpu_types
-    return typed and num_gpus >= job.min_gpus and (upper is None or num_gpus <= upper)
-
-
 def _samples(job: Job) -> float:
     """Samples that remain: batch size times iterations."""
     table_batch = getattr(job.performance, "batch_size", None) or 0
@@ -342,9 +314,5 @@ def _samples(job: Job) -> float:
     return batch * (job.remaining_iterations or 0.0)
 
 
-def _is_whole(number: float) -> bool:
-    return abs(number - round(number)) <= TOLERANCE * number
-
-
-def _shape(allocation: JobAllocation) -> _Shape:
+def _shape(allocation: JobAllocation) -> Shape:
     return allocation.gpu_type, len(allocation.gpus), allocation.num_gpus

@@ -15,7 +15,10 @@ _NEEDS = (
     "priorities; deadlines and remaining iterations where the objective asks for them",
     "where jobs run now (current), and with which plan (parallel_plan)",
 )
-_IGNORES = ("num_restarts", "parallelism", "expansions", "remaining_s", "queue", "attained_gpu_s", "attained_s")
+_IGNORES = (
+    *("num_restarts", "parallelism", "expansions", "remaining_s", "queue", "attained_gpu_s", "attained_s"),
+    *("lasting", "calendar_entry", "earliest_start_s", "latest_start_s"),
+)
 
 ARENA = Policy(
     name="arena",

@@ -10,15 +10,13 @@ promise    jobs that were promised their deadline are admitted
 score      points of every admitted deadline, and weighted throughput of every planned job with GPUs
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-import numpy as np
-
-from models.allocation.admission import rewards
+from models.allocation.block_check import Shape, allows, kept_shape, node_sizes, point_rewards
 from models.allocation.elasticflow.parameters import ElasticFlowParameters
-from models.allocation.job_configurations import allowed_configurations, current_configurations
 from models.allocation.plan_check import (
     TOLERANCE,
     coverage_violations,
@@ -29,7 +27,6 @@ from models.allocation.plan_check import (
 )
 from models.configurations import ConfigurationSet
 from models.performance.goodput.spec import ThroughputTable
-from models.placement.occupancy import occupancy
 from models.plan import JobAllocation, Plan
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix
@@ -78,11 +75,21 @@ class _Check:
         reserved: Reserved,
     ) -> None:
         self._snapshot, self._parameters, self._reserved = snapshot, parameters, reserved
-        named = zip(configurations.type_index.tolist(), configurations.num_gpus.tolist(), strict=True)
-        self._block = {(configurations.gpu_types[t], num_gpus): c for c, (t, num_gpus) in enumerate(named)}
-        self._speed = np.where(allowed_configurations(snapshot.jobs, configurations), samples_per_s, 0.0)
+        kinds = (configurations.gpu_types[t] for t in configurations.type_index.tolist())
+        counts = zip(configurations.num_nodes.tolist(), configurations.num_gpus.tolist(), strict=True)
+        blocks: list[Shape] = [(kind, *count) for kind, count in zip(kinds, counts, strict=True)]
         self._rows = {job.id: i for i, job in enumerate(snapshot.jobs)}
-        self._current = current_configurations(snapshot, configurations, occupancy(snapshot)).tolist()
+        # Samples/s by GPU type and GPUs, of what a job may get.
+        self._speed: list[dict[tuple[str, int], float]] = [
+            {
+                (kind, num_gpus): speed
+                for (kind, _, num_gpus), speed in zip(blocks, row, strict=True)
+                if speed > 0 and allows(job, kind, num_gpus)
+            }
+            for job, row in zip(snapshot.jobs, samples_per_s.tolist(), strict=True)
+        ]
+        self._nodes = {node.id: node for node in snapshot.cluster.nodes}
+        self._node_size, self._blocks = node_sizes(blocks), frozenset(blocks)
         self._running, self._pinned = running_jobs(snapshot).keys(), pinned_jobs(snapshot)
 
     def violations(self, promised: Set[str], plan: Plan, objective: float) -> list[Issue]:
@@ -107,8 +114,7 @@ class _Check:
 
     def _speed_on(self, job_id: str, gpu_type: str, num_gpus: int) -> float:
         """Samples/s on a block, 0 where the job may not run."""
-        c = self._block.get((gpu_type, num_gpus))
-        return 0.0 if c is None else float(self._speed[self._rows[job_id], c])
+        return self._speed[self._rows[job_id]].get((gpu_type, num_gpus), 0.0)
 
     def _size_violations(self, plan: Plan) -> Iterator[Issue]:
         for k, item in enumerate(plan.allocations):
@@ -181,10 +187,9 @@ class _Check:
     ) -> Iterator[Issue]:
         jobs = self._snapshot.jobs
         expected = {("throughput", job_id): self._gain(item) for job_id, item in allocations.items()}
-        weight = np.array([job.weight for job in jobs])
-        earns = np.array([job.deadline_s is not None and job.id not in self._pinned for job in jobs], dtype=np.bool_)
-        points = rewards(earns, weight, float(weight.sum())).tolist()
-        expected |= {("deadline_met", job_id): points[self._rows[job_id]] for job_id in self._reserved.admitted}
+        due = {job.id: job.weight for job in jobs if job.deadline_s is not None and job.id not in self._pinned}
+        points = point_rewards(due, math.fsum(job.weight for job in jobs))
+        expected |= {("deadline_met", job_id): points.get(job_id, 0.0) for job_id in self._reserved.admitted}
         keys = [(term.term, term.job_id or "") for term in plan.score]
         wanted = "planned job with GPUs and guaranteed deadline"
         yield from score_violations(plan.score, keys, expected, objective, wanted=wanted)
@@ -192,7 +197,7 @@ class _Check:
     def _gain(self, item: JobAllocation) -> float:
         """Weighted throughput after the restart, in shares of the best one."""
         i = self._rows[item.job_id]
-        job, best = self._snapshot.jobs[i], float(self._speed[i].max(initial=0.0))
+        job, best = self._snapshot.jobs[i], max(self._speed[i].values(), default=0.0)
         share = self._speed_on(job.id, item.gpu_type, item.num_gpus) / best if best else 0.0
         return job.weight * max(0.0, 1.0 - self._restart_s(job, item) / self._parameters.horizon_s) * share
 
@@ -200,8 +205,9 @@ class _Check:
         """What a change of the block costs a job that runs."""
         if job.id not in self._running:
             return 0.0
-        stays = self._block.get((item.gpu_type, item.num_gpus)) == self._current[self._rows[job.id]]
-        return 0.0 if stays else job.restart_cost_s
+        kept = kept_shape(job, self._nodes, self._node_size)
+        stays = kept is not None and (kept[0], kept[2]) == (item.gpu_type, item.num_gpus)
+        return 0.0 if stays and kept in self._blocks else job.restart_cost_s
 
 
 def _batch(job: Job) -> int | None:

@@ -36,7 +36,7 @@ from models.allocation.gavel.instance import GavelInstance, Pairs, gavel_instanc
 from models.allocation.gavel.parameters import GavelMethod, GavelObjective, GavelParameters
 from models.allocation.gavel.program import Program, common_rows
 from models.allocation.gavel.rounds import priority
-from models.allocation.gavel.shares import Shares, shares
+from models.allocation.gavel.shares import Shares, left_of, shares
 from models.allocation.gavel.turns import turns
 from models.clock import PhaseClock
 from models.formulation import Formulation
@@ -76,7 +76,9 @@ class GavelFormulation(Formulation):
         return compiled(self.program)
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
-        """Solve the program. The heuristic answers with its own point, and takes the bound."""
+        """Solve the program, in what the shares left of the time. The heuristic answers with its own point, and takes
+        the bound."""
+        options = left_of(options, self.shares.spent_s)
         if self.instance.parameters.method is GavelMethod.ILP:
             result = super().solve(options, monitor)
             return replace(result, message=f"{result.message}, {self._fairness()}")
@@ -132,7 +134,7 @@ def formulate_gavel(snapshot: Snapshot, parameters: GavelParameters, clock: Phas
     with clock.phase("performance"):
         instance = gavel_instance(snapshot, parameters)
     with clock.phase("shares"):
-        known = shares(instance)
+        known = shares(instance, clock.limit_s)
     with clock.phase("build"):
         return GavelFormulation(instance, known)
 

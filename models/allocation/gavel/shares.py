@@ -33,11 +33,13 @@ Where the paper leaves room
 - A job of which no throughput is known counts as equally fast everywhere: the heterogeneity-agnostic policy. Its work
   is `remaining_s`, a round at least.
 - The programs are solved before the round is formulated, by one backend whatever the options name: shares are data of
-  the round, so that solvers are compared on the same one.
+  the round, so that solvers are compared on the same one. What they take of the time limit of the request the round
+  does not get.
 - Jobs are not packed onto one GPU (space sharing, section 3.1).
 """
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,18 +56,22 @@ from stowplan.errors import Issue, Severity
 
 # Of theta*, that the second program may stay below it by rounding.
 _ROUNDING = 1e-9
-_OPTIONS = SolveOptions(time_limit_s=20.0, relative_gap=1e-6)
+_RELATIVE_GAP = 1e-6
+# Where nothing is left of the time limit: enough for programs of a few classes.
+_LEAST_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shares:
     """of_time: float64 (J, T). level: theta*, None where no job can run, or the solver found nothing; unit_s: for the
-    makespan D, which over theta* is the makespan. warnings: what was not proved."""
+    makespan D, which over theta* is the makespan. warnings: what was not proved. spent_s: wall-clock time that it
+    took."""
 
     of_time: FloatMatrix
     level: float | None = None
     unit_s: float | None = None
     warnings: tuple[Issue, ...] = ()
+    spent_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,20 +103,32 @@ class Classes:
         return tuple(f"X[{self.name(c)},{types[t]}]" for c, t in pairs)
 
 
-def shares(instance: GavelInstance) -> Shares:
-    """Solve both programs. Without an answer to the first nobody has a share, and rounds go by age alone."""
+def shares(instance: GavelInstance, limit_s: float) -> Shares:
+    """Solve both programs in so much wall-clock time. Without an answer to the first nobody has a share, and rounds go
+    by age alone."""
+    started_s = time.perf_counter()
+    found = _shares(instance, started_s + limit_s)
+    return replace(found, spent_s=time.perf_counter() - started_s)
+
+
+def left_of(options: SolveOptions, spent_s: float) -> SolveOptions:
+    """The options for what comes after so much of the time limit is spent."""
+    return replace(options, time_limit_s=max(_LEAST_S, options.time_limit_s - spent_s))
+
+
+def _shares(instance: GavelInstance, until_s: float) -> Shares:
     of_time = np.zeros(instance.offered.shape)
     rates, unit_s = level_rates(instance)
     found = classes(instance, rates)
     if not found.first.size:
         return Shares(of_time=of_time)
-    first = solve(fairest(found).assemble(), _OPTIONS)
+    first = solve(fairest(found).assemble(), _options(until_s))
     if first.incumbent is None:
         return Shares(of_time=of_time, unit_s=unit_s, warnings=(_not_solved(first.message),))
     warnings = () if first.termination is TerminationReason.OPTIMAL else (_not_proved(first.message),)
     x = first.incumbent[:-1]
     level = float(found.levels(x).min())
-    second = solve(fullest(found, level).assemble(), _OPTIONS)
+    second = solve(fullest(found, level).assemble(), _options(until_s))
     x = x if second.incumbent is None else second.incumbent
     on_types = np.zeros((found.first.size, len(instance.configurations.gpu_types)))
     on_types[found.pairs.owner, found.pairs.gpu_type] = np.clip(x, 0.0, 1.0)
@@ -188,6 +206,10 @@ def fullest(found: Classes, level: float) -> Program:
         groups=(*common_rows(found.instance, pairs, found.name), rows),
         column_names=found.column_names,
     )
+
+
+def _options(until_s: float) -> SolveOptions:
+    return SolveOptions(time_limit_s=max(_LEAST_S, until_s - time.perf_counter()), relative_gap=_RELATIVE_GAP)
 
 
 def _names(found: Classes) -> list[str]:

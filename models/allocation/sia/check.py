@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from models.allocation.block_check import kept_shape, node_sizes
 from models.allocation.plan_check import coverage_violations, score_violations
 from models.allocation.sia.completion_check import CompletionAudit
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
@@ -75,10 +76,7 @@ class _Audit:
                 zip(self._types, configurations.num_nodes, configurations.num_gpus, strict=True)
             )
         }
-        self._largest_single_node: Counter[str] = Counter()
-        for kind, num_nodes, num_gpus in self._index:
-            if num_nodes == 1:
-                self._largest_single_node[kind] = max(num_gpus, self._largest_single_node[kind])
+        self._node_size = node_sizes(self._index)
         self._completion: CompletionAudit | None = None
         if parameters.objective is SiaObjective.COMPLETION_TIME:
             rows = [self._speeds(job, goodput) for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True)]
@@ -178,13 +176,7 @@ class _Audit:
         """The shape in which a job that runs may stay."""
         if not self._runs(job):
             return None
-        shape = self._held(job)
-        held = {part.node: len(part.gpus) for part in job.current or ()}
-        hosts = [self._nodes[name] for name in held]
-        largest = self._largest_single_node[shape[0]]
-        whole = all(host.num_gpus == held[host.id] == largest for host in hosts)
-        up = all(host.state is NodeState.UP for host in hosts)
-        return shape if self._is_pinned(job) or (up and (whole or shape[2] < largest)) else None
+        return self._held(job) if self._is_pinned(job) else kept_shape(job, self._nodes, self._node_size)
 
     def _held(self, job: Job) -> _Shape:
         """What a job runs on."""

@@ -50,7 +50,7 @@ def goodput_observations(runs: Iterable[MeasuredRun]) -> GoodputObservations | N
     return GoodputObservations(
         batch=BatchRange(initial=batch, maximum=batch),
         gradient=noise,
-        observations=tuple(_observation(run, steps) for run, steps in usable),
+        observations=tuple(observation_of(run, steps) for run, steps in usable),
     )
 
 
@@ -77,7 +77,8 @@ def gradient_statistics(run: MeasuredRun, steps: StepTable, batch: int) -> Gradi
     return GradientStatistics(squared_norm=squared_norm, variance=noise / batch)
 
 
-def _observation(run: MeasuredRun, steps: StepTable) -> Observation:
+def observation_of(run: MeasuredRun, steps: StepTable) -> Observation:
+    """What a data-parallel launch shows in its settled steps."""
     (stage,) = run.plan.stages
     step_s = steps.step_s.mean(axis=1)
     sync_s = steps.reduction_s.min(axis=1) if stage.dp > 1 else np.zeros_like(step_s)

@@ -18,7 +18,7 @@ too fast. What a replica of several nodes sends inside itself is part of T_grad,
 Times in seconds, throughput in samples/s. Every function takes arrays of any shapes that broadcast.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -95,3 +95,9 @@ def throughput(
     samples = num_replicas * local_batch * np.add(accumulation_steps, 1)
     time_s = iteration_time_s(parameters, num_nodes, num_replicas, local_batch, accumulation_steps)
     return np.asarray(samples / time_s, dtype=np.float64)
+
+
+def slowed(parameters: ThroughputParameters, factor: float) -> ThroughputParameters:
+    """The model where every step takes so many times longer."""
+    times = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n")
+    return replace(parameters, **{name: factor * getattr(parameters, name) for name in times})

@@ -18,6 +18,7 @@ from api.schemas.plan import OutcomeDoc, TimingsDoc
 from api.schemas.request import PLAN_BODY
 from api.schemas.snapshot import SNAPSHOT
 from models.allocation.sia.parameters import SiaParameters
+from models.forecast.lasting import Lasting
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
 from models.performance.goodput.spec import (
     BatchRange,
@@ -60,6 +61,7 @@ from models.workload import Adaptivity, Expansion, Job, NodeGpus, Parallelism, R
 from solver.result import Limit, SolveStatistics, TerminationReason
 from stowplan.errors import FileFormatError, InputError, Issue, Severity
 from tests.api.requests import json_text, sia_request, table_job
+from topology.calendar import CalendarEntry, EntryKind, Shape
 from topology.cluster import Cluster, GpuType, Node, NodeState, Tier
 
 TYPES = ("a", "b")
@@ -259,6 +261,27 @@ def jobs_on(draw: st.DrawFn, name: str, node: Node) -> Job:
         calibration=draw(st.none() | calibrations),
         remaining_s=draw(st.none() | st.just(0.0) | positive),
         queue=draw(st.sampled_from([None, "team"])),
+        lasting=draw(st.sampled_from([None, Lasting(probabilities=(0.5, 0.9), seconds=(60.0, 3600.0))])),
+        calendar_entry=draw(st.sampled_from([None, "reservation"])),
+    )
+
+
+@st.composite
+def entries_on(draw: st.DrawFn, name: str, node: Node) -> CalendarEntry:
+    kind = draw(st.sampled_from(EntryKind))
+    begin_s = draw(st.integers(-(10**6), 10**7)) / 8
+    shape = Shape(num_nodes=1, gpu_type=draw(st.sampled_from([None, node.gpu_type])))
+    named = kind is EntryKind.ARRIVAL or draw(st.booleans())
+    return CalendarEntry(
+        name=name,
+        kind=kind,
+        from_s=begin_s,
+        until_s=None if kind.is_moment else draw(st.none() | st.integers(1, 99).map(lambda more: begin_s + more)),
+        nodes=(node.id,) if named else (),
+        shape=None if named else shape,
+        # Shapes of hard reservations may want the same node.
+        hard=kind is EntryKind.ARRIVAL,
+        owner=draw(st.sampled_from(["", "team a"])),
     )
 
 
@@ -267,7 +290,8 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     cluster = draw(clusters())
     # Every job runs on nodes of its own, so that no GPU is taken twice.
     jobs = tuple(draw(jobs_on(f"job {k}", node)) for k, node in enumerate(cluster.nodes))
-    return Snapshot(cluster=cluster, jobs=jobs)
+    calendar = tuple(draw(entries_on(f"entry {k}", node)) for k, node in enumerate(cluster.nodes))
+    return Snapshot(cluster=cluster, jobs=jobs, calendar=draw(st.sampled_from([(), calendar])))
 
 
 @pytest.mark.slow

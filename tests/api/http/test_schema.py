@@ -20,10 +20,11 @@ from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
 from api.openapi import PATH
 from api.schemas.replay import REPLAY_EXAMPLE
+from api.schemas.reservation import CALENDAR_EXAMPLE, RESERVATION_EXAMPLE
 from solver.pool import WorkerPool
-from tests.api.asking import planned, post, waited
+from tests.api.asking import JSON, planned, post, waited
 from tests.api.forecast_requests import forecaster_request
-from tests.api.requests import Json, sia_request
+from tests.api.requests import Json, json_text, sia_request
 from tests.api.serving import serving
 
 _DOCUMENT: Json = json.loads(PATH.read_text(encoding="utf-8"))
@@ -33,7 +34,7 @@ _REFUSING = [(path, method) for path, method in _OPERATIONS if "requestBody" in 
 _CHECKS: Json = {
     "checks": {
         # No schema says that a node must be of a type that the cluster knows: that is a 422 with issues.
-        "positive_data_acceptance": {"expected-statuses": ["2xx", "404", "409", "422"]},
+        "positive_data_acceptance": {"expected-statuses": ["2xx", "404", "409", "412", "422", "428"]},
     },
     "operations": [
         # Whatever is JSON is answered: the issues are the answer.
@@ -71,11 +72,15 @@ def trained(service: httpx.Client) -> str:
 
 def made(service: httpx.Client) -> dict[str, str]:
     """Parameters of paths where there is something."""
+    # Several times the same: it was there before then.
+    service.put("/v1/clusters/main/calendar", content=json_text(CALENDAR_EXAMPLE), headers=JSON)
     return {
+        "name": "main",
+        "reservation_id": post(service, "/v1/reservations", {**RESERVATION_EXAMPLE, "until_time": None}).json()["id"],
         "plan_id": planned(service, sia_request())["id"],
         "snapshot_id": post(service, "/v1/snapshots", sia_request()["snapshot"]).json()["id"],
         "replays_id": waited(service, post(service, "/v1/replays", REPLAY_EXAMPLE)).json()["id"],
-        "name": trained(service),
+        "forecaster": trained(service),
         "example_id": "quickstart",
     }
 

@@ -78,6 +78,9 @@ def test_readers_say_what_they_lack() -> None:
     text = RequestText(body=json_text(reference), settings=SETTINGS)
     assert read_plan(text, SolveMonitor()) == Lacking(snapshot_id="snapshot-0")
     known = frozenset({"j1", "elsewhere"})
+    named = changed(sia_request(), "/snapshot/calendar", {"cluster": "main"})
+    text = RequestText(body=json_text(named), settings=SETTINGS)
+    assert read_plan(text, SolveMonitor()) == Lacking(calendar="main")
     text = RequestText(body=json_text(sia_request()), settings=SETTINGS, measured_jobs=known)
     assert read_plan(text, SolveMonitor()) == Lacking(jobs=frozenset({"j1"}))
 

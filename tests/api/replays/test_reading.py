@@ -1,5 +1,7 @@
 """Requests for replays: what is wrong has a code, a pointer, and what would be right; what reading costs."""
 
+import subprocess
+import sys
 from functools import partial
 from typing import Any
 
@@ -12,12 +14,14 @@ from executor.simulation.replay import Replay
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError
 from tests.api.conftest import SETTINGS
-from tests.api.replay_requests import modelled_request, replay_request, setups_of, tabled_request
+from tests.api.replay_requests import measured_request, modelled_request, replay_request, setups_of, tabled_request
 from tests.api.requests import Json, changed, json_text
 from tests.growth import work
+from tests.paths import ROOT
 
-GANG, TABLE, MODELLED = replay_request(), tabled_request(), modelled_request()
+GANG, TABLE, MODELLED, MEASURED = replay_request(), tabled_request(), modelled_request(), measured_request()
 _ROW = TABLE["throughputs"][0]
+_M = MEASURED["applications"][0]
 
 
 def read(request: Json, settings: Settings = SETTINGS) -> ReadReplays:
@@ -78,6 +82,96 @@ CASES: list[tuple[str, Json, str, Any, str, str, str]] = [
         "nothing_replayed",
         "/trace/jobs",
         "none of the 2 jobs of 'two' has GPUs, a model, a global batch, and iterations or a duration",
+    ),
+    (
+        "more than goodput",
+        MEASURED,
+        "/policies/0",
+        {"policy": "suika"},
+        "policy_not_replayed",
+        "/policies/0/policy",
+        "goes by more than throughputs; set `modelled`",
+    ),
+    ("throughputs of measured", MEASURED, "/throughputs", [_ROW], "invalid_entry", "/applications", "give one of them"),
+    ("models of measured", MEASURED, "/modelled", True, "invalid_entry", "", "`applications` and `modelled`; give one"),
+    ("application twice", MEASURED, "/applications/1", _M, "listed_twice", "/applications/1/application", "once"),
+    ("no applications", MEASURED, "/applications", [], "wrong_length", "", "at least 1 item"),
+    (
+        "type twice",
+        MEASURED,
+        "/applications/0/types/1",
+        _M["types"][0],
+        "listed_twice",
+        "/applications/0/types/1/gpu_type",
+        "list it once",
+    ),
+    ("local batches", MEASURED, "/applications/0/types/0/max_local_batch", 4, "invalid_entry", "", "is 4; must be at"),
+    (
+        "no placement",
+        MEASURED,
+        "/applications/0/types/0/steps",
+        [{**_M["types"][0]["steps"][0], "gpus": None}],
+        "invalid_entry",
+        "",
+        "has none with `gpus`",
+    ),
+    (
+        "sync",
+        MEASURED,
+        "/applications/0/types/0/steps/0/sync_time_s",
+        0.5,
+        "invalid_entry",
+        "",
+        "is 0.5; must be below",
+    ),
+    ("placement", MEASURED, "/applications/0/types/0/steps/0/gpus", [1, 1], "invalid_entry", "", "are 2 on 2 nodes"),
+    (
+        "nodes without replicas",
+        MEASURED,
+        "/applications/0/types/0/steps/15/num_nodes",
+        13,
+        "invalid_entry",
+        "/applications/0/types/0/steps/15/num_replicas",
+        "is 12; must be at least num_nodes, which is 13",
+    ),
+    ("batches", MEASURED, "/applications/0/validations/1/batch", 10, "invalid_entry", "", "must be above that of the"),
+    (
+        "epochs",
+        MEASURED,
+        "/applications/0/validations/1/epochs",
+        _M["validations"][1]["epochs"][:1],
+        "invalid_entry",
+        "",
+        "has 1 epochs, the first validation 2",
+    ),
+    (
+        "progress",
+        MEASURED,
+        "/applications/0/validations/0/epochs/1/progress",
+        100.0,
+        "invalid_entry",
+        "",
+        "must be above that of the epoch before",
+    ),
+    (
+        "variance",
+        MEASURED,
+        "/applications/0/validations/0/epochs/1/variance",
+        0.0,
+        "out_of_range",
+        "",
+        "at least 1e-100",
+    ),
+    ("field of a step", MEASURED, "/applications/0/types/0/steps/0/nodes", 1, "unknown_field", "", "'num_nodes'"),
+    ("what is told", MEASURED, "/profiling", "all", "unknown_value", "", "must be 'one_gpu' or 'released'"),
+    (
+        "nothing was measured here",
+        MEASURED,
+        "/applications/0/types/0/gpu_type",
+        "b",
+        "nothing_replayed",
+        "/trace/jobs",
+        "has GPUs and an application that was measured on this cluster; these were: m",
     ),
     (
         "unknown parameter",
@@ -266,3 +360,33 @@ def test_policies_are_compared_by_their_values_and_in_linear_time() -> None:
         setups_of(replay_request(policies=policies), allowing)
 
     assert work(partial(accept, 400)) <= 2.3 * work(partial(accept, 200))
+
+
+_READING = """
+import sys
+from api.common.settings import Settings
+from api.reading.texts import RequestText
+from api.replays.reading import read_replays
+from solver.monitor import SolveMonitor
+read = read_replays(RequestText(body=sys.stdin.buffer.read(), settings=Settings()), SolveMonitor())
+print(read.num_jobs, read.num_left_out, {"scipy", "executor.simulation.application"} & set(sys.modules))
+"""
+
+
+@pytest.mark.slow
+def test_measured_jobs_are_counted_without_numerics() -> None:
+    """The process that serves reads small requests itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", _READING], input=json_text(MEASURED), capture_output=True, check=False, cwd=ROOT
+    )
+    assert done.stdout.decode() == "2 1 set()\n", done.stderr.decode()
+
+
+def test_reading_grows_with_what_was_measured() -> None:
+    def request(num_steps: int) -> Json:
+        measured = _M["types"][0]
+        steps = [{**measured["steps"][0], "local_batch": 5 + k} for k in range(num_steps)]
+        return changed(MEASURED, "/applications/0/types/0", {**measured, "steps": steps})
+
+    few, many = request(1000), request(2000)
+    assert work(partial(read, many)) <= 2.3 * work(partial(read, few))

@@ -29,7 +29,14 @@ from stowplan.errors import WorkerError
 from stowplan.records import to_document
 from tests.api import replay_tasks
 from tests.api.asking import events_of, post, waited
-from tests.api.replay_requests import PATH, modelled_request, replay_request, setups_of, tabled_request
+from tests.api.replay_requests import (
+    PATH,
+    measured_request,
+    modelled_request,
+    replay_request,
+    setups_of,
+    tabled_request,
+)
 from tests.api.requests import Json, changed
 from tests.api.serving import serving
 from tests.api.warm import WarmPool
@@ -126,6 +133,15 @@ def test_tables_of_throughputs(client: httpx.Client) -> None:
     """One GPU is nearest to the two that were asked for; four may be given."""
     document = replayed(client, tabled_request())
     assert [ends(replay)["x"] for replay in report_of(client, document)] == pytest.approx([100, 300])
+
+
+def test_applications_that_were_measured(client: httpx.Client) -> None:
+    request = measured_request(round_s=60.0, settle=True, profiling="released", shared_models=True)
+    document = replayed(client, request)
+    assert (document["status"], document["num_jobs"], document["num_left_out"]) == ("succeeded", 2, 1)
+    here = [ends(to_document(Replay(setup).run())) for setup in setups_of(request)]
+    assert [ends(replay) for replay in report_of(client, document)] == here
+    assert all(None not in replay.values() for replay in here)
 
 
 def test_models_of_the_catalogue(client: httpx.Client) -> None:

@@ -1,10 +1,12 @@
 """Jobs of which a step takes a GPU second, simulated and deployed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from executor.control.backend import ClusterBackend, Measured
 from executor.control.controller import Controller, Step
@@ -12,10 +14,13 @@ from executor.control.events import Completion
 from executor.control.options import ControlOptions
 from executor.deployed.backend import DeployedBackend
 from executor.deployed.job import Patience
-from executor.deployed.submission import Submission
+from executor.deployed.learning import Learning
+from executor.deployed.submission import Submission, deployment_of
 from executor.deployment import LaunchOptions, TrainingOptions
 from executor.simulation.truth import Seen, Segment
 from executor.training_job import Device
+from models.parallel_plan import ParallelPlan
+from models.performance.iteration.step_table import MeasuredRun, StepTable
 from models.plan import JobAllocation
 from models.transformer import Precision, Transformer
 from models.workload import Job
@@ -83,6 +88,65 @@ class Linear:
 
     def measured(self, job_id: str, done: float, batch: int | None) -> Measured:  # noqa: ARG002
         return Measured(iterations_left=max(1.0, self.work(job_id) - done))
+
+
+class Measuring(Linear):
+    """What ranks measure becomes known, at the first decision that finds enough steps of the run done."""
+
+    def __init__(self, jobs: Sequence[Submission], where: Cluster) -> None:
+        super().__init__(jobs)
+        self._where = where
+        self._learning = {
+            one.job.id: Learning(
+                one.job, None if one.job.remaining_s is None else one.job.remaining_s / one.training.num_steps
+            )
+            for one in jobs
+        }
+        # Number, plan and first step of the newest run.
+        self._runs: dict[str, tuple[int, ParallelPlan, int]] = {}
+
+    def segment(self, allocation: JobAllocation, done: float, batch: int | None) -> Segment:
+        one, (number, *_) = self._jobs[allocation.job_id], self._runs.get(allocation.job_id, (0,))
+        calibration = self._learning[one.job.id].learned.calibration or one.job.calibration
+        told = replace(one, job=replace(one.job, calibration=calibration))
+        self._runs[one.job.id] = number + 1, deployment_of(told, allocation, self._where).plan, int(done) + 1
+        return super().segment(allocation, done, batch)
+
+    def measured(self, job_id: str, done: float, batch: int | None) -> Measured:
+        learning = self._learning[job_id]
+        if job_id in self._runs:
+            number, plan, first = self._runs[job_id]
+            learning.take(run_of(number, plan, self._where, first, int(done)))
+        known = super().measured(job_id, done, batch)
+        return replace(known, calibration=learning.learned.calibration, performance=learning.learned.performance)
+
+
+def run_of(number: int, plan: ParallelPlan, where: Cluster, first: int, last: int) -> MeasuredRun:
+    """What the ranks of a run measure in these steps, as `pretend_training.metrics` has it."""
+    num_ranks, steps = len(plan.gpus), range(first, last + 1)
+    rank, step = np.tile(np.arange(num_ranks), len(steps)), np.repeat(np.array(steps, dtype=np.int64), num_ranks)
+    step_s = np.full(rank.shape, 1.0 / num_ranks)
+    used = {node for node, _ in plan.gpus}
+    return MeasuredRun(
+        launch=number,
+        job=MODEL,
+        plan=plan,
+        cluster=replace(where, nodes=tuple(node for node in where.nodes if node.id in used)),
+        records=StepTable(
+            rank=rank,
+            step=step,
+            started_at_s=np.zeros_like(step_s),
+            step_s=step_s,
+            forward_s=step_s / 4,
+            backward_s=step_s / 2,
+            reduction_s=np.zeros_like(step_s),
+            optimizer_s=step_s / 4,
+            peak_memory_bytes=np.ones_like(step_s),
+            small_square=np.ones_like(step_s),
+            large_square=np.ones_like(step_s),
+        ),
+        first_step=first,
+    )
 
 
 @dataclass(slots=True)

@@ -54,9 +54,7 @@ class _Run:
             return
         step = min(self.job.num_steps, self.first + int((now_s - self.start_s) * self.job.num_ranks))
         if step > self.written:
-            assert self.job.metrics_folder is not None
-            with MetricsWriter(metrics_path(Path(self.job.metrics_folder), 0)) as writer:
-                writer.write(metrics(self.job, 1, step, now_s))
+            self._write(step, now_s)
             if (good := step // self.job.checkpoint_interval * self.job.checkpoint_interval) > self.written:
                 save(self.job, good)
             self.written = step
@@ -64,10 +62,19 @@ class _Run:
             save(self.job, step)
             self.state = RunState.SUCCEEDED
 
+    def _write(self, step: int, now_s: float) -> None:
+        """The newest step of rank 0, or all of every rank."""
+        assert self.job.metrics_folder is not None
+        measures = ScriptedBackend.measures
+        for rank in range(self.job.num_ranks if measures else 1):
+            with MetricsWriter(metrics_path(Path(self.job.metrics_folder), rank)) as writer:
+                for k in range(self.written + 1 if measures else step, step + 1):
+                    writer.write(metrics(self.job, 1, k, now_s, rank=rank, step_s=1 / self.job.num_ranks))
+
 
 class ScriptedBackend(LaunchBackend):
     """All that was started through any of its objects; `broken` names hosts that cannot be reached, which
-    is found out after `timeout_s`."""
+    is found out after `timeout_s`. `measures`: all ranks write all steps, not only what says how far the run is."""
 
     name: ClassVar[str] = "scripted"
     clock: ClassVar[VirtualClock]
@@ -75,10 +82,12 @@ class ScriptedBackend(LaunchBackend):
     broken: ClassVar[set[str]]
     timeout_s: ClassVar[float]
     num_timeouts: ClassVar[int]
+    measures: ClassVar[bool]
 
     @classmethod
     def reset(cls, clock: VirtualClock) -> None:
         cls.clock, cls.runs, cls.broken, cls.timeout_s, cls.num_timeouts = clock, {}, set(), 0.0, 0
+        cls.measures = False
 
     @classmethod
     def ends_s(cls) -> Iterator[float]:

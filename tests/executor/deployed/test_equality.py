@@ -9,7 +9,7 @@ import pytest
 
 from executor.control.actions import Action, Stop
 from executor.control.controller import Step
-from executor.control.events import Event, Failure, NodeChange, Tick
+from executor.control.events import Event, Failure, Measurement, NodeChange, Tick
 from executor.control.options import ControlOptions
 from executor.deployed.submission import Submission
 from executor.simulation.backend import SimulatedBackend
@@ -22,7 +22,8 @@ from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.plan import Change
 from models.policy import Parameters
 from models.workload import Parallelism
-from tests.executor.deployed.scenes import Deployed, Linear, job_of, steps_of, submitted
+from tests.executor.deployed.scenes import Deployed, Linear, Measuring, job_of, steps_of, submitted
+from tests.executor.deployed.scripted import ScriptedBackend
 from tests.models.allocation.gang.scenes import cluster
 from topology.cluster import NodeState
 
@@ -104,3 +105,41 @@ def test_simulated_and_deployed_jobs_are_decided_on_alike(
     for action in (action for _, _, actions in found for action in actions or ()):
         seen.add(Stop if isinstance(action, Stop) else action.allocation.change)
     assert kinds <= seen
+
+
+def wrongly_tabled() -> tuple[tuple[float, Submission], ...]:
+    """More GPUs are said to be hardly faster."""
+    said = {1: 8.0, 2: 9.0, 4: 10.0}
+    table = ThroughputTable(entries=tuple(TableEntry(gpu_type="a", num_gpus=n, value=said[n]) for n in said))
+    told: dict[str, Any] = {"max_gpus": 4, "performance": table, "restart_cost_s": 4.0, "remaining_s": None}
+    return tuple((64.0 * k, submitted(job_of(f"j{k}", 1, 1024, **told), 1024)) for k in range(4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("made", "parameters"),
+    [(parallel, SuikaParameters()), (wrongly_tabled, SiaParameters())],
+    ids=["suika", "sia"],
+)
+def test_what_is_measured_leads_to_the_same_decisions(
+    made: Callable[[], tuple[tuple[float, Submission], ...]], parameters: Parameters, tmp_path: Path
+) -> None:
+    """In rounds: a simulation has no event for what is measured, but decides by it."""
+    jobs, where = made(), cluster(4, 4)
+    options, submissions = ControlOptions(parameters=parameters, round_s=32.0), [job for _, job in jobs]
+
+    def simulated(truth: Linear) -> list[tuple[float, tuple[Action, ...]]]:
+        arrivals = [Simulated(at_s=at_s, job=job.job) for at_s, job in jobs]
+        return decided(steps_of(SimulatedBackend(where, arrivals, truth), options, len(jobs)))
+
+    deployed = Deployed.of(tmp_path, where, *jobs)
+    ScriptedBackend.measures = True
+    steps = steps_of(deployed.backend, options, len(jobs))
+    deployed.backend.close()
+    assert decided(steps) == simulated(Measuring(submissions, where))
+    assert any(isinstance(event, Measurement) for step in steps for event in step.events)
+    assert decided(steps) != simulated(Linear(submissions))
+
+
+def decided(steps: list[Step]) -> list[tuple[float, tuple[Action, ...]]]:
+    return [(step.at_s, step.decision.actions) for step in steps if step.decision]

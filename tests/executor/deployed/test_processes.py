@@ -12,7 +12,7 @@ import pytest
 
 from executor.control.actions import Action, Stop
 from executor.control.controller import Controller, Step
-from executor.control.events import Arrival, Completion, Event, Failure, NodeChange
+from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange
 from executor.control.options import ControlOptions
 from executor.deployed.backend import DeployedBackend
 from executor.deployed.submission import Submission
@@ -25,7 +25,7 @@ from executor.supervision import Supervisor
 from models.allocation.gang.parameters import GangParameters, QueueOrder
 from models.workload import Job
 from tests.executor.deployed.scenes import Linear, job_of, steps_of, submitted
-from tests.executor.pretend_training import HURRY_FILE
+from tests.executor.pretend_training import HURRY_FILE, STEP_S
 from tests.models.allocation.gang.scenes import cluster
 from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
@@ -139,6 +139,20 @@ def test_processes_are_decided_on_as_in_a_simulation(root: Path) -> None:
     # Of the first run nothing was lost.
     done = [[one.step for one in read_metrics(metrics_path(wide_one.folder(k) / "metrics", 0))] for k in (1, 2)]
     assert done[0] + done[1] == list(range(1, done[1][-1] + 1))
+
+
+def test_what_processes_measure_is_an_event(root: Path) -> None:
+    """On one GPU rank 0 is all ranks; it says nothing of the 1,000 s of a step that were promised."""
+    job = pretended(job_of("j", 1, 1000, remaining_s=1e6), 1000)
+    backend = DeployedBackend(root, WHERE, poll_s=0.1)
+    with controlled(backend) as steps:
+        backend.submit(job)
+        eventually(lambda: len(steps), lambda count: count >= 2)
+    (event,) = steps[1].events
+    assert isinstance(event, Measurement)
+    assert event.remaining_s is not None
+    assert 0.5 * 900 * STEP_S < event.remaining_s < 1e5
+    assert backend.measured("j").calibration is not None
 
 
 def test_another_controller_goes_on_with_what_runs(root: Path) -> None:

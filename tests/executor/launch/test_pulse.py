@@ -25,24 +25,25 @@ from executor.launch.pulse import Pulse
 def step():
     time.sleep(0.05)
 pulse, work = Pulse(os.environ), pathlib.Path("work")
-pulse.beat(2.0)
+pulse.beat(2.0, "doing a step")
 print("beats", flush=True)
 while work.exists():
-    pulse.beat(2.0)
+    pulse.beat(2.0, "doing a step")
     step()
 """
 _WAITS = """
-pulse.beat({limit})
+pulse.beat({limit}, "writing to disk")
 while True:
     step()
 """
 
 
-def working(folder: Path, script: str, num_ranks: int) -> LocalBackend:
+def working(folder: Path, script: str, num_ranks: int, start_limit_s: float | None = None) -> LocalBackend:
     """A run of a host `a` whose ranks run `script`."""
     deployment(folder, "", {"a": num_ranks})
     launch = json.loads((folder / "launch.json").read_text())
     launch |= {"command": [sys.executable, "-c", script], "environment": {"PYTHONPATH": str(ROOT)}}
+    launch["start_limit_s"] = start_limit_s
     (folder / "launch.json").write_text(json.dumps(launch))
     (folder / "work").touch()
     backend = LocalBackend()
@@ -59,7 +60,7 @@ def test_a_stopped_rank_is_found_leaves_its_stack_and_is_ended(tmp_path: Path) -
     status = wait(backend, tmp_path / "d", lambda status: status.state.final)
     assert (status.state, status.dead) == (RunState.FAILED, ())
     assert status.detail == (
-        "host a hangs: rank 1 is stopped by a signal; rank 1 has not ended its step in time; "
+        "host a hangs: rank 1 is stopped by a signal; rank 1 has been doing a step for more than 2 s; "
         "the stacks are in logs/rank-*.log"
     )
     for rank in (0, 1):
@@ -72,8 +73,30 @@ def test_a_rank_that_waits_for_ever_is_found(tmp_path: Path) -> None:
     backend = working(tmp_path / "d", _BEATS + _WAITS.format(limit=1.0), 1)
     (tmp_path / "d" / "work").unlink()
     status = wait(backend, tmp_path / "d", lambda status: status.state.final)
-    assert status.detail.startswith("host a hangs: rank 0 has not ended its step in time; ")
+    assert status.detail.startswith("host a hangs: rank 0 has been writing to disk for more than 1 s; ")
     assert 'File "<string>", line 15 in <module>' in log_file(tmp_path / "d", 0).read_text()
+
+
+@pytest.mark.slow
+def test_a_rank_that_never_says_anything_is_found_where_it_should(tmp_path: Path) -> None:
+    # Nothing is asked for its stack before it has said that it can give one: the signal would end it.
+    backend = working(tmp_path / "d", "import signal; signal.pause()", 1, start_limit_s=1.0)
+    status = wait(backend, tmp_path / "d", lambda status: status.state.final)
+    assert (status.state, status.dead) == (RunState.FAILED, ())
+    assert status.detail.startswith("host a hangs: rank 0 has been starting for more than 1 s; ")
+
+
+def test_a_process_without_a_pulse_is_heard_as_long_as_its_folder_grows(tmp_path: Path) -> None:
+    listener, folder = Listener(tmp_path / "pulse"), tmp_path / "growing"
+    pulse = Pulse({PULSE: str(listener.path)})
+    with pulse.beats_while_growing(folder, 0.04, "converting"):
+        listener.is_late(0.0)
+        folder.mkdir()
+        for name in "ab":
+            assert listener.is_late(1.0)
+            (folder / name).write_text("more")
+            eventually(lambda: not listener.is_late(1.0))
+    assert listener.describe() == "has been converting for more than 0 s"
 
 
 @pytest.mark.slow
@@ -81,17 +104,17 @@ def test_silence_is_counted_from_the_last_beat(tmp_path: Path) -> None:
     listener = Listener(tmp_path / "pulse")
     pulse = Pulse({PULSE: str(listener.path)})
     assert not listener.is_late(1000.0)
-    pulse.beat(10.0)
+    pulse.beat(10.0, "doing a step")
     assert [listener.is_late(4.0) for _ in range(4)] == [False, False, False, True]
-    pulse.beat(10.0)
+    pulse.beat(10.0, "doing a step")
     assert not listener.is_late(1000.0)
     assert not listener.is_late(10.0)
-    pulse.beat(math.inf)
+    pulse.beat(math.inf, "waiting")
     assert [listener.is_late(1e9) for _ in range(2)] == [False, False]
 
 
 def test_nobody_listens_where_no_agent_has_started_the_rank() -> None:
-    Pulse({}).beat(1.0)
+    Pulse({}).beat(1.0, "doing a step")
 
 
 def test_nccl_is_asked_for_its_recordings(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Layers of a user, for tests: the built-in ones with a loss that can kill its process."""
+"""Layers of a user, for tests: the built-in ones, which may kill their process, or let it stand still for ever."""
 
 import os
 import signal
+from pathlib import Path
 
 import torch
 
@@ -30,6 +31,19 @@ class FatalLoss:
 def layers(model: Transformer, context: LayerContext) -> PipelineLayers:
     built = transformer_layers(model, context)
     return PipelineLayers(before=built.before, layers=built.layers, after=built.after, loss=FatalLoss(built))
+
+
+def never_saves(model: Transformer, context: LayerContext) -> PipelineLayers:
+    """Rank 1 stands still in its first checkpoint, once in a deployment."""
+    stood = Path.cwd().parents[1] / "stood-still"
+    if os.environ["RANK"] == "1" and not stood.exists():
+
+        def stand_still(*_: object, **__: object) -> None:
+            stood.touch()
+            signal.pause()
+
+        torch.save = stand_still
+    return transformer_layers(model, context)
 
 
 def too_few(model: Transformer, context: LayerContext) -> PipelineLayers:

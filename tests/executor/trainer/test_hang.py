@@ -1,8 +1,12 @@
-"""A rank that stops in a real training: the others wait for it in a collective, and all are started again."""
+"""A rank that stands still in a real training: the others wait for it in a collective, and all are started again."""
 
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,11 +14,13 @@ import pytest
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.agent import log_file
 from executor.launch.local import LocalBackend
+from executor.launch.pulse import Pulse
 from executor.lifecycle import Cause, Phase
 from executor.supervision import Supervisor
 from executor.training_job import Device
 from models.parallel_plan import symmetric_plan
-from tests.executor.jobs import GPT
+from tests.executor.jobs import GPT, tiny_job
+from tests.executor.trainer.launching import Ranks, steps_of
 from tests.paths import ROOT
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -24,16 +30,22 @@ pytestmark = [pytest.mark.slow, pytest.mark.training]
 _LIMIT_S = 300.0
 
 
-def test_a_stopped_rank_is_told_with_the_stacks_of_all_and_the_run_goes_on(tmp_path: Path) -> None:
-    # On one host, whose agent sees both that one rank waits and that the other one is stopped.
-    gpus = (("a", 0), ("a", 1))
-    deployment = Deployment(
+def _deployment(training: TrainingOptions) -> Deployment:
+    """Of two stages on one host, whose agent sees both that one rank waits and that the other one stands still."""
+    return Deployment(
         name="job",
         model=GPT,
         plan=symmetric_plan(
-            num_layers=4, pp=2, dp=1, tp=1, global_batch=8, num_micro_batches=4, gpu_type="cpu", gpus=gpus
+            num_layers=4,
+            pp=2,
+            dp=1,
+            tp=1,
+            global_batch=8,
+            num_micro_batches=4,
+            gpu_type="cpu",
+            gpus=(("a", 0), ("a", 1)),
         ),
-        training=TrainingOptions(num_steps=100_000, device=Device.CPU, checkpoint_interval=0, hang_limit_s=5.0),
+        training=training,
         launch=LaunchOptions(
             python=sys.executable,
             master_port=free_port(),
@@ -41,10 +53,25 @@ def test_a_stopped_rank_is_told_with_the_stacks_of_all_and_the_run_goes_on(tmp_p
             environment={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
         ),
     )
+
+
+_TRAINING = TrainingOptions(num_steps=100_000, device=Device.CPU, checkpoint_interval=0, hang_limit_s=5.0)
+
+
+@contextmanager
+def _supervisor(root: Path) -> Iterator[Supervisor]:
+    """Whatever happens, no rank goes on."""
     backend = LocalBackend()
-    supervisor = Supervisor(tmp_path / "job", backend)
     try:
-        supervisor.deploy(deployment)
+        yield Supervisor(root, backend)
+    finally:
+        for run in (root / "runs").iterdir():
+            backend.stop(run, grace_s=1.0)
+
+
+def test_a_stopped_rank_is_told_with_the_stacks_of_all_and_the_run_goes_on(tmp_path: Path) -> None:
+    with _supervisor(tmp_path / "job") as supervisor:
+        supervisor.deploy(_deployment(_TRAINING))
         eventually(lambda: (supervisor.advance(), supervisor.status().step)[1] > 10, limit_s=_LIMIT_S)
         os.kill(supervisor.status().run.pids[1], signal.SIGSTOP)
         state = eventually(
@@ -55,10 +82,67 @@ def test_a_stopped_rank_is_told_with_the_stacks_of_all_and_the_run_goes_on(tmp_p
         assert state.current.from_step > 10
         assert "host a hangs: rank 1 is stopped by a signal" in state.current.detail
         for rank in (0, 1):
-            assert "in train_batch\n" in log_file(supervisor.folder(1), rank).read_text()
+            assert "in run\n" in log_file(supervisor.folder(1), rank).read_text()
         supervisor.stop()
         assert eventually(supervisor.advance, lambda state: state.phase.final, limit_s=_LIMIT_S).phase is Phase.STOPPED
-    finally:
-        # Whatever happened, no rank goes on.
-        for run in (tmp_path / "job" / "runs").iterdir():
-            backend.stop(run, grace_s=1.0)
+
+
+def test_a_rank_that_never_ends_its_checkpoint_is_found(tmp_path: Path) -> None:
+    hook = "tests.executor.trainer.hooks:never_saves"
+    training = replace(_TRAINING, num_steps=4, checkpoint_interval=2, save_limit_s=10.0, layers_hook=hook)
+    deployment = _deployment(training)
+    with _supervisor(tmp_path / "job") as supervisor:
+        supervisor.deploy(replace(deployment, launch=replace(deployment.launch, grace_s=1.0)))
+        state = eventually(supervisor.advance, lambda state: state.phase.final, limit_s=_LIMIT_S)
+        assert state.phase is Phase.FINISHED
+        assert [(run.cause, run.from_step) for run in state.runs] == [(Cause.DEPLOYED, 0), (Cause.RESTARTED, 0)]
+        assert "has been writing to disk for more than 10 s" in state.current.detail
+        assert "in stand_still\n" in log_file(supervisor.folder(1), 1).read_text()
+
+
+def _note_beats(folder: Path, rank: int) -> None:
+    """Write down what the rank says that it does, with the limit."""
+
+    def beat(_: Pulse, limit_s: float, doing: str) -> None:
+        with (folder / f"beats-{rank}").open("a") as file:
+            file.write(f"{limit_s:.0f} s {doing}\n")
+
+    pytest.MonkeyPatch().setattr(Pulse, "beat", beat)
+
+
+def test_every_phase_of_a_run_has_its_limit(tmp_path: Path) -> None:
+    job = tiny_job(
+        stage_layers=(2, 2),
+        num_steps=2,
+        checkpoint_folder=str(tmp_path / "checkpoints"),
+        metrics_folder=str(tmp_path / "first"),
+        start_limit_s=600.0,
+        save_limit_s=500.0,
+        hang_limit_s=400.0,
+    )
+    changed = replace(job, resume="last", num_steps=3, stage_layers=(4,), metrics_folder=str(tmp_path / "second"))
+    for name, run in (("first", job), ("second", changed)):
+        with Ranks(run, tmp_path / name, prepare=partial(_note_beats, tmp_path / name)) as running:
+            ended = running.wait()
+        assert set(ended.codes) == {0}, "\n".join(ended.output)
+    start = [
+        "600 s loading its libraries",
+        "inf s waiting for another run",
+        "600 s meeting the other ranks",
+        "600 s looking for a checkpoint",
+    ]
+    step = ["600 s doing its first step", "500 s writing to disk"]
+    first = [*start, "600 s building the model", *step, "400 s doing a step", "500 s writing to disk"]
+    assert (tmp_path / "first" / "beats-0").read_text().splitlines() == first
+    first[3] = "inf s waiting for rank 0 to find a checkpoint"
+    assert (tmp_path / "first" / "beats-1").read_text().splitlines() == first
+    beats = (tmp_path / "second" / "beats-0").read_text().splitlines()
+    converting = "500 s converting a checkpoint"
+    assert [line for line in beats if line != converting] == [
+        *start,
+        "600 s building the model",
+        "600 s loading a checkpoint",
+        *step,
+    ]
+    assert converting in beats
+    assert [step.step for step in steps_of(tmp_path / "second")] == [3]

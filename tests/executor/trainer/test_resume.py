@@ -7,7 +7,6 @@ import shutil
 import signal
 import time
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -132,21 +131,23 @@ def test_rank_that_is_killed_in_a_step_costs_only_the_steps_behind_the_checkpoin
     _check_losses(tmp_path / "second", tiny_job(), first=4, last=6)
 
 
-def _convert_beyond_the_timeout(ready: Path, rank: int) -> None:  # noqa: ARG001 - of every rank
-    timeout_s = 8.0
+# Of one operation between ranks: 1.5 times the longest limit.
+_LIMITS: dict[str, Any] = {"start_limit_s": 5.0, "save_limit_s": 5.0, "hang_limit_s": 5.0}
+_TIMEOUT_S = 1.5 * 5.0
 
+
+def _convert_beyond_the_timeout(ready: Path, rank: int) -> None:  # noqa: ARG001 - of every rank
     def slow(source: Path, target: Path, **numbers: int) -> None:  # noqa: ARG001 - those of the converter
         shutil.copytree(ready, target)
-        time.sleep(timeout_s + 2.0)
+        time.sleep(_TIMEOUT_S + 2.0)
 
     patch = pytest.MonkeyPatch()
-    patch.setattr("executor.trainer.engine.GROUP_TIMEOUT", timedelta(seconds=timeout_s))
     patch.setattr("executor.trainer.checkpointing.convert_to_universal", slow)
 
 
 def test_a_conversion_may_take_longer_than_any_operation(four_steps: Path, as_replicas: Path) -> None:
     slow = partial(_convert_beyond_the_timeout, _universal(as_replicas))
-    with Ranks(_resume(four_steps, dp=2, num_steps=5), four_steps / "second", prepare=slow) as running:
+    with Ranks(_resume(four_steps, dp=2, num_steps=5, **_LIMITS), four_steps / "second", prepare=slow) as running:
         ended = running.wait()
     assert ended.codes == [0, 0], "\n".join(ended.output)
     _check_losses(four_steps / "second", tiny_job(), first=5, last=5)

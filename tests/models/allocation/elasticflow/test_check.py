@@ -3,8 +3,10 @@
 from collections.abc import Callable, Set
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from models.allocation.admission import rewards
 from models.allocation.elasticflow.check import Reserved, elastic_violations
 from models.allocation.elasticflow.formulation import ElasticFlowFormulation
 from models.clock import PhaseClock
@@ -116,3 +118,34 @@ def test_a_broken_promise_is_noticed() -> None:
     model = formulation()
     plan, objective = planned(model)
     assert codes(model, plan, objective, promised={"x", "z"}) == {"promise_broken"}
+
+
+@pytest.mark.parametrize(
+    ("name", "faulty", "expected"),
+    [
+        # Half of what a deadline is worth.
+        ("rewards", lambda earns, weight, most: rewards(earns, weight, most) / 2, "wrong_score"),
+        # Running jobs are taken to wait: x pays for a restart where it is.
+        (
+            "current_configurations",
+            lambda snapshot, *_: np.full(len(snapshot.jobs), -1, dtype=np.int64),
+            "wrong_score",
+        ),
+        # Bounds do not count.
+        (
+            "allowed_configurations",
+            lambda jobs, blocks: np.ones((len(jobs), len(blocks)), dtype=np.bool_),
+            "not_runnable",
+        ),
+    ],
+    ids=["points", "where it may stay", "what it may get"],
+)
+def test_what_the_formulation_gets_wrong_is_noticed(
+    name: str, faulty: Callable[..., object], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """x runs on two of four GPUs and may get no others; the check computes all of it again."""
+    monkeypatch.setattr(f"models.allocation.elasticflow.instance.{name}", faulty)
+    x = job("x", 200, 150, current=on({"n0": (0, 1)}), restart_cost_s=10.0, min_gpus=2, max_gpus=2)
+    model = formulation_of(Snapshot(cluster=cluster(node("n0", 4)), jobs=(x,)), slot_s=100.0)
+    plan, objective = planned(model)
+    assert expected in {issue.code for issue in model.violations(plan, objective)}

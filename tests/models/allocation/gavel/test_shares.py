@@ -9,9 +9,11 @@ from scipy.optimize import linprog
 
 from models.allocation.gavel.declaration import compiled
 from models.allocation.gavel.instance import GavelInstance
-from models.allocation.gavel.parameters import GavelObjective
+from models.allocation.gavel.parameters import GavelMethod, GavelObjective, GavelParameters
 from models.allocation.gavel.program import Program
 from models.allocation.gavel.shares import classes, fairest, fullest, level_rates, shares
+from models.plan import PlanRequest
+from models.planning import plan
 from models.workload import Job, Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
@@ -172,8 +174,40 @@ def test_without_shares_rounds_go_by_age_and_say_so(monkeypatch: pytest.MonkeyPa
     jobs = tuple(replace(job, age_s=100.0 * k) for k, job in enumerate(snapshot.jobs))
     formulation = formulation_of(replace(snapshot, jobs=jobs))
     assert [issue.code for issue in formulation.warnings] == ["shares_not_solved"]
-    assert not shares(formulation.instance).of_time.any()
+    assert not shares(formulation.instance, 1.0).of_time.any()
     assert formulation.warm_start.reshape(3, 2).sum(axis=1).tolist() == [0, 1, 1]
+
+
+def test_programs_and_round_share_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first takes 4 of 10 s, the second 5, and the round has the last; when all is spent there is the least."""
+    now_s = 0.0
+    taken = {"gavel-level": 4.0, "gavel-shares": 5.0, "gavel": 0.0}
+    limits: dict[str, float] = {}
+
+    def solving(problem: MatrixProblem, options: SolveOptions, *monitor: SolveMonitor) -> SolveResult:
+        nonlocal now_s
+        limits[problem.name] = options.time_limit_s
+        now_s += taken[problem.name]
+        return solve(problem, options, *monitor)
+
+    class Clock:
+        @staticmethod
+        def perf_counter() -> float:
+            return now_s
+
+    monkeypatch.setattr("models.allocation.gavel.shares.solve", solving)
+    monkeypatch.setattr("models.allocation.gavel.shares.time", Clock)
+    monkeypatch.setattr("models.formulation.solve", solving)
+    request = PlanRequest(
+        snapshot=paper(),
+        parameters=GavelParameters(method=GavelMethod.ILP),
+        options=SolveOptions(time_limit_s=10.0),
+    )
+    assert plan(request).plan is not None
+    assert limits == pytest.approx({"gavel-level": 10.0, "gavel-shares": 6.0, "gavel": 1.0})
+    taken["gavel-level"] = 100.0
+    assert plan(request).plan is not None
+    assert limits == pytest.approx({"gavel-level": 10.0, "gavel-shares": 0.1, "gavel": 0.1})
 
 
 def test_shares_that_are_not_proved_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

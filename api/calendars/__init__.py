@@ -1,0 +1,1 @@
+"""Calendars of clusters, and reservations in them: proposed, confirmed, canceled."""

@@ -1,0 +1,117 @@
+"""Calendars of clusters: look at them, write them, take them elsewhere."""
+
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from api.calendars.service import CLUSTERS_PATH
+from api.common.errors import HeaderError
+from api.figures.request import PictureFormat
+from api.http.body import json_body
+from api.http.routers.common import Services, documented_body, json_response
+from api.schemas.reservation import CALENDAR_EXAMPLE, CalendarBody, CalendarDoc
+
+router = APIRouter(prefix=CLUSTERS_PATH, tags=["calendars"])
+
+ClusterName = Annotated[
+    str, Path(min_length=1, max_length=256, pattern=r"^[^/\x00-\x1f\x7f-\x9f\u2028\u2029]+$", examples=["main"])
+]
+IfMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        description="The ETag of the version that is changed; needed where there is a calendar.",
+        json_schema_extra={"pattern": '^"[0-9]{1,15}"$'},
+    ),
+]
+_ETAG: dict[str, Any] = {"ETag": {"schema": {"type": "string"}, "description": "The version, in quotation marks."}}
+
+
+@router.get(
+    "/{name}/calendar",
+    summary="Look at a calendar",
+    response_model=CalendarDoc,
+    responses={200: {"headers": _ETAG}},
+)
+async def get_calendar(services: Services, name: ClusterName) -> Response:
+    """The entries of a calendar, the reservations that are confirmed or active, and what is odd about them now."""
+    return _answer(await run_in_threadpool(services.calendars.calendar, name))
+
+
+@router.put(
+    "/{name}/calendar",
+    summary="Write a calendar",
+    response_model=CalendarDoc,
+    responses={
+        200: {"headers": _ETAG},
+        201: {"model": CalendarDoc, "headers": _ETAG, "description": "There was none before."},
+    },
+    openapi_extra=documented_body(CalendarBody.__name__, {"Maintenance of a minipod": CALENDAR_EXAMPLE}),
+)
+async def put_calendar(
+    services: Services,
+    name: ClusterName,
+    body: Annotated[CalendarBody, Depends(json_body(CalendarBody))],
+    if_match: IfMatch = None,
+) -> Response:
+    """Write all entries of a calendar; reservations are not among them and stay.
+
+    Two who change it at the same time do not overwrite each other: `If-Match` says which version is changed (428
+    without it, 412 when it is another one by now). What excludes a confirmed reservation is refused (409).
+    """
+    version = _version(if_match)
+    document, created = await run_in_threadpool(services.calendars.put, name, body, version)
+    return _answer(document, 201 if created else 200)
+
+
+@router.get(
+    "/{name}/calendar.ics",
+    summary="Get a calendar as iCalendar",
+    response_class=Response,
+    responses={200: {"content": {"text/calendar": {}}, "description": "RFC 5545, an event an entry."}},
+)
+async def get_icalendar(services: Services, name: ClusterName) -> Response:
+    """Get the calendar as programs in which people keep theirs subscribe to it."""
+    text = await run_in_threadpool(services.calendars.icalendar, name)
+    return Response(text, media_type="text/calendar")
+
+
+@router.get(
+    "/{name}/calendar/figure.svg",
+    summary="Draw a calendar",
+    response_class=Response,
+    responses={200: {"content": {"image/svg+xml": {}}, "description": "The picture."}},
+)
+async def get_calendar_figure(services: Services, name: ClusterName) -> Response:
+    """Draw which nodes of which minipod are whose, from now on."""
+    return await _figure(services, name, "svg", "image/svg+xml")
+
+
+@router.get(
+    "/{name}/calendar/figure.png",
+    summary="Draw a calendar as PNG",
+    response_class=Response,
+    responses={200: {"content": {"image/png": {}}, "description": "The picture."}},
+)
+async def get_calendar_figure_png(services: Services, name: ClusterName) -> Response:
+    """Draw the same as PNG."""
+    return await _figure(services, name, "png", "image/png")
+
+
+async def _figure(services: Services, name: str, format_: PictureFormat, media_type: str) -> Response:
+    return Response(await services.calendar_drawings.figure(name, format_), media_type=media_type)
+
+
+def _answer(document: CalendarDoc, status: int = 200) -> Response:
+    made = {"Location": document.links.self} if status == 201 else {}
+    return json_response(document, status, {"ETag": f'"{document.version}"', **made})
+
+
+def _version(if_match: str | None) -> int | None:
+    found = None if if_match is None else re.fullmatch('"([0-9]{1,15})"', if_match)
+    if if_match is not None and found is None:
+        raise HeaderError(f'If-Match is {if_match!r}; must be an ETag of this calendar, such as "3"')
+    return None if found is None else int(found[1])

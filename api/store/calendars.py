@@ -1,0 +1,219 @@
+"""Calendars of clusters and reservations in the database.
+
+What is decided of a calendar is decided in one transaction whose first statement raises its version: SQLite lets no
+other one write until it has ended, whichever connection or process that is, so that of two decisions that exclude each
+other the second sees the first. Documents are JSON text.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import (
+    Column,
+    Connection,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    delete,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects.sqlite import insert
+
+from api.schemas.calendar import CalendarEntryDoc
+from api.schemas.reservation import ReservationDoc
+from api.store.database import Store
+from api.store.keys import RequestKey, forget_key, keep_key, resource_of
+
+ENTRIES: TypeAdapter[tuple[CalendarEntryDoc, ...]] = TypeAdapter(tuple[CalendarEntryDoc, ...])
+_metadata = MetaData()
+_calendars = Table(
+    "calendars",
+    _metadata,
+    Column("name", String, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("updated_at_s", Float, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("entries", Text, nullable=False),
+)
+_reservations = Table(
+    "reservations",
+    _metadata,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("calendar", String, nullable=False, index=True),
+    Column("holds", Integer, nullable=False),
+    Column("until_s", Float),
+    Column("document", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCalendar:
+    """A calendar at one moment (Unix seconds).
+
+    `cluster`: its nodes. `entries`: a list. `reservations`: those that are confirmed and not over, oldest first.
+    """
+
+    name: str
+    at_s: float
+    version: int
+    updated_at_s: float
+    cluster: str
+    entries: str
+    reservations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredReservation:
+    """A reservation; `holds`: it was confirmed, and was not canceled. `until_s`: Unix time of its end."""
+
+    id: str
+    calendar: str
+    holds: bool
+    until_s: float | None
+    document: str
+
+
+class CalendarStore:
+    """Tables of calendars and reservations beside those of `Store`, in the same database."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        with store.writing() as connection:
+            _metadata.create_all(connection)
+
+    def calendar(self, name: str, now_s: float) -> StoredCalendar | None:
+        """A calendar, with the reservations that are not over."""
+        with self._store.reading() as connection:
+            return _calendar(connection, name, now_s)
+
+    def create(
+        self, name: str, now_s: float, cluster: str, entries: str, check: Callable[[StoredCalendar], None]
+    ) -> bool:
+        """Insert a calendar, unless `check` raises; False when there is one of that name."""
+        values = {"name": name, "version": 1, "updated_at_s": now_s, "cluster": cluster, "entries": entries}
+        with self._store.writing() as connection:
+            if not connection.execute(insert(_calendars).values(**values).on_conflict_do_nothing()).rowcount:
+                return False
+            check(_known(connection, name, now_s))
+        return True
+
+    def replace(
+        self,
+        name: str,
+        version: int,
+        now_s: float,
+        cluster: str,
+        entries: str,
+        check: Callable[[StoredCalendar], None],
+    ) -> bool:
+        """Replace a version of a calendar, unless `check` of the result raises; False when it is another by now."""
+        same = (_calendars.c.name == name) & (_calendars.c.version == version)
+        values = {"version": version + 1, "updated_at_s": now_s, "cluster": cluster, "entries": entries}
+        with self._store.writing() as connection:
+            if not connection.execute(update(_calendars).where(same).values(**values)).rowcount:
+                return False
+            check(_known(connection, name, now_s))
+        return True
+
+    def add_reservation(self, new: StoredReservation, request: RequestKey | None = None) -> None:
+        """Insert a reservation."""
+        with self._store.writing() as connection:
+            keep_key(connection, request, new.id)
+            connection.execute(insert(_reservations).values(**_row(new)))
+
+    def decide(
+        self, id_: str, now_s: float, decide: Callable[[StoredCalendar, StoredReservation], StoredReservation]
+    ) -> StoredReservation | None:
+        """Write what `decide` makes of a reservation and its calendar, unless it raises; None when there is none."""
+        calendar = select(_reservations.c.calendar).where(_reservations.c.id == id_).scalar_subquery()
+        raised = update(_calendars).where(_calendars.c.name == calendar)
+        with self._store.writing() as connection:
+            # First of all: from here on nobody else decides anything.
+            connection.execute(raised.values(version=_calendars.c.version + 1, updated_at_s=now_s))
+            known = _reservation(connection, id_)
+            if known is None:
+                return None
+            decided = decide(_known(connection, known.calendar, now_s), known)
+            connection.execute(update(_reservations).where(_reservations.c.id == id_).values(**_row(decided)))
+        return decided
+
+    def reservation(self, id_: str) -> StoredReservation | None:
+        """One reservation."""
+        with self._store.reading() as connection:
+            return _reservation(connection, id_)
+
+    def delete_reservation(self, id_: str) -> bool:
+        """Delete a reservation; False when there is none."""
+        with self._store.writing() as connection:
+            forget_key(connection, id_)
+            return connection.execute(delete(_reservations).where(_reservations.c.id == id_)).rowcount > 0
+
+    def reservation_of(self, request: RequestKey) -> str | None:
+        """Id of what came of the same request under the same key; IdempotencyConflictError for another request."""
+        with self._store.reading() as connection:
+            return resource_of(connection, request)
+
+    def page(self, limit: int, before: int | None, calendar: str | None) -> list[tuple[int, str]]:
+        """Sequence and document of reservations, newest first; only sequences below `before`, only of a calendar."""
+        query = select(_reservations.c.sequence, _reservations.c.document)
+        if before is not None:
+            query = query.where(_reservations.c.sequence < before)
+        if calendar is not None:
+            query = query.where(_reservations.c.calendar == calendar)
+        with self._store.reading() as connection:
+            rows = connection.execute(query.order_by(_reservations.c.sequence.desc()).limit(limit))
+            return [(row.sequence, row.document) for row in rows]
+
+
+def entries_of(stored: StoredCalendar) -> tuple[CalendarEntryDoc, ...]:
+    """All that a calendar holds: its entries, then its reservations."""
+    reserved = (ReservationDoc.model_validate_json(text).entry for text in stored.reservations)
+    return (*ENTRIES.validate_json(stored.entries), *reserved)
+
+
+def _calendar(connection: Connection, name: str, now_s: float) -> StoredCalendar | None:
+    row = connection.execute(select(_calendars).where(_calendars.c.name == name)).one_or_none()
+    if row is None:
+        return None
+    held = select(_reservations.c.document).where(
+        _reservations.c.calendar == name,
+        _reservations.c.holds == 1,
+        or_(_reservations.c.until_s.is_(None), _reservations.c.until_s > now_s),
+    )
+    reservations = tuple(connection.scalars(held.order_by(_reservations.c.sequence)))
+    return StoredCalendar(**row._mapping, at_s=now_s, reservations=reservations)
+
+
+def _known(connection: Connection, name: str, now_s: float) -> StoredCalendar:
+    """A calendar that there is: none is ever deleted."""
+    found = _calendar(connection, name, now_s)
+    assert found is not None  # noqa: S101 - see above
+    return found
+
+
+def _reservation(connection: Connection, id_: str) -> StoredReservation | None:
+    row = connection.execute(select(_reservations).where(_reservations.c.id == id_)).one_or_none()
+    if row is None:
+        return None
+    return StoredReservation(
+        id=row.id, calendar=row.calendar, holds=bool(row.holds), until_s=row.until_s, document=row.document
+    )
+
+
+def _row(reservation: StoredReservation) -> dict[str, Any]:
+    return {
+        "id": reservation.id,
+        "calendar": reservation.calendar,
+        "holds": int(reservation.holds),
+        "until_s": reservation.until_s,
+        "document": reservation.document,
+    }
