@@ -1,5 +1,6 @@
 """Ranks that hang are told from those that work, leave their stacks, and end; small programs in place of a trainer."""
 
+import errno
 import json
 import math
 import os
@@ -111,6 +112,36 @@ def test_silence_is_counted_from_the_last_beat(tmp_path: Path) -> None:
     assert not listener.is_late(10.0)
     pulse.beat(math.inf, "waiting")
     assert [listener.is_late(1e9) for _ in range(2)] == [False, False]
+
+
+@pytest.mark.parametrize("fills_up", ["before the agent starts", "before the file is there", "before the first beat"])
+def test_a_rank_that_works_is_not_late_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fills_up: str
+) -> None:
+    path, written, replaced = tmp_path / "pulse", Path.write_bytes, os.pwrite
+
+    def write_bytes(path: Path, data: bytes) -> int:
+        if fills_up == "before the file is there":
+            written(path, b"")
+        if fills_up != "before the first beat":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return written(path, data)
+
+    def pwrite(file: int, data: bytes, place: int) -> int:
+        if place + len(data) > os.fstat(file).st_size:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replaced(file, data, place)
+
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    listener = Listener(path, first_limit_s=20.0)
+    pulse, is_heard = Pulse({PULSE: str(path)}), fills_up == "before the first beat"
+    for _ in range(5):
+        pulse.beat(10.0, "doing a step")
+        assert not listener.is_late(9.0)
+    assert listener.is_watched is is_heard
+    # One that hangs is late where it was heard.
+    assert listener.is_late(100.0) is is_heard
 
 
 def test_nobody_listens_where_no_agent_has_started_the_rank() -> None:
