@@ -69,12 +69,13 @@ class Pulse:
             onlooker.join()
 
 
-def _contents(folder: Path) -> list[tuple[str, int]]:
-    """Files below a folder with their sizes; what goes while it is looked at is left out."""
-    found = []
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            found.append((str(path), path.stat().st_size))
+def _contents(folder: Path) -> dict[Path, int]:
+    """What lies below a folder with its sizes; what goes while it is looked at is left out."""
+    found = {}
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent) / name for name in (*folders, *files)):
+            with suppress(OSError):
+                found[path] = path.stat().st_size
     return found
 
 

@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,26 @@ def test_a_process_without_a_pulse_is_heard_as_long_as_its_folder_grows(tmp_path
             (folder / name).write_text("more")
             eventually(lambda: not listener.is_late(1.0))
     assert listener.describe() == "has been converting for more than 0 s"
+
+
+def test_a_folder_that_goes_while_it_is_looked_at_ends_no_looking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener, folder, scan = Listener(tmp_path / "pulse"), tmp_path / "growing", os.scandir
+    (folder / "tmp").mkdir(parents=True)
+
+    def scandir(path: str | Path) -> Iterator[os.DirEntry[str]]:
+        # It goes after it was found and before it is opened.
+        if Path(path) == folder / "tmp":
+            Path(path).rmdir()
+        return scan(path)
+
+    with Pulse({PULSE: str(listener.path)}).beats_while_growing(folder, 0.04, "converting"):
+        monkeypatch.setattr(os, "scandir", scandir)
+        eventually(lambda: not (folder / "tmp").exists())
+        listener.is_late(0.0)
+        (folder / "more").touch()
+        eventually(lambda: not listener.is_late(1.0))
 
 
 @pytest.mark.slow
