@@ -85,7 +85,21 @@ def test_a_rank_that_never_says_anything_is_found_where_it_should(tmp_path: Path
     backend = working(tmp_path / "d", "import signal; signal.pause()", 1, start_limit_s=1.0)
     status = wait(backend, tmp_path / "d", lambda status: status.state.final)
     assert (status.state, status.dead) == (RunState.FAILED, ())
-    assert status.detail.startswith("host a hangs: rank 0 has been starting for more than 1 s; ")
+    assert status.detail == (
+        "host a hangs: rank 0 has been starting for more than 1 s; no rank has got so far that it writes its stack"
+    )
+
+
+@pytest.mark.slow
+def test_it_is_said_of_whom_there_is_no_stack(tmp_path: Path) -> None:
+    early = "import os, signal\nif os.environ['RANK'] != '0': signal.pause()\n"
+    backend = working(tmp_path / "d", early + _BEATS, 3, start_limit_s=5.0)
+    status = wait(backend, tmp_path / "d", lambda status: status.state.final)
+    assert status.detail == (
+        "host a hangs: rank 1 has been starting for more than 5 s; the stacks are in logs/rank-*.log, too early for "
+        "that of rank 1, 2"
+    )
+    assert "in step\n" in log_file(tmp_path / "d", 0).read_text()
 
 
 def test_a_process_without_a_pulse_is_heard_as_long_as_its_folder_grows(tmp_path: Path) -> None:
