@@ -30,7 +30,8 @@ def ahead_example() -> Document:
         "description": "Cluster of setting (iii) in Table 1 of the Arnold paper, 11 minipods with 1,019 nodes, most of "
         "them in use by jobs of which it is known with which probability they are over when. The last minipod arrives "
         "in nine days, minipod-4 is maintained in three weeks, and 20 nodes are reserved for a demonstration. "
-        "`pretrain-175b` wants 368 nodes in two weeks or up to a week later, `pretrain-13b` any plan on 48 nodes, for two trillion tokens, within a month. "
+        "`pretrain-175b` wants 368 nodes in two weeks or up to a week later, `pretrain-13b` any plan on 48 nodes, for "
+        "two trillion tokens, within a month. "
         "The jobs that run, forecasts and dates are made up.",
         "policy": "ahead",
         "snapshot": {
