@@ -3,7 +3,7 @@
 import time
 
 from api.calendars.drawings import CalendarDrawings
-from api.calendars.planned_nodes import planned_nodes
+from api.calendars.planned_nodes import PlannedNodes, planned_nodes
 from api.calendars.reservations import Reservations
 from api.calendars.service import Calendars
 from api.common.metrics import Metrics
@@ -94,5 +94,7 @@ class Services:
     def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
         return planned_job(self.plans.plan(plan_id), self.plans.input_text(plan_id), job_id, self.snapshots)
 
-    def _planned_nodes(self, plan_id: str, job_id: str | None) -> tuple[str, ...]:
-        return planned_nodes(self.plans.plan(plan_id), job_id)
+    def _planned_nodes(self, plan_id: str, job_id: str | None) -> PlannedNodes:
+        plan = self.plans.plan(plan_id)
+        taken_at = self.plans.taken_at(plan_id) if plan.ahead else None
+        return planned_nodes(plan, job_id, taken_at or plan.times.queued)
