@@ -8,6 +8,7 @@ from models.allocation.gang.descriptor import GANG, GANG_ILP
 from models.allocation.gavel.descriptor import GAVEL, GAVEL_ILP
 from models.allocation.sia.descriptor import SIA
 from models.allocation.suika.descriptor import SUIKA, SUIKA_ILP
+from models.placement.ahead.descriptor import AHEAD
 from models.placement.arnold.descriptor import ARNOLD
 from models.policy import Parameters, Policy
 
@@ -16,6 +17,7 @@ POLICIES: Mapping[str, Policy] = {
     for policy in (
         SIA,
         ARNOLD,
+        AHEAD,
         ARENA,
         ARENA_ILP,
         SUIKA,

@@ -94,7 +94,8 @@ class Job:
     exactly the GPUs of `current`; `expansions` are what the last plans added, oldest first.
     `calibration`: coefficients inverted from measurements, in place of those from data sheets.
     `lasting` is how long the job lasts from now, or from its start while it waits, as quantiles; `calendar_entry` names
-    the reservation that it belongs to.
+    the reservation that it belongs to. A job that is planned ahead starts from `earliest_start_s` to `latest_start_s`
+    from now (None: as late as the horizon).
     """
 
     id: str
@@ -125,6 +126,8 @@ class Job:
     attained_s: Mapping[str, float] | None = None
     lasting: Lasting | None = None
     calendar_entry: str | None = None
+    earliest_start_s: float = 0.0
+    latest_start_s: float | None = None
 
     @property
     def model(self) -> JobModel | None:
@@ -219,7 +222,7 @@ def _job_issues(pointer: str, job: Job, known: Set[str], type_of: Mapping[str, s
         yield Issue(
             code="not_positive", pointer=f"{pointer}/weight", detail=f"is {job.weight}; must be finite and above 0"
         )
-    for field in ("age_s", "num_restarts", "restart_cost_s", "attained_gpu_s"):
+    for field in ("age_s", "num_restarts", "restart_cost_s", "attained_gpu_s", "earliest_start_s"):
         value = getattr(job, field)
         if not (math.isfinite(value) and value >= 0):
             yield Issue(
@@ -256,6 +259,10 @@ def _training_issues(pointer: str, job: Job) -> Iterator[Issue]:
             pointer=f"{pointer}/deadline_s",
             detail=f"is {job.deadline_s}; give seconds from now, above 0, or leave it out",
         )
+    latest_s = job.latest_start_s
+    if latest_s is not None and not (math.isfinite(latest_s) and latest_s >= job.earliest_start_s):
+        detail = f"is {latest_s}; finite, and not before earliest_start_s, which is {job.earliest_start_s}"
+        yield Issue(code="latest_before_earliest", pointer=f"{pointer}/latest_start_s", detail=detail)
     left = job.remaining_iterations
     if left is not None and not (math.isfinite(left) and left > 0):
         yield Issue(

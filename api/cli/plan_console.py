@@ -9,13 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from api.common.wording import number, percent, termination_words
-from models.plan import JobAllocation, Plan, PlanOutcome, PretrainingPlacement, UnplacedJob
+from models.plan import AheadPlacement, JobAllocation, Plan, PlanOutcome, PretrainingPlacement, UnplacedJob
 from models.wording import counted
 from models.workload import NodeGpus
 from solver.options import SolveOptions
 
 _MAX_NODES_SHOWN = 4
 _MAX_HOSTS_SHOWN = 32
+_MAX_STARTS_SHOWN = 8
+_DAY_S, _HOUR_S = 86_400.0, 3600.0
 
 
 def print_outcome(console: Console, policy: str, outcome: PlanOutcome, options: SolveOptions | None = None) -> None:
@@ -64,6 +66,8 @@ def _print_plan(console: Console, plan: Plan) -> None:
     _print_unplaced(console, plan.unplaced)
     if plan.pretraining is not None:
         _print_pretraining(console, plan.pretraining)
+    if plan.ahead:
+        _print_ahead(console, plan.ahead)
 
 
 def _print_unplaced(console: Console, jobs: Sequence[UnplacedJob]) -> None:
@@ -111,6 +115,40 @@ def _print_pretraining(console: Console, placement: PretrainingPlacement) -> Non
     console.print(Columns([Text(f"{rank:>{digits}} {node}") for rank, node in enumerate(shown)], padding=(0, 2)))
     if placement.spares:
         console.print(escape(f"spare nodes: {', '.join(placement.spares[:_MAX_HOSTS_SHOWN])}"))
+
+
+def _print_ahead(console: Console, planned: Sequence[AheadPlacement]) -> None:
+    """When jobs start, where, what is expected by then, and what other starts cost."""
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("planned ahead", "start", "kept until", "nodes", "TPxPPxDP", "minipods", "DP/PP spread", "evicted"):
+        table.add_column(name, justify="left" if name == "planned ahead" else "right")
+    table.add_column("idle", justify="right")
+    for job in planned:
+        placement, end = job.placement, "for ever" if job.end_s is None else _days(job.end_s)
+        spread = f"{placement.minipod_spread.dp}/{placement.minipod_spread.pp}"
+        degrees = f"{job.parallelism.tp}x{job.parallelism.pp}x{job.parallelism.dp}"
+        table.add_row(
+            *(escape(placement.job_id), _days(job.start_s), end, str(len(job.nodes)), degrees),
+            *(str(placement.num_minipods_used), spread, f"{job.expected_evictions:.1f}"),
+            f"{job.idle_s / _HOUR_S:.0f} node h",
+        )
+    console.print(table)
+    for job in planned:
+        if job.training is not None:
+            said = f"{job.training.step_s:.3g} s a step, MFU {percent(job.training.mfu)}"
+            console.print(
+                escape(f"{job.placement.job_id}: {said}, {percent(job.training.goodput)} of the time at work")
+            )
+        shown = job.other_starts[:: -(-len(job.other_starts) // _MAX_STARTS_SHOWN)]
+        starts = ", ".join(
+            f"{_days(other.start_s)} {'-' if other.cost is None else number(other.cost)}" for other in shown
+        )
+        console.print(escape(f"cost of {job.placement.job_id} by start: {starts}"))
+
+
+def _days(seconds: float) -> str:
+    return f"{seconds / _DAY_S:.2f} d"
 
 
 def _where(slices: Sequence[NodeGpus]) -> str:

@@ -42,7 +42,8 @@ _logger = logging.getLogger("stowplan.api.comparisons.service")
 class Comparisons:
     """All comparisons of one service: those that run in memory, those that are final in the store.
 
-    What an earlier process left unfinished is marked as interrupted at once.
+    What an earlier process left unfinished is marked as interrupted at once; the same request under the same key begins
+    anew then.
     """
 
     def __init__(self, settings: Settings, store: Store) -> None:
@@ -54,7 +55,7 @@ class Comparisons:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compare")
         for text in store.unfinished_comparisons():
             left = _finished(ComparisonDoc.model_validate_json(text), ComparisonStatus.INTERRUPTED, _INTERRUPTED)
-            store.finish_comparison(left.id, left.model_dump_json())
+            store.finish_comparison(left.id, left.model_dump_json(), is_interrupted=True)
 
     def submit(self, asked: ReadComparison, idempotency_key: str | None = None) -> str:
         """Store and queue a comparison; returns its id.
@@ -206,8 +207,9 @@ class Comparisons:
         if status is ComparisonStatus.INTERRUPTED:
             failure = _INTERRUPTED
         active.document = _finished(document, status, failure)
+        is_interrupted = status is ComparisonStatus.INTERRUPTED
         try:
-            self._store.finish_comparison(document.id, active.document.model_dump_json())
+            self._store.finish_comparison(document.id, active.document.model_dump_json(), is_interrupted=is_interrupted)
             self._active.pop(document.id, None)
         except StoreError:
             # It stays in memory, where clients still find it.

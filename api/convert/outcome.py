@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from api.convert.ahead import ahead_from_document, ahead_to_document
 from api.convert.launch import launch_document
 from api.convert.parallel_plan import (
     expansions_from_documents,
@@ -10,8 +11,8 @@ from api.convert.parallel_plan import (
     plan_from_document,
     plan_to_document,
 )
+from api.convert.pretraining import pretraining_from_document, pretraining_to_document
 from api.schemas.plan import (
-    CommunicationMatrixDoc,
     JobAllocationDoc,
     ModelSizeDoc,
     OutcomeDoc,
@@ -28,9 +29,7 @@ from models.plan import (
     PhaseTimes,
     Plan,
     PlanOutcome,
-    PretrainingPlacement,
     ScoreTerm,
-    SpreadPair,
     UnplacedJob,
 )
 from models.workload import Job, NodeGpus, Snapshot
@@ -58,9 +57,8 @@ def outcome_to_document(outcome: PlanOutcome, snapshot: Snapshot) -> OutcomeDoc:
         score=() if plan is None else tuple(ScoreTermDoc.model_validate(t, from_attributes=True) for t in plan.score),
         allocations=() if plan is None else tuple(_allocations(plan, jobs)),
         unplaced=tuple(_unplaced(job) for job in (plan or outcome).unplaced),
-        communication=None
-        if pretraining is None
-        else CommunicationMatrixDoc.model_validate(pretraining, from_attributes=True),
+        communication=None if pretraining is None else pretraining_to_document(pretraining),
+        ahead=() if plan is None else tuple(ahead_to_document(placed) for placed in plan.ahead),
         conflicts=outcome.conflicts,
         warnings=issue_documents(outcome.warnings),
         size=ModelSizeDoc.model_validate(statistics, from_attributes=True),
@@ -148,7 +146,8 @@ def _plan(document: OutcomeDoc) -> Plan:
         allocations=tuple(_allocation(allocation) for allocation in document.allocations),
         unplaced=tuple(_unplaced_jobs(document)),
         score=tuple(ScoreTerm(**dict(term)) for term in document.score),
-        pretraining=None if document.communication is None else _pretraining(document.communication),
+        pretraining=None if document.communication is None else pretraining_from_document(document.communication),
+        ahead=tuple(ahead_from_document(placed) for placed in document.ahead),
     )
 
 
@@ -167,8 +166,3 @@ def _allocation(document: JobAllocationDoc) -> JobAllocation:
             "expansions": expansions_from_documents(document.expansions),
         }
     )
-
-
-def _pretraining(document: CommunicationMatrixDoc) -> PretrainingPlacement:
-    spreads = {name: SpreadPair(**dict(getattr(document, name))) for name in ("minipod_spread", "distance")}
-    return PretrainingPlacement(**{**dict(document), **spreads})

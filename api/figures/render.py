@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from matplotlib.figure import Figure
 
 from api.common.wording import number, percent, termination_words
+from api.figures.ahead import ahead_figure
 from api.figures.cluster import CellGroup, capacity_words, cluster_panel, job_groups
 from api.figures.legend import Entry
 from api.figures.matrix import matrix_panel
@@ -90,6 +91,8 @@ def render(request: FigureRequest) -> bytes:
         elif outcome.plan.pretraining is not None:
             panels = _pretraining_panels(snapshot, outcome.plan, outcome.plan.pretraining)
             title = _pretraining_title(outcome.plan, snapshot, outcome.plan.pretraining)
+        elif outcome.plan.ahead:
+            return save(ahead_figure(snapshot, outcome.plan.ahead, _outcome_words(outcome)), request.format)
         else:
             groups = job_groups(outcome.plan)
             panels = [cluster_panel(snapshot, outcome.plan, groups, _MAX_WIDTH, _MAX_HEIGHT, _MIN_WIDTH)]

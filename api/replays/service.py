@@ -45,7 +45,8 @@ _logger = logging.getLogger("stowplan.api.replays.service")
 class Replays:
     """All replays of one service: those that run in memory, those that are final in the store.
 
-    What an earlier process left unfinished is marked as interrupted at once, and keeps the replays that had ended.
+    What an earlier process left unfinished is marked as interrupted at once, and keeps the replays that had ended; the
+    same request under the same key begins anew then.
     """
 
     def __init__(self, settings: Settings, store: Store) -> None:
@@ -239,8 +240,9 @@ class Replays:
         document = active.end(status, INTERRUPTED if status is ReplayStatus.INTERRUPTED else failure)
         state = {"status": status.value, "replay": None}
         events = json.dumps([asdict(event) for event in active.events.preview(STATE, state)])
+        is_interrupted = status is ReplayStatus.INTERRUPTED
         try:
-            self._store.finish(document.id, document.model_dump_json(), events)
+            self._store.finish(document.id, document.model_dump_json(), events, is_interrupted=is_interrupted)
             self._active.pop(document.id, None)
         except StoreError:
             # They stay in memory, where clients still find them.
@@ -256,7 +258,7 @@ class Replays:
             rows[number] = ReplayRunDoc.model_validate_json(text)
         ended = ended_document(with_rows(document, rows), ReplayStatus.INTERRUPTED, INTERRUPTED)
         state = PlanEvent(id=_AFTER_LOST_EVENTS, name=STATE, data={"status": ended.status.value, "replay": None})
-        self._store.finish(ended.id, ended.model_dump_json(), json.dumps([asdict(state)]))
+        self._store.finish(ended.id, ended.model_dump_json(), json.dumps([asdict(state)]), is_interrupted=True)
 
 
 def _no_replays(replays_id: str) -> NotFoundError:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from api.schemas.policies.ahead import AheadParametersDoc
 from api.schemas.policies.arena import ArenaParametersDoc
 from api.schemas.policies.arnold import ArnoldParametersDoc
 from api.schemas.policies.base import ParametersDoc
@@ -18,6 +19,7 @@ _DOCUMENTS: Mapping[type[Parameters], type[ParametersDoc]] = {
     for document in (
         SiaParametersDoc,
         ArnoldParametersDoc,
+        AheadParametersDoc,
         ArenaParametersDoc,
         SuikaParametersDoc,
         GangParametersDoc,

@@ -6,9 +6,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.schemas.ahead import AheadPlacementDoc
 from api.schemas.base import Document
 from api.schemas.launch import LaunchDoc
 from api.schemas.parallel_plan import ExpansionDoc, ParallelPlanDoc
+from api.schemas.placement import CommunicationMatrixDoc
 from api.schemas.problem import IssueDoc
 from models.plan import Change
 from solver.result import Limit, TerminationReason
@@ -116,42 +118,6 @@ class UnplacedJobDoc(Document):
     """It runs now and loses its GPUs."""
 
 
-class SpreadDoc(Document):
-    """The largest spread over minipods among the DP groups and among the PP groups."""
-
-    dp: int
-    pp: int
-
-
-class CommunicationMatrixDoc(Document):
-    """The communication matrix of a pre-training job: a row is a PP group, a column a DP group, a cell one node."""
-
-    job_id: str
-    scheduling_unit: str
-    alpha: float
-    """Affinity of the DP groups."""
-    beta: float
-    """Affinity of the PP groups."""
-    affinity_source: str
-    """Where alpha comes from."""
-    cells: tuple[tuple[str, ...], ...]
-    """Node id per row and column."""
-    minipods: tuple[tuple[str, ...], ...]
-    """Minipod of each cell: its path joined by `/`."""
-    hosts: tuple[str, ...]
-    """Nodes in rank order."""
-    minipod_spread: SpreadDoc
-    """Number of minipods that a group touches (Eq. 4)."""
-    distance: SpreadDoc
-    """Eq. 3: 0 for a group inside one minipod."""
-    num_minipods_used: int
-    max_unit_spread: int
-    objective_eq4: float
-    objective_eq2: float
-    spares: tuple[str, ...] = ()
-    """Nodes kept free as backups, minipod after minipod."""
-
-
 class TimingsDoc(Document):
     """Milliseconds of wall-clock time, unless the name says `cpu`."""
 
@@ -222,6 +188,8 @@ class OutcomeDoc(Document):
     allocations: tuple[JobAllocationDoc, ...] = ()
     unplaced: tuple[UnplacedJobDoc, ...] = ()
     communication: CommunicationMatrixDoc | None = None
+    ahead: tuple[AheadPlacementDoc, ...] = ()
+    """When and where jobs start that are planned ahead."""
     conflicts: tuple[str, ...] = ()
     """Infeasible: names of constraints that exclude each other; `unplaced` has the job behind them, where it is one."""
     warnings: tuple[IssueDoc, ...] = ()

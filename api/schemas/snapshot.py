@@ -166,6 +166,10 @@ class JobDoc(Document):
     """How long the job lasts from now, or from its start while it waits (null: `remaining_s`, where that is known)."""
     calendar_entry: Name | None = None
     """The reservation of the calendar that the job belongs to."""
+    earliest_start_s: NonNegative = 0.0
+    """Planned ahead: the job starts no earlier than so many seconds from now."""
+    latest_start_s: NonNegative | None = None
+    """Nor later (null: within the parameter `horizon_days`)."""
 
 
 class SnapshotDoc(Document):

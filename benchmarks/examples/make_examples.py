@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 from api.cli.pretty import pretty_json
+from benchmarks.examples.ahead_example import ahead_example
 from benchmarks.examples.gang_example import gang_example
 from benchmarks.examples.parallel_examples import arena_example, suika_example
 from benchmarks.paths import ROOT
@@ -57,6 +58,7 @@ def examples() -> dict[str, Document]:
         "sia-heterogeneous-64": _heterogeneous(),
         "arnold-fig12": _fig12(),
         "arnold-368-of-1019-nodes": _large_pretraining(),
+        "ahead-two-weeks": ahead_example(),
         "infeasible-reservations": _infeasible(),
         "arena-two-types": arena_example(),
         "suika-growing": suika_example(),

@@ -6,6 +6,7 @@ from functools import cache
 from types import MappingProxyType
 
 from benchmarks.suite.case import Case
+from benchmarks.suite.cases.ahead import ahead_cases
 from benchmarks.suite.cases.arena import arena_cases
 from benchmarks.suite.cases.arnold import arnold_cases
 from benchmarks.suite.cases.elasticflow import elasticflow_cases
@@ -26,6 +27,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "smoke": (
             "sia/waiting/64x*",
             "arnold/table1/ii-scarce",
+            "ahead/small",
             "arena*/generated/throughput-load0.5",
             "suika*/racks/2x0.9",
             "gang*/fifo/64x40",
@@ -46,6 +48,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "sia": ("sia/*",),
         "arnold": ("arnold/*",),
+        "ahead": ("ahead/*",),
         "arena": ("arena/*", "arena-ilp/*"),
         "suika": ("suika/*", "suika-ilp/*"),
         "gang": ("gang/*", "gang-ilp/*"),
@@ -60,6 +63,7 @@ _WARM_UP: Mapping[str, str] = MappingProxyType(
     {
         "sia": "sia/waiting/64x20x3",
         "arnold": "arnold/table1/i-scarce",
+        "ahead": "ahead/small",
         **{name: f"{name}/generated/throughput-load0.5" for name in ("arena", "arena-ilp")},
         **{name: f"{name}/racks/2x0.9" for name in ("suika", "suika-ilp")},
         **{name: f"{name}/fifo/64x40" for name in ("gang", "gang-ilp")},
@@ -74,7 +78,7 @@ _WARM_UP: Mapping[str, str] = MappingProxyType(
 def all_cases() -> Mapping[str, Case]:
     """Every case that can be made on this machine, by name."""
     kinds = (
-        *(sia_cases(), arnold_cases(), arena_cases(), suika_cases()),
+        *(sia_cases(), arnold_cases(), ahead_cases(), arena_cases(), suika_cases()),
         *(gang_cases(), gavel_cases(), elasticflow_cases(), planner_cases()),
     )
     return MappingProxyType({case.name: case for cases in kinds for case in cases})

@@ -74,6 +74,13 @@ TARGETS = (
         solver="exact",
         limit_s=0.2,
     ),
+    Target(
+        text="five jobs over eight weeks on 10,000 nodes in 300 minipods, gap 1 %",
+        pattern="ahead/weeks/10000n300m",
+        solver="exact",
+        limit_s=30.0,
+        relative_gap=0.01,
+    ),
     Target(text="Arnold, Table 1 (iii)", pattern="arnold/table1/iii-*", solver="exact", limit_s=0.02),
 )
 

@@ -24,6 +24,7 @@ _EXAMPLES = {
     "suika": "suika-growing",
     "suika-ilp": "suika-growing",
     "arnold": "arnold-fig12",
+    "ahead": "ahead-two-weeks",
     "gang": "gang-queue",
     "gang-ilp": "gang-queue",
     "gavel": "gavel-paper",
@@ -55,6 +56,9 @@ def _said(job: Job, k: int, gpu_type: str) -> dict[str, Any]:
         "attained_s": {gpu_type: 1e4 * k},
         "lasting": Lasting(probabilities=(0.5, 1.0), seconds=(60.0 * k, 120.0 * k)),
         "calendar_entry": f"reservation {k % 2}",
+        "earliest_start_s": 60.0 * k,
+        "latest_start_s": 7200.0 * (k + 1),
+        "min_gpus": job.min_gpus,
     }
 
 

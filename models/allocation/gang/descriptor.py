@@ -25,7 +25,7 @@ _GIVES = (
 _IGNORES = (
     *("max_gpus", "adaptivity", "num_restarts", "restart_cost_s", "performance", "parallelism", "transformer"),
     *("operators", "deadline_s", "remaining_iterations", "parallel_plan", "expansions", "calibration"),
-    "attained_s",
+    *("attained_s", "earliest_start_s", "latest_start_s"),
 )
 
 GANG = Policy(

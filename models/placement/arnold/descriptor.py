@@ -23,7 +23,7 @@ ARNOLD = Policy(
     ignores=(
         *("weight", "age_s", "num_restarts", "performance", "operators", "priority", "deadline_s"),
         *("remaining_iterations", "parallel_plan", "expansions", "remaining_s", "queue", "attained_gpu_s"),
-        *("attained_s", "lasting", "calendar_entry"),
+        *("attained_s", "lasting", "calendar_entry", "earliest_start_s", "latest_start_s"),
     ),
     declarations=(
         "models.placement.arnold.paper.formulation",

@@ -1,5 +1,7 @@
 """From the node in every cell to a plan: rank order, spreads, score, spare nodes, and the other jobs."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from models.placement.arnold.instance import affinity_weights
@@ -23,11 +25,40 @@ def arnold_plan(
     cells: tuple[tuple[str, ...], ...],
 ) -> Plan:
     """Plan from minipods and nodes (rows, columns): the job placed, running jobs kept, other waiting jobs left out."""
-    unit = parameters.scheduling_unit
+    placement = pretraining_placement(
+        selection.job.id,
+        parameters.scheduling_unit,
+        affinity,
+        selection.pool.minipods,
+        minipods,
+        cells,
+        spares=_spares(selection, minipods, cells),
+    )
+    running = occupancy(snapshot).running
+    kept = [job for job in snapshot.jobs if job.id in running]
+    waiting = [job for job in snapshot.jobs if job.id not in running and job.id != selection.job.id]
+    return Plan(
+        allocations=(_planned(selection, placement.hosts), *(kept_where_it_is(snapshot, job) for job in kept)),
+        unplaced=tuple(_unplaced(job) for job in waiting),
+        score=_score(snapshot, parameters, affinity.alpha, placement, measure(minipods)),
+        pretraining=placement,
+    )
+
+
+def pretraining_placement(
+    job_id: str,
+    unit: SchedulingUnit,
+    affinity: Affinity,
+    labels: Sequence[str],
+    minipods: IntMatrix,
+    cells: tuple[tuple[str, ...], ...],
+    *,
+    spares: tuple[str, ...],
+) -> PretrainingPlacement:
+    """Placement of a job from minipods, positions among `labels`, and nodes (rows, columns)."""
     spreads = measure(minipods)
-    labels = selection.pool.minipods
-    placement = PretrainingPlacement(
-        job_id=selection.job.id,
+    return PretrainingPlacement(
+        job_id=job_id,
         scheduling_unit=unit.value,
         alpha=affinity.alpha,
         beta=1 - affinity.alpha,
@@ -41,16 +72,7 @@ def arnold_plan(
         max_unit_spread=spreads.of_unit(unit),
         objective_eq4=spreads.objective_eq4(affinity.alpha, unit),
         objective_eq2=spreads.objective_eq2(affinity.alpha),
-        spares=_spares(selection, minipods, cells),
-    )
-    running = occupancy(snapshot).running
-    kept = [job for job in snapshot.jobs if job.id in running]
-    waiting = [job for job in snapshot.jobs if job.id not in running and job.id != selection.job.id]
-    return Plan(
-        allocations=(_planned(selection, placement.hosts), *(_kept(snapshot, job) for job in kept)),
-        unplaced=tuple(_unplaced(job) for job in waiting),
-        score=_score(snapshot, parameters, affinity.alpha, placement, spreads),
-        pretraining=placement,
+        spares=spares,
     )
 
 
@@ -81,8 +103,8 @@ def _batch(selection: Selection) -> tuple[int, int, int] | tuple[None, None, Non
     return transformer.global_batch, transformer.micro_batch_or_one, int(num_micro)
 
 
-def _kept(snapshot: Snapshot, job: Job) -> JobAllocation:
-    """Allocation of a running job: this policy moves nobody."""
+def kept_where_it_is(snapshot: Snapshot, job: Job) -> JobAllocation:
+    """Allocation of a running job that nobody moves."""
     gpus = job.current or ()
     types = {node.id: node.gpu_type for node in snapshot.cluster.nodes}
     return JobAllocation(

@@ -91,7 +91,7 @@ def select(snapshot: Snapshot, parameters: ArnoldParameters) -> Selection:
     raise_for_errors(list(_tier_weight_faults(snapshot, parameters)), "parameters")
     suitable: list[Selection] = []
     faults: list[Issue] = []
-    for gpu_type in _candidate_types(snapshot, job):
+    for gpu_type in candidate_types(snapshot, job):
         pool = node_pool(snapshot, gpu_type, tier)
         found = list(_type_faults(position, parallelism, gpu_type, pool))
         faults += found
@@ -184,7 +184,8 @@ def _planned_job(snapshot: Snapshot) -> tuple[int, Job, Parallelism]:
     raise InputError(f"{len(waiting)} pre-training jobs wait", issues)
 
 
-def _candidate_types(snapshot: Snapshot, job: Job) -> tuple[str, ...]:
+def candidate_types(snapshot: Snapshot, job: Job) -> tuple[str, ...]:
+    """GPU types that the job may use, in the order in which they are tried."""
     if job.reservation is not None:
         return (job.reservation.gpu_type,)
     used = {node.gpu_type for node in snapshot.cluster.nodes}

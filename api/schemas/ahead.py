@@ -1,0 +1,56 @@
+"""What is planned ahead, as clients see it."""
+
+from api.schemas.base import Document
+from api.schemas.placement import CommunicationMatrixDoc
+from api.schemas.snapshot import ParallelismDoc
+
+
+class KeptNodeDoc(Document):
+    """A node that is kept for a job."""
+
+    node: str
+    free_probability: float
+    """That nothing runs on it any more when the job starts."""
+    idle_s: float
+    """Expected seconds for which it is free before that."""
+
+
+class StartCostDoc(Document):
+    """What the job costs when it starts at another time and the others stay as they are."""
+
+    start_s: float
+    cost: float | None
+    """Null: it has no nodes then."""
+
+
+class TrainingEstimateDoc(Document):
+    """What the performance model says of a job on its plan."""
+
+    num_micro_batches: int
+    step_s: float
+    mfu: float
+    """Of the peak of its GPUs."""
+    goodput: float
+    """Share of the time in which work is done: failures and checkpoints take the rest."""
+
+
+class AheadPlacementDoc(Document):
+    """When and where a job starts that is planned ahead; seconds from the snapshot."""
+
+    placement: CommunicationMatrixDoc
+    parallelism: ParallelismDoc
+    """Its degrees, given or chosen."""
+    gpu_type: str
+    start_s: float
+    end_s: float | None
+    """Until when its nodes are kept; null: for ever, since nobody says how long it lasts."""
+    nodes: tuple[KeptNodeDoc, ...]
+    """Hosts in rank order, then spares. Jobs that end before the start are admitted to them until then."""
+    expected_evictions: float
+    """Nodes that are expected to be in use still at the start."""
+    idle_s: float
+    """Node seconds that are expected to be free and kept until the start."""
+    other_starts: tuple[StartCostDoc, ...]
+    """The starts that were looked at, this one among them, each with the best plan."""
+    training: TrainingEstimateDoc | None = None
+    """Where a plan was chosen, or the duration follows from the model."""

@@ -1,0 +1,1 @@
+"""When and where large pre-training jobs begin, over a horizon of weeks."""

@@ -1,0 +1,377 @@
+"""Independent check of a plan ahead. Knows no solver and nothing of how plans are built; all comes from the snapshot.
+
+Pointers are relative to the plan (`/ahead/0/start_s`).
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+
+from models.forecast.lasting import Lasting
+from models.forecast.training import Reliability, TrainingForecast, forecast_training
+from models.parallel_plan import symmetric_plan
+from models.performance.iteration.modelling import virtual_model
+from models.performance.iteration.whitebox import peak_flops_per_s
+from models.placement.ahead.parameters import AheadParameters
+from models.placement.arnold.check import placement_violations
+from models.placement.arnold.parameters import SchedulingUnit
+from models.plan import AheadPlacement, KeptNode, Plan, TrainingEstimate
+from models.transformer import Transformer
+from models.workload import Job, Snapshot
+from stowplan.errors import Issue
+from topology.calendar import CalendarEntry
+from topology.cluster import Node, NodeState
+
+_TOLERANCE = 1e-6
+_DAY_S, _HOUR_S = 86_400.0, 3600.0
+# Gauss-Legendre on [0, 1]: exact for polynomials up to degree 5 in pieces that are cut until nothing changes.
+_POINTS = ((0.5 - math.sqrt(0.15), 5 / 18), (0.5, 8 / 18), (0.5 + math.sqrt(0.15), 5 / 18))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scene:
+    """The snapshot as the check needs it: nodes by id, who is on them with how many GPUs, running jobs."""
+
+    snapshot: Snapshot
+    parameters: AheadParameters
+    nodes: Mapping[str, Node]
+    jobs: Mapping[str, Job]
+    on: Mapping[str, Mapping[str, int]]
+    running: frozenset[str]
+
+
+def plan_violations(snapshot: Snapshot, parameters: AheadParameters, plan: Plan, objective: float) -> list[Issue]:
+    """Everything that is wrong with a plan ahead, or with its claim to be at least as good as `objective`."""
+    scene = _scene(snapshot, parameters)
+    found = list(_coverage(scene, plan))
+    for k, placed in enumerate(plan.ahead):
+        job = scene.jobs.get(placed.placement.job_id)
+        if job is None or not _is_wanted(job) or job.id in scene.running:
+            detail = f"the snapshot has no job {placed.placement.job_id!r} that waits to be planned ahead"
+            found.append(_violation(k, "unknown_job", "placement/job_id", detail))
+            continue
+        found += [
+            *_degrees(scene, k, job, placed),
+            *_placement(scene, k, job, placed),
+            *_window(scene, k, job, placed),
+            *_nodes(scene, k, job, placed),
+        ]
+    found += _meetings(plan)
+    return found or list(_score(scene, plan, objective))
+
+
+def _scene(snapshot: Snapshot, parameters: AheadParameters) -> _Scene:
+    nodes = {node.id: node for node in snapshot.cluster.nodes}
+    on: dict[str, dict[str, int]] = {}
+    running = set()
+    for job in snapshot.jobs:
+        if job.current and all(nodes[part.node].state is not NodeState.DOWN for part in job.current):
+            running.add(job.id)
+            for part in job.current:
+                on.setdefault(part.node, {})[job.id] = len(part.gpus)
+    return _Scene(
+        snapshot=snapshot,
+        parameters=parameters,
+        nodes=nodes,
+        jobs={job.id: job for job in snapshot.jobs},
+        on=on,
+        running=frozenset(running),
+    )
+
+
+def _coverage(scene: _Scene, plan: Plan) -> Iterator[Issue]:
+    """Running jobs stay where they are, all others are unplaced; whoever has parallelism is planned once."""
+    kept = {allocation.job_id: allocation for allocation in plan.allocations}
+    unplaced = [job.job_id for job in plan.unplaced]
+    for job in scene.snapshot.jobs:
+        if job.id in scene.running:
+            allocation = kept.get(job.id)
+            if allocation is None or set(allocation.gpus) != set(job.current or ()):
+                detail = f"job {job.id!r} runs; it must keep its GPUs"
+                yield Issue(code="job_moved", pointer="/allocations", detail=detail)
+        elif unplaced.count(job.id) != 1:
+            detail = f"job {job.id!r} waits; it must be unplaced once, and is {unplaced.count(job.id)} times"
+            yield Issue(code="job_not_covered", pointer="/unplaced", detail=detail)
+    if len(kept) != len(plan.allocations) or len(kept) + len(unplaced) != len(scene.jobs):
+        yield Issue(code="job_not_covered", pointer="/allocations", detail="every job must be covered once")
+    planned = [placed.placement.job_id for placed in plan.ahead]
+    wanted = [job.id for job in scene.snapshot.jobs if _is_wanted(job) and job.id not in scene.running]
+    if sorted(planned) != sorted(wanted):
+        detail = f"plans {sorted(planned)}; the jobs that wait to be planned are {sorted(wanted)}"
+        yield Issue(code="job_not_covered", pointer="/ahead", detail=detail)
+
+
+def _is_wanted(job: Job) -> bool:
+    return job.parallelism is not None or (job.transformer is not None and job.latest_start_s is not None)
+
+
+def _degrees(scene: _Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[Issue]:
+    """Those of the job, or some on as many GPUs as it asks for, that train its model as fast as is said."""
+    degrees, said = placed.parallelism, placed.training
+    if job.parallelism is not None and degrees != job.parallelism:
+        yield _violation(k, "wrong_parallelism", "parallelism", f"is {degrees}; job {job.id!r} has {job.parallelism}")
+    if job.parallelism is None and degrees.num_gpus != job.min_gpus:
+        detail = f"is {degrees}, {degrees.num_gpus} GPUs; job {job.id!r} asks for {job.min_gpus}"
+        yield _violation(k, "wrong_parallelism", "parallelism", detail)
+    if said is None or job.transformer is None:
+        if job.parallelism is None:
+            yield _violation(k, "wrong_parallelism", "training", "is missing for a plan that was chosen")
+        return
+    forecast, fits = _trained(scene, job.transformer, job, placed, said)
+    if not fits:
+        yield _violation(k, "out_of_memory", "parallelism", f"{degrees} does not fit into the memory of its GPUs")
+    for field in ("step_s", "mfu", "goodput"):
+        value, real = getattr(said, field), getattr(forecast, field)
+        if not abs(value - real) <= _TOLERANCE * max(1.0, real):
+            yield _violation(k, "wrong_training", f"training/{field}", f"is {value}, recomputed {real}")
+
+
+def _trained(
+    scene: _Scene, transformer: Transformer, job: Job, placed: AheadPlacement, said: TrainingEstimate
+) -> tuple[TrainingForecast, bool]:
+    """What the performance model says of the plan, and whether it fits into memory."""
+    degrees, parameters = placed.parallelism, scene.parameters
+    kind = next(kind for kind in scene.snapshot.cluster.gpu_types if kind.name == placed.gpu_type)
+    size = scene.nodes[placed.placement.hosts[0]].num_gpus
+    model = virtual_model(transformer, kind, size, degrees.num_gpus // size, job.calibration)
+    plan = symmetric_plan(
+        num_layers=model.profile.num_layers,
+        pp=degrees.pp,
+        dp=degrees.dp,
+        tp=degrees.tp,
+        global_batch=model.profile.global_batch,
+        num_micro_batches=said.num_micro_batches,
+        gpu_type=kind.name,
+        gpus=tuple((str(n), gpu) for n in range(degrees.num_gpus // size) for gpu in range(size)),
+    )
+    reliability = None
+    if parameters.node_mtbf_hours is not None:
+        reliability = Reliability(
+            mtbf_s=parameters.node_mtbf_hours * _HOUR_S,
+            restart_s=parameters.failure_restart_s,
+            checkpoint_s=parameters.checkpoint_s,
+        )
+    peak = peak_flops_per_s(kind.name, model.profile.flops_precision, kind.peak_flops_per_s)
+    iterations = job.remaining_iterations or 1.0
+    peaks = {kind.name: peak or kind.peak_flops_per_s}
+    return forecast_training(model, plan, iterations, peaks, reliability), model.fits(plan)
+
+
+def _placement(scene: _Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[Issue]:
+    """Shape, rank order, spreads and spares, as if nothing ran: who must make way is looked at elsewhere."""
+    cluster = scene.snapshot.cluster
+    alone = replace(job, current=None, parallel_plan=None, expansions=(), parallelism=placed.parallelism)
+    empty = Snapshot(cluster=cluster, jobs=(alone,))
+    tier = scene.parameters.minipod_tier or cluster.minipod_tier or ""
+    num_spares = scene.parameters.spare_nodes_per_minipod
+    for issue in placement_violations(empty, placed.placement, tier, num_spares):
+        yield replace(issue, pointer=f"/ahead/{k}/placement" + issue.pointer.removeprefix("/pretraining"))
+    if placed.placement.scheduling_unit != scene.parameters.scheduling_unit.value:
+        yield _violation(k, "wrong_unit", "placement/scheduling_unit", f"must be {scene.parameters.scheduling_unit}")
+    types = {scene.nodes[node].gpu_type for row in placed.placement.cells for node in row if node in scene.nodes}
+    if types != {placed.gpu_type}:
+        yield _violation(k, "wrong_gpu_type", "gpu_type", f"says {placed.gpu_type!r}, its nodes are {sorted(types)}")
+
+
+def _window(scene: _Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[Issue]:
+    horizon_s = scene.parameters.horizon_days * _DAY_S
+    latest_s = horizon_s if job.latest_start_s is None else job.latest_start_s
+    if not job.earliest_start_s - _TOLERANCE <= placed.start_s <= latest_s + _TOLERANCE:
+        detail = f"is {placed.start_s:g}; job {job.id!r} starts from {job.earliest_start_s:g} to {latest_s:g}"
+        yield _violation(k, "outside_window", "start_s", detail)
+    length_s = _length_s(scene, job, placed)
+    end_s = math.inf if placed.end_s is None else placed.end_s
+    if end_s < placed.start_s + length_s - _TOLERANCE:
+        detail = f"is {end_s:g}; job {job.id!r} lasts {length_s:g} s from {placed.start_s:g} on, as is to be expected"
+        yield _violation(k, "ends_too_early", "end_s", detail)
+
+
+def _nodes(scene: _Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[Issue]:
+    """Each node up, open to the job while it lasts, free of those that cannot make way, with the odds that are said."""
+    expected = (*placed.placement.hosts, *placed.placement.spares)
+    if tuple(node.node for node in placed.nodes) != expected:
+        yield _violation(k, "wrong_nodes", "nodes", "must be the hosts in rank order, then the spares")
+        return
+    end_s = math.inf if placed.end_s is None else placed.end_s
+    closing = [
+        entry
+        for entry in scene.snapshot.calendar
+        if entry.name != job.calendar_entry and entry.begin_s < end_s and placed.start_s < entry.end_s
+    ]
+    closed = {node: entry for entry in closing for node in entry.nodes}
+    opened_s = dict(_opened(scene, job, placed.start_s))
+    for i, node in enumerate(placed.nodes):
+        if node.node in closed:
+            detail = f"node {node.node!r} is closed by {closed[node.node].kind} {closed[node.node].name!r} meanwhile"
+            yield _violation(k, "calendar_not_honoured", f"nodes/{i}", detail)
+        yield from _node(scene, f"nodes/{i}", k, node, placed.start_s, opened_s.get(node.node, 0.0))
+    all_free = math.prod(
+        _over_by(scene.jobs[name], placed.start_s) for node in placed.placement.hosts for name in scene.on.get(node, {})
+    )
+    wanted = scene.parameters.start_probability
+    if wanted is not None and all_free < wanted - _TOLERANCE:
+        detail = f"all its nodes are free then with probability {all_free:.4g}, less than {wanted:g}"
+        yield _violation(k, "start_not_likely_enough", "start_s", detail)
+    for field, value, real in (
+        (
+            "expected_evictions",
+            placed.expected_evictions,
+            math.fsum(1 - node.free_probability for node in placed.nodes),
+        ),
+        ("idle_s", placed.idle_s, math.fsum(node.idle_s for node in placed.nodes)),
+    ):
+        if not abs(value - real) <= _TOLERANCE * max(1.0, abs(real)):
+            yield _violation(k, "wrong_sum", field, f"is {value}, the nodes add up to {real}")
+    yield from _shapes(scene, k, placed, closing)
+
+
+def _opened(scene: _Scene, job: Job, start_s: float) -> Iterator[tuple[str, float]]:
+    """Nodes that the calendar closes until some time before the start, with the last of these times."""
+    ended = [e for e in scene.snapshot.calendar if e.name != job.calendar_entry and 0.0 < e.end_s <= start_s]
+    for entry in sorted(ended, key=lambda entry: entry.end_s):
+        yield from ((node, entry.end_s) for node in entry.nodes)
+
+
+def _node(scene: _Scene, at: str, k: int, node: KeptNode, start_s: float, opened_s: float) -> Iterator[Issue]:
+    """Who is there can make way or is over, and the odds are as is said."""
+    there = [scene.jobs[name] for name in scene.on.get(node.node, {})]
+    for other in there:
+        over = _over_by(other, start_s)
+        if not other.preemptible and over < 1.0 - scene.parameters.epsilon - _TOLERANCE:
+            detail = f"job {other.id!r} there cannot be preempted, and is over by then with probability {over:.3g}"
+            yield _violation(k, "node_not_free", at, detail)
+    free, idle_s = math.prod(_over_by(other, start_s) for other in there), _idle_s(there, opened_s, start_s)
+    if not abs(free - node.free_probability) <= _TOLERANCE:
+        detail = f"is {node.free_probability}, recomputed {free}"
+        yield _violation(k, "wrong_probability", f"{at}/free_probability", detail)
+    if not abs(idle_s - node.idle_s) <= _TOLERANCE * max(1.0, start_s):
+        yield _violation(k, "wrong_idle_time", f"{at}/idle_s", f"is {node.idle_s}, recomputed {idle_s}")
+
+
+def _shapes(scene: _Scene, k: int, placed: AheadPlacement, closing: list[CalendarEntry]) -> Iterator[Issue]:
+    """Of an entry over a shape nobody says which nodes it will be: enough must be left for each."""
+    taken = {node.node for node in placed.nodes}
+    tiers = [tier.name for tier in scene.snapshot.cluster.tiers]
+    marked = scene.snapshot.cluster.minipod_tier
+    depth = tiers.index(marked) + 1 if marked is not None else 0
+    for entry in closing:
+        shape = entry.shape
+        if shape is None:
+            continue
+        of_shape = [
+            node
+            for node in scene.nodes.values()
+            if shape.gpu_type in (None, node.gpu_type) and shape.minipod in (None, "/".join(node.path[:depth]))
+        ]
+        left = sum(node.id not in taken for node in of_shape)
+        if left < shape.num_nodes:
+            detail = f"leaves {left} nodes for {entry.kind} {entry.name!r}, which needs {shape.num_nodes} meanwhile"
+            yield _violation(k, "calendar_not_honoured", "nodes", detail)
+
+
+def _meetings(plan: Plan) -> Iterator[Issue]:
+    """No node for two jobs at a time."""
+    for (k, one), (m, other) in combinations(enumerate(plan.ahead), 2):
+        ends = [math.inf if placed.end_s is None else placed.end_s for placed in (one, other)]
+        if one.start_s < ends[1] and other.start_s < ends[0]:
+            shared = {node.node for node in one.nodes} & {node.node for node in other.nodes}
+            if shared:
+                detail = f"node {min(shared)!r} is kept for {other.placement.job_id!r}, too (/ahead/{m}), at one time"
+                yield _violation(k, "node_taken_twice", "nodes", detail)
+
+
+def _score(scene: _Scene, plan: Plan, objective: float) -> Iterator[Issue]:
+    """The terms, recomputed, and the objective, which they may not exceed."""
+    real: dict[tuple[str | None, str], float] = {}
+    for placed in plan.ahead:
+        real |= {(placed.placement.job_id, term): value for term, value in _terms(scene, placed).items()}
+    said = {(term.job_id, term.term): term.value for term in plan.score}
+    for job_id, term in sorted(real.keys() | said.keys(), key=str):
+        value, expected = said.get((job_id, term)), real.get((job_id, term))
+        if value is None or expected is None or not abs(value - expected) <= _TOLERANCE * max(1.0, abs(expected)):
+            detail = f"term {term!r} of job {job_id!r} is given as {value}, recomputed {expected}"
+            yield Issue(code="wrong_score", pointer="/score", detail=detail)
+    total = math.fsum(real.values())
+    if not total <= objective + _TOLERANCE * max(1.0, abs(total)):
+        detail = f"the plan costs {total}, more than the {objective} that the solver claims"
+        yield Issue(code="objective_mismatch", pointer="/score", detail=detail)
+    for k, placed in enumerate(plan.ahead):
+        own = math.fsum(value for (job_id, _), value in real.items() if job_id == placed.placement.job_id)
+        at_start = [other.cost for other in placed.other_starts if other.start_s == placed.start_s]
+        if len(at_start) != 1 or at_start[0] is None or not abs(at_start[0] - own) <= _TOLERANCE * max(1.0, abs(own)):
+            detail = f"must have the start of the plan once, at its cost {own}; found {at_start}"
+            yield _violation(k, "wrong_start_cost", "other_starts", detail)
+
+
+def _terms(scene: _Scene, placed: AheadPlacement) -> dict[str, float]:
+    parameters, placement = scene.parameters, placed.placement
+    job = scene.jobs[placement.job_id]
+    lost_gpu_s = math.fsum(
+        (1.0 - _over_by(scene.jobs[name], placed.start_s)) * scene.jobs[name].restart_cost_s * num_gpus
+        for node in placed.nodes
+        for name, num_gpus in scene.on.get(node.node, {}).items()
+        if scene.jobs[name].preemptible
+    )
+    by_minipods, by_spread = placement.alpha, 1 - placement.alpha
+    names = ("dp_minipods", "pp_spread")
+    if parameters.scheduling_unit is SchedulingUnit.DP:
+        by_minipods, by_spread, names = by_spread, by_minipods, ("pp_minipods", "dp_spread")
+    price = parameters.spread_price * job.weight
+    late_days = (placed.start_s - job.earliest_start_s) / _DAY_S
+    length_s = _length_s(scene, job, placed)
+    chosen_days = length_s / _DAY_S if job.parallelism is None and math.isfinite(length_s) else 0.0
+    return {
+        names[0]: price * by_minipods * placement.num_minipods_used,
+        names[1]: price * by_spread * placement.max_unit_spread,
+        "lateness": parameters.lateness_price_per_day * job.weight * late_days,
+        "training": parameters.lateness_price_per_day * job.weight * chosen_days,
+        "evictions": parameters.eviction_price_per_node * placed.expected_evictions,
+        "restarts": parameters.restart_price_per_gpu_hour * lost_gpu_s / _HOUR_S,
+        "idle_nodes": parameters.idle_price_per_node_hour * placed.idle_s / _HOUR_S,
+    }
+
+
+def _length_s(scene: _Scene, job: Job, placed: AheadPlacement) -> float:
+    """For how long the job holds its nodes: as it says, else by the performance model."""
+    probability = scene.parameters.end_probability
+    if job.lasting is not None:
+        return job.lasting.quantile(probability)
+    if job.remaining_s:
+        return job.remaining_s
+    if job.remaining_iterations is None or placed.training is None or job.transformer is None:
+        return math.inf
+    return _trained(scene, job.transformer, job, placed, placed.training)[0].lasting.quantile(probability)
+
+
+def _over_by(job: Job, time_s: float) -> float:
+    """Probability that a running job is over by then."""
+    if job.lasting is not None:
+        return job.lasting.probability_within(time_s)
+    return 1.0 if job.remaining_s and job.remaining_s <= time_s else 0.0
+
+
+def _idle_s(there: list[Job], opened_s: float, start_s: float) -> float:
+    """Expected seconds that a node is free from `opened_s` to the start: the integral of the probability that it is."""
+    known: list[Lasting] = []
+    for job in there:
+        if job.lasting is None and not job.remaining_s:
+            return 0.0
+        known.append(job.lasting or Lasting(probabilities=(1.0,), seconds=(job.remaining_s or 0.0,)))
+    inner = {time_s for lasting in known for time_s in lasting.seconds if opened_s < time_s < start_s}
+    cuts = sorted({opened_s, start_s, *inner})
+    # Six probabilities that each grow linearly are a polynomial of degree 6; pieces make up for more of them.
+    pieces = 1 if len(known) <= 5 else 8
+    total = 0.0
+    for begin_s, end_s in pairwise(cuts):
+        length_s = (end_s - begin_s) / pieces
+        for piece in range(pieces):
+            total += length_s * math.fsum(
+                weight * math.prod(one.probability_within(begin_s + (piece + point) * length_s) for one in known)
+                for point, weight in _POINTS
+            )
+    return total
+
+
+def _violation(k: int, code: str, field: str, detail: str) -> Issue:
+    return Issue(code=code, pointer=f"/ahead/{k}/{field}", detail=detail)

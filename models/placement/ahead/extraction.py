@@ -1,0 +1,181 @@
+"""From placings to a plan: single nodes, rank order, expectations, score, other starts, and the other jobs."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from models.placement.ahead.building import AheadProblem, NodeClass, jobs_on, opened
+from models.placement.ahead.future import free_within, idle_between, lasting_of
+from models.placement.ahead.instance import Placing, placing_cost
+from models.placement.ahead.single import free_at, place_at_best
+from models.placement.ahead.wanted import DAY_S, WantedJob
+from models.placement.arnold.assignment import arrange
+from models.placement.arnold.extraction import kept_where_it_is, pretraining_placement
+from models.placement.arnold.instance import affinity_weights
+from models.placement.arnold.parameters import SchedulingUnit
+from models.placement.occupancy import occupancy
+from models.plan import AheadPlacement, KeptNode, Plan, PretrainingPlacement, ScoreTerm, StartCost, UnplacedJob
+from models.wording import counted
+from models.workload import Job
+from stowplan.arrays import IntMatrix
+
+_HOUR_S = 3600.0
+
+
+def ahead_plan(problem: AheadProblem, placings: tuple[Placing, ...]) -> Plan:
+    """Plan from placings, one for each wanted job: these unplaced until they start, running jobs where they are."""
+    jobs = problem.snapshot.jobs
+    running = occupancy(problem.snapshot).running
+    planned = {wanted.job.id for wanted in problem.wanted}
+    ahead = tuple(_placements(problem, placings))
+    others = [job for job in jobs if job.id not in running and job.id not in planned]
+    return Plan(
+        allocations=tuple(kept_where_it_is(problem.snapshot, job) for job in jobs if job.id in running),
+        unplaced=(*(_starts_later(placed) for placed in ahead), *map(_not_planned, others)),
+        score=tuple(
+            term
+            for wanted, placed in zip(problem.wanted, ahead, strict=True)
+            for term in score_terms(problem, wanted, placed)
+        ),
+        ahead=ahead,
+    )
+
+
+def score_terms(problem: AheadProblem, wanted: WantedJob, placed: AheadPlacement) -> Iterator[ScoreTerm]:
+    """Summands of the objective that one job has."""
+    parameters, placement, job = problem.parameters, placed.placement, wanted.job
+    unit = parameters.scheduling_unit
+    minipod_weight, spread_weight = affinity_weights(placement.alpha, unit)
+    price = parameters.spread_price * job.weight
+    crossing = "dp" if unit is SchedulingUnit.PP else "pp"
+    lost_gpu_h = _lost_gpu_s(problem, placed) / _HOUR_S
+    plan = next(plan for plan in wanted.plans if plan.parallelism == placed.parallelism)
+    terms = {
+        f"{crossing}_minipods": price * minipod_weight * placement.num_minipods_used,
+        f"{unit.value}_spread": price * spread_weight * placement.max_unit_spread,
+        **problem.time_terms(wanted, plan, placed.start_s),
+        "evictions": parameters.eviction_price_per_node * placed.expected_evictions,
+        "restarts": parameters.restart_price_per_gpu_hour * lost_gpu_h,
+        "idle_nodes": parameters.idle_price_per_node_hour * placed.idle_s / _HOUR_S,
+    }
+    for term, value in terms.items():
+        yield ScoreTerm(term=term, job_id=job.id, value=value)
+
+
+def _placements(problem: AheadProblem, placings: tuple[Placing, ...]) -> Iterator[AheadPlacement]:
+    """What each job gets. Nodes of a class go to the jobs in the order of their starts: there are always enough."""
+    instance = problem.instance
+    options = [job.options[placing.option] for job, placing in zip(instance.jobs, placings, strict=True)]
+    free_from_s = [dict.fromkeys(each.nodes, -math.inf) for each in problem.classes]
+    taken: dict[int, list[list[str]]] = {}
+    for p in sorted(range(len(placings)), key=lambda p: (options[p].start_s, p)):
+        taken[p] = [[] for _ in problem.minipods]
+        for c in np.flatnonzero(placings[p].nodes).tolist():
+            ready = [node for node, free_s in free_from_s[c].items() if free_s <= options[p].start_s]
+            chosen = ready[: placings[p].nodes[c]]
+            free_from_s[c].update(dict.fromkeys(chosen, options[p].end_s))
+            taken[p][problem.classes[c].minipod] += chosen
+    class_of = {node: each for each in problem.classes for node in each.nodes}
+    for p, wanted in enumerate(problem.wanted):
+        placement = _placement(problem, wanted, placings[p].counts, taken[p])
+        nodes = tuple(
+            _kept(problem, class_of[node], wanted.job, node, options[p].start_s)
+            for node in (*placement.hosts, *placement.spares)
+        )
+        plan = wanted.plans[options[p].plan]
+        yield AheadPlacement(
+            placement=placement,
+            parallelism=plan.parallelism,
+            gpu_type=wanted.gpu_type,
+            start_s=options[p].start_s,
+            end_s=options[p].end_s if math.isfinite(options[p].end_s) else None,
+            nodes=nodes,
+            expected_evictions=math.fsum(1.0 - node.free_probability for node in nodes),
+            idle_s=math.fsum(node.idle_s for node in nodes),
+            other_starts=tuple(_other_starts(problem, placings, p)),
+            training=plan.training,
+        )
+
+
+def _placement(
+    problem: AheadProblem, wanted: WantedJob, counts: IntMatrix, taken: list[list[str]]
+) -> PretrainingPlacement:
+    """Communication matrix of one job from nodes of its groups (G, M), and the nodes `taken` in each minipod."""
+    unit = problem.parameters.scheduling_unit
+    minipods = arrange(counts, unit)
+    waiting = [iter(nodes) for nodes in taken]
+    groups = minipods if unit is SchedulingUnit.PP else minipods.T
+    rows = [tuple(next(waiting[j]) for j in group) for group in groups.tolist()]
+    cells = tuple(rows) if unit is SchedulingUnit.PP else tuple(zip(*rows, strict=True))
+    spares = tuple(node for left in waiting for node in left)
+    return pretraining_placement(wanted.job.id, unit, wanted.affinity, problem.minipods, minipods, cells, spares=spares)
+
+
+def _kept(problem: AheadProblem, each: NodeClass, job: Job, node: str, start_s: float) -> KeptNode:
+    lastings, at = [lasting_of(other) for other in jobs_on(problem, each)], np.array([start_s])
+    since = np.array([opened(each, job, start_s)])
+    return KeptNode(
+        node=node,
+        free_probability=float(free_within(lastings, at)[0]),
+        idle_s=float(idle_between(lastings, since, at)[0]),
+    )
+
+
+def _lost_gpu_s(problem: AheadProblem, placed: AheadPlacement) -> float:
+    """GPU seconds that the jobs are expected to lose that are still there and have to start again."""
+    kept = {node.node for node in placed.nodes}
+    lost = 0.0
+    for each in problem.classes:
+        num_nodes = sum(node in kept for node in each.nodes)
+        for (_, num_gpus), job in zip(each.occupants, jobs_on(problem, each), strict=True) if num_nodes else ():
+            if job.preemptible:
+                over = free_within([lasting_of(job)], np.array([placed.start_s]))[0]
+                lost += (1.0 - over) * job.restart_cost_s * num_gpus * num_nodes
+    return float(lost)
+
+
+def _other_starts(problem: AheadProblem, placings: tuple[Placing, ...], p: int) -> Iterator[StartCost]:
+    """What each start of a job costs beside the others."""
+    instance = problem.instance
+    job = instance.jobs[p]
+    others = [
+        (other.options[placing.option], placing.nodes)
+        for q, (other, placing) in enumerate(zip(instance.jobs, placings, strict=True))
+        if q != p
+    ]
+    cheapest: dict[float, float | None] = {}
+    for o, option in enumerate(job.options):
+        if o == placings[p].option:
+            cost: float | None = placing_cost(job, placings[p])
+        else:
+            answer = place_at_best(instance, job, o, free_at(instance, others, option))
+            cost = None if answer.placing is None else float(answer.cost)
+        known = cheapest.get(option.start_s)
+        cheapest[option.start_s] = known if cost is None else cost if known is None else min(cost, known)
+    for start_s, cost in sorted(cheapest.items()):
+        yield StartCost(start_s=start_s, cost=cost)
+
+
+def _starts_later(placed: AheadPlacement) -> UnplacedJob:
+    days, num_nodes = placed.start_s / DAY_S, len(placed.nodes)
+    return UnplacedJob(
+        job_id=placed.placement.job_id,
+        reason="planned_ahead",
+        detail=f"job {placed.placement.job_id!r} starts in {days:.2f} days on {counted(num_nodes, 'node')}; of these "
+        f"{placed.expected_evictions:.1f} are expected to be in use still",
+        counts={"nodes": num_nodes},
+        remedy="reserve the nodes, and plan again as forecasts change",
+        preempted=False,
+    )
+
+
+def _not_planned(job: Job) -> UnplacedJob:
+    return UnplacedJob(
+        job_id=job.id,
+        reason="not_pretraining",
+        detail=f"job {job.id!r} waits and has no parallelism (tp, pp, dp); only jobs that have are planned ahead",
+        counts={"min_gpus": job.min_gpus},
+        remedy="plan it with an allocation policy such as sia, or give its parallelism",
+        preempted=False,
+    )

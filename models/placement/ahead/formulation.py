@@ -1,0 +1,148 @@
+"""Planning ahead as a policy: from a snapshot to starts and nodes of its waiting pre-training jobs."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from models.clock import PhaseClock
+from models.formulation import Formulation
+from models.placement.ahead.building import AheadProblem, ahead_problem
+from models.placement.ahead.check import plan_violations
+from models.placement.ahead.concession import left_out
+from models.placement.ahead.extraction import ahead_plan
+from models.placement.ahead.instance import AheadInstance
+from models.placement.ahead.parameters import AheadParameters
+from models.placement.ahead.point import Layout
+from models.placement.ahead.search import AheadAnswer, AheadSearch
+from models.placement.arnold.budget import Budget
+from models.placement.arnold.policy import NothingToPlan
+from models.plan import Plan, UnplacedJob
+from models.workload import Snapshot
+from solver.monitor import SolveMonitor
+from solver.options import SolveOptions
+from solver.problem import MatrixProblem
+from solver.registry import AUTO, EXACT
+from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from solver.sense import Sense
+from stowplan import __version__
+from stowplan.arrays import FloatVector
+from stowplan.errors import Issue
+
+if TYPE_CHECKING:
+    from solver.compilers.pyomo import PyomoCompilation
+
+# Beyond that, nobody waits for the program to be declared where the search has found nothing.
+_MOST_DECLARED = 50_000
+
+
+class AheadFormulation(Formulation):
+    """One planning ahead. The search needs no model, so it is declared on demand."""
+
+    def __init__(self, ahead: AheadProblem) -> None:
+        self.ahead = ahead
+
+    @cached_property
+    def instance(self) -> AheadInstance:
+        """The numbers."""
+        return self.ahead.instance
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the columns are."""
+        return Layout(self.instance)
+
+    @cached_property
+    def compiled(self) -> "PyomoCompilation":
+        """The declared model in matrix form, with its variables."""
+        # Loaded here: Pyomo takes seconds to load, and the search answers without a model.
+        from models.placement.ahead.declaration import ahead_model
+        from solver.compilers.pyomo import compile_pyomo
+
+        return compile_pyomo(ahead_model(self.instance))
+
+    @cached_property
+    def problem(self) -> MatrixProblem:  # type: ignore[override]  # declared when somebody asks for it
+        """The model in matrix form."""
+        return self.compiled.problem
+
+    def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
+        """Search; a small program is solved where that finds nothing, or where the options name a general solver."""
+        if options.solver not in (AUTO, EXACT):
+            return super().solve(options, monitor)
+        budget = Budget(options=options, monitor=monitor)
+        answer = AheadSearch(self.instance, budget).run()
+        is_open = answer.placings is None and np.isfinite(answer.bound) and budget.ended_by is None
+        if is_open and options.solver == AUTO and self.layout.num_columns <= _MOST_DECLARED:
+            rest = SolveOptions(
+                time_limit_s=budget.remaining_s,
+                relative_gap=options.relative_gap,
+                threads=options.threads,
+                seed=options.seed,
+            )
+            return super().solve(rest, monitor)
+        return self._result(budget, answer)
+
+    def _result(self, budget: Budget, answer: AheadAnswer) -> SolveResult:
+        limit: Limit | None = None
+        bound = float(answer.bound) if np.isfinite(answer.bound) else None
+        if answer.placings is not None:
+            close = bound is not None and answer.cost - bound <= budget.options.relative_gap * abs(answer.cost) + 1e-9
+            reason = TerminationReason.OPTIMAL if close else TerminationReason.FEASIBLE
+            limit = None if close else budget.ended_by
+        elif answer.bound == np.inf:
+            reason = TerminationReason.INFEASIBLE
+        else:
+            reason, limit = TerminationReason.NO_SOLUTION_FOUND, budget.ended_by or Limit.OTHER
+        return SolveResult(
+            termination=reason,
+            limit=limit,
+            sense=Sense.MINIMIZE,
+            incumbent=None if answer.placings is None else self.layout.point(answer.placings),
+            objective=None if answer.placings is None else float(answer.cost),
+            bound=bound,
+            statistics=SolveStatistics(
+                solve_s=budget.elapsed_s,
+                solve_cpu_s=budget.elapsed_cpu_s,
+                first_incumbent_s=budget.first_incumbent_s,
+                num_columns=self.layout.num_columns,
+            ),
+            solver=EXACT,
+            solver_version=__version__,
+            message="jobs placed one after the other; bound by what each start costs alone where nodes suffice for all",
+        )
+
+    def conflicts(self, time_limit_s: float) -> tuple[str, ...]:  # noqa: ARG002 - what is short is said by `unplaced`
+        """Name no rows: `unplaced` says what would help."""
+        return ()
+
+    def unplaced(self) -> tuple[UnplacedJob, ...]:
+        """The jobs that have no start, and the least that would give them one."""
+        return left_out(self.ahead)
+
+    def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
+        """Nodes for every cell of every job, and what its other starts would cost."""
+        with clock.phase("place"):
+            return ahead_plan(self.ahead, self.layout.placings(incumbent))
+
+    def violations(self, plan: Plan, objective: float) -> list[Issue]:
+        """Check without any solver; the plan may be better than `objective`, never worse."""
+        return plan_violations(self.ahead.snapshot, self.ahead.parameters, plan, objective)
+
+
+def formulate_ahead(snapshot: Snapshot, parameters: AheadParameters, clock: PhaseClock) -> Formulation:
+    """Build the formulation.
+
+    Raises
+    ------
+    InputError
+        When there is no job to plan ahead, or one that cannot be.
+    """
+    if not snapshot.jobs:
+        return NothingToPlan()
+    with clock.phase("performance"):
+        formulation = AheadFormulation(ahead_problem(snapshot, parameters))
+    with clock.phase("build"):
+        # Built when it is first asked for.
+        _ = formulation.instance
+    return formulation

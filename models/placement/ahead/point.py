@@ -1,0 +1,81 @@
+"""The point of the declared program that stands for placings, and back, without declaring it: it may be very large."""
+
+from functools import cached_property
+
+import numpy as np
+
+from models.placement.ahead.instance import AheadInstance, Placing
+from models.placement.ahead.single import cheapest_nodes
+from stowplan.arrays import FloatVector, IntVector
+
+
+class Layout:
+    """Columns of `declaration.ahead_model` in the order in which it declares them: z, q, y, s, x, T."""
+
+    def __init__(self, instance: AheadInstance) -> None:
+        self._instance = instance
+        jobs = instance.jobs
+        self._first_option = np.cumsum([0, *(len(job.options) for job in jobs)])
+        self._shapes = [list(dict.fromkeys(option.shape for option in job.options)) for job in jobs]
+        groups = [shape.num_groups for own in self._shapes for shape in own]
+        self._first_group = np.cumsum([0, *groups])
+        # Position of a job's first plan among all plans.
+        self._first_plan = np.cumsum([0, *(len(own) for own in self._shapes)])
+        num_minipods = len(instance.minipods)
+        sizes = (
+            int(self._first_option[-1]),
+            int(self._usable.sum()),
+            len(jobs) * num_minipods,
+            int(self._first_group[-1]) * num_minipods,
+            int(self._first_group[-1]) * num_minipods,
+            len(jobs),
+        )
+        self._ends = np.cumsum(sizes)
+        self.num_columns = int(self._ends[-1])
+
+    @cached_property
+    def _usable(self) -> "np.ndarray[tuple[int, int], np.dtype[np.bool_]]":
+        """Whether there is a column q for each option and class, (O, C)."""
+        return np.array([np.isfinite(option.node_cost) for job in self._instance.jobs for option in job.options])
+
+    def point(self, placings: tuple[Placing, ...]) -> FloatVector:
+        """The point (n,) of placings, one for each job."""
+        x = np.zeros(self.num_columns)
+        z, q, y, s, nodes, spread = np.split(x, self._ends[:-1])
+        num_minipods = len(self._instance.minipods)
+        taken = np.zeros(self._usable.shape)
+        for p, placing in enumerate(placings):
+            option = int(self._first_option[p]) + placing.option
+            z[option] = 1.0
+            taken[option] = placing.nodes
+            y[p * num_minipods : (p + 1) * num_minipods] = placing.counts.any(axis=0)
+            here = self._groups_of(p, placing.option, num_minipods)
+            s[here] = (placing.counts > 0).ravel()
+            nodes[here] = placing.counts.ravel()
+            spread[p] = np.count_nonzero(placing.counts, axis=1).max()
+        q[:] = taken[self._usable]
+        return x
+
+    def placings(self, x: FloatVector) -> tuple[Placing, ...]:
+        """Placings that cost no more than the point `x` (n,), which is feasible."""
+        z, q, _, _, nodes, _ = np.split(x, self._ends[:-1])
+        num_minipods = len(self._instance.minipods)
+        taken = np.zeros(self._usable.shape, dtype=np.int64)
+        taken[self._usable] = np.rint(q).astype(np.int64)
+        found = []
+        for p, job in enumerate(self._instance.jobs):
+            options = slice(int(self._first_option[p]), int(self._first_option[p + 1]))
+            chosen = int(z[options].argmax())
+            here = self._groups_of(p, chosen, num_minipods)
+            counts = np.rint(nodes[here]).astype(np.int64).reshape(-1, num_minipods)
+            room: IntVector = taken[options][chosen]
+            found.append(
+                Placing(option=chosen, nodes=cheapest_nodes(self._instance, job, chosen, room, counts), counts=counts)
+            )
+        return tuple(found)
+
+    def _groups_of(self, p: int, option: int, num_minipods: int) -> slice:
+        """Columns of s, and of x, of the groups of the plan of an option."""
+        plan = self._first_plan[p] + self._shapes[p].index(self._instance.jobs[p].options[option].shape)
+        first, last = self._first_group[plan], self._first_group[plan + 1]
+        return slice(int(first) * num_minipods, int(last) * num_minipods)
