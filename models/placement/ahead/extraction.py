@@ -136,7 +136,7 @@ def _lost_gpu_s(problem: AheadProblem, placed: AheadPlacement) -> float:
 
 
 def _other_starts(problem: AheadProblem, placings: tuple[Placing, ...], p: int) -> Iterator[StartCost]:
-    """What each start of a job costs beside the others."""
+    """What each start of a job costs beside the others, by the best of its plans; its own start as it is planned."""
     instance = problem.instance
     job = instance.jobs[p]
     others = [
@@ -144,13 +144,13 @@ def _other_starts(problem: AheadProblem, placings: tuple[Placing, ...], p: int) 
         for q, (other, placing) in enumerate(zip(instance.jobs, placings, strict=True))
         if q != p
     ]
-    cheapest: dict[float, float | None] = {}
+    own_s = job.options[placings[p].option].start_s
+    cheapest: dict[float, float | None] = {own_s: placing_cost(job, placings[p])}
     for o, option in enumerate(job.options):
-        if o == placings[p].option:
-            cost: float | None = placing_cost(job, placings[p])
-        else:
-            answer = place_at_best(instance, job, o, free_at(instance, others, option))
-            cost = None if answer.placing is None else float(answer.cost)
+        if option.start_s == own_s:
+            continue
+        answer = place_at_best(instance, job, o, free_at(instance, others, option))
+        cost = None if answer.placing is None else float(answer.cost)
         known = cheapest.get(option.start_s)
         cheapest[option.start_s] = known if cost is None else cost if known is None else min(cost, known)
     for start_s, cost in sorted(cheapest.items()):

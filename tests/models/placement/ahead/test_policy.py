@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.clock import PhaseClock
+from models.placement.ahead.extraction import ahead_plan
+from models.placement.ahead.formulation import AheadFormulation, formulate_ahead
+from models.placement.ahead.instance import placing_cost
 from models.placement.ahead.parameters import AheadParameters
 from models.placement.ahead.plans import training_plans
+from models.placement.ahead.single import place_at_best
 from models.placement.ahead.wanted import wanted_jobs
 from models.plan import AheadPlacement, PlanOutcome, PlanRequest
 from models.planning import plan
@@ -231,6 +236,21 @@ def test_a_slower_plan_is_chosen_where_it_spreads_less() -> None:
     # With PP groups as units and alpha 0 a PP group inside a node costs 1.
     assert placed.parallelism.pp == 1
     assert outcome.objective == pytest.approx(1.0)
+
+
+def test_a_plan_that_is_not_the_best_passes_the_check_with_what_it_costs() -> None:
+    job = Job(id="big", min_gpus=4, transformer=_GPT, latest_start_s=DAY_S, remaining_iterations=1e7)
+    formulation = formulate_ahead(Snapshot(cluster=cluster(2, 2), jobs=(job,)), _PLAIN, PhaseClock())
+    assert isinstance(formulation, AheadFormulation)
+    instance = formulation.instance
+    (wanted_job,) = instance.jobs
+    worst = max(range(len(wanted_job.options)), key=lambda o: wanted_job.options[o].cost)
+    placing = place_at_best(instance, wanted_job, worst, instance.class_size).placing
+    assert placing is not None
+    found = ahead_plan(formulation.ahead, (placing,))
+    assert formulation.violations(found, placing_cost(wanted_job, placing)) == []
+    costs = [start.cost for start in found.ahead[0].other_starts]
+    assert min(cost for cost in costs if cost is not None) < placing_cost(wanted_job, placing)
 
 
 def test_failures_make_a_training_last_longer() -> None:
