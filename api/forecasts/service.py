@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, cast
 
 from starlette.concurrency import run_in_threadpool
@@ -13,6 +13,7 @@ from api.common.events import EventLog
 from api.common.settings import Settings
 from api.common.tasks import run_task
 from api.common.times import time_of
+from api.common.turns import Turns
 from api.convert.outcome import issue_documents
 from api.figures.request import PictureFormat
 from api.forecasts.reading import ReadForecaster
@@ -31,13 +32,12 @@ from api.store.database import Store
 from api.store.forecasters import ForecasterStore
 from api.store.keys import RequestKey
 from models.forecast.extra import require_lightgbm
-from solver.pool import DeadlineError, Pickled, QueueFullError, WorkerPool
+from solver.pool import DeadlineError, Pickled, WorkerPool
 from stowplan import __version__
 from stowplan.errors import StowplanError
 from workloads.trace import Trace
 
 FORECASTERS_PATH = "/v1/forecasters"
-_POLL_S = 0.02
 _INTERRUPTED = FailureDoc(
     code="interrupted", detail="the service stopped or crashed before the forecaster was trained; ask for it again"
 )
@@ -56,13 +56,10 @@ class Forecasters:
         self._settings = settings
         self._store = ForecasterStore(store)
         self._pool = pool
-        self._admission = threading.Lock()
-        self._active: dict[str, _Active] = {}
-        self._stopping = False
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forecast")
+        self._turns = Turns("forecast", settings.training_queue_size, self._run, self._drop)
         for text in self._store.unfinished():
             left = _ended(ForecasterDoc.model_validate_json(text), ForecasterStatus.INTERRUPTED, _INTERRUPTED)
-            self._store.finish(left.name, left.model_dump_json())
+            self._store.finish(left.name, left.model_dump_json(), is_interrupted=True)
 
     def submit(self, asked: ReadForecaster, idempotency_key: str | None = None) -> str:
         """Store and queue a forecaster; returns its name.
@@ -95,11 +92,16 @@ class Forecasters:
         key = None
         if idempotency_key is not None:
             key = RequestKey(collection=FORECASTERS_PATH, key=idempotency_key, input_hash=asked.input_hash)
-        return self._admit(_Active(document, asked.trace), key)
+        return self._turns.admit(
+            asked.name,
+            _Active(document, asked.trace),
+            lambda: self._known(asked.name, key),
+            lambda: self._keep(document, key),
+        )
 
     def forecaster(self, name: str) -> ForecasterDoc:
         """Look at a forecaster; NotFoundError when there is none."""
-        active = self._active.get(name)
+        active = self._turns.get(name)
         if active is not None:
             return active.document
         text = self._store.document(name)
@@ -138,34 +140,27 @@ class Forecasters:
 
     async def wait(self, name: str, timeout_s: float) -> None:
         """Return when the forecaster is final, or the time is over."""
-        active = self._active.get(name)
-        if active is not None:
-            await active.events.wait_closed(timeout_s)
+        await self._turns.wait(name, timeout_s)
 
     def remove(self, name: str) -> ForecasterDoc | None:
         """Delete a final forecaster; end one that is not, and give it as it stands."""
-        active = self._active.get(name)
+        active = self._turns.get(name)
         if active is not None and not active.document.status.final:
-            self._stop(active, ForecasterStatus.CANCELED)
+            self._turns.stop(active, ForecasterStatus.CANCELED)
             return active.document
-        self._active.pop(name, None)
+        self._turns.forget(name)
         if not self._store.delete(name):
             raise _no_forecaster(name)
         return None
 
     def begin_shutdown(self) -> None:
         """Take no new forecasters and end the training that runs: it has nothing to come back with."""
-        with self._admission:
-            self._stopping = True
-        for active in list(self._active.values()):
-            self._stop(active, ForecasterStatus.INTERRUPTED)
+        self._turns.begin_shutdown(ForecasterStatus.INTERRUPTED)
 
     def close(self, end_s: float) -> None:
         """Stop, at the latest at `end_s` (monotonic clock)."""
         self.begin_shutdown()
-        while self._active and time.monotonic() < end_s:
-            time.sleep(_POLL_S)
-        self._thread.shutdown()
+        self._turns.close(end_s)
 
     def _learned(self, name: str, text: str | None) -> str:
         if text is None:
@@ -175,35 +170,29 @@ class Forecasters:
     def _summary(self, text: str) -> ForecasterSummary:
         """A line of the list; the store knows only how a forecaster began and how it ended."""
         stored = ForecasterSummary.model_validate_json(text)
-        active = self._active.get(stored.name)
+        active = self._turns.get(stored.name)
         if active is None:
             return stored
         return ForecasterSummary(**{name: getattr(active.document, name) for name in ForecasterSummary.model_fields})
 
-    def _admit(self, active: "_Active", key: RequestKey | None) -> str:
-        """Store the forecaster, then queue it; returns its name, or that of the one which came of the same request."""
-        document = active.document
-        with self._admission:
-            known = self._store.name_of(key)
-            if known is not None:
-                return known
-            if self._stopping:
-                raise ShuttingDownError("the service stops; ask again when it is back")
-            if self._store.document(document.name) is not None:
-                raise ForecasterExistsError(f"there is a forecaster {document.name!r}; delete it, or take another name")
-            num_active = len(self._active)
-            if num_active > self._settings.training_queue_size:
-                raise QueueFullError(f"{num_active} forecasters are trained or wait, which is as many as are taken")
-            self._store.add(document.name, document.model_dump_json(), key)
-            self._active[document.name] = active
-            active.future = self._thread.submit(self._run, active)
-        return document.name
+    def _known(self, name: str, key: RequestKey | None) -> str | None:
+        """The name of what came of the same request; ForecasterExistsError when another one has it.
 
-    def _stop(self, active: "_Active", status: ForecasterStatus) -> None:
-        active.stop(status)
-        if active.future is not None and active.future.cancel():
-            # It waited, and now never begins.
-            self._finish(active, active.stopped or status, None)
+        One that was interrupted leaves its name.
+        """
+        known, there = self._store.name_of(key), self._store.document(name)
+        if known is not None or there is None:
+            return known
+        if ForecasterDoc.model_validate_json(there).status is not ForecasterStatus.INTERRUPTED:
+            raise ForecasterExistsError(f"there is a forecaster {name!r}; delete it, or take another name")
+        self._store.delete(name)
+        return None
+
+    def _keep(self, document: ForecasterDoc, key: RequestKey | None) -> None:
+        self._store.add(document.name, document.model_dump_json(), key)
+
+    def _drop(self, active: "_Active") -> None:
+        self._finish(active, active.stopped or ForecasterStatus.CANCELED, None)
 
     def _run(self, active: "_Active") -> None:
         try:
@@ -227,9 +216,10 @@ class Forecasters:
         document = _ended(active.document, status, stopped.get(status, failure), trained)
         texts = (None, None) if trained is None else (trained.record, trained.report)
         try:
-            self._store.finish(document.name, document.model_dump_json(), *texts)
+            is_interrupted = status is ForecasterStatus.INTERRUPTED
+            self._store.finish(document.name, document.model_dump_json(), *texts, is_interrupted=is_interrupted)
             active.document = document
-            self._active.pop(document.name, None)
+            self._turns.forget(document.name)
         except StoreError:
             # It stays in memory, where clients still find it; what it learned is lost.
             _logger.exception("forecaster %s cannot be stored", document.name)
@@ -274,6 +264,9 @@ class _Active:
             pool = self._pool
         if pool is not None:
             pool.close()
+
+    def kill(self) -> None:
+        """Nothing is left to end: `stop` has."""
 
 
 def _ended(

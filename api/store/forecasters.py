@@ -44,10 +44,20 @@ class ForecasterStore:
             keep_key(connection, request, _KEY_PREFIX + name)
             connection.execute(insert(_forecasters).values(name=name, final=False, document=document))
 
-    def finish(self, name: str, document: str, record: str | None = None, report: str | None = None) -> None:
-        """Write its final state."""
+    def finish(
+        self,
+        name: str,
+        document: str,
+        record: str | None = None,
+        report: str | None = None,
+        *,
+        is_interrupted: bool = False,
+    ) -> None:
+        """Write its final state; one that was interrupted has its key forgotten, so that a retry begins anew."""
         values = {"final": True, "document": document, "record": record, "report": report}
         with self._store.writing() as connection:
+            if is_interrupted:
+                forget_key(connection, _KEY_PREFIX + name)
             connection.execute(update(_forecasters).where(_forecasters.c.name == name).values(**values))
 
     def delete(self, name: str) -> bool:

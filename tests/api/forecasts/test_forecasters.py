@@ -14,6 +14,7 @@ from api.schemas.forecast import ForecastsDoc
 from api.schemas.forecast_answer import ForecasterDoc, ForecasterReportDoc, ForecasterStatus
 from api.store.database import Store
 from api.store.forecasters import ForecasterStore
+from api.store.keys import RequestKey
 from models.forecast import extra
 from models.forecast.forecaster import Forecaster
 from solver.pool import WorkerPool
@@ -182,7 +183,8 @@ def test_forecasters_outlive_the_service_and_crashes(
     running = document.model_copy(update={"name": "crashed", "status": ForecasterStatus.RUNNING})
     store = Store(tmp_path / "plans.sqlite")
     kept = ForecasterStore(store)
-    kept.add("crashed", running.model_dump_json())
+    key = RequestKey(collection=PATH, key="k", input_hash="sha256:0")
+    kept.add("crashed", running.model_dump_json(), key)
     kept.add("site", document.model_dump_json())
     texts = (client.get(site["links"][name]).text for name in ("record", "report"))
     kept.finish("site", document.model_dump_json(), *texts)
@@ -190,6 +192,10 @@ def test_forecasters_outlive_the_service_and_crashes(
     with serving(create_app(settings, pool=pool)) as again:
         crashed = again.get(f"{PATH}/crashed").json()
         assert (crashed["status"], crashed["failure"]["code"]) == ("interrupted", "interrupted")
+        # Asked for again, under the same key or not, it begins anew.
+        for _ in range(2):
+            anew = post(again, PATH, forecaster_request("crashed"), Idempotency_Key="k")
+            assert (anew.status_code in (200, 202), anew.json()["status"] != "interrupted") == (True, True), anew.text
         assert again.get(f"{PATH}/site").json() == site
         assert seconds_of(again, ASKED)["endless"] is None
 
