@@ -15,10 +15,7 @@ _NEEDS = (
     "priorities; deadlines and remaining iterations where the objective asks for them",
     "where jobs run now (current), and with which plan (parallel_plan)",
 )
-_IGNORES = (
-    *("num_restarts", "parallelism", "expansions", "remaining_s", "queue", "attained_gpu_s", "attained_s"),
-    *("lasting", "calendar_entry"),
-)
+_IGNORES = ("num_restarts", "parallelism", "expansions", "remaining_s", "queue", "attained_gpu_s", "attained_s")
 
 ARENA = Policy(
     name="arena",

@@ -22,7 +22,7 @@ _GIVES = (
 )
 _IGNORES = (
     *("age_s", "num_restarts", "parallelism", "transformer", "operators", "priority", "parallel_plan", "expansions"),
-    *("calibration", "remaining_s", "queue", "attained_s", "lasting", "calendar_entry"),
+    *("calibration", "remaining_s", "queue", "attained_s"),
 )
 
 ELASTICFLOW = Policy(
