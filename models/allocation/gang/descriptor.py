@@ -42,7 +42,7 @@ GANG = Policy(
     ignores=_IGNORES,
     may_start=_MAY_START,
     changes_after=_CHANGES_AFTER,
-    honours_calendar=True,
+    asks_calendar=True,
 )
 GANG_ILP = Policy(
     name="gang-ilp",
@@ -57,5 +57,5 @@ GANG_ILP = Policy(
     ignores=_IGNORES,
     may_start=_MAY_START,
     changes_after=_CHANGES_AFTER,
-    honours_calendar=True,
+    asks_calendar=True,
 )
