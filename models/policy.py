@@ -48,6 +48,7 @@ class Policy:
     may change though nothing happens but that jobs wait and run, None for never. Left out: only what happens does.
     plans_without_speed: goes by the speed of jobs, and takes those of which nothing but the size is known, too.
     takes_goodput: takes the observed goodput of jobs, and measured runs of those jobs that it makes 3D plans for.
+    splits_nodes: gives a job parts of several nodes; others one node, or whole nodes.
     honours_calendar: keeps jobs off the nodes that the calendar keeps for others; else whoever gives one is warned.
     """
 
@@ -67,6 +68,7 @@ class Policy:
     plans_parallelism: bool = False
     plans_without_speed: bool = False
     takes_goodput: bool = False
+    splits_nodes: bool = False
     honours_calendar: bool = False
     may_start: str | None = None
     changes_after: str | None = None

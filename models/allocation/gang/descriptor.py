@@ -39,6 +39,7 @@ GANG = Policy(
     gives=(*_GIVES, "the bound of the integer program on the same backfill, and the gap to it"),
     is_heuristic=True,
     ignores=_IGNORES,
+    splits_nodes=True,
     may_start=_MAY_START,
     changes_after=_CHANGES_AFTER,
 )
@@ -53,6 +54,7 @@ GANG_ILP = Policy(
     needs=_NEEDS,
     gives=(*_GIVES, "bound and gap of the integer program"),
     ignores=_IGNORES,
+    splits_nodes=True,
     may_start=_MAY_START,
     changes_after=_CHANGES_AFTER,
 )
