@@ -19,7 +19,13 @@ IDLE_LOAD = (
     "models.allocation.sia.declaration",
 )
 # What a reader loads before it is ready.
-READERS_LOAD = ("api.plans.reading", "api.comparisons.reading", "api.replays.reading", "api.reading.documents")
+READERS_LOAD = (
+    "api.plans.reading",
+    "api.comparisons.reading",
+    "api.replays.reading",
+    "api.plans.variants",
+    "api.reading.documents",
+)
 # Large texts that wait for a reader; each is in memory.
 _READING_QUEUE = 8
 # A task may be what workers die of, say for want of memory.

@@ -132,15 +132,19 @@ class Planned:
     outcome: PlanOutcome
 
 
-def difference(base: Planned, other: Planned) -> PlanDifference | None:
-    """Compare two plans; None where one of the two has no plan."""
+def difference(base: Planned, other: Planned, asked: str | None = None) -> PlanDifference | None:
+    """Compare two plans; None where one of the two has no plan.
+
+    `asked`: a job whose terms count otherwise in the other plan, because it was asked for where it is
+    (`models.what_if.placing`): they are left out of `terms`, and the objectives are not subtracted.
+    """
     one, two = base.outcome.plan, other.outcome.plan
     if one is None or two is None:
         return None
     before, after = _places(base.request.snapshot, one), _places(other.request.snapshot, two)
     return PlanDifference(
-        objective=_objective(base, other),
-        terms=tuple(_values(_terms(one), _terms(two))),
+        objective=_objective(base, other, asked),
+        terms=tuple(_values(_terms(one, asked), _terms(two, asked))),
         jobs=tuple(_jobs(before, after, {job.job_id: job.reason for job in two.unplaced})),
         gpus=tuple(_values(_gpus(one), _gpus(two))),
         spreads=tuple(_spreads(one, two)),
@@ -165,12 +169,14 @@ def _fields(parameters: Any) -> list[str]:
     return [field.name for field in fields(parameters)]
 
 
-def _objective(base: Planned, other: Planned) -> ObjectiveDifference:
+def _objective(base: Planned, other: Planned, asked: str | None) -> ObjectiveDifference:
     one, two = base.outcome.objective, other.outcome.objective
     reason = incomparable(base.request, other.request)
+    if reason is None and asked is not None:
+        reason = f"the terms of {asked} count otherwise where it is asked for: see what the others lose"
     if reason is not None or one is None or two is None:
-        notes = () if reason is None else (reason,)
-        return ObjectiveDifference(base=one, other=two, difference=None, least=None, most=None, notes=notes)
+        why = () if reason is None else (reason,)
+        return ObjectiveDifference(base=one, other=two, difference=None, least=None, most=None, notes=why)
     bounds = base.outcome.bound, other.outcome.bound
     least = most = None
     if bounds[0] is not None and bounds[1] is not None:
@@ -244,10 +250,11 @@ def _change(one: JobPlace | None, two: JobPlace | None) -> JobChange:
     return JobChange.MOVED if one.nodes != two.nodes else JobChange.SAME
 
 
-def _terms(plan: Plan) -> dict[str, float]:
+def _terms(plan: Plan, left_out: str | None) -> dict[str, float]:
     terms: dict[str, list[float]] = {}
     for term in plan.score:
-        terms.setdefault(term.term, []).append(term.value)
+        if left_out is None or term.job_id != left_out:
+            terms.setdefault(term.term, []).append(term.value)
     return {name: math.fsum(values) for name, values in terms.items()}
 
 

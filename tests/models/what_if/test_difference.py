@@ -1,6 +1,7 @@
 """What differs between plans: of a plan from itself nothing, taken the other way round the same exchanged."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -54,7 +55,7 @@ def allocation(name: str, place: int, goodput: float | None = None, kind: str = 
     )
 
 
-def with_plan(plan: Plan, **fields: object) -> Planned:
+def with_plan(plan: Plan | None, **fields: Any) -> Planned:
     return replace(BASE, outcome=replace(BASE.outcome, plan=plan, **fields))
 
 
@@ -84,7 +85,7 @@ def test_objectives_of_other_policies_and_parameters_are_not_subtracted() -> Non
     objective = found(BASE, other).objective
     assert (objective.base, objective.other, objective.difference) == (16.0, 16.0, None)
     assert objective.notes == ("the objectives of gang-ilp and sia measure different things: they are not subtracted",)
-    other = replace(BASE, request=replace(REQUEST, parameters=replace(REQUEST.parameters, quotas={"q": 8})))
+    other = replace(BASE, request=replace(REQUEST, parameters=GangParameters(method=GangMethod.ILP, quotas={"q": 8})))
     objective = found(BASE, other).objective
     assert objective.difference is None
     assert "(quotas)" in objective.notes[0]
@@ -107,11 +108,11 @@ def test_notes_say_what_the_difference_is_not_of() -> None:
 
 def test_bounds_say_between_what_the_difference_of_the_best_plans_lies() -> None:
     # The best of the base is in [16, 20], that of the other in [8, 9]: they differ by 9 - 16 at most, 8 - 20 at least.
-    base = with_plan(BASE.outcome.plan, bound=20.0)  # type: ignore[arg-type]
-    other = with_plan(BASE.outcome.plan, objective=8.0, bound=9.0)  # type: ignore[arg-type]
+    base = with_plan(BASE.outcome.plan, bound=20.0)
+    other = with_plan(BASE.outcome.plan, objective=8.0, bound=9.0)
     objective = found(base, other).objective
     assert (objective.least, objective.difference, objective.most) == (-12.0, -8.0, -7.0)
-    assert found(with_plan(BASE.outcome.plan, bound=None), other).objective.least is None  # type: ignore[arg-type]
+    assert found(with_plan(BASE.outcome.plan, bound=None), other).objective.least is None
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,11 @@ def test_the_price_is_what_the_others_lose() -> None:
     task = variant_task(why_not("z", on(n3=(0, 1, 2, 3))), REQUEST)
     assert task.request is not None
     other = planned(task.request)
-    changed = difference(base, other)
+    changed = difference(base, other, "z")
     assert changed is not None
     assert {job.job_id: job.change for job in changed.jobs} == {"y": JobChange.STOPPED, "z": JobChange.STARTED}
-    assert changed.objective.difference == -4.0
+    assert changed.objective.difference is None
+    assert [(term.name, term.difference) for term in changed.terms] == [("started", -8.0)]
     assert price(base, other, "z") == 8.0
 
 
