@@ -33,7 +33,7 @@ from api.convert.what_if import CheckedVariant, check_variant
 from api.figures.request import DifferenceFigure
 from api.schemas.base import Document
 from api.schemas.what_if import WHAT_IF_BODY, VariantAnswer
-from models.plan import PlanOutcome
+from models.plan import PlanRequest
 from models.what_if.difference import Planned
 from stowplan.errors import InputError, pointer_of
 
@@ -86,23 +86,21 @@ def what_if_command(
     checked = checked_variants(asked, given(own), set_ or [], variants)
     console.print_warnings(asked.warnings)
     with LocalPlanner() as planner:
-        outcomes = [_planned(planner, asked, None)]
-        outcomes += [None if each.request is None else _planned(planner, asked, each) for each in checked]
-        base = Planned(request=asked.request, outcome=_there(outcomes[0]))
+        base = _planned(planner, "base", asked.request)
+        others = [
+            None if each.request is None else _planned(planner, each.document.name, each.request) for each in checked
+        ]
         result = LocalWhatIfDoc(
             base=local_document(base.request, base.outcome),
-            variants=tuple(_answer(base, each, outcome) for each, outcome in zip(checked, outcomes[1:], strict=True)),
+            variants=tuple(_answer(base, each, other) for each, other in zip(checked, others, strict=True)),
         )
         try:
             if output is not None:
                 write(output, (result.model_dump_json(indent=2) + "\n").encode())
             if figure is not None and picture is not None:
-                plans = [
-                    (each.document.name, Planned(request=each.request, outcome=outcome))
-                    for each, outcome in zip(checked, outcomes[1:], strict=True)
-                    if each.request is not None and outcome is not None
-                ]
-                write(figure, planner.draw_difference(DifferenceFigure(base=base, others=tuple(plans), format=picture)))
+                named = zip((each.document.name for each in checked), others, strict=True)
+                plans = tuple((name, other) for name, other in named if other is not None)
+                write(figure, planner.draw_difference(DifferenceFigure(base=base, others=plans, format=picture)))
         finally:
             if json_:
                 print_document(result)
@@ -138,9 +136,9 @@ def checked_variants(
         raise InputError("names no change: give --drain, --down, --remove-job, --set or --variants")
     read = read_document(WHAT_IF_BODY, to_json({"variants": documents}, inf_nan_mode="constants"))
     checked = []
-    for k, document in enumerate(read.variants):
+    for k, variant in enumerate(read.variants):
         with located(pointer_of("variants", k)):
-            checked.append(check_variant(document, asked.body, asked.request))
+            checked.append(check_variant(variant, asked.body, asked.request))
     return checked
 
 
@@ -161,23 +159,12 @@ def _set(document: dict[str, Any], setting: str) -> None:
     document[last] = value
 
 
-def _planned(planner: LocalPlanner, asked: PlanFile, variant: CheckedVariant | None) -> PlanOutcome | None:
-    """Plan the request, or a variant of it."""
-    request = asked.request if variant is None else variant.request
-    if request is None:
-        return None
-    with progress_line(f"{'base' if variant is None else variant.document.name}: ") as watcher:
-        return planner.plan(request, watcher)
+def _planned(planner: LocalPlanner, name: str, request: PlanRequest) -> Planned:
+    with progress_line(f"{name}: ") as watcher:
+        return Planned(request=request, outcome=planner.plan(request, watcher))
 
 
-def _there(outcome: PlanOutcome | None) -> PlanOutcome:
-    assert outcome is not None  # noqa: S101 - what is asked for is planned
-    return outcome
-
-
-def _answer(base: Planned, checked: CheckedVariant, outcome: PlanOutcome | None) -> LocalVariantDoc:
-    request = checked.request
-    other = None if request is None or outcome is None else Planned(request=request, outcome=outcome)
+def _answer(base: Planned, checked: CheckedVariant, other: Planned | None) -> LocalVariantDoc:
     return LocalVariantDoc(
         **answer_fields(checked.document, base, other, checked.forbidden),
         plan=None if other is None else local_document(other.request, other.outcome),
