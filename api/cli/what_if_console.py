@@ -103,10 +103,9 @@ def _print_difference(
     for note in objective.notes:
         screen.print(f"  {escape(note)}", soft_wrap=True)
     if answer.price is not None and answer.variant.place is not None:
-        whose = "the terms of the other jobs" if objective.difference is None else "the objective"
-        verb = "lose" if objective.difference is None else "loses"
-        job = escape(answer.variant.place.job)
-        screen.print(f"  price of {job} there: {whose} {verb} {number(answer.price)}", soft_wrap=True)
+        job, whole = escape(answer.variant.place.job), objective.difference is not None
+        of = "of the objective" if whole else "of the objective, which the terms of the other jobs lose"
+        screen.print(f"  price of {job} there: {number(answer.price)} {of}", soft_wrap=True)
     for row in difference.spreads:
         screen.print(f"  spread of {escape(row.job_id)}: {_spread(row.base)} -> {_spread(row.other)}")
     if difference.jobs:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from api.common.wording import number
@@ -97,6 +97,8 @@ def _panel(
     plan, outcome = planned.outcome.plan, planned.outcome
     snapshot = planned.request.snapshot
     plan = plan or Plan(allocations=(), unplaced=outcome.unplaced, score=())
+    later = {placed.placement.job_id for placed in plan.ahead}
+    plan = replace(plan, unplaced=tuple(job for job in plan.unplaced if job.job_id not in later))
     groups = list(_groups(snapshot, plan, moved, fills))
     words = f"{planned.request.policy}, objective {number(outcome.objective)}; {capacity_words(snapshot.cluster)}"
     cluster = cluster_panel(snapshot, plan, groups, width, _MAX_HEIGHT, _MIN_PANEL)
@@ -106,23 +108,22 @@ def _panel(
 def _groups(
     snapshot: Snapshot, plan: Plan, moved: Mapping[str, JobDifference], fills: Mapping[str, Fill]
 ) -> Iterator[CellGroup]:
-    """Jobs that differ somewhere, each with its number in all panels, then all others together."""
+    """Jobs that differ nowhere together, then those that do, each with its number in all panels: what starts later
+    lies over what runs there now."""
+    placed = list(_placed(snapshot, plan))
+    alike = [gpus for name, _, gpus, _ in placed if name not in fills]
+    if alike:
+        slices = tuple(part for gpus in alike for part in gpus)
+        size = sum(len(part.gpus) for part in slices)
+        label = f"{counted(len(alike), 'job')} alike in all  ({counted(size, 'GPU')})"
+        yield CellGroup(gid="alike", entry=Entry(fill=_SAME, label=label, size=size), slices=slices)
     keys = {name: str(k + 1) for k, name in enumerate(fills)}
-    same: list[NodeGpus] = []
-    num_same = 0
-    for name, gpu_type, gpus, start in _placed(snapshot, plan):
-        if name not in fills:
-            same += gpus
-            num_same += 1
-            continue
-        size = sum(len(part.gpus) for part in gpus)
-        words = [f"{size} {gpu_type}{start}"] + ([moved[name].change.value] if name in moved else [])
-        entry = Entry(fill=fills[name], label=f"{name}  ({', '.join(words)})", key=keys[name], size=size)
-        yield CellGroup(gid=f"job-{keys[name]}", entry=entry, slices=tuple(gpus))
-    if same:
-        size = sum(len(part.gpus) for part in same)
-        entry = Entry(fill=_SAME, label=f"{counted(num_same, 'job')} alike in all  ({counted(size, 'GPU')})", size=size)
-        yield CellGroup(gid="same", entry=entry, slices=tuple(same))
+    for name, gpu_type, gpus, start in placed:
+        if name in fills:
+            size = sum(len(part.gpus) for part in gpus)
+            words = [f"{size} {gpu_type}{start}"] + ([moved[name].change.value] if name in moved else [])
+            entry = Entry(fill=fills[name], label=f"{name}  ({', '.join(words)})", key=keys[name], size=size)
+            yield CellGroup(gid=f"job-{keys[name]}", entry=entry, slices=tuple(gpus))
 
 
 def _placed(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[str, str, Sequence[NodeGpus], str]]:
