@@ -77,7 +77,8 @@ def _rows(outcomes: Sequence[OutcomeDoc | None]) -> Iterator[tuple[str, list[str
     yield "jobs with GPUs or a start", [_NOTHING if count is None else str(count) for count in placed]
     gpus = [_sums([(job.gpu_type, job.num_gpus) for job in each.allocations]) if each else {} for each in outcomes]
     for kind in dict.fromkeys(kind for each in gpus for kind in each):
-        yield f"GPUs {escape(kind)}", [f"{each.get(kind, 0):.0f}" for each in gpus]
+        counts = zip(outcomes, gpus, strict=True)
+        yield f"GPUs {escape(kind)}", [_NOTHING if each is None else f"{own.get(kind, 0):.0f}" for each, own in counts]
 
 
 def _sums(values: Sequence[tuple[str, float]]) -> dict[str, float]:

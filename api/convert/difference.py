@@ -14,9 +14,9 @@ from api.schemas.what_if import (
     ValueDifferenceDoc,
     VariantDoc,
 )
-from models.plan import PretrainingPlacement
+from models.plan import PlanRequest, PretrainingPlacement
 from models.what_if.difference import JobPlace, PlanDifference, Planned, ValueDifference, difference, price
-from models.what_if.placing import own_terms_change
+from models.what_if.placing import own_terms_change, with_lateness
 from stowplan.errors import Issue
 
 
@@ -28,6 +28,8 @@ def answer_fields(
     if other is not None:
         place = document.place
         asked = place.job if place is not None and own_terms_change(other.request) else None
+        if place is not None and place.start_s is not None:
+            other = with_lateness(other, place.job, _earliest_s(document, base.request))
         found = difference(base, other, asked)
         cost = None if place is None else price(base, other, asked)
     return {
@@ -36,6 +38,14 @@ def answer_fields(
         "difference": None if found is None else difference_document(found),
         "price": cost,
     }
+
+
+def _earliest_s(document: VariantDoc, request: PlanRequest) -> float:
+    """The earliest start of the job that is asked for at a time, before it is."""
+    name = None if document.place is None else document.place.job
+    known = [(job.id, job.earliest_start_s) for job in (*request.snapshot.jobs, *document.add_jobs)]
+    earliest_s = next(earliest_s for job, earliest_s in known if job == name)
+    return float(document.jobs.get(name or "", {}).get("earliest_start_s", earliest_s))
 
 
 def difference_document(found: PlanDifference) -> PlanDifferenceDoc:

@@ -41,7 +41,8 @@ class PlaceDoc(Document):
     nodes: GpuMap | None = None
     """Exactly these GPUs. A pre-training job (arnold, ahead) gets nodes among these, all of their GPUs."""
     start_s: NonNegative | None = None
-    """A job that is planned ahead: its start, in seconds from the snapshot."""
+    """A job that is planned ahead: its start, in seconds from the snapshot. `difference` and `price` count lateness
+    from its earliest start; the plan itself, in which this is the earliest start, has none."""
 
 
 class VariantDoc(Document):

@@ -1,7 +1,8 @@
 """A job on given GPUs or at a given time: the rules that forbid it, or the task whose plan has it there.
 
-A pre-training job (policies `arnold` and `ahead`) is planned with all other nodes drained, or with a start between its
-earliest and latest one: what the plan costs more than the base is the price of the wish, exactly.
+A pre-training job (policies `arnold` and `ahead`) is planned with all other nodes drained, or with the start as its
+earliest and latest one: what the plan costs more than the base is the price of the wish, exactly, once lateness counts
+from the window as it was (`with_lateness`).
 
 Under other policies the job is planned as if it ran where it is asked for and could not be preempted, which every
 policy honours; preemptible jobs that have these GPUs wait. Its own terms are then those of a job that stays, so that
@@ -17,13 +18,19 @@ from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.check import placement_violations
 from models.plan import Change, JobAllocation, PlanRequest
 from models.policies import policy_of
+from models.validation import request_issues
+from models.what_if.difference import Planned
 from models.what_if.variant import Variant, WantedPlace, applied
-from models.workload import Job, NodeGpus, Snapshot
-from stowplan.errors import InputError, Issue, pointer_of
+from models.workload import Job, NodeGpus, Reservation, Snapshot
+from stowplan.errors import InputError, Issue, Severity, pointer_of
 from topology.cluster import NodeState
 
 # Of policies without such a parameter.
 _EPSILON = 0.05
+# Where checks point at the one allocation that they get, and what they are made to point at.
+_AT, _PLACE = "/allocations/0", "/place/nodes"
+_NO_RESERVATIONS = "reservation_not_supported"
+_DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +67,28 @@ def own_terms_change(request: PlanRequest) -> bool:
     return not isinstance(request.parameters, ArnoldParameters | AheadParameters)
 
 
+def with_lateness(planned: Planned, job_id: str, earliest_s: float) -> Planned:
+    """Give a plan for a start that was asked for, with the job's lateness counted from `earliest_s`, which it was
+    planned without: a constant more in the objective, the bound and the term."""
+    outcome, parameters, job = planned.outcome, planned.request.parameters, _job(planned.request.snapshot, job_id)
+    if not isinstance(parameters, AheadParameters) or outcome.plan is None or outcome.objective is None:
+        return planned
+    more = parameters.lateness_price_per_day * job.weight * (job.earliest_start_s - earliest_s) / _DAY_S
+    score = tuple(
+        replace(term, value=term.value + more) if (term.job_id, term.term) == (job_id, "lateness") else term
+        for term in outcome.plan.score
+    )
+    return replace(
+        planned,
+        outcome=replace(
+            outcome,
+            objective=outcome.objective + more,
+            bound=None if outcome.bound is None else outcome.bound + more,
+            plan=replace(outcome.plan, score=score),
+        ),
+    )
+
+
 def _refuse_faults(request: PlanRequest, place: WantedPlace) -> None:
     """Refuse what cannot be asked of the policy, or of the cluster."""
     issues = []
@@ -90,7 +119,7 @@ def _forbidding(request: PlanRequest, place: WantedPlace) -> Iterator[Issue]:
     if place.start_s is not None:
         latest_s = float("inf") if job.latest_start_s is None else job.latest_start_s
         if not job.earliest_start_s <= place.start_s <= latest_s:
-            detail = f"job {job.id!r} may start from {job.earliest_start_s:g} to {latest_s:g} s from now"
+            detail = f"job {job.id!r} may start from {job.earliest_start_s:.0f} to {latest_s:.0f} s from now"
             yield Issue(code="outside_window", pointer="/place/start_s", detail=detail)
         return
     gpus = place.gpus or ()
@@ -106,13 +135,27 @@ def _forbidding(request: PlanRequest, place: WantedPlace) -> Iterator[Issue]:
     found = placement_violations(snapshot, [allocation], whole_nodes=not policy.splits_nodes)
     if policy.honours_calendar:
         found += calendar_violations(snapshot, [allocation], getattr(request.parameters, "epsilon", _EPSILON))
-    at = "/allocations/0"
-    for issue in found:
-        # Others that must run and are not listed here are no fault of this job.
-        if issue.pointer.startswith(f"{at}/") or issue.pointer == at:
-            tail = issue.pointer.removeprefix(f"{at}/gpus")
-            pointer = "/place/nodes" + (tail if tail.startswith("/") and tail != issue.pointer else "")
-            yield replace(issue, pointer=pointer)
+    # Others that must run and are not listed here are no fault of this job.
+    own = [issue for issue in found if issue.pointer == _AT or issue.pointer.startswith(f"{_AT}/")]
+    for issue in own:
+        tail = issue.pointer.removeprefix(f"{_AT}/gpus")
+        yield replace(issue, pointer=_PLACE + (tail if tail.startswith("/") and tail != issue.pointer else ""))
+    if not own:
+        yield from _policy_rules(request, job, allocation)
+
+
+def _policy_rules(request: PlanRequest, job: Job, allocation: JobAllocation) -> Iterator[Issue]:
+    """What the policy has against so many GPUs of the type for this job, were they reserved; one that knows no
+    reservations says nothing of it."""
+    snapshot = request.snapshot
+    reservation = Reservation(gpu_type=allocation.gpu_type, num_gpus=allocation.num_gpus)
+    waiting = replace(job, current=None, parallel_plan=None, expansions=(), reservation=reservation)
+    position = next(k for k, other in enumerate(snapshot.jobs) if other.id == job.id)
+    jobs = (*snapshot.jobs[:position], waiting, *snapshot.jobs[position + 1 :])
+    for issue in request_issues(replace(snapshot, jobs=jobs), request.parameters):
+        own = issue.severity is Severity.ERROR and issue.pointer.startswith(f"/jobs/{position}/reservation")
+        if own and issue.code != _NO_RESERVATIONS:
+            yield replace(issue, pointer=_PLACE, detail=f"as a reservation: {issue.detail}")
 
 
 def _placed(request: PlanRequest, place: WantedPlace) -> PlanRequest:

@@ -4,13 +4,19 @@ from dataclasses import replace
 
 import pytest
 
+from models.allocation.sia.parameters import SiaParameters
+from models.forecast.lasting import Lasting
+from models.performance.goodput.spec import TableEntry, ThroughputTable
+from models.placement.ahead.parameters import AheadParameters
+from models.placement.arnold.parameters import ArnoldParameters
+from models.plan import PlanRequest
 from models.what_if.difference import JobChange, difference, price
-from models.what_if.placing import variant_task
-from models.what_if.variant import Variant, WantedPlace
-from models.workload import Job, NodeGpus
+from models.what_if.placing import variant_task, with_lateness
+from models.what_if.variant import Variant, WantedPlace, applied
+from models.workload import Job, NodeGpus, Parallelism
 from stowplan.errors import InputError
 from tests.models.placement.scenes import node
-from tests.models.what_if.scenes import NODES, gang_request, on, planned
+from tests.models.what_if.scenes import NODES, gang_request, on, planned, snapshot
 from topology.cluster import NodeState
 
 X = Job(id="x", min_gpus=8, current=on(n1=(0, 1, 2, 3), n2=(0, 1, 2, 3)))
@@ -75,3 +81,59 @@ def test_what_cannot_be_asked_is_refused(asked: Variant, code: str, pointer: str
     with pytest.raises(InputError) as error:
         variant_task(asked, REQUEST)
     assert (code, pointer) in [(issue.code, issue.pointer) for issue in error.value.issues]
+
+
+def test_what_the_policy_has_against_it_is_a_rule() -> None:
+    # Sia: a table without 2 GPUs has no speed for them; 1 and 4 it has.
+    entries = tuple(TableEntry(gpu_type="a", num_gpus=n, value=float(n)) for n in (1, 4))
+    job = Job(id="t", performance=ThroughputTable(entries=entries))
+    request = PlanRequest(snapshot=snapshot(job), parameters=SiaParameters())
+    (issue,) = variant_task(why_not("t", on(n1=(0, 1))), request).forbidden
+    assert (issue.code, issue.pointer) == ("reservation_cannot_run", "/place/nodes")
+    task = variant_task(why_not("t", on(n1=(0, 1, 2, 3))), request)
+    assert task.request is not None
+
+
+def test_a_pretraining_job_is_asked_for_on_nodes() -> None:
+    # Arnold's job needs two nodes of the four: without drained ones.
+    job = Job(id="llm", parallelism=Parallelism(tp=4, pp=1, dp=2))
+    request = PlanRequest(snapshot=snapshot(job), parameters=ArnoldParameters(alpha=0.5))
+    free = variant_task(why_not("llm", on(n1=(0, 1, 2, 3), n3=(0, 1, 2, 3))), request)
+    assert free.request is not None
+    base, other = planned(request), planned(free.request)
+    placement = other.outcome.plan.pretraining  # type: ignore[union-attr]
+    assert placement is not None
+    assert set(placement.hosts) == {"n1", "n3"}
+    # Two racks instead of one: alpha x 1 more (Eq. 4), and nothing else.
+    assert price(base, other, None) == pytest.approx(other.outcome.objective - base.outcome.objective)  # type: ignore[operator]
+    assert price(base, other, None) > 0  # type: ignore[operator]
+    drained = applied(Variant(name="v", drain=("n3",)), request)
+    (issue,) = variant_task(why_not("llm", on(n1=(0, 1, 2, 3), n3=(0, 1, 2, 3))), drained).forbidden
+    assert (issue.code, issue.pointer) == ("node_unavailable", "/place/nodes/n3")
+    two = replace(request, snapshot=snapshot(job, replace(job, id="other")))
+    with pytest.raises(InputError, match="wrong") as error:
+        variant_task(why_not("llm", on(n1=(0, 1, 2, 3))), two)
+    assert error.value.issues[0].code == "not_the_only_job"
+
+
+def test_a_start_that_is_planned_ahead_has_a_price_within_its_window() -> None:
+    # Nothing runs: a day later costs a day of lateness, 1, and idle hours of the two nodes, 24 x 2 x 0.001.
+    day_s = 86_400.0
+    job = Job(
+        id="llm",
+        parallelism=Parallelism(tp=4, pp=1, dp=2),
+        latest_start_s=7 * day_s,
+        lasting=Lasting(probabilities=(1.0,), seconds=(day_s,)),
+    )
+    request = PlanRequest(snapshot=snapshot(job), parameters=AheadParameters(alpha=0.5))
+    task = variant_task(why_not("llm", start_s=day_s), request)
+    assert task.request is not None
+    base, other = planned(request), with_lateness(planned(task.request), "llm", 0.0)
+    changed = difference(base, other)
+    assert changed is not None
+    assert {term.name: term.difference for term in changed.terms} == pytest.approx({"lateness": 1, "idle_nodes": 0.048})
+    assert changed.objective.difference == pytest.approx(1.048)
+    assert [row.change for row in changed.jobs] == [JobChange.LATER]
+    assert price(base, other, None) == pytest.approx(1.0 + 0.048)
+    (issue,) = variant_task(why_not("llm", start_s=8 * day_s), request).forbidden
+    assert (issue.code, issue.pointer) == ("outside_window", "/place/start_s")
