@@ -9,7 +9,7 @@ from pydantic_core import from_json, to_json
 
 from api.cli import console
 from api.cli.commands import command
-from api.cli.exit_codes import EPILOG, ExitCode
+from api.cli.exit_codes import EPILOG
 from api.cli.files import PlanFile, load_request, read_json
 from api.cli.local_worker import LocalPlanDoc, LocalPlanner, local_document
 from api.cli.options import (
@@ -24,9 +24,10 @@ from api.cli.options import (
     readable,
     write,
 )
+from api.cli.plan import outcome_code
 from api.cli.progress import progress_line
 from api.cli.what_if_console import print_what_if
-from api.convert.difference import answer_fields
+from api.convert.difference import answer_fields, as_asked
 from api.convert.located import located
 from api.convert.reading import read_document
 from api.convert.what_if import CheckedVariant, check_variant
@@ -106,7 +107,7 @@ def what_if_command(
                 print_document(result)
             else:
                 print_what_if(console.output(), result.base, [(each, each.plan) for each in result.variants])
-    raise typer.Exit(ExitCode.PLANNED if base.outcome.termination.has_incumbent else ExitCode.NO_SOLUTION)
+    raise typer.Exit(outcome_code(base.outcome))
 
 
 def checked_variants(
@@ -165,7 +166,8 @@ def _planned(planner: LocalPlanner, name: str, request: PlanRequest) -> Planned:
 
 
 def _answer(base: Planned, checked: CheckedVariant, other: Planned | None) -> LocalVariantDoc:
-    return LocalVariantDoc(
-        **answer_fields(checked.document, base, other, checked.forbidden),
-        plan=None if other is None else local_document(other.request, other.outcome),
-    )
+    fields = answer_fields(checked.document, base, other, checked.forbidden)
+    if other is None:
+        return LocalVariantDoc(**fields, plan=None)
+    shown = as_asked(checked.document, base, other)
+    return LocalVariantDoc(**fields, plan=local_document(shown.request, shown.outcome))

@@ -14,7 +14,7 @@ from api.schemas.what_if import (
     ValueDifferenceDoc,
     VariantDoc,
 )
-from models.plan import PlanRequest, PretrainingPlacement
+from models.plan import PretrainingPlacement
 from models.what_if.difference import JobPlace, PlanDifference, Planned, ValueDifference, difference, price
 from models.what_if.placing import own_terms_change, with_lateness
 from stowplan.errors import Issue
@@ -28,8 +28,7 @@ def answer_fields(
     if other is not None:
         place = document.place
         asked = place.job if place is not None and own_terms_change(other.request) else None
-        if place is not None and place.start_s is not None:
-            other = with_lateness(other, place.job, _earliest_s(document, base.request))
+        other = as_asked(document, base, other)
         found = difference(base, other, asked)
         cost = None if place is None else price(base, other, asked)
     return {
@@ -40,12 +39,15 @@ def answer_fields(
     }
 
 
-def _earliest_s(document: VariantDoc, request: PlanRequest) -> float:
-    """The earliest start of the job that is asked for at a time, before it is."""
-    name = None if document.place is None else document.place.job
-    known = [(job.id, job.earliest_start_s) for job in (*request.snapshot.jobs, *document.add_jobs)]
-    earliest_s = next(earliest_s for job, earliest_s in known if job == name)
-    return float(document.jobs.get(name or "", {}).get("earliest_start_s", earliest_s))
+def as_asked(document: VariantDoc, base: Planned, other: Planned) -> Planned:
+    """Give the plan of a variant, with lateness counted from the window that its job had before it was asked for."""
+    place = document.place
+    if place is None or place.start_s is None:
+        return other
+    earliest_s = {job.id: job.earliest_start_s for job in base.request.snapshot.jobs}
+    earliest_s |= {job.id: job.earliest_start_s for job in document.add_jobs}
+    before_s = document.jobs.get(place.job, {}).get("earliest_start_s", earliest_s[place.job])
+    return with_lateness(other, place.job, float(before_s))
 
 
 def difference_document(found: PlanDifference) -> PlanDifferenceDoc:

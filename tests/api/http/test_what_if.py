@@ -36,6 +36,7 @@ def test_variants_stand_beside_their_plan(client: httpx.Client) -> None:
     assert gang["plan"]["policy"] == "gang"
     assert gang["difference"]["objective"]["difference"] is None
     assert nothing["difference"]["same"]
+    assert nothing["plan"]["input_hash"] == plan["input_hash"]
     # It is a plan like others, with an input that can be posted again.
     again = planned(client, client.get(drained["plan"]["links"]["input"]).json())
     assert again["input_hash"] == drained["plan"]["input_hash"]

@@ -23,6 +23,7 @@ from models.what_if.difference import (
 from models.what_if.variant import Variant, applied
 from models.workload import Job
 from solver.result import TerminationReason
+from tests.growth import work
 from tests.models.what_if.scenes import gang_request, on, planned
 
 REQUEST = gang_request(Job(id="x", min_gpus=8, current=on(n1=(0, 1, 2, 3), n2=(0, 1, 2, 3))), Job(id="y", min_gpus=8))
@@ -216,3 +217,15 @@ def test_the_other_way_round_it_is_the_same_exchanged(one: Planned, two: Planned
     if there.goodput_ratio is not None and back.goodput_ratio is not None:
         assert there.goodput_ratio * back.goodput_ratio == pytest.approx(1.0)
     assert sum(row.difference for row in there.terms) == pytest.approx(ahead.difference)
+
+
+def test_the_cost_grows_with_the_plans() -> None:
+    def cost(size: int) -> int:
+        plans_ = [
+            Plan(allocations=tuple(allocation(f"j{k}", place) for k in range(size)), unplaced=(), score=())
+            for place in (1, 3)
+        ]
+        one, two = map(with_plan, plans_)
+        return work(lambda: difference(one, two))
+
+    assert cost(400) <= 2.3 * cost(200)
