@@ -21,6 +21,7 @@ from models.policies import policy_of
 from models.validation import request_issues
 from models.what_if.difference import Planned
 from models.what_if.variant import Variant, WantedPlace, applied
+from models.wording import counted
 from models.workload import Job, NodeGpus, Reservation, Snapshot
 from stowplan.errors import InputError, Issue, Severity, pointer_of
 from topology.cluster import NodeState
@@ -145,9 +146,12 @@ def _forbidding(request: PlanRequest, place: WantedPlace) -> Iterator[Issue]:
 
 
 def _policy_rules(request: PlanRequest, job: Job, allocation: JobAllocation) -> Iterator[Issue]:
-    """What the policy has against so many GPUs of the type for this job, were they reserved; one that knows no
-    reservations says nothing of it."""
+    """What the policy has against so many GPUs of the type for this job: that it keeps sizes, or what it says of them
+    as a reservation; one that knows no reservations says nothing of that."""
     snapshot = request.snapshot
+    if policy_of(request.parameters).keeps_sizes and allocation.num_gpus != job.min_gpus:
+        detail = f"{request.policy} gives job {job.id!r} its size, {counted(job.min_gpus, 'GPU')}, and no other number"
+        yield Issue(code="other_size", pointer=_PLACE, detail=detail)
     reservation = Reservation(gpu_type=allocation.gpu_type, num_gpus=allocation.num_gpus)
     waiting = replace(job, current=None, parallel_plan=None, expansions=(), reservation=reservation)
     position = next(k for k, other in enumerate(snapshot.jobs) if other.id == job.id)

@@ -69,7 +69,10 @@ async def ask_what_if(
 
 @router.get("/{plan_id:id}/differences/{other_id:id}", summary="Compare two plans")
 async def get_difference(services: Services, plan_id: PlanId, other_id: OtherId) -> PlanDifferenceDoc:
-    """What differs in another plan: objective by term, jobs, GPUs, spread, goodput."""
+    """What differs in another plan: objective by term, jobs, GPUs, spread, goodput.
+
+    The plans are compared as they stand: what a variant asked for (`place`) is known to the answer of `:what-if` alone.
+    """
     return await services.what_ifs.difference(plan_id, other_id)
 
 

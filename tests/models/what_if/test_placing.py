@@ -57,6 +57,7 @@ def test_a_job_that_has_the_gpus_waits() -> None:
         ((replace(X, preemptible=False),), why_not("x", on(n3=(0, 1, 2, 3), n4=(0, 1, 2, 3))), {"pinned_job_moved"}),
         ((Job(id="z", min_gpus=4),), why_not("z", on(n1=(0, 1))), {"below_min_gpus"}),
         ((Job(id="z"),), why_not("z", on(n5=(0,))), {"node_unavailable"}),
+        ((Job(id="z"),), why_not("z", on(n1=(0, 1))), {"other_size"}),
         ((Job(id="z"),), why_not("z", on(n1=(7,))), {"unknown_gpu"}),
     ],
 )
@@ -135,5 +136,13 @@ def test_a_start_that_is_planned_ahead_has_a_price_within_its_window() -> None:
     assert changed.objective.difference == pytest.approx(1.048)
     assert [row.change for row in changed.jobs] == [JobChange.LATER]
     assert price(base, other, None) == pytest.approx(1.0 + 0.048)
+    # It is the only job: other starts cost what the plan says of them itself.
+    (own,) = base.outcome.plan.ahead  # type: ignore[union-attr]
+    for start in own.other_starts:
+        asked = variant_task(why_not("llm", start_s=start.start_s), request).request
+        assert asked is not None
+        assert base.outcome.objective is not None
+        cost = price(base, with_lateness(planned(asked), "llm", 0.0), None)
+        assert cost == pytest.approx((start.cost or 0.0) - base.outcome.objective, abs=1e-9)
     (issue,) = variant_task(why_not("llm", start_s=8 * day_s), request).forbidden
     assert (issue.code, issue.pointer) == ("outside_window", "/place/start_s")
