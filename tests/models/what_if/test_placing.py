@@ -146,3 +146,16 @@ def test_a_start_that_is_planned_ahead_has_a_price_within_its_window() -> None:
         assert cost == pytest.approx((start.cost or 0.0) - base.outcome.objective, abs=1e-9)
     (issue,) = variant_task(why_not("llm", start_s=8 * day_s), request).forbidden
     assert (issue.code, issue.pointer) == ("outside_window", "/place/start_s")
+
+
+def test_parts_of_several_nodes_are_for_policies_that_give_them() -> None:
+    # Gang plans six GPUs on nodes of four as a whole node and a part; Sia takes whole nodes.
+    table = ThroughputTable(entries=(TableEntry(gpu_type="a", num_gpus=4, value=4.0),))
+    job = Job(id="z", min_gpus=6, performance=table)
+    request = gang_request(job)
+    (allocation,) = planned(request).outcome.plan.allocations  # type: ignore[union-attr]
+    assert sorted(len(part.gpus) for part in allocation.gpus) == [2, 4]
+    asked = why_not("z", on(n1=(0, 1, 2, 3), n2=(0, 1)))
+    assert variant_task(asked, request).forbidden == ()
+    (issue,) = variant_task(asked, replace(request, parameters=SiaParameters())).forbidden
+    assert (issue.code, issue.pointer) == ("not_whole_nodes", "/place/nodes/n2")
