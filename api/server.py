@@ -1,12 +1,11 @@
 """`serve`: the service, until a signal comes."""
 
 import ctypes
-import os
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from api.common.private_files import files_for_us_only
 from api.common.settings import Settings
 from api.workers import worker_pool
 from models.catalogue import using_catalogue
@@ -32,7 +31,7 @@ def serve(settings: Settings) -> None:
     with ExitStack() as stack:
         if settings.catalogue:
             stack.enter_context(using_catalogue(Path(settings.catalogue)))
-        stack.enter_context(_files_for_us_only())
+        stack.enter_context(files_for_us_only())
         if settings.token is not None:
             _keep_others_out()
         listener = stack.enter_context(listen(settings.host, settings.port))
@@ -41,16 +40,6 @@ def serve(settings: Settings) -> None:
         from api.web import run
 
         run(settings, listener, pool)
-
-
-@contextmanager
-def _files_for_us_only() -> Iterator[None]:
-    """Have this process and those that it starts make files that nobody else can read: they hold what clients sent."""
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 def _keep_others_out() -> None:

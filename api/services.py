@@ -3,7 +3,7 @@
 import time
 
 from api.calendars.drawings import CalendarDrawings
-from api.calendars.planned_nodes import planned_nodes
+from api.calendars.planned_nodes import PlannedNodes, planned_nodes
 from api.calendars.reservations import Reservations
 from api.calendars.service import Calendars
 from api.common.metrics import Metrics
@@ -13,6 +13,7 @@ from api.comparisons.service import Comparisons
 from api.deployments.choice import PlannedJob
 from api.deployments.planned_jobs import planned_job
 from api.deployments.service import Deployments
+from api.forecasts.service import Forecasters
 from api.jobs.calibrated_snapshots import MeasuredJobs
 from api.jobs.feedback import JobFeedback
 from api.jobs.service import Jobs
@@ -51,6 +52,7 @@ class Services:
         self.comparison_drawings = ComparisonDrawings(self.comparisons, pool)
         self.replays = Replays(settings, store)
         self.replay_drawings = ReplayDrawings(self.replays, pool)
+        self.forecasters = Forecasters(settings, store, pool)
         self.calendars = Calendars(store, self.snapshots)
         self.calendar_drawings = CalendarDrawings(self.calendars, pool)
         self.reservations = Reservations(store, self._planned_nodes)
@@ -73,6 +75,7 @@ class Services:
         self.plans.begin_shutdown()
         self.comparisons.begin_shutdown()
         self.replays.begin_shutdown()
+        self.forecasters.begin_shutdown()
 
     def close(self, close_pool: bool) -> None:
         """Stop, and the pool too if it is ours; what does not come back in time is left to the next process."""
@@ -81,6 +84,7 @@ class Services:
         self.plans.drain(end_s)
         self.comparisons.close(end_s)
         self.replays.close(end_s)
+        self.forecasters.close(end_s)
         self.deployments.close()
         if close_pool:
             self._pool.close()
@@ -92,5 +96,7 @@ class Services:
     def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
         return planned_job(self.plans.plan(plan_id), self.plans.input_text(plan_id), job_id, self.snapshots)
 
-    def _planned_nodes(self, plan_id: str, job_id: str | None) -> tuple[str, ...]:
-        return planned_nodes(self.plans.plan(plan_id), job_id)
+    def _planned_nodes(self, plan_id: str, job_id: str | None) -> PlannedNodes:
+        plan = self.plans.plan(plan_id)
+        taken_at = self.plans.taken_at(plan_id) if plan.ahead else None
+        return planned_nodes(plan, job_id, taken_at or plan.times.queued)

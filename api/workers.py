@@ -24,6 +24,7 @@ READERS_LOAD = (
     "api.comparisons.reading",
     "api.replays.reading",
     "api.plans.variants",
+    "api.forecasts.reading",
     "api.reading.documents",
 )
 # Large texts that wait for a reader; each is in memory.

@@ -66,6 +66,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.planners.incremental_plans:main",
         "Plan a growing job step by step: quality by number of GPUs, time.",
     ),
+    "forecasts": LazyCommand(
+        "benchmarks.forecasts.forecasts:main",
+        "Train forecasters of durations on published traces and test them on the last tenth.",
+    ),
     "performance-model": LazyCommand(
         "benchmarks.performance.performance_model:main", "Measure how good the predictions of iteration times are."
     ),

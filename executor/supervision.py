@@ -247,9 +247,10 @@ class Supervisor:
             return self._hand_over(state)
         if state.launch is not None:
             return self._tried_again(state, state.launch)
-        run = self._heard(state.current)
+        run = self._backend.status(self.folder(state.current.number))
         if state.phase is Phase.STOPPING:
             return self._stopped(state, run)
+        run = self._heard(state.current, run)
         if run.unavailable and (moves := replacements(self.deployment(), run.unavailable)):
             return self._moved(state, moves, run)
         if run.state is RunState.SUCCEEDED and self._runs.is_done(state.current.number):
@@ -330,13 +331,14 @@ class Supervisor:
             self._move(resumed, Phase.STARTING, left)
 
     def _stopped(self, state: DeploymentState, run: RunStatus) -> DeploymentState:
-        """Wait for the run to end; one that never spoke, or does not end in time, is ended."""
+        """Wait for the run to end; one that never spoke, as far as is known, or does not end in time, is ended."""
         is_late = self._waited_s("stop", state.phase_since_s) > STOP_LIMIT_S
         if run.state is RunState.SUCCEEDED and self._runs.is_done(state.current.number):
             return self._move(state, Phase.FINISHED)
         if run.state in (RunState.SUCCEEDED, RunState.STOPPED):
             return self._move(state, Phase.STOPPED)
-        if not (run.state.final or run.state is RunState.STARTING or is_late):
+        never_spoke = run.state is RunState.STARTING and not run.is_unknown
+        if not (run.state.final or never_spoke or is_late):
             if not self._asked(state.current).exists():
                 self._asked(state.current).touch()
             return state
@@ -386,9 +388,11 @@ class Supervisor:
             return self._move(state, Phase.STOPPED, _joined(detail, left))
         return self._launched(state, Launch(like=current.number, cause=Cause.RESTARTED, detail=detail), left)
 
-    def _heard(self, current: Run) -> RunStatus:
+    def _heard(self, current: Run, run: RunStatus) -> RunStatus:
         """What is known of a run; one of whose hosts some never say anything is lost."""
-        run = self._backend.status(self.folder(current.number))
+        if run.is_unknown:
+            # Ending it would fail, and what waits in a queue starts when the scheduler is back.
+            return replace(run, state=RunState.RUNNING)
         is_due = run.state is RunState.STARTING and not run.is_queued and self._backend.starts_runs
         waited_s = self._waited_s(f"word of run {current.number}", is_due)
         if not is_due or waited_s <= (limit_s := self.deployment().training.start_limit_s):

@@ -87,10 +87,11 @@ class TrainingJob:
     start anew.
 
     Hangs. A rank hangs when a step takes longer than `hang_limit_steps` times the median step, but at least
-    `hang_limit_s`. Each thing before the second step (loading the libraries, meeting the other ranks, building the
-    model, loading a checkpoint, the first step) may take `start_limit_s`, writing to disk between steps and at the end
-    `save_limit_s`; a checkpoint that is converted may take as long as it likes, but not that long without getting
-    anywhere.
+    `hang_limit_s`; where that is more than 1.5 times the longest of the limits in seconds, the others give up waiting
+    for it before, and there is no stack of it. Each thing before the second step (loading the libraries, meeting the
+    other ranks, building the model, loading a checkpoint, the first step) may take `start_limit_s`, writing to disk
+    between steps and at the end `save_limit_s`; a checkpoint that is converted may take as long as it likes, but not
+    that long without getting anywhere.
 
     `metrics_folder`: where each rank writes its `metrics-rank<r>.jsonl`. `layers_hook`: `module:function` that gives
     the user's own layers (`executor.trainer.layers`), None for the built-in transformer.

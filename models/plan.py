@@ -7,7 +7,7 @@ from enum import StrEnum
 from models.parallel_plan import ParallelPlan
 from models.policies import policy_of
 from models.policy import Parameters
-from models.workload import Expansion, NodeGpus, Snapshot
+from models.workload import Expansion, NodeGpus, Parallelism, Snapshot
 from solver.options import SolveOptions
 from solver.result import Limit, SolveStatistics, TerminationReason
 from stowplan.arrays import FloatVector
@@ -168,15 +168,28 @@ class StartCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingEstimate:
+    """What the performance model says of a job on its plan. `mfu`: of the peak of its GPUs. `goodput`: share of the
+    time in which work is done, failures and checkpoints considered."""
+
+    num_micro_batches: int
+    step_s: float
+    mfu: float
+    goodput: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AheadPlacement:
     """When and where a job starts that is planned ahead; seconds from the snapshot.
 
-    Nodes are kept until `end_s` (None: for ever). `nodes` are those of the placement, hosts in rank order, then spares.
-    `expected_evictions`: nodes that are expected to be in use still at the start, `idle_s` the sum of those of the
-    nodes. `other_starts` are the starts that were looked at, this one among them, ascending.
+    `parallelism`: its degrees, given or chosen; `training`: where they were chosen, or the duration follows from the
+    model. Nodes are kept until `end_s` (None: for ever). `nodes` are those of the placement, hosts in rank order, then
+    spares. `expected_evictions`: nodes that are expected to be in use still at the start, `idle_s` the sum of those of
+    the nodes. `other_starts` are the starts that were looked at, this one among them, ascending.
     """
 
     placement: PretrainingPlacement
+    parallelism: Parallelism
     gpu_type: str
     start_s: float
     end_s: float | None
@@ -184,6 +197,7 @@ class AheadPlacement:
     expected_evictions: float
     idle_s: float
     other_starts: tuple[StartCost, ...]
+    training: TrainingEstimate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

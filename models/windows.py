@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.epsilon import raise_for_epsilon
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatVector, Mask
-from stowplan.errors import InputError
 from topology.calendar import CalendarEntry, EntryKind
 from topology.calendar_nodes import EntryNodes, entry_nodes
 from topology.cluster import NodeState
@@ -89,11 +89,21 @@ class NodeWindows:
 
     def barring(self, job: Job, node: str) -> tuple[CalendarEntry, ...]:
         """The entries that keep the job off a node now, the first to begin in front."""
-        n, end_s = self.node_index[node], ends_s(job, self.confidence)
+        n = self.node_index[node]
         if self.may_use(job, node):
             return ()
-        barring = [entry for entry in self.over.get(n, ()) if end_s > _closes_s(entry, job)]
+        barring = [entry for entry in self.over.get(n, ()) if self.closes(entry, job)]
         return tuple(sorted(barring, key=lambda entry: (entry.begin_s, entry.name)))
+
+    def closed_starts(self, job: Job, n: int) -> tuple[tuple[float, float], ...]:
+        """When the job may not start on the node at position n, wherever it runs: intervals of seconds from now, with
+        their begin and without their end, ascending."""
+        end_s = ends_s(job, self.confidence)
+        return tuple(sorted(_closed_starts(entry, job, end_s) for entry in self.over.get(n, ()) if _closes(entry, job)))
+
+    def closes(self, entry: CalendarEntry, job: Job) -> bool:
+        """Whether an entry keeps its nodes from a job that would start now."""
+        return ends_s(job, self.confidence) > _closes_s(entry, job)
 
     def own_nodes(self, job: Job) -> tuple[int, ...]:
         """Positions of the nodes of the reservation that the job belongs to."""
@@ -123,8 +133,7 @@ def availability(snapshot: Snapshot, epsilon: float) -> NodeWindows:
     InputError
         When epsilon is none.
     """
-    if not 0.0 <= epsilon < 1.0:
-        raise InputError(f"epsilon is {epsilon}; it is a probability, at least 0 and below 1")
+    raise_for_epsilon(epsilon)
     entries = tuple(entry for entry in snapshot.calendar if not entry.is_over)
     index = {node.id: n for n, node in enumerate(snapshot.cluster.nodes)}
     nodes_of = resolved(snapshot, entries).positions
@@ -182,6 +191,20 @@ def _closes_s(entry: CalendarEntry, job: Job) -> float:
     if entry.kind is EntryKind.RESERVATION and entry.name == job.calendar_entry:
         return math.inf
     return _closes_for_others_s(entry, preemptible=job.preemptible)
+
+
+def _closes(entry: CalendarEntry, job: Job) -> bool:
+    """Whether an entry closes its nodes to a job at any time."""
+    reserves = entry.kind is EntryKind.RESERVATION
+    return not reserves or (entry.name != job.calendar_entry and (entry.hard or not job.preemptible))
+
+
+def _closed_starts(entry: CalendarEntry, job: Job, end_s: float) -> tuple[float, float]:
+    """When a job may not start on nodes of an entry that closes them to it, if it runs for `end_s`."""
+    if job.preemptible and not entry.hard:
+        return entry.begin_s, entry.end_s
+    # One that ends when the entry begins is off in time.
+    return math.nextafter(entry.begin_s - end_s, math.inf), entry.end_s
 
 
 def _by_cost(snapshot: Snapshot) -> list[int]:

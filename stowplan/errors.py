@@ -70,6 +70,12 @@ class BackendError(StowplanError):
     code = "backend_error"
 
 
+class ExtraMissingError(StowplanError):
+    """A package is needed that comes with an extra of ours, and is not installed; the detail says which."""
+
+    code = "extra_missing"
+
+
 class WorkerError(StowplanError):
     """A worker process died or could not be started."""
 

@@ -18,6 +18,7 @@ DRAWING = ("matplotlib",)
 WEB = ("fastapi", "sqlalchemy", "uvicorn")
 NUMBERS = ("numpy", "scipy", "networkx")
 MODELS = (*SOLVERS, *DECLARATIONS)
+LEARNING = "lightgbm"
 
 # What is run, one interpreter a list: the arguments of a command, or a module; and what it must not have loaded then.
 FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
@@ -28,6 +29,8 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
         "stowplan plan --help": (*MODELS, *DRAWING, *WEB),
         "stowplan trace --help": (*MODELS, *DRAWING, *WEB),
         "stowplan replay --help": (*MODELS, *DRAWING, *WEB),
+        "stowplan forecast --help": (*MODELS, *DRAWING, *WEB, LEARNING),
+        "stowplan forecast train --help": (*MODELS, *DRAWING, *WEB, LEARNING),
         "stowplan applications --help": (*MODELS, *DRAWING, *WEB),
         "stowplan calendar --help": (*MODELS, *DRAWING, *WEB),
         "api.cli.compare": (*MODELS, *DRAWING, *WEB),
@@ -50,9 +53,9 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "service": {
         # Until the workers are on their way.
-        "api.server": (*MODELS, *DRAWING, *WEB, "networkx", "scipy"),
-        "api.app": (*MODELS, *DRAWING, "networkx", "scipy"),
-        "api.web": (*MODELS, *DRAWING, "scipy"),
+        "api.server": (*MODELS, *DRAWING, *WEB, "networkx", "scipy", LEARNING),
+        "api.app": (*MODELS, *DRAWING, "networkx", "scipy", LEARNING),
+        "api.web": (*MODELS, *DRAWING, "scipy", LEARNING),
     },
     # The controller asks it at every event.
     "whether anything may start": {"models.allocation.gang.idle": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic")},

@@ -4,7 +4,7 @@ Times are seconds from the moment of the snapshot: negative ones are past. Inter
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from stowplan.pickling import quickly_pickled
@@ -77,6 +77,11 @@ class CalendarEntry:
     def in_effect(self) -> bool:
         """Whether the nodes are closed to others now."""
         return self.begin_s <= 0.0 < self.end_s
+
+    def seen_at(self, time_s: float) -> "CalendarEntry":
+        """The entry in seconds from then on."""
+        until_s = None if self.until_s is None else self.until_s - time_s
+        return replace(self, from_s=self.from_s - time_s, until_s=until_s)
 
     def overlaps(self, other: "CalendarEntry") -> bool:
         """Whether there is a moment at which both close their nodes."""

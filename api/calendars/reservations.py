@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from api.calendars.conflicts import cluster_of, oddities, refuse_conflicts, refuse_faults
+from api.calendars.planned_nodes import PlannedNodes
 from api.common.errors import NotFoundError, ReservationFinalError
 from api.common.times import time_of
 from api.convert.outcome import issue_documents
@@ -32,14 +33,14 @@ from stowplan.errors import InputError, Issue
 from topology.calendar import EntryKind
 
 RESERVATIONS_PATH = "/v1/reservations"
-NodesOfPlan = Callable[[str, str | None], tuple[str, ...]]
+NodesOfPlan = Callable[[str, str | None], PlannedNodes]
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Reservations:
     """The reservations of one service.
 
-    nodes_of_plan: (plan id, job id or None) -> the nodes of the job. now_s: a clock (Unix seconds).
+    nodes_of_plan: (plan id, job id or None) -> the nodes of the job, and for when. now_s: a clock (Unix seconds).
     """
 
     def __init__(self, store: Store, nodes_of_plan: NodesOfPlan, now_s: Callable[[], float] = time.time) -> None:
@@ -159,14 +160,22 @@ class Reservations:
         if calendar is None:
             detail = f"is {body.cluster!r}; there is no calendar of that name: PUT /v1/clusters/NAME/calendar first"
             raise InputError(detail, [Issue(code="unknown_cluster", pointer="/cluster", detail=detail)])
-        nodes = body.nodes if body.plan_id is None else self._nodes_of_plan(body.plan_id, body.job_id)
+        planned = PlannedNodes(nodes=body.nodes)
+        if body.plan_id is not None:
+            planned = self._nodes_of_plan(body.plan_id, body.job_id)
         _refuse_several(body)
+        from_time = body.from_time or planned.from_time
+        if from_time is None:
+            detail = "is missing; only plans of `ahead` say when: give the time from which the nodes are kept"
+            raise InputError(detail, [Issue(code="missing_field", pointer="/from_time", detail=detail)])
+        # Who says from when, says until when.
+        until_time = body.until_time if body.from_time is not None else body.until_time or planned.until_time
         entry = CalendarEntryDoc(
             name=body.name,
             kind=EntryKind.RESERVATION,
-            from_time=body.from_time,
-            until_time=body.until_time,
-            nodes=nodes,
+            from_time=from_time,
+            until_time=until_time,
+            nodes=planned.nodes,
             shape=body.shape,
             hard=body.hard,
             owner=body.owner,

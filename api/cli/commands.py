@@ -15,10 +15,10 @@ class LazyCommand(NamedTuple):
     target: str
     summary: str
 
-    def load(self) -> TyperCommand:
+    def load(self) -> TyperCommand | TyperGroup:
         """Import the module and give the command."""
         module, _, name = self.target.partition(":")
-        loaded: TyperCommand = getattr(importlib.import_module(module), name)
+        loaded: TyperCommand | TyperGroup = getattr(importlib.import_module(module), name)
         return loaded
 
 

@@ -16,6 +16,7 @@ from api.cli import console
 from api.cli.commands import command
 from api.cli.exit_codes import ExitCode
 from api.cli.options import Catalogue, File, readable
+from api.common.private_files import files_for_us_only
 from api.convert.reading import read_document
 from api.deployments.choice import (
     CLUSTERS,
@@ -24,6 +25,7 @@ from api.deployments.choice import (
     choose,
     deployment_of,
     given_model,
+    is_secret,
     keep_cluster,
     taken_back_on_error,
 )
@@ -38,7 +40,7 @@ from executor.rank_table import hosts_of
 from executor.supervision import Supervisor
 from executor.training_job import SYNTHETIC_DATA
 from models.wording import counted
-from stowplan.errors import FileFormatError, InputError
+from stowplan.errors import FileFormatError, InputError, Issue, Severity, pointer_of
 
 _BODY = TypeAdapter(DeploymentBody)
 _CHANGE = TypeAdapter(ReconfigureBody)
@@ -51,6 +53,7 @@ Root = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the depl
 
 
 @command("deploy")
+@files_for_us_only()
 def deploy_command(
     file: File,
     folder: Annotated[Path, typer.Option("--output", "-o", help="Folder of the deployment; must not hold one.")],
@@ -79,6 +82,7 @@ def deploy_command(
     choice = choose(body, body.job_id, given_model(body), _no_service)
     deployment = deployment_of(body, choice, secrets)
     out = console.output()
+    console.print_warnings(list(_kept_secrets(deployment.launch)))
     _print_projection(out, choice.projection)
     if deployment.training.token_file is None:
         out.print(SYNTHETIC_DATA)
@@ -102,6 +106,7 @@ def deploy_command(
 
 
 @command("redeploy")
+@files_for_us_only()
 def redeploy_command(
     root: Root,
     file: Annotated[
@@ -133,6 +138,16 @@ def redeploy_command(
         supervisor.reconfigure(present)
         out.print(f"{present.plan.notation()}: goes on from the last good checkpoint")
     raise typer.Exit(_look_after(supervisor, out))
+
+
+def _kept_secrets(launch: LaunchOptions) -> Iterator[Issue]:
+    """A warning for every secret that comes as a plain variable."""
+    for name in filter(is_secret, launch.environment):
+        detail = (
+            "is kept with the deployment; name it in launch.secrets, with a file in the folder that --secrets names"
+        )
+        pointer = pointer_of("launch", "environment", name)
+        yield Issue(code="kept_secret", pointer=pointer, detail=detail, severity=Severity.WARNING)
 
 
 def _limit_words(launch: LaunchOptions) -> str:

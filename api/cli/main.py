@@ -62,6 +62,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.replay:replay_command",
         "Replay a trace of jobs on a cluster under policies, and compare when jobs end.",
     ),
+    "forecast": LazyCommand(
+        "api.cli.forecast:forecast_group",
+        "Learn from a history how long jobs last, and say it of others; needs the extra `forecast`.",
+    ),
     "examples": LazyCommand(
         "api.cli.examples:examples_command",
         "List the packaged examples, or print one, ready for `stowplan plan -`.",

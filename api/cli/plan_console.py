@@ -121,17 +121,25 @@ def _print_ahead(console: Console, planned: Sequence[AheadPlacement]) -> None:
     """When jobs start, where, what is expected by then, and what other starts cost."""
     console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("planned ahead", "start", "kept until", "nodes", "minipods", "DP/PP spread", "evicted", "idle"):
+    for name in ("planned ahead", "start", "kept until", "nodes", "TPxPPxDP", "minipods", "DP/PP spread", "evicted"):
         table.add_column(name, justify="left" if name == "planned ahead" else "right")
+    table.add_column("idle", justify="right")
     for job in planned:
         placement, end = job.placement, "for ever" if job.end_s is None else _days(job.end_s)
         spread = f"{placement.minipod_spread.dp}/{placement.minipod_spread.pp}"
+        degrees = f"{job.parallelism.tp}x{job.parallelism.pp}x{job.parallelism.dp}"
         table.add_row(
-            *(escape(placement.job_id), _days(job.start_s), end, str(len(job.nodes)), str(placement.num_minipods_used)),
-            *(spread, f"{job.expected_evictions:.1f}", f"{job.idle_s / _HOUR_S:.0f} node h"),
+            *(escape(placement.job_id), _days(job.start_s), end, str(len(job.nodes)), degrees),
+            *(str(placement.num_minipods_used), spread, f"{job.expected_evictions:.1f}"),
+            f"{job.idle_s / _HOUR_S:.0f} node h",
         )
     console.print(table)
     for job in planned:
+        if job.training is not None:
+            said = f"{job.training.step_s:.3g} s a step, MFU {percent(job.training.mfu)}"
+            console.print(
+                escape(f"{job.placement.job_id}: {said}, {percent(job.training.goodput)} of the time at work")
+            )
         shown = job.other_starts[:: -(-len(job.other_starts) // _MAX_STARTS_SHOWN)]
         starts = ", ".join(
             f"{_days(other.start_s)} {'-' if other.cost is None else number(other.cost)}" for other in shown

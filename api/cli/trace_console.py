@@ -43,7 +43,7 @@ def _facts(summary: TraceSummary, cluster_gpus: int | None) -> Table:
     jobs = f"{summary.num_jobs:,}, {summary.num_gpu_jobs:,} with GPUs"
     table.add_row("jobs", jobs + (f", of {counted(summary.num_users, 'user')}" if summary.num_users else ""))
     if summary.origin_s is not None and summary.first_submit_s is not None and summary.last_submit_s is not None:
-        first, last = (_day(summary.origin_s + at_s) for at_s in (summary.first_submit_s, summary.last_submit_s))
+        first, last = (day(summary.origin_s + at_s) for at_s in (summary.first_submit_s, summary.last_submit_s))
         table.add_row("submitted", f"{first} to {last} UTC")
     table.add_row("span", time_words(summary.span_s))
     table.add_row("GPU hours", f"{summary.gpu_hours:,.1f}")
@@ -110,5 +110,6 @@ def time_words(value_s: float) -> str:
     return f"{value_s:.1f} s"
 
 
-def _day(epoch_s: float) -> str:
+def day(epoch_s: float) -> str:
+    """A moment since 1970, in UTC."""
     return datetime.fromtimestamp(epoch_s, tz=UTC).strftime("%Y-%m-%d %H:%M")

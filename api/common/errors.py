@@ -19,6 +19,7 @@ _STATUS: Mapping[str, HTTPStatus] = {
     "idempotency_conflict": HTTPStatus.CONFLICT,
     "plan_not_finished": HTTPStatus.CONFLICT,
     "deployment_conflict": HTTPStatus.CONFLICT,
+    "forecaster_exists": HTTPStatus.CONFLICT,
     "nothing_deployed": HTTPStatus.CONFLICT,
     "calendar_conflict": HTTPStatus.CONFLICT,
     "reservation_final": HTTPStatus.CONFLICT,
@@ -38,6 +39,7 @@ _STATUS: Mapping[str, HTTPStatus] = {
     "worker_timeout": HTTPStatus.GATEWAY_TIMEOUT,
     "deadline": HTTPStatus.GATEWAY_TIMEOUT,
     "worker_died": HTTPStatus.SERVICE_UNAVAILABLE,
+    "extra_missing": HTTPStatus.NOT_IMPLEMENTED,
     "backend_error": HTTPStatus.INTERNAL_SERVER_ERROR,
     "plan_failed_check": HTTPStatus.INTERNAL_SERVER_ERROR,
     "internal_error": HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -106,6 +108,12 @@ class DeploymentConflictError(StowplanError):
     """The job is deployed already, or another one has its GPUs."""
 
     code: ClassVar[str] = "deployment_conflict"
+
+
+class ForecasterExistsError(StowplanError):
+    """There is a forecaster of this name."""
+
+    code: ClassVar[str] = "forecaster_exists"
 
 
 class NothingDeployedError(StowplanError):

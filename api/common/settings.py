@@ -164,6 +164,15 @@ class Settings(BaseModel):
     max_replay_time_limit_s: Annotated[
         _Seconds, Field(description="Most wall-clock seconds for each replay that a request may ask for.")
     ] = 3600.0
+    training_queue_size: Annotated[
+        _Count, Field(description="Forecasters that may wait for the one that is trained.")
+    ] = 8
+    training_time_limit_s: Annotated[
+        _Seconds, Field(description="Wall-clock seconds for training a forecaster whose request names no limit.")
+    ] = 600.0
+    max_training_time_limit_s: Annotated[
+        _Seconds, Field(description="Most wall-clock seconds for training a forecaster that a request may ask for.")
+    ] = 3600.0
     tasks_per_worker: Annotated[
         _Count, Field(description="Tasks after which a worker is replaced, which bounds what leaks.")
     ] = 1000
@@ -238,6 +247,9 @@ class Settings(BaseModel):
         if self.replay_time_limit_s > self.max_replay_time_limit_s:
             limits = f"replay_time_limit_s is {self.replay_time_limit_s}, above max_replay_time_limit_s"
             raise InputError(f"{limits} {self.max_replay_time_limit_s}; lower the one or raise the other")
+        if self.training_time_limit_s > self.max_training_time_limit_s:
+            limits = f"training_time_limit_s is {self.training_time_limit_s}, above max_training_time_limit_s"
+            raise InputError(f"{limits} {self.max_training_time_limit_s}; lower the one or raise the other")
         if self.max_body_bytes > self.max_bodies_bytes:
             limits = f"max_body_bytes is {self.max_body_bytes}, above max_bodies_bytes {self.max_bodies_bytes}"
             raise InputError(f"{limits}; lower the one or raise the other")

@@ -1,15 +1,15 @@
 """Comparisons of solvers: one runs at a time, beside the plans and in processes of its own; a few may wait."""
 
 import logging
-import threading
 import time
 import uuid
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
-from api.common.errors import NoOutcomeError, NotFoundError, ShuttingDownError, StoreError
+from api.common.errors import NoOutcomeError, NotFoundError, StoreError
 from api.common.events import EventLog
 from api.common.settings import Settings
 from api.common.times import time_of
+from api.common.turns import Turns
 from api.comparisons.race import SolverComparison
 from api.comparisons.reading import ReadComparison
 from api.convert.comparison import agreement_document, run_document
@@ -26,12 +26,10 @@ from api.schemas.plan import FailureDoc
 from api.store.database import Store
 from api.store.keys import RequestKey
 from models.comparison import SolverRun
-from solver.pool import QueueFullError
 
 COMPARISONS_PATH = "/v1/solver-comparisons"
 # Start of a worker, and what the pool allows it beyond its deadline.
 _WORKER_OVERHEAD_S = 70.0
-_POLL_S = 0.02
 _INTERRUPTED = FailureDoc(
     code="interrupted", detail="the service stopped or crashed before the comparison was final; ask for it again"
 )
@@ -42,19 +40,17 @@ _logger = logging.getLogger("stowplan.api.comparisons.service")
 class Comparisons:
     """All comparisons of one service: those that run in memory, those that are final in the store.
 
-    What an earlier process left unfinished is marked as interrupted at once.
+    What an earlier process left unfinished is marked as interrupted at once; the same request under the same key begins
+    anew then.
     """
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._settings = settings
         self._store = store
-        self._admission = threading.Lock()
-        self._active: dict[str, _Active] = {}
-        self._stopping = False
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compare")
+        self._turns = Turns("compare", settings.comparison_queue_size, self._run, self._drop)
         for text in store.unfinished_comparisons():
             left = _finished(ComparisonDoc.model_validate_json(text), ComparisonStatus.INTERRUPTED, _INTERRUPTED)
-            store.finish_comparison(left.id, left.model_dump_json())
+            store.finish_comparison(left.id, left.model_dump_json(), is_interrupted=True)
 
     def submit(self, asked: ReadComparison, idempotency_key: str | None = None) -> str:
         """Store and queue a comparison; returns its id.
@@ -83,11 +79,16 @@ class Comparisons:
         key = None
         if idempotency_key is not None:
             key = RequestKey(collection=COMPARISONS_PATH, key=idempotency_key, input_hash=asked.input_hash)
-        return self._admit(_Active(document, SolverComparison(request, slack_s)), key)
+        return self._turns.admit(
+            id_,
+            _Active(document, SolverComparison(request, slack_s)),
+            lambda: self._store.resource_of(key),
+            lambda: self._store.add_comparison(id_, document.model_dump_json(), key),
+        )
 
     def comparison(self, comparison_id: str) -> ComparisonDoc:
         """Look at a comparison, with the rows that it has so far; NotFoundError when there is none."""
-        active = self._active.get(comparison_id)
+        active = self._turns.get(comparison_id)
         if active is not None:
             return active.document
         text = self._store.comparison(comparison_id)
@@ -118,69 +119,39 @@ class Comparisons:
 
     async def wait(self, comparison_id: str, timeout_s: float) -> None:
         """Return when the comparison is final, or the time is over."""
-        active = self._active.get(comparison_id)
-        if active is not None:
-            await active.events.wait_closed(timeout_s)
+        await self._turns.wait(comparison_id, timeout_s)
 
     def remove(self, comparison_id: str) -> ComparisonDoc | None:
         """Delete a final comparison; ask one that is not to stop, and give it as it stands."""
-        active = self._active.get(comparison_id)
+        active = self._turns.get(comparison_id)
         if active is not None and not active.document.status.final:
-            self._stop(active, ComparisonStatus.CANCELED)
+            self._turns.stop(active, ComparisonStatus.CANCELED)
             return active.document
-        self._active.pop(comparison_id, None)
+        self._turns.forget(comparison_id)
         if not self._store.delete_comparison(comparison_id):
             raise _no_comparison(comparison_id)
         return None
 
     def begin_shutdown(self) -> None:
         """Take no new comparisons and ask the one that runs to come back with what it has."""
-        with self._admission:
-            self._stopping = True
-        for active in list(self._active.values()):
-            self._stop(active, ComparisonStatus.INTERRUPTED)
+        self._turns.begin_shutdown(ComparisonStatus.INTERRUPTED)
 
     def close(self, end_s: float) -> None:
         """Stop; the worker is killed when it has not come back at `end_s` (monotonic clock)."""
         self.begin_shutdown()
-        while self._active and time.monotonic() < end_s:
-            time.sleep(_POLL_S)
-        for active in list(self._active.values()):
-            active.comparison.kill()
-        self._thread.shutdown()
+        self._turns.close(end_s)
 
     def _summary(self, text: str) -> ComparisonSummary:
         """A line of the list; the store knows only how a comparison began and how it ended."""
         stored = ComparisonSummary.model_validate_json(text)
-        active = self._active.get(stored.id)
+        active = self._turns.get(stored.id)
         if active is None:
             return stored
         known = active.document
         return ComparisonSummary(**{name: getattr(known, name) for name in ComparisonSummary.model_fields})
 
-    def _admit(self, active: "_Active", key: RequestKey | None) -> str:
-        """Store the comparison, then queue it; returns its id, or that of the one which came of the same request."""
-        document = active.document
-        with self._admission:
-            known = self._store.resource_of(key)
-            if known is not None:
-                return known
-            if self._stopping:
-                raise ShuttingDownError("the service stops; ask again when it is back")
-            num_active = len(self._active)
-            if num_active > self._settings.comparison_queue_size:
-                raise QueueFullError(f"{num_active} comparisons run or wait, which is as many as this service takes")
-            self._store.add_comparison(document.id, document.model_dump_json(), key)
-            self._active[document.id] = active
-            active.future = self._thread.submit(self._run, active)
-        return document.id
-
-    def _stop(self, active: "_Active", status: ComparisonStatus) -> None:
-        active.stopped = active.stopped or status
-        active.comparison.stop()
-        if active.future is not None and active.future.cancel():
-            # It waited, and now never begins.
-            self._finish(active, active.stopped, None)
+    def _drop(self, active: "_Active") -> None:
+        self._finish(active, active.stopped or ComparisonStatus.CANCELED, None)
 
     def _run(self, active: "_Active") -> None:
         """Run one solver after the other; every row can be seen at once."""
@@ -206,9 +177,10 @@ class Comparisons:
         if status is ComparisonStatus.INTERRUPTED:
             failure = _INTERRUPTED
         active.document = _finished(document, status, failure)
+        is_interrupted = status is ComparisonStatus.INTERRUPTED
         try:
-            self._store.finish_comparison(document.id, active.document.model_dump_json())
-            self._active.pop(document.id, None)
+            self._store.finish_comparison(document.id, active.document.model_dump_json(), is_interrupted=is_interrupted)
+            self._turns.forget(document.id)
         except StoreError:
             # It stays in memory, where clients still find it.
             _logger.exception("comparison %s cannot be stored", document.id)
@@ -224,6 +196,13 @@ class _Active:
         self.events = EventLog()
         self.future: Future[None] | None = None
         self.stopped: ComparisonStatus | None = None
+
+    def stop(self, status: ComparisonStatus) -> None:
+        self.stopped = self.stopped or status
+        self.comparison.stop()
+
+    def kill(self) -> None:
+        self.comparison.kill()
 
     def begin(self) -> None:
         times = self.document.times.model_copy(update={"running": time_of(time.time())})

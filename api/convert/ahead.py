@@ -2,7 +2,8 @@
 
 from api.convert.pretraining import pretraining_from_document, pretraining_to_document
 from api.schemas.ahead import AheadPlacementDoc
-from models.plan import AheadPlacement, KeptNode, StartCost
+from models.plan import AheadPlacement, KeptNode, StartCost, TrainingEstimate
+from models.workload import Parallelism
 
 
 def ahead_to_document(placed: AheadPlacement) -> AheadPlacementDoc:
@@ -19,6 +20,8 @@ def ahead_from_document(document: AheadPlacementDoc) -> AheadPlacement:
         **{
             **dict(document),
             "placement": pretraining_from_document(document.placement),
+            "parallelism": Parallelism(**dict(document.parallelism)),
+            "training": None if document.training is None else TrainingEstimate(**dict(document.training)),
             "nodes": tuple(KeptNode(**dict(node)) for node in document.nodes),
             "other_starts": tuple(StartCost(**dict(start)) for start in document.other_starts),
         }

@@ -9,15 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from api.common.settings import Settings
-from api.deployments.choice import usual_python
+from api.deployments.choice import is_secret, usual_python
 from api.schemas.deployment import DeploymentBody, PlanChoice
 from executor.deployment import Deployment
 from executor.launch.backends import launch_backend
 from executor.launch.remote_shell import RemoteShellBackend
 from executor.rank_table import hosts_of
 from stowplan.errors import InputError, Issue, pointer_of
-
-_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
 
 
 def refuse_forbidden(body: DeploymentBody, deployment: Deployment, settings: Settings) -> None:
@@ -54,7 +52,7 @@ def _variables(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:
         if not allowed.fullmatch(name):
             detail = f"may not be set; STOWPLAN_LAUNCH_VARIABLES allows {settings.launch_variables or 'none'}"
             yield _forbidden(pointer, detail)
-        elif _SECRET.search(name):
+        elif is_secret(name):
             detail = "would be kept with the deployment; name it in launch.secrets, with a file in STOWPLAN_SECRETS"
             yield _forbidden(pointer, detail)
 

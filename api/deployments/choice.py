@@ -1,5 +1,6 @@
 """From the document that asks for a deployment to the deployment."""
 
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,7 @@ from topology.cluster import Cluster
 
 # The clusters that are kept in the folder of a deployment.
 CLUSTERS = "cluster*.json"
+_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +169,11 @@ def deployment_of(body: DeploymentBody, choice: Choice, secrets: Path | None = N
             training=TrainingOptions(**{**training, "schedule": Schedule(**dict(body.training.schedule))}),
             launch=LaunchOptions(**launch),
         )
+
+
+def is_secret(variable: str) -> bool:
+    """Whether the value of a variable of this name belongs in no record."""
+    return _SECRET.search(variable) is not None
 
 
 def _secret_files(names: tuple[str, ...], folder: Path | None) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Literal
 from api.schemas.comparison import ComparisonResultDoc
 from api.schemas.parallel_answer import ParallelPlanAnswer
 from executor.simulation.figures import ReplayResult
+from models.forecast.report import ForecastReport
 from models.plan import PlanOutcome
 from models.what_if.difference import Planned
 from models.workload import Snapshot
@@ -48,6 +49,14 @@ class ReplayFigure:
 
     cluster: Cluster
     replays: Mapping[str, ReplayResult]
+    format: PictureFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastFigure:
+    """Reports of forecasters, each under the name of its history."""
+
+    reports: Mapping[str, ForecastReport]
     format: PictureFormat
 
 

@@ -1,6 +1,8 @@
 """What keeps web pages of other sites out: a browser lends them its place in the network.
 
-A page may point its own name at this service (DNS rebinding), or send what needs no leave of ours (CSRF).
+A page may point its own name at this service (DNS rebinding), or send what needs no leave of ours (CSRF). A change
+without a body, such as a cancel, needs no Content-Type: what a browser sends so for a page has an Origin, and a form
+without fields declares itself. So `curl -X POST` works as everybody expects.
 """
 
 import ipaddress

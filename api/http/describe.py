@@ -13,6 +13,7 @@ from api.http.problems import PROBLEM_TYPE
 from api.http.routers.common import PLAN_BODY_NAME, SCHEMA_PATH
 from api.schemas.comparison import ComparisonBody
 from api.schemas.deployment import DeploymentBody, ReconfigureBody
+from api.schemas.forecast import ForecastBody, ForecasterBody
 from api.schemas.metrics import MetricsBody
 from api.schemas.parallel import ParallelPlanBody
 from api.schemas.plan import EVENT_DATA
@@ -29,6 +30,8 @@ _UNSEEN: tuple[type[BaseModel], ...] = (
     *PLAN_BODIES.values(),
     ComparisonBody,
     ReplayBody,
+    ForecasterBody,
+    ForecastBody,
     ParallelPlanBody,
     VerifyBody,
     SnapshotDoc,

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from datetime import datetime
 
 from starlette.concurrency import run_in_threadpool
 
@@ -128,6 +129,11 @@ class Plans:
         if text is None:
             raise _no_plan(plan_id)
         return text
+
+    def taken_at(self, plan_id: str) -> datetime | None:
+        """The moment of the snapshot behind a plan, where it says one; NotFoundError when there is no such plan."""
+        said = json.loads(self.input_text(plan_id))["snapshot"].get("taken_at")
+        return None if said is None else datetime.fromisoformat(said)
 
     async def reread(self, plan_id: str) -> ReadPlan:
         """Read the request behind a plan as it is stored: what was measured is in it, and not filled in again.

@@ -45,6 +45,15 @@ class ActiveReplays:
         """All that clients see."""
         return with_rows(self._document, self._rows)
 
+    def stop(self, status: ReplayStatus) -> None:
+        """Ask those that run to come back with what they have."""
+        self.stopped = self.stopped or status
+        self.running.stop()
+
+    def kill(self) -> None:
+        """End their workers now."""
+        self.running.kill()
+
     def begin(self) -> None:
         """The first replay is about to begin."""
         times = self._document.times.model_copy(update={"running": time_of(time.time())})

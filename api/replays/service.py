@@ -2,17 +2,16 @@
 
 import json
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
-from api.common.errors import NoOutcomeError, NotFoundError, ShuttingDownError, StoreError
+from api.common.errors import NoOutcomeError, NotFoundError, StoreError
 from api.common.events import STATE, EventLog, PlanEvent
 from api.common.settings import Settings
 from api.common.times import time_of
+from api.common.turns import Turns
 from api.replays.active import INTERRUPTED, ActiveReplays, common_status, ended_document, has_picture, with_rows
 from api.replays.reading import ReadReplays
 from api.replays.run import RunningReplays
@@ -31,11 +30,9 @@ from api.schemas.replay_answer import (
 from api.store.database import Store
 from api.store.keys import RequestKey
 from api.store.replays import LeftReplays, ReplayStore
-from solver.pool import QueueFullError
 from stowplan import __version__
 
 REPLAYS_PATH = "/v1/replays"
-_POLL_S = 0.02
 # Whoever has seen events that were lost with an earlier process learns how it ended.
 _AFTER_LOST_EVENTS = 1_000_000_000
 _BUG = FailureDoc(code="internal_error", detail="the service failed on these replays; its log says why")
@@ -45,16 +42,14 @@ _logger = logging.getLogger("stowplan.api.replays.service")
 class Replays:
     """All replays of one service: those that run in memory, those that are final in the store.
 
-    What an earlier process left unfinished is marked as interrupted at once, and keeps the replays that had ended.
+    What an earlier process left unfinished is marked as interrupted at once, and keeps the replays that had ended; the
+    same request under the same key begins anew then.
     """
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._settings = settings
         self._store = ReplayStore(store)
-        self._admission = threading.Lock()
-        self._active: dict[str, ActiveReplays] = {}
-        self._stopping = False
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="replay")
+        self._turns = Turns("replay", settings.replay_queue_size, self._run, self._drop)
         for left in self._store.unfinished():
             self._interrupt(left)
 
@@ -96,11 +91,16 @@ class Replays:
         key = None
         if idempotency_key is not None:
             key = RequestKey(collection=REPLAYS_PATH, key=idempotency_key, input_hash=asked.input_hash)
-        return self._admit(ActiveReplays(document, running, self._store), asked.cluster, key)
+        return self._turns.admit(
+            id_,
+            ActiveReplays(document, running, self._store),
+            lambda: self._store.resource_of(key),
+            lambda: self._store.add(id_, document.model_dump_json(), asked.cluster, key),
+        )
 
     def replays(self, replays_id: str) -> ReplayDoc:
         """Look at replays as far as they are; NotFoundError when there are none."""
-        active = self._active.get(replays_id)
+        active = self._turns.get(replays_id)
         if active is not None:
             return active.document
         text = self._store.document(replays_id)
@@ -141,7 +141,7 @@ class Replays:
 
     def events(self, replays_id: str) -> EventLog:
         """Events of replays, running or final; NotFoundError when there are none."""
-        active = self._active.get(replays_id)
+        active = self._turns.get(replays_id)
         if active is not None:
             return active.events
         self.replays(replays_id)
@@ -150,41 +150,32 @@ class Replays:
 
     async def wait(self, replays_id: str, timeout_s: float) -> None:
         """Return when the replays are final, or the time is over."""
-        active = self._active.get(replays_id)
-        if active is not None:
-            await active.events.wait_closed(timeout_s)
+        await self._turns.wait(replays_id, timeout_s)
 
     def remove(self, replays_id: str) -> ReplayDoc | None:
         """Delete final replays; ask those that are not to stop, and give them as they stand."""
-        active = self._active.get(replays_id)
+        active = self._turns.get(replays_id)
         if active is not None and not active.document.status.final:
-            self._stop(active, ReplayStatus.CANCELED)
+            self._turns.stop(active, ReplayStatus.CANCELED)
             return active.document
-        self._active.pop(replays_id, None)
+        self._turns.forget(replays_id)
         if not self._store.delete(replays_id):
             raise _no_replays(replays_id)
         return None
 
     def begin_shutdown(self) -> None:
         """Take no new replays and ask those that run to come back with what they have."""
-        with self._admission:
-            self._stopping = True
-        for active in list(self._active.values()):
-            self._stop(active, ReplayStatus.INTERRUPTED)
+        self._turns.begin_shutdown(ReplayStatus.INTERRUPTED)
 
     def close(self, end_s: float) -> None:
         """Stop; workers are killed that have not come back at `end_s` (monotonic clock)."""
         self.begin_shutdown()
-        while self._active and time.monotonic() < end_s:
-            time.sleep(_POLL_S)
-        for active in list(self._active.values()):
-            active.running.kill()
-        self._thread.shutdown()
+        self._turns.close(end_s)
 
     def _summary(self, text: str) -> ReplaySummary:
         """A line of the list; the store knows only how replays began and how they ended."""
         stored = ReplaySummary.model_validate_json(text)
-        active = self._active.get(stored.id)
+        active = self._turns.get(stored.id)
         if active is None:
             return stored
         known = active.document
@@ -198,29 +189,8 @@ class Replays:
             yield f", {text}" if k else text
         yield "]}\n"
 
-    def _admit(self, active: ActiveReplays, cluster: str, key: RequestKey | None) -> str:
-        """Store the replays, then queue them; returns their id, or that of those which came of the same request."""
-        document = active.document
-        with self._admission:
-            known = self._store.resource_of(key)
-            if known is not None:
-                return known
-            if self._stopping:
-                raise ShuttingDownError("the service stops; ask again when it is back")
-            num_active = len(self._active)
-            if num_active > self._settings.replay_queue_size:
-                raise QueueFullError(f"replays of {num_active} requests run or wait, which is as many as are taken")
-            self._store.add(document.id, document.model_dump_json(), cluster, key)
-            self._active[document.id] = active
-            active.future = self._thread.submit(self._run, active)
-        return document.id
-
-    def _stop(self, active: ActiveReplays, status: ReplayStatus) -> None:
-        active.stopped = active.stopped or status
-        active.running.stop()
-        if active.future is not None and active.future.cancel():
-            # They waited, and now never begin.
-            self._finish(active, active.stopped, None)
+    def _drop(self, active: ActiveReplays) -> None:
+        self._finish(active, active.stopped or ReplayStatus.CANCELED, None)
 
     def _run(self, active: ActiveReplays) -> None:
         try:
@@ -239,9 +209,10 @@ class Replays:
         document = active.end(status, INTERRUPTED if status is ReplayStatus.INTERRUPTED else failure)
         state = {"status": status.value, "replay": None}
         events = json.dumps([asdict(event) for event in active.events.preview(STATE, state)])
+        is_interrupted = status is ReplayStatus.INTERRUPTED
         try:
-            self._store.finish(document.id, document.model_dump_json(), events)
-            self._active.pop(document.id, None)
+            self._store.finish(document.id, document.model_dump_json(), events, is_interrupted=is_interrupted)
+            self._turns.forget(document.id)
         except StoreError:
             # They stay in memory, where clients still find them.
             _logger.exception("replays %s cannot be stored", document.id)
@@ -256,7 +227,7 @@ class Replays:
             rows[number] = ReplayRunDoc.model_validate_json(text)
         ended = ended_document(with_rows(document, rows), ReplayStatus.INTERRUPTED, INTERRUPTED)
         state = PlanEvent(id=_AFTER_LOST_EVENTS, name=STATE, data={"status": ended.status.value, "replay": None})
-        self._store.finish(ended.id, ended.model_dump_json(), json.dumps([asdict(state)]))
+        self._store.finish(ended.id, ended.model_dump_json(), json.dumps([asdict(state)]), is_interrupted=True)
 
 
 def _no_replays(replays_id: str) -> NotFoundError:

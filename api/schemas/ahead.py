@@ -2,6 +2,7 @@
 
 from api.schemas.base import Document
 from api.schemas.placement import CommunicationMatrixDoc
+from api.schemas.snapshot import ParallelismDoc
 
 
 class KeptNodeDoc(Document):
@@ -22,10 +23,23 @@ class StartCostDoc(Document):
     """Null: it has no nodes then."""
 
 
+class TrainingEstimateDoc(Document):
+    """What the performance model says of a job on its plan."""
+
+    num_micro_batches: int
+    step_s: float
+    mfu: float
+    """Of the peak of its GPUs."""
+    goodput: float
+    """Share of the time in which work is done: failures and checkpoints take the rest."""
+
+
 class AheadPlacementDoc(Document):
     """When and where a job starts that is planned ahead; seconds from the snapshot."""
 
     placement: CommunicationMatrixDoc
+    parallelism: ParallelismDoc
+    """Its degrees, given or chosen."""
     gpu_type: str
     start_s: float
     end_s: float | None
@@ -37,4 +51,6 @@ class AheadPlacementDoc(Document):
     idle_s: float
     """Node seconds that are expected to be free and kept until the start."""
     other_starts: tuple[StartCostDoc, ...]
-    """The starts that were looked at, this one among them."""
+    """The starts that were looked at, this one among them, each with the best plan."""
+    training: TrainingEstimateDoc | None = None
+    """Where a plan was chosen, or the duration follows from the model."""

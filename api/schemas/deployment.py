@@ -57,7 +57,9 @@ class TrainingOptionsDoc(Document):
     """Steps between checkpoints; one is written at the end in any case."""
     keep_checkpoints: Annotated[int, Field(ge=1, le=1000)] = 2
     hang_limit_steps: Annotated[float, Field(ge=1, le=MAX_COUNT)] = 10.0
-    """A step that takes longer than so many median steps is a hang: the stacks are written and the run starts again."""
+    """A step that takes longer than so many median steps is a hang: the stacks are written and the run starts again.
+    Steps of minutes need a higher `hang_limit_s`: after 1.5 times the longest of the limits below, ranks give up
+    waiting for one that hangs, and there is no stack of it."""
     hang_limit_s: Annotated[float, Field(ge=1, le=MAX_COUNT)] = 120.0
     """But not before so many seconds."""
     start_limit_s: Annotated[float, Field(ge=1, le=MAX_COUNT)] = 1200.0

@@ -45,8 +45,8 @@ class ReservationBody(Document):
     """Name of the calendar."""
     name: Name
     """What jobs say in `calendar_entry`; no other entry of the calendar has it."""
-    from_time: AwareDatetime
-    """RFC 3339 with a time zone."""
+    from_time: AwareDatetime | None = None
+    """RFC 3339 with a time zone; null: when a plan of `ahead` lets the job start, until it is through."""
     until_time: AwareDatetime | None = None
     """The first moment after it (null: it has no end)."""
     nodes: Annotated[tuple[Name, ...], Field(max_length=MAX_ITEMS)] = ()

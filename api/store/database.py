@@ -357,10 +357,12 @@ class Store:
             keep_key(connection, request, comparison_id)
             connection.execute(insert(_comparisons).values(id=comparison_id, final=False, document=document))
 
-    def finish_comparison(self, comparison_id: str, document: str) -> None:
-        """Write the final state of a comparison."""
+    def finish_comparison(self, comparison_id: str, document: str, *, is_interrupted: bool) -> None:
+        """Write the final state of a comparison; one that was interrupted loses its key."""
         known = _comparisons.c.id == comparison_id
         with self.writing() as connection:
+            if is_interrupted:
+                forget_key(connection, comparison_id)
             connection.execute(update(_comparisons).where(known).values(final=True, document=document))
 
     def delete_comparison(self, comparison_id: str) -> bool:

@@ -51,5 +51,5 @@ def resource_of(connection: Connection, request: RequestKey) -> str | None:
 
 
 def forget_key(connection: Connection, resource_id: str) -> None:
-    """Free the key of what is deleted."""
+    """Free the key of what is deleted, or was interrupted: asked for again, it begins anew."""
     connection.execute(delete(_keys).where(_keys.c.resource_id == resource_id))

@@ -76,10 +76,12 @@ class ReplayStore:
         with self._store.writing() as connection:
             connection.execute(insert(_results).values(replays_id=id_, number=number, row=row, result=result))
 
-    def finish(self, id_: str, document: str, events: str) -> None:
-        """Write their final state."""
+    def finish(self, id_: str, document: str, events: str, *, is_interrupted: bool) -> None:
+        """Write their final state; those that were interrupted lose their key."""
         known = _replays.c.id == id_
         with self._store.writing() as connection:
+            if is_interrupted:
+                forget_key(connection, id_)
             connection.execute(update(_replays).where(known).values(final=True, document=document, events=events))
 
     def delete(self, id_: str) -> bool:

@@ -30,7 +30,8 @@ def ahead_example() -> Document:
         "description": "Cluster of setting (iii) in Table 1 of the Arnold paper, 11 minipods with 1,019 nodes, most of "
         "them in use by jobs of which it is known with which probability they are over when. The last minipod arrives "
         "in nine days, minipod-4 is maintained in three weeks, and 20 nodes are reserved for a demonstration. "
-        "`pretrain-175b` wants 368 nodes in two weeks or up to a week later, `pretrain-13b` 48 nodes within a month. "
+        "`pretrain-175b` wants 368 nodes in two weeks or up to a week later, `pretrain-13b` any plan on 48 nodes, for "
+        "two trillion tokens, within a month. "
         "The jobs that run, forecasts and dates are made up.",
         "policy": "ahead",
         "snapshot": {
@@ -59,10 +60,12 @@ def ahead_example() -> Document:
                 },
                 {
                     "id": "pretrain-13b",
-                    "parallelism": {"tp": 8, "pp": 4, "dp": 12},
+                    "min_gpus": 384,
+                    "transformer": {"model": "llama2-13b", "global_batch": 1536, "checkpointing": "full"},
+                    # 2 x 10^12 tokens.
+                    "remaining_iterations": 318_000.0,
                     "earliest_start_s": 3 * _DAY_S,
                     "latest_start_s": 30 * _DAY_S,
-                    "lasting": {"probabilities": [0.5, 0.9], "seconds": [10 * _DAY_S, 12 * _DAY_S]},
                 },
                 *running,
             ],
@@ -91,7 +94,7 @@ def ahead_example() -> Document:
                 },
             ],
         },
-        "parameters": {"alpha": 0.3},
+        "parameters": {"alpha": 0.3, "node_mtbf_hours": 26_280.0},
         "options": {"relative_gap": 0.01},
     }
 

@@ -89,7 +89,8 @@ def main(
 
 def _body(num_jobs: int) -> bytes:
     size = SiaSize(num_gpus=_GPUS_PER_JOB * num_jobs, num_jobs=num_jobs, num_types=_TYPES, running=_RUNNING)
-    snapshot = snapshot_to_document(sia_snapshot(size, _SEED)).model_dump_json()
+    # Fields that a checkout does not know yet would be refused.
+    snapshot = snapshot_to_document(sia_snapshot(size, _SEED)).model_dump_json(exclude_defaults=True)
     return f'{{"policy": "sia", "snapshot": {snapshot}, "options": {{"time_limit_s": 60}}}}'.encode()
 
 

@@ -10,6 +10,7 @@ from models.performance.goodput.spec import Performance
 from models.performance.iteration.coefficients import Calibration
 from models.plan import JobAllocation
 from models.workload import Job
+from topology.calendar import CalendarEntry
 from topology.cluster import Cluster
 
 
@@ -34,10 +35,11 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Nodes with their states, and the jobs that have not ended by submission."""
+    """Nodes with their states, the jobs that have not ended by submission, and the calendar on the backend's clock."""
 
     cluster: Cluster
     jobs: tuple[JobFacts, ...]
+    calendar: tuple[CalendarEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

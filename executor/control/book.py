@@ -1,19 +1,22 @@
 """What a controller knows of a cluster: which jobs there are, where they run, which GPUs are free. Kept by events and
 actions, so that an event costs what it changes, and only a snapshot what there is."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from executor.control.actions import Action, Place, Stop
 from executor.control.backend import Facts, JobFacts, Measured
-from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange
+from executor.control.events import Arrival, CalendarChange, Completion, Event, Failure, Measurement, NodeChange
+from models.forecast.lasting import Lasting
 from models.placement.occupancy import mask_of
 from models.plan import JobAllocation
 from models.policy import Running, Waiting, Wanted
 from models.workload import Job, NodeGpus, Snapshot, checked_snapshot
 from stowplan.errors import InputError
 from stowplan.slots import copier
+from topology.calendar import CalendarEntry
 from topology.cluster import NodeState
 
 _job_at = copier(
@@ -21,7 +24,7 @@ _job_at = copier(
     *("age_s", "remaining_s", "num_restarts", "deadline_s", "remaining_iterations", "performance", "max_gpus"),
     "calibration",
     *("attained_gpu_s", "attained_s"),
-    "preemptible",
+    *("preemptible", "lasting"),
     *("current", "parallel_plan", "expansions"),
 )
 Measurements = Callable[[str], Measured]
@@ -36,6 +39,7 @@ class _Entry:
     submitted_s: float
     since_s: float
     remaining_s: float | None
+    lasting: Lasting | None
     num_starts: int
     attained_gpu_s: float
     attained_s: Mapping[str, float]
@@ -46,6 +50,12 @@ class _Entry:
         if self.remaining_s is None or self.allocation is None:
             return self.remaining_s
         return max(0.0, self.remaining_s - (now_s - self.since_s))
+
+    def lasting_at(self, now_s: float) -> Lasting | None:
+        """How long the job lasts from now, or from its start; None where it has lasted longer than was foreseen."""
+        if self.lasting is None or self.allocation is None:
+            return self.lasting
+        return self.lasting.after(now_s - self.since_s)
 
     def attained_at(self, now_s: float) -> float:
         """GPU seconds that the job has had."""
@@ -61,7 +71,8 @@ class _Entry:
         return {**self.attained_s, gpu_type: self.attained_s.get(gpu_type, 0.0) + now_s - self.since_s}
 
     def account(self, now_s: float) -> None:
-        """Note what the job has had."""
+        """Note what the job has had, and how long it still lasts."""
+        self.lasting = self.lasting_at(now_s)
         self.attained_gpu_s, self.attained_s = self.attained_at(now_s), self.attained_by_type(now_s)
 
     def at(self, now_s: float, measurements: Measurements, *, settle: bool) -> Job:
@@ -81,6 +92,7 @@ class _Entry:
             self.attained_at(now_s),
             self.attained_by_type(now_s) or None,
             job.preemptible and not (settle and known.is_starting),
+            self.lasting_at(now_s),
             *((None, None, ()) if given is None else (given.gpus, given.parallel_plan, given.expansions)),
         )
 
@@ -97,6 +109,7 @@ class Book:
         self._entries: dict[str, _Entry] = {}
         self._running: dict[str, JobAllocation] = {}
         self._wanted: Counter[Wanted] = Counter()
+        self._calendar = facts.calendar
         for job in facts.jobs:
             self._admit(job)
 
@@ -119,6 +132,11 @@ class Book:
     def num_jobs(self) -> int:
         """Jobs that have not ended."""
         return len(self._entries)
+
+    def next_entry_s(self, now_s: float) -> float:
+        """When an entry of the calendar begins or ends next; infinite when none will."""
+        times_s = (time_s for entry in self._calendar for time_s in (entry.begin_s, entry.end_s))
+        return min((time_s for time_s in times_s if time_s > now_s), default=math.inf)
 
     def waiting(self, now_s: float) -> Iterator[Waiting]:
         """Ages and priorities of the jobs that wait."""
@@ -144,9 +162,15 @@ class Book:
             self._leave(event.job_id)
         elif isinstance(event, Failure):
             self._to_queue(event.job_id, event.at_s)
-            self._entries[event.job_id].remaining_s = event.remaining_s
+            entry = self._entries[event.job_id]
+            # Nobody says how much of its work is lost.
+            entry.remaining_s, entry.lasting = event.remaining_s, entry.job.lasting
         elif isinstance(event, NodeChange):
             self._change_node(event)
+        elif isinstance(event, CalendarChange):
+            # Looked through once, as it is now.
+            Snapshot(cluster=self._cluster, jobs=(), calendar=_seen_at(event.at_s, event.entries))
+            self._calendar = event.entries
         elif isinstance(event, Measurement):
             entry = self._entries[event.job_id]
             entry.account(event.at_s)
@@ -169,7 +193,7 @@ class Book:
     def snapshot(self, now_s: float, measurements: Measurements, *, settle: bool = False) -> Snapshot:
         """The cluster and its jobs now. settle: jobs that do not work yet on their GPUs cannot be preempted."""
         jobs = tuple(entry.at(now_s, measurements, settle=settle) for entry in self._entries.values())
-        return checked_snapshot(self._cluster, jobs)
+        return checked_snapshot(self._cluster, jobs, _seen_at(now_s, self._calendar))
 
     def _admit(self, facts: JobFacts) -> None:
         job = facts.job
@@ -180,6 +204,7 @@ class Book:
             submitted_s=facts.submitted_s,
             since_s=facts.since_s,
             remaining_s=facts.remaining_s,
+            lasting=job.lasting,
             num_starts=facts.num_starts,
             attained_gpu_s=facts.attained_gpu_s,
             attained_s=facts.attained_s,
@@ -260,6 +285,11 @@ class Book:
             room[self._free[k].bit_count()] -= 1
             room[mask.bit_count()] += 1
         self._free[k] = mask
+
+
+def _seen_at(now_s: float, calendar: Iterable[CalendarEntry]) -> tuple[CalendarEntry, ...]:
+    """The entries that are not over, in seconds from now."""
+    return tuple(entry.seen_at(now_s) for entry in calendar if entry.end_s > now_s)
 
 
 def _wanted(job: Job) -> Wanted:

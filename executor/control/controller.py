@@ -5,6 +5,7 @@ that the service plans on (`models.planning`), so a plan that breaks a rule is a
 loop.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pkgutil import resolve_name
 from executor.control.actions import Action, difference
 from executor.control.backend import ClusterBackend
 from executor.control.book import Book
-from executor.control.events import Event, Tick
+from executor.control.events import CalendarChange, Event, Tick
 from executor.control.options import ControlOptions
 from models.plan import PlanOutcome, PlanRequest
 from models.planning import plan
@@ -52,10 +53,15 @@ class Controller:
         self._backend = backend
         self._options = options
         self._planner = planner
-        self._book = Book(backend.facts())
+        facts = backend.facts()
+        self._book = Book(facts)
         policy = policy_of(options.parameters)
         self._may_start = None if policy.may_start is None else resolve_name(policy.may_start)
         self._changes_after = None if policy.changes_after is None else resolve_name(policy.changes_after)
+        self._honours_calendar = policy.honours_calendar
+        # When an entry of the calendar begins, ends or becomes known of which no plan knew so.
+        self._entry_s = -math.inf if facts.calendar else math.inf
+        self._woken_s = -math.inf
 
     def step(self) -> Step | None:
         """Wait for the next instant at which something happens, and decide; None when nothing will happen."""
@@ -64,7 +70,10 @@ class Controller:
             return None
         for event in events:
             self._book.tell(event)
+            if isinstance(event, CalendarChange):
+                self._entry_s = event.at_s
         decision = self._decide() if self._is_due(events) else None
+        self._wake_for_entry()
         return Step(at_s=self._backend.now_s, events=events, decision=decision)
 
     def _is_due(self, events: Sequence[Event]) -> bool:
@@ -72,11 +81,13 @@ class Controller:
         if round_s is None:
             return self._may_change()
         if self._book.num_jobs:
-            self._backend.wake_at((self._backend.now_s // round_s + 1) * round_s)
+            self._wake_at((self._backend.now_s // round_s + 1) * round_s)
         return any(isinstance(event, Tick) for event in events) and self._may_change()
 
     def _may_change(self) -> bool:
         """Whether a plan could change anything."""
+        if self._honours_calendar and self._entry_s <= self._backend.now_s and self._book.num_jobs:
+            return True
         if self._may_start is None:
             return self._book.num_jobs > 0
         return bool(self._may_start(self._options.parameters, self._book.wanted, self._book.rooms))
@@ -88,10 +99,24 @@ class Controller:
         now_s = self._backend.now_s
         after_s = self._changes_after(self._options.parameters, self._book.waiting(now_s), self._book.served(now_s))
         if after_s is not None:
-            self._backend.wake_at(now_s + after_s + _LATE_S)
+            self._wake_at(now_s + after_s + _LATE_S)
+
+    def _wake_for_entry(self) -> None:
+        """See to it that a plan is made when an entry of the calendar begins or ends; in rounds there is one anyway."""
+        now_s = self._backend.now_s
+        if self._entry_s == math.inf:
+            self._entry_s = self._book.next_entry_s(now_s)
+        is_asked = self._options.round_s is not None or now_s < self._woken_s <= self._entry_s
+        if self._honours_calendar and not is_asked and now_s < self._entry_s < math.inf:
+            self._wake_at(self._entry_s)
+
+    def _wake_at(self, at_s: float) -> None:
+        self._woken_s = at_s
+        self._backend.wake_at(at_s)
 
     def _decide(self) -> Decision:
         now_s = self._backend.now_s
+        self._entry_s = math.inf
         request = PlanRequest(
             snapshot=self._book.snapshot(now_s, self._backend.measured, settle=self._options.settle),
             parameters=self._options.parameters,

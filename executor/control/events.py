@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from models.workload import Job
+from topology.calendar import CalendarEntry
 from topology.cluster import NodeState
 
 
@@ -51,10 +52,19 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CalendarChange:
+    """The calendar is known to be this from now on, in place of what was known. Its entries are in seconds on the
+    backend's clock."""
+
+    at_s: float
+    entries: tuple[CalendarEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """The time for which the controller asked to be woken."""
 
     at_s: float
 
 
-Event = Arrival | Completion | Failure | NodeChange | Measurement | Tick
+Event = Arrival | Completion | Failure | NodeChange | Measurement | CalendarChange | Tick

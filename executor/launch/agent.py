@@ -138,7 +138,14 @@ class Agent:
             if (state := _state(process.pid)) in _STANDSTILLS
         ]
         what = "; ".join([*still, f"rank {late[0]} {self._listeners[late[0]].describe()}"])
-        return f"host {self._host} hangs: {what}; the stacks are in logs/rank-*.log"
+        return f"host {self._host} hangs: {what}; {self._where_stacks_are()}"
+
+    def _where_stacks_are(self) -> str:
+        unheard = [str(rank) for rank, listener in self._listeners.items() if not listener.is_watched]
+        if len(unheard) == len(self._listeners):
+            return "no rank has got so far that it writes its stack"
+        but = f", too early for that of rank {', '.join(unheard)}" if unheard else ""
+        return f"the stacks are in logs/rank-*.log{but}"
 
     def _dump_stacks(self) -> None:
         """Let the ranks write where they are; a debugger or the kernel may keep one from doing so."""

@@ -65,8 +65,8 @@ class DeadRank:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
     """State of a run. `dead`: the ranks that broke it, causes first; those that were ended because of them are not
-    listed. `is_queued`: a scheduler has no room for it yet. `unavailable`: hosts that it waits for although they take
-    no job.
+    listed. `is_queued`: a scheduler has no room for it yet. `is_unknown`: the scheduler does not answer, and what the
+    agents said suffices for no judgement. `unavailable`: hosts that it waits for although they take no job.
     """
 
     state: RunState
@@ -75,6 +75,7 @@ class RunStatus:
     detail: str = ""
     pids: Mapping[int, int] = field(default_factory=dict)
     is_queued: bool = False
+    is_unknown: bool = False
     unavailable: tuple[str, ...] = ()
 
 

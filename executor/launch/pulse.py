@@ -23,13 +23,18 @@ DUMP_STACKS = signal.SIGUSR1
 _LOOK_S = 30.0
 # Count of beats, seconds until the next one, what the rank does.
 _BEAT = struct.Struct("dd48s")
+_NO_BEAT = bytes(_BEAT.size)
 
 
 class Pulse:
     """Of this process; where no agent has started it, nobody listens."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._file = os.open(environment.get(PULSE, os.devnull), os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            self._file = os.open(environment.get(PULSE, os.devnull), os.O_WRONLY)
+        except OSError:
+            # The agent found no room for it, and knows that nobody will be heard.
+            self._file = os.open(os.devnull, os.O_WRONLY)
         self._count = 0
         faulthandler.register(DUMP_STACKS)
 
@@ -37,7 +42,7 @@ class Pulse:
         """Say that it is `doing` something, and that the next beat comes within `limit_s` seconds; infinity where
         somebody else is watched instead."""
         self._count += 1
-        # A full disk takes no first beat, and every further one in its place.
+        # A full disk takes what goes in the place that the agent took.
         with suppress(OSError):
             os.pwrite(self._file, _BEAT.pack(self._count, limit_s, doing.encode()), 0)
 
@@ -64,36 +69,45 @@ class Pulse:
             onlooker.join()
 
 
-def _contents(folder: Path) -> list[tuple[str, int]]:
-    """Files below a folder with their sizes; what goes while it is looked at is left out."""
-    found = []
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            found.append((str(path), path.stat().st_size))
+def _contents(folder: Path) -> dict[Path, int]:
+    """What lies below a folder with its sizes; what goes while it is looked at is left out."""
+    found = {}
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent) / name for name in (*folders, *files)):
+            with suppress(OSError):
+                found[path] = path.stat().st_size
     return found
 
 
 class Listener:
     """Hears the pulse of one rank in the file `path`, whose first beat comes within `first_limit_s`; infinity where it
-    may have none."""
+    may have none.
+
+    Takes the place of a beat, without which a rank that works would be silent on a full disk; where there is none, the
+    rank may be silent.
+    """
 
     def __init__(self, path: Path, first_limit_s: float = math.inf) -> None:
         self.path = path
+        try:
+            path.write_bytes(_NO_BEAT)
+        except OSError:
+            first_limit_s = math.inf
         self._first_limit_s = first_limit_s
-        self._beat = b""
+        self._beat = _NO_BEAT
         self._silent_s = 0.0
 
     @property
     def is_watched(self) -> bool:
         """Whether the rank has said anything."""
-        return len(self._beat) == _BEAT.size
+        return self._beat != _NO_BEAT
 
     def is_late(self, passed_s: float) -> bool:
         """Whether the rank is silent for longer than it said; `passed_s`: seconds of ours since the last question.
 
         Time in which the whole host stood still does not count.
         """
-        beat = self.path.read_bytes() if self.path.exists() else b""
+        beat = self.path.read_bytes().ljust(_BEAT.size, b"\0") if self.path.exists() else _NO_BEAT
         self._silent_s = self._silent_s + passed_s if beat == self._beat else 0.0
         self._beat = beat
         return self._silent_s > self._said[0]

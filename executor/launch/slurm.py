@@ -64,7 +64,8 @@ class SlurmBackend(LaunchBackend):
         if found.state is RunState.STOPPED:
             return _believed(found, state, reason)
         if state == _UNKNOWN:
-            return replace(found, detail=f"Slurm does not answer: {reason}")
+            not_judged = found.state is not RunState.RUNNING
+            return replace(found, detail=f"Slurm does not answer: {reason}", is_unknown=not_judged)
         if state in _OVER:
             # The last words of the agents may have come between the two questions.
             found = super().status(folder)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from executor.control.actions import Action, Place, Stop
 from executor.control.backend import Facts, JobFacts, Measured
-from executor.control.events import Arrival, Completion, Event, Failure, NodeChange, Tick
+from executor.control.events import Arrival, CalendarChange, Completion, Event, Failure, NodeChange, Tick
 from executor.simulation.truth import Seen, Truth
 from models.placement.occupancy import mask_of
 from models.plan import JobAllocation
 from models.workload import Job, NodeGpus
+from topology.calendar import CalendarEntry
 from topology.cluster import Cluster, NodeState
 
 # Of the work, and of the clock, from which seconds are subtracted.
@@ -101,7 +102,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationState:
-    """A simulation at a moment between two events: how far it is in the submissions and changes of nodes, and every job
+    """A simulation at a moment between two events: how far it is in the submissions and changes, and every job
     that was submitted."""
 
     now_s: float
@@ -120,7 +121,7 @@ class SimulatedBackend:
     submissions
         By time, ids unique.
     changes
-        Of nodes, by time.
+        Of nodes and of the calendar, by time.
     horizon_s
         Nothing happens after it.
     state
@@ -133,7 +134,7 @@ class SimulatedBackend:
         submissions: Sequence[Submission],
         truth: Truth,
         *,
-        changes: Sequence[NodeChange] = (),
+        changes: Sequence[NodeChange | CalendarChange] = (),
         horizon_s: float = math.inf,
         state: SimulationState | None = None,
     ) -> None:
@@ -144,6 +145,7 @@ class SimulatedBackend:
         self._horizon_s = horizon_s
         self._cluster = cluster
         self._free = {node.id: (1 << node.num_gpus) - 1 & ~mask_of(node.gpus_in_use) for node in cluster.nodes}
+        self._calendar: tuple[CalendarEntry, ...] = ()
         self._states = {node.id: node.state for node in cluster.nodes}
         self._type_of = {node.id: node.gpu_type for node in cluster.nodes}
         self._now_s = 0.0
@@ -177,6 +179,7 @@ class SimulatedBackend:
         return Facts(
             cluster=replace(self._cluster, nodes=nodes),
             jobs=tuple(self._facts_of(progress) for progress in here),
+            calendar=self._calendar,
         )
 
     def measured(self, job_id: str) -> Measured:
@@ -262,9 +265,14 @@ class SimulatedBackend:
         if self._num_changes < len(self._changes):
             times_s.append(self._changes[self._num_changes].at_s)
         # A round that changed nothing, with nothing to come, is the last one: so would be all others.
-        if self._wake_s is not None and (times_s or self._has_changed):
+        if self._wake_s is not None and (times_s or self._has_changed or self._now_s < self._settled_s()):
             times_s.append(self._wake_s)
         return min(times_s, default=math.inf)
+
+    def _settled_s(self) -> float:
+        """When the last entry of the calendar begins or ends."""
+        times_s = (time_s for entry in self._calendar for time_s in (entry.begin_s, entry.end_s))
+        return max((time_s for time_s in times_s if time_s < math.inf), default=-math.inf)
 
     def _completions(self) -> list[Event]:
         events: list[Event] = []
@@ -323,6 +331,10 @@ class SimulatedBackend:
         while self._num_changes < len(self._changes) and self._changes[self._num_changes].at_s <= self._now_s:
             change = self._changes[self._num_changes]
             self._num_changes += 1
+            if isinstance(change, CalendarChange):
+                self._calendar = change.entries
+                events.append(change)
+                continue
             self._states[change.node] = change.state
             if change.state is NodeState.DOWN:
                 broken = sorted(self._on_node[change.node], key=self._number.__getitem__)
@@ -404,7 +416,10 @@ class SimulatedBackend:
         self._now_s, self._wake_s, self._has_changed = state.now_s, state.wake_s, state.has_changed
         self._num_submitted, self._num_changes = state.num_submitted, state.num_changes
         for change in self._changes[: state.num_changes]:
-            self._states[change.node] = change.state
+            if isinstance(change, CalendarChange):
+                self._calendar = change.entries
+            else:
+                self._states[change.node] = change.state
         for saved in state.jobs:
             progress = replace(saved)
             self._progress[progress.job_id] = progress

@@ -4,10 +4,10 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from executor.control.controller import Controller, Planner, Step
-from executor.control.events import NodeChange
+from executor.control.events import CalendarChange, NodeChange
 from executor.simulation.backend import SimulatedBackend, SimulationState, Submission
 from executor.simulation.figures import (
     Asked,
@@ -22,6 +22,7 @@ from executor.simulation.figures import (
 from executor.simulation.setup import ReplaySetup, covered_trace, truth_of, unusual_parameters
 from models.plan import Change
 from models.planning import plan
+from models.workload import Job
 from stowplan.errors import InputError
 from topology.cluster import NodeState
 from workloads.generators.failures import NodeFailure, node_failures
@@ -64,7 +65,7 @@ class Replay:
             )
         self._backend = SimulatedBackend(
             setup.cluster,
-            [Submission(at_s=job.submit_s, job=self._truth.told(job.id)) for job in trace.jobs],
+            [Submission(at_s=job.submit_s, job=self._told(job.id)) for job in trace.jobs],
             self._truth,
             changes=_changes(setup),
             horizon_s=math.inf if setup.horizon_s is None else setup.horizon_s,
@@ -132,6 +133,12 @@ class Replay:
             cpu_s=self._cpu_before_s + time.process_time(),
         )
 
+    def _told(self, job_id: str) -> Job:
+        """What is said of a job when it is submitted."""
+        told = self._truth.told(job_id)
+        entry = self.setup.reserved_for.get(job_id)
+        return told if entry is None else replace(told, calendar_entry=entry)
+
     def _asked(self, job_id: str) -> Asked:
         job, (alone_s, alone_gpus) = self._jobs[job_id], self._truth.alone(job_id)
         return Asked(num_gpus=job.num_gpus, alone_s=alone_s, alone_gpus=alone_gpus, deadline_s=job.deadline_s)
@@ -183,12 +190,13 @@ class Replay:
         )
 
 
-def _changes(setup: ReplaySetup) -> list[NodeChange]:
-    """Nodes that go down and come back."""
-    if setup.failures is None or setup.horizon_s is None:
-        return []
-    names = [node.id for node in setup.cluster.nodes]
-    return node_changes(node_failures(names, setup.horizon_s, setup.failures, setup.seed))
+def _changes(setup: ReplaySetup) -> list[NodeChange | CalendarChange]:
+    """Calendars that become known, and nodes that go down and come back, by time."""
+    nodes: list[NodeChange] = []
+    if setup.failures is not None and setup.horizon_s is not None:
+        names = [node.id for node in setup.cluster.nodes]
+        nodes = node_changes(node_failures(names, setup.horizon_s, setup.failures, setup.seed))
+    return sorted([*setup.calendars, *nodes], key=lambda change: change.at_s)
 
 
 def node_changes(failures: Iterable[NodeFailure]) -> list[NodeChange]:

@@ -2,9 +2,10 @@
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from executor.control.events import CalendarChange
 from executor.control.options import ControlOptions
 from executor.simulation.tabled import TabledThroughputs
 from executor.simulation.traced import TracedDurations
@@ -28,7 +29,8 @@ class ReplaySetup:
 
     throughputs, profiles, modelled: how fast applications train, by a table, as measured, or (they are models of the
     catalogue) by the performance model of 3D plans; else jobs run as long as they did in the trace. horizon_s: nothing
-    happens after it (None: until all jobs have ended). failures: of nodes, which need a horizon. seed: of failures and
+    happens after it (None: until all jobs have ended). failures: of nodes, which need a horizon. calendars: what the
+    calendar is known to be, and from when on. reserved_for: id of a job -> its reservation. seed: of failures and
     noise.
     """
 
@@ -41,6 +43,8 @@ class ReplaySetup:
     modelled: bool = False
     failures: FailureParameters | None = None
     horizon_s: float | None = None
+    calendars: tuple[CalendarChange, ...] = ()
+    reserved_for: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -30,7 +30,8 @@ from stowplan.errors import InputError
 _logger = logging.getLogger("stowplan.executor.trainer")
 
 # So many times the longest limit of the job a rank waits for the others in one operation before it gives up: whoever
-# hangs is found before, and its stack with it.
+# hangs is found before, and its stack with it, unless `hang_limit_steps` median steps take longer, which nobody knows
+# yet.
 _PATIENCE = 1.5
 
 

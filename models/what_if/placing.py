@@ -13,9 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from models.calendar_check import calendar_violations
+from models.epsilon import EPSILON
 from models.placement.ahead.parameters import AheadParameters
+from models.placement.ahead.wanted import is_wanted
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.check import placement_violations
+from models.placement.occupancy import occupancy
 from models.plan import Change, JobAllocation, PlanRequest
 from models.policies import policy_of
 from models.validation import request_issues
@@ -26,8 +29,6 @@ from models.workload import Job, NodeGpus, Reservation, Snapshot
 from stowplan.errors import InputError, Issue, Severity, pointer_of
 from topology.cluster import NodeState
 
-# Of policies without such a parameter.
-_EPSILON = 0.05
 # Where checks point at the one allocation that they get, and what they are made to point at.
 _AT, _PLACE = "/allocations/0", "/place/nodes"
 _NO_RESERVATIONS = "reservation_not_supported"
@@ -104,13 +105,25 @@ def _refuse_faults(request: PlanRequest, place: WantedPlace) -> None:
         if part.node not in known:
             where = pointer_of("place", "nodes", part.node)
             issues.append(Issue(code="unknown_node", pointer=where, detail=f"the cluster has no node {part.node!r}"))
-    if place.gpus is not None and not own_terms_change(request):
-        wanted = [job.id for job in request.snapshot.jobs if job.parallelism is not None and not job.current]
-        if wanted != [place.job]:
-            detail = f"{request.policy} plans {wanted} on the nodes given; it must be the one job {place.job!r}"
-            issues.append(Issue(code="not_the_only_job", pointer="/place/job", detail=detail))
+    if not own_terms_change(request):
+        planned = _planned_jobs(request)
+        if place.job not in planned or (place.gpus is not None and len(planned) > 1):
+            hint = "ask for one of these" if place.gpus is None else "nodes can be asked for where it is the only one"
+            detail = f"is {place.job!r}; {request.policy} plans {planned}: {hint}"
+            issues.append(Issue(code="not_the_job", pointer="/place/job", detail=detail))
     if issues:
         raise InputError("the place that is asked for is wrong", issues)
+
+
+def _planned_jobs(request: PlanRequest) -> list[str]:
+    """The pre-training jobs that wait."""
+    running = occupancy(request.snapshot).running
+    by_window = isinstance(request.parameters, AheadParameters)
+    return [
+        job.id
+        for job in request.snapshot.jobs
+        if job.id not in running and (is_wanted(job) if by_window else job.parallelism is not None)
+    ]
 
 
 def _forbidding(request: PlanRequest, place: WantedPlace) -> Iterator[Issue]:
@@ -135,7 +148,7 @@ def _forbidding(request: PlanRequest, place: WantedPlace) -> Iterator[Issue]:
     allocation = _allocation(snapshot, job, gpus)
     found = placement_violations(snapshot, [allocation], whole_nodes=not policy.splits_nodes)
     if policy.honours_calendar:
-        found += calendar_violations(snapshot, [allocation], getattr(request.parameters, "epsilon", _EPSILON))
+        found += calendar_violations(snapshot, [allocation], getattr(request.parameters, "epsilon", EPSILON))
     # Others that must run and are not listed here are no fault of this job.
     own = [issue for issue in found if issue.pointer == _AT or issue.pointer.startswith(f"{_AT}/")]
     for issue in own:

@@ -68,6 +68,7 @@ def test_every_setting_says_what_it_is_and_few_lack_an_option() -> None:
     }
     assert {name for name, flag in flags.items() if not flag} == {
         *("replay_queue_size", "max_replays", "max_replay_jobs", "replay_time_limit_s", "max_replay_time_limit_s"),
+        *("training_queue_size", "training_time_limit_s", "max_training_time_limit_s"),
         *("comparison_queue_size", "tasks_per_worker", "worker_start_s", "worker_start_attempts"),
         *("launch_pythons", "launch_variables", "launch_hosts", "data_folders", "secrets"),
         *("readers", "small_body_bytes", "read_s"),
@@ -88,6 +89,7 @@ def test_every_setting_says_what_it_is_and_few_lack_an_option() -> None:
         ({"STOWPLAN_MAX_WAIT_S": "nan"}, "max_wait_s is nan"),
         ({"STOWPLAN_TIME_LIMIT_S": "7200"}, "above max_time_limit_s 3600.0; lower the one or raise the other"),
         ({"STOWPLAN_REPLAY_TIME_LIMIT_S": "7200"}, "above max_replay_time_limit_s 3600.0; lower the one or raise"),
+        ({"STOWPLAN_TRAINING_TIME_LIMIT_S": "7200"}, "above max_training_time_limit_s 3600.0; lower the one or raise"),
         ({"STOWPLAN_MAX_BODIES_BYTES": "1000"}, "above max_bodies_bytes 1000; lower the one or raise the other"),
         ({"STOWPLAN_HOST": "10.0.0.1"}, "host is 10.0.0.1, which others reach, and there is no token"),
         ({"STOWPLAN_HOST": "example.org"}, "host is example.org, which others reach, and there is no token"),

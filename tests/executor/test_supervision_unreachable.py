@@ -31,6 +31,7 @@ class _Backend(LaunchBackend):
         self.ended: list[str] = []
         self.unavailable: dict[str, tuple[str, ...]] = {}
         self.is_queue_empty = False
+        self.is_silent = False
 
     def start(self, folder: Path) -> None:
         self._reach()
@@ -47,7 +48,8 @@ class _Backend(LaunchBackend):
         unavailable = self.unavailable.get(folder.name, ())
         return RunStatus(
             state=state,
-            is_queued=state is RunState.STARTING and not self.is_queue_empty,
+            is_queued=state is RunState.STARTING and not self.is_queue_empty and not self.is_silent,
+            is_unknown=self.is_silent,
             unavailable=unavailable,
             detail="no word yet from a" if self.is_queue_empty else " ".join(unavailable),
         )
@@ -213,6 +215,50 @@ def test_a_run_whose_host_never_says_anything_is_started_again(scene: _Scene) ->
     state = scene.supervisor.advance()
     assert ([run.cause for run in state.runs], scene.backend.ended) == ([Cause.DEPLOYED, Cause.RESTARTED], ["0001"])
     assert state.detail == "no word yet from a for more than 1200 s"
+
+
+@pytest.mark.parametrize("was", [RunState.STARTING, RunState.LOST])
+def test_a_run_waits_for_a_scheduler_that_does_not_answer(scene: _Scene, was: RunState) -> None:
+    scene.backend.states["0001"] = RunState.STARTING
+    scene.pass_s(1.0)
+    scene.backend.states["0001"], scene.backend.is_silent, scene.backend.is_away = was, True, True
+    for _ in range(5):
+        scene.pass_s(1000.0)
+    # It waits in the queue still.
+    scene.backend.states["0001"], scene.backend.is_silent, scene.backend.is_away = RunState.STARTING, False, False
+    for _ in range(5):
+        scene.pass_s(1000.0)
+    state = scene.supervisor.advance()
+    assert (state.phase, len(state.runs), scene.backend.ended) == (Phase.STARTING, 1, [])
+
+
+def test_silence_counts_on_while_the_scheduler_does_not_answer(scene: _Scene) -> None:
+    limit_s = scene.supervisor.deployment().training.start_limit_s
+    scene.backend.states["0001"], scene.backend.is_queue_empty = RunState.STARTING, True
+    scene.pass_s(limit_s)
+    scene.backend.is_silent = True
+    scene.pass_s(1.0)
+    scene.backend.is_silent = False
+    assert len(scene.supervisor.advance().runs) == 2
+
+
+def test_a_stop_waits_for_a_scheduler_that_does_not_answer(scene: _Scene) -> None:
+    scene.backend.states["0001"] = RunState.STARTING
+    scene.backend.is_silent = scene.backend.is_away = True
+    scene.supervisor.stop()
+    scene.pass_s(60.0)
+    assert scene.supervisor.advance().phase is Phase.STOPPING
+    scene.backend.is_silent = scene.backend.is_away = False
+    assert scene.supervisor.advance().phase is Phase.STOPPED
+    assert scene.backend.ended == ["0001"]
+
+
+@pytest.mark.parametrize("waited_s", [0.0, 1300.0])
+def test_a_run_that_never_spoke_is_stopped_at_once(scene: _Scene, waited_s: float) -> None:
+    scene.backend.states["0001"], scene.backend.is_queue_empty = RunState.STARTING, True
+    scene.pass_s(waited_s)
+    scene.supervisor.stop()
+    assert (scene.supervisor.advance().phase, scene.backend.ended) == (Phase.STOPPED, ["0001"])
 
 
 def test_a_run_that_is_started_by_hand_may_wait(scene: _Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,9 @@ def read_csv(text: str, source: str, name: str, *, columns: str | None = None) -
     starts, ends = cells.moments("start"), cells.moments("end")
     if None in submits:
         raise cells.fault(submits.index(None), "submit", f"is empty; must be {NUMBER}, or {TIME}")
+    for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        if start is not None and end is not None and end < start:
+            raise cells.fault(k, "end", f"is {start - end:g} s before the start; a job ends after it began")
     known_submits = [value for value in submits if value is not None]
     fields: dict[str, Sequence[Any]] = {
         "id": cells.ids(),

@@ -71,6 +71,8 @@ class Table:
     def required(self, name: str, parse: Parse[T], wanted: str) -> list[T]:
         """Values of a column in which no cell is empty; `wanted` says what they must be."""
         cells = self.texts(name)
+        if parse is time_s:
+            self._refuse_mixed_zones(name)
         try:
             return [parse(cell) for cell in cells]
         except ValueError as error:
@@ -80,6 +82,8 @@ class Table:
         """Values of a column, None for cells that say nothing and where there is no such column."""
         if name not in self:
             return [None] * len(self)
+        if parse is time_s:
+            self._refuse_mixed_zones(name)
         try:
             return [None if cell in empty else parse(cell) for cell in self.texts(name)]
         except ValueError as error:
@@ -107,6 +111,21 @@ class Table:
     def fault(self, k: int, name: str, detail: str) -> FileFormatError:
         """The error about a cell of row k."""
         return FileFormatError.at(self.source, self._lines()[k], f"column {name!r} {detail}")
+
+    def _refuse_mixed_zones(self, name: str) -> None:
+        """Refuse times of which some name their zone: the others would be taken for UTC, which they may not be."""
+        first: tuple[int, bool] | None = None
+        for k, cell in enumerate(self.texts(name)):
+            zoned = _names_zone(cell)
+            if not cell[:1].isdigit():
+                continue
+            if first is None:
+                first = k, zoned
+            elif zoned != first[1]:
+                says = "names its zone" if zoned else "names no zone"
+                before = "names one" if first[1] else "names none"
+                detail = f"is {cell!r}, which {says}; that in line {self._lines()[first[0]]} {before}: give all alike"
+                raise self.fault(k, name, detail)
 
     def _refused(self, name: str, parse: Parse[Any], wanted: str, empty: Sequence[str]) -> FileFormatError:
         """The error about the first cell of a column that cannot be parsed."""
@@ -232,6 +251,11 @@ def time_s(cell: str) -> float:
     """A time of day in seconds since 1970; UTC where it names no zone."""
     moment = datetime.fromisoformat(cell)
     return (moment - (_EPOCH if moment.tzinfo else _EPOCH_WITHOUT_ZONE)).total_seconds()
+
+
+def _names_zone(cell: str) -> bool:
+    """Whether a time says its zone: `Z`, or an offset behind the date."""
+    return cell[-1:] in ("Z", "z") or "+" in cell or "-" in cell[10:]
 
 
 def difference(later: Sequence[float | None], earlier: Sequence[float | None]) -> list[float | None]:

@@ -32,7 +32,8 @@ IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="The same key with the same body gives the same resource, however often it is sent.",
+        description="The same key with the same body gives the same resource, however often it is sent; comparisons "
+        "and replays that a stop of the service interrupted begin anew.",
         json_schema_extra={"minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
     ),
 ]

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from api.schemas.base import Name, NonNegative
+from api.schemas.base import Name, NonNegative, Positive
 from api.schemas.policies.arnold import CharacterisationRecordDoc
 from api.schemas.policies.base import ParametersDoc
 from models.placement.ahead.parameters import LONGEST_HORIZON_DAYS, AheadParameters
@@ -50,6 +50,14 @@ class AheadParametersDoc(ParametersDoc):
     """Latest start of jobs without `latest_start_s`."""
     num_starts: Annotated[int, Field(ge=1, le=1000)] = 64
     """Starts that are looked at for each job, at most."""
+    num_plans: Annotated[int, Field(ge=1, le=20)] = 3
+    """3D plans that are looked at for jobs without `parallelism`: the fastest ones on `min_gpus` GPUs."""
+    node_mtbf_hours: Positive | None = None
+    """Mean time between failures of a node (null: nothing fails); durations that follow from the model are longer."""
+    failure_restart_s: NonNegative = 900.0
+    """From a failure until the job works again."""
+    checkpoint_s: Positive = 60.0
+    """For how long a checkpoint stops the work; checkpoints are as far apart as is best (Young)."""
 
     def values(self) -> dict[str, Any]:
         """Fields of the planner's type."""

@@ -3,6 +3,7 @@
 The queue is served in order. A job
 
   never fits     where even without other jobs there is no room for it; it holds nobody up
+  reserved       where that is because the calendar keeps nodes from it now; it holds nobody up until these are open
   quota          starts only within what its queue has left; then no later job of the queue starts either
   starts         on the first of its GPU types, fewest nodes first, where room is found; under preemption, room that
                  later jobs make. These jobs may start again elsewhere, in their turn
@@ -13,17 +14,19 @@ The queue is served in order. A job
 
 What a queue has left counts its running jobs, those that are preempted now included, and the one that is next.
 Jobs that start are laid out on nodes before reservations are made. Running jobs stay where they are, also on drained
-nodes.
+nodes. Those that the calendar bids leave (preemptible, on nodes that are closed now) come into the queue like those
+that are preempted, and start again where they may. All room is sought on the nodes that the job may use (`groups`).
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from models.allocation.gang.packing import Packing
+from models.access import Access
+from models.allocation.gang.groups import GroupedPacking, Groups, Items
 from models.allocation.gang.parameters import Backfill, GangParameters
-from models.allocation.gang.placing import Layout
+from models.allocation.gang.placing import Demand, Layout
 from models.allocation.gang.preemption import Preemption
 from models.allocation.gang.promise import NodeRoom, Promise, Use, promise
 from models.allocation.gang.queue_order import Key, queue_key, seconds_left
@@ -38,6 +41,7 @@ class Reason(StrEnum):
     """Why a job does not start in the order of the queue."""
 
     NEVER_FITS = "never_fits"
+    RESERVED = "reserved"
     QUOTA = "quota"
     NEXT = "next"
     BEHIND = "behind"
@@ -61,8 +65,9 @@ class Admission:
     """What the order decides.
 
     started: position -> shape, in order. waiting: in order. running: jobs that stay, by id. promises: position ->
-    reservation. quota_left: by queue, for backfill. members: nodes that take work, by GPU type. layout: free GPUs, and
-    those of started jobs.
+    reservation, where the calendar lets a job that is next start at all once others have ended. quota_left: by queue,
+    for backfill. members: nodes that take work, by GPU type; groups: of them, by who may use them. layout: free GPUs,
+    and those of started jobs.
     """
 
     snapshot: Snapshot
@@ -75,6 +80,9 @@ class Admission:
     promises: Mapping[int, Promise]
     quota_left: Mapping[str, int]
     members: tuple[tuple[int, ...], ...]
+    groups: Groups
+    access: Access
+    shapes: Shapes
     layout: Layout
 
     @property
@@ -97,7 +105,9 @@ class _Admitting:
         self._snapshot = snapshot
         self._parameters = parameters
         self._taken = occupancy(snapshot, all_stay=True)
-        self._shapes = Shapes(snapshot.cluster)
+        self._access = Access(snapshot, parameters.epsilon)
+        self._shapes = Shapes(snapshot.cluster, self._access)
+        self._groups = Groups(snapshot, self._shapes.rooms, self._access)
         arrays = cluster_arrays(snapshot.cluster)
         self._units, self._type_of = arrays.units, arrays.gpu_type.tolist()
         nodes = snapshot.cluster.nodes
@@ -105,17 +115,20 @@ class _Admitting:
             (1 << node.num_gpus) - 1 & ~mask_of(node.gpus_in_use) if node.state is NodeState.UP else 0 for node in nodes
         ]
         self._free = list(self._taken.free_masks)
+        self._evicted = {job.id for job in snapshot.jobs if self._runs(job) and self._access.must_leave(job)}
+        for name in self._evicted:
+            for k, mask in self._taken.running[name]:
+                self._free[k] |= mask & self._usable[k]
         members: list[list[int]] = [[] for _ in self._shapes.rooms]
         for k, node in enumerate(nodes):
             if node.state is NodeState.UP:
                 members[self._type_of[k]].append(k)
         self._members = tuple(map(tuple, members))
-        self._packings = [
-            Packing((self._free[node].bit_count() for node in members[room.index]), room.node_size)
-            for room in self._shapes.rooms
+        self._packings: list[GroupedPacking] = [
+            self._groups.packing(room.index, self._free, room.node_size) for room in self._shapes.rooms
         ]
         self._preemption = (
-            Preemption(snapshot, parameters, self._taken.running, self._free, self._usable)
+            Preemption(snapshot, parameters, self._staying(()), self._free, self._usable, self._groups)
             if parameters.preemption
             else None
         )
@@ -125,14 +138,15 @@ class _Admitting:
         self._over_quota: dict[str, int] = {}
         self._closed: dict[int, int] = {}
         self._started: dict[int, Shape] = {}
+        self._items: dict[int, Mapping[int, Items]] = {}
         self._waiting: list[Waiting] = []
         self._next: list[tuple[int, tuple[Shape, ...]]] = []
 
     def run(self) -> Admission:
         for k, job in enumerate(self._snapshot.jobs):
-            if job.id in self._taken.running:
+            if self._runs(job):
                 self._charge(job, sum(mask.bit_count() for _, mask in self._taken.running[job.id]))
-            else:
+            if not self._runs(job) or job.id in self._evicted:
                 self._queue.append(self._place(k))
         heapq.heapify(self._queue)
         while self._queue:
@@ -142,10 +156,21 @@ class _Admitting:
                 self._waiting.append(waiting)
         return self._laid_out()
 
+    def _runs(self, job: Job) -> bool:
+        return job.id in self._taken.running
+
+    def _staying(self, preempted: Container[str]) -> dict[str, Slices]:
+        """Running jobs that nobody bids leave."""
+        return {
+            name: slices
+            for name, slices in self._taken.running.items()
+            if name not in self._evicted and name not in preempted
+        }
+
     def _place(self, position: int) -> tuple[Key, int]:
         """Place of a job in the queue, to which it is added with it."""
         job = self._snapshot.jobs[position]
-        return queue_key(position, job, self._parameters, runs=job.id in self._taken.running), position
+        return queue_key(position, job, self._parameters, runs=self._runs(job)), position
 
     def _charge(self, job: Job, num_gpus: int) -> None:
         if job.queue in self._left:
@@ -155,20 +180,20 @@ class _Admitting:
         """Start the job, or say why not."""
         shapes = self._shapes.of(job)
         # A job that was preempted is within its quota already.
-        is_charged = job.id in self._taken.running
+        is_charged = self._runs(job)
         if not shapes:
-            return Waiting(position=k, reason=Reason.NEVER_FITS)
+            return Waiting(position=k, reason=Reason.RESERVED if self._shapes.ever(job) else Reason.NEVER_FITS)
         if job.queue in self._left and not is_charged:
             if job.queue in self._over_quota:
                 return Waiting(position=k, reason=Reason.QUOTA, behind=self._over_quota[job.queue])
             if job.min_gpus > self._left[job.queue]:
                 self._over_quota[job.queue] = k
                 return Waiting(position=k, reason=Reason.QUOTA)
-        shape = self._room(job, [shape for shape in shapes if shape.gpu_type not in self._closed])
+        shape = self._room(k, job, [shape for shape in shapes if shape.gpu_type not in self._closed])
         if shape is not None:
             self._started[k] = shape
         elif any(shape.gpu_type in self._closed for shape in shapes):
-            return self._behind(k, shapes)
+            return self._behind(k, job, shapes)
         else:
             self._next.append((k, shapes))
             self._closed |= {shape.gpu_type: k for shape in shapes}
@@ -176,25 +201,28 @@ class _Admitting:
             self._charge(job, job.min_gpus)
         return None if shape is not None else Waiting(position=k, reason=Reason.NEXT)
 
-    def _behind(self, k: int, shapes: Sequence[Shape]) -> Waiting:
+    def _behind(self, k: int, job: Job, shapes: Sequence[Shape]) -> Waiting:
         closed = tuple(shape for shape in shapes if shape.gpu_type in self._closed)
         first = self._closed[closed[0].gpu_type]
         if self._parameters.backfill is Backfill.EASY:
-            return Waiting(position=k, reason=Reason.BEHIND, behind=first, shapes=closed)
+            grouped = [replace(shape, group=g) for shape in closed for g in self._groups.open_to(job, shape.gpu_type)]
+            return Waiting(position=k, reason=Reason.BEHIND, behind=first, shapes=tuple(grouped))
         self._closed = {shape.gpu_type: first for shape in shapes} | self._closed
         return Waiting(position=k, reason=Reason.BEHIND, behind=first)
 
-    def _room(self, job: Job, shapes: Sequence[Shape]) -> Shape | None:
+    def _room(self, k: int, job: Job, shapes: Sequence[Shape]) -> Shape | None:
         """The shape for which room is found, or made."""
         for shape in shapes:
-            if self._packings[shape.gpu_type].put(shape.items):
+            items = self._packings[shape.gpu_type].put(shape, self._groups.open_to(job, shape.gpu_type))
+            if items is not None:
+                self._items[k] = items
                 return shape
         if self._preemption is None:
             return None
         for shape in shapes:
             made = self._preemption.make_room(job, shape, self._packings[shape.gpu_type])
             if made is not None:
-                self._packings[shape.gpu_type], victims = made
+                self._packings[shape.gpu_type], self._items[k], victims = made
                 for victim in victims:
                     heapq.heappush(self._queue, self._place(self._position[victim]))
                 return shape
@@ -204,17 +232,18 @@ class _Admitting:
         """Put the started jobs on nodes, let those stay who made way for nothing, and make reservations."""
         jobs = self._snapshot.jobs
         layout = Layout(free=self._free, units=self._units)
-        of_type: list[list[int]] = [[] for _ in self._packings]
-        for k, shape in self._started.items():
-            of_type[shape.gpu_type].append(k)
-        for t, packing in enumerate(self._packings):
-            started = [(jobs[k].id, self._started[k]) for k in of_type[t]]
-            whole = [(name, shape.num_whole) for name, shape in started if shape.num_whole]
-            items = [(name, shape.rest) for name, shape in started if shape.rest]
-            layout.lay_out(self._members[t], self._shapes.rooms[t].node_size, packing.flows, whole, items)
+        whole: list[list[Demand]] = [[] for _ in self._groups.all]
+        items: list[list[Demand]] = [[] for _ in self._groups.all]
+        for k in self._started:
+            for g, parts in self._items[k].items():
+                for size, count in parts.items():
+                    is_whole = size == self._started[k].node_size
+                    (whole if is_whole else items)[g].append((jobs[k].id, count if is_whole else size))
+        for g, group in enumerate(self._groups.all):
+            size, flows = self._shapes.rooms[group.gpu_type].node_size, self._packings[group.gpu_type].packings[g].flows
+            layout.lay_out(group.nodes, size, flows, whole[g], items[g])
         self._let_stay()
-        gone = self._preemption.preempted if self._preemption is not None else frozenset[str]()
-        running = {name: slices for name, slices in self._taken.running.items() if name not in gone}
+        running = self._staying(self._preemption.preempted if self._preemption is not None else ())
         return Admission(
             snapshot=self._snapshot,
             parameters=self._parameters,
@@ -226,6 +255,9 @@ class _Admitting:
             promises=self._promises(layout, running),
             quota_left=self._left,
             members=self._members,
+            groups=self._groups,
+            access=self._access,
+            shapes=self._shapes,
             layout=layout,
         )
 
@@ -251,15 +283,21 @@ class _Admitting:
         promises = {}
         for k, shapes in self._next:
             found = [
-                promise(shape, self._states(shape.gpu_type, layout), uses[shape.gpu_type], layout.units)
+                promise(shape, self._states(self._snapshot.jobs[k], shape, layout), uses[shape.gpu_type], layout.units)
                 for shape in shapes
             ]
-            promises[k] = min(found, key=lambda made: made.start_s)
+            made = min((made for made in found if made is not None), key=lambda made: made.start_s, default=None)
+            if made is not None:
+                promises[k] = made
         return promises
 
-    def _states(self, gpu_type: int, layout: Layout) -> list[NodeRoom]:
-        size = self._shapes.rooms[gpu_type].node_size
+    def _states(self, job: Job, shape: Shape, layout: Layout) -> list[NodeRoom]:
         return [
-            NodeRoom(node=node, free=layout.free[node].bit_count(), is_clean=self._usable[node].bit_count() == size)
-            for node in self._members[gpu_type]
+            NodeRoom(
+                node=node,
+                free=layout.free[node].bit_count(),
+                is_clean=self._usable[node].bit_count() == shape.node_size,
+                closed=self._access.windows.closed_starts(job, node),
+            )
+            for node in self._members[shape.gpu_type]
         ]

@@ -13,14 +13,14 @@ from scipy import sparse
 
 from models.allocation.constraint_group import ConstraintGroup, stacked
 from models.allocation.gang.backfill import Backfilled
-from models.allocation.gang.instance import GangInstance, TypeGround
+from models.allocation.gang.instance import GangInstance, Ground
 from models.allocation.gang.packing import Flows
 from solver.problem import MatrixProblem
 from solver.sense import Sense
 from stowplan.arrays import FloatVector
 
 OPEN, HELD, SHARED_IN_TIME, SHARED_LATE = "open", "held", "shared_in_time", "shared_late"
-# (kind, GPU type, free GPUs, size): how often an item is put on such a node; the shared node is one, at level 0.
+# (kind, group, free GPUs, size): how often an item is put on such a node; the shared node is one, at level 0.
 FlowKey = tuple[str, int, int, int]
 _Entries = list[tuple[int, float]]
 
@@ -57,17 +57,17 @@ def columns_of(instance: GangInstance) -> Columns:
     """The columns of an instance."""
     flows: list[FlowKey] = []
     upper: list[float] = [float(len(instance.classes[c].positions)) for c, _ in instance.pairs]
-    for t, ground in instance.grounds.items():
-        in_time, late = _sizes(instance, t)
+    for g, ground in instance.grounds.items():
+        in_time, late = _sizes(instance, g)
         for kind, packing, sizes in ((OPEN, ground.open, in_time | late), (HELD, ground.held, in_time)):
             most = float(sum(packing.start))
-            found = [(kind, t, a, s) for a in range(ground.node_size + 1) for s in sorted(sizes) if s <= a and most]
+            found = [(kind, g, a, s) for a in range(ground.node_size + 1) for s in sorted(sizes) if s <= a and most]
             flows += found
             upper += [most] * len(found)
         rooms = ((SHARED_IN_TIME, in_time, ground.shared_now), (SHARED_LATE, late, _late_room(ground)))
         for kind, sizes, room in rooms:
             fitting = [s for s in sorted(sizes) if s <= room]
-            flows += [(kind, t, 0, s) for s in fitting]
+            flows += [(kind, g, 0, s) for s in fitting]
             upper += [float(room // s) for s in fitting]
     return Columns(instance=instance, flows=tuple(flows), upper=np.array(upper, dtype=np.float64))
 
@@ -75,17 +75,17 @@ def columns_of(instance: GangInstance) -> Columns:
 def flows_of(backfilled: Backfilled) -> dict[FlowKey, int]:
     """The flows of what the heuristic found."""
     flows: dict[FlowKey, int] = {}
-    for t, filling in backfilled.fillings.items():
+    for g, filling in backfilled.fillings.items():
         for kind, arcs in ((OPEN, filling.open.flows), (HELD, filling.held.flows)):
-            flows |= {(kind, t, level, size): count for (level, size), count in arcs.items()}
+            flows |= {(kind, g, level, size): count for (level, size), count in arcs.items()}
         for kind, items in ((SHARED_IN_TIME, filling.shared_in_time), (SHARED_LATE, filling.shared_late)):
-            flows |= {(kind, t, 0, size): count for size, count in items.items() if count}
+            flows |= {(kind, g, 0, size): count for size, count in items.items() if count}
     return flows
 
 
-def arcs(flows: Mapping[FlowKey, int], kind: str, gpu_type: int) -> Flows:
+def arcs(flows: Mapping[FlowKey, int], kind: str, group: int) -> Flows:
     """The flows of one kind of nodes of one type."""
-    return {(a, s): count for (found, t, a, s), count in flows.items() if (found, t) == (kind, gpu_type)}
+    return {(a, s): count for (found, g, a, s), count in flows.items() if (found, g) == (kind, group)}
 
 
 def constraint_groups(columns: Columns) -> Iterator[ConstraintGroup]:
@@ -133,13 +133,13 @@ def gains(columns: Columns) -> FloatVector:
 def column_names(columns: Columns) -> tuple[str, ...]:
     """`z[first job of the class,type]`, then `y[...]` and `u[...]` of the flows."""
     it = columns.instance
-    rooms, jobs = it.admission.rooms, it.admission.jobs
+    groups, jobs = it.admission.groups.all, it.admission.jobs
     counts = [
-        f"z[{jobs[it.classes[c].positions[0]].id},{rooms[it.classes[c].shapes[k].gpu_type].name}]" for c, k in it.pairs
+        f"z[{jobs[it.classes[c].positions[0]].id},{groups[it.classes[c].shapes[k].group].name}]" for c, k in it.pairs
     ]
     flows = [
-        f"y_{kind}[{rooms[t].name},{a},{s}]" if kind in (OPEN, HELD) else f"u_{kind}[{rooms[t].name},{s}]"
-        for kind, t, a, s in columns.flows
+        f"y_{kind}[{groups[g].name},{a},{s}]" if kind in (OPEN, HELD) else f"u_{kind}[{groups[g].name},{s}]"
+        for kind, g, a, s in columns.flows
     ]
     return (*counts, *flows)
 
@@ -163,15 +163,15 @@ def _free_nodes(columns: Columns) -> Iterator[_Row]:
     """What leaves a level is what was there, and what came from above."""
     leaving: dict[tuple[str, int, int], _Entries] = {}
     coming: dict[tuple[str, int, int], _Entries] = {}
-    for (kind, t, a, s), column in columns.of_flow.items():
+    for (kind, g, a, s), column in columns.of_flow.items():
         if kind in (OPEN, HELD):
-            leaving.setdefault((kind, t, a), []).append((column, 1.0))
-            coming.setdefault((kind, t, a - s), []).append((column, -1.0))
-    for (kind, t, a), entries in leaving.items():
-        ground = columns.instance.grounds[t]
+            leaving.setdefault((kind, g, a), []).append((column, 1.0))
+            coming.setdefault((kind, g, a - s), []).append((column, -1.0))
+    for (kind, g, a), entries in leaving.items():
+        ground = columns.instance.grounds[g]
         start = (ground.open if kind == OPEN else ground.held).start
-        name = columns.instance.admission.rooms[t].name
-        yield f"free_nodes[{name},{kind},{a}]", entries + coming.get((kind, t, a), []), float(start[a])
+        name = columns.instance.admission.groups.all[g].name
+        yield f"free_nodes[{name},{kind},{a}]", entries + coming.get((kind, g, a), []), float(start[a])
 
 
 def _items(columns: Columns) -> Iterator[_Row]:
@@ -193,27 +193,27 @@ def _balance(columns: Columns, label: str, kinds: tuple[str, ...], whose: tuple[
     """Flows of these kinds minus the items of jobs that end in time, or late, or both, by type and size."""
     it = columns.instance
     entries: dict[tuple[int, int], _Entries] = {}
-    for (kind, t, _, s), column in columns.of_flow.items():
+    for (kind, g, _, s), column in columns.of_flow.items():
         if kind in kinds:
-            entries.setdefault((t, s), []).append((column, 1.0))
+            entries.setdefault((g, s), []).append((column, 1.0))
     # Without a flow nothing is asked of jobs, but where the item has to be: there it forbids them.
     for column, (c, k) in enumerate(it.pairs):
         found = it.classes[c]
         for size, count in found.shapes[k].items.items():
-            key = found.shapes[k].gpu_type, size
+            key = found.shapes[k].group, size
             if found.in_time[k] in whose and (key in entries or len(whose) > 1):
                 entries.setdefault(key, []).append((column, -float(count)))
-    for (t, s), row in sorted(entries.items()):
-        yield f"{label}[{it.admission.rooms[t].name},{s}]", row, 0.0
+    for (g, s), row in sorted(entries.items()):
+        yield f"{label}[{it.admission.groups.all[g].name},{s}]", row, 0.0
 
 
 def _shared(columns: Columns) -> Iterator[_Row]:
     """GPUs of the shared nodes: now, and when the job that is next starts."""
-    for t, ground in columns.instance.grounds.items():
-        sized = [(kind, column, float(s)) for (kind, of, _, s), column in columns.of_flow.items() if of == t]
+    for g, ground in columns.instance.grounds.items():
+        sized = [(kind, column, float(s)) for (kind, of, _, s), column in columns.of_flow.items() if of == g]
         now = [(column, s) for kind, column, s in sized if kind in (SHARED_IN_TIME, SHARED_LATE)]
         late = [(column, s) for kind, column, s in sized if kind == SHARED_LATE]
-        name = columns.instance.admission.rooms[t].name
+        name = columns.instance.admission.groups.all[g].name
         yield f"shared_now[{name}]", now, float(ground.shared_now)
         yield f"shared_over[{name}]", late, float(ground.shared_over)
 
@@ -243,15 +243,15 @@ def _group(columns: Columns, label: str, rows: list[_Row], *, is_equality: bool)
     )
 
 
-def _sizes(instance: GangInstance, gpu_type: int) -> tuple[set[int], set[int]]:
+def _sizes(instance: GangInstance, group: int) -> tuple[set[int], set[int]]:
     """Sizes of the items on a type: of jobs that end in time, and of the others."""
     sizes: tuple[set[int], set[int]] = set(), set()
     for found in instance.classes:
         for shape, in_time in zip(found.shapes, found.in_time, strict=True):
-            if shape.gpu_type == gpu_type:
+            if shape.group == group:
                 sizes[not in_time].update(shape.items)
     return sizes
 
 
-def _late_room(ground: TypeGround) -> int:
+def _late_room(ground: Ground) -> int:
     return max(0, min(ground.shared_now, ground.shared_over))

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from models.allocation.gang.instance import GangInstance, JobClass, TypeGround
+from models.allocation.gang.instance import GangInstance, Ground, JobClass
 from models.allocation.gang.packing import Packing
 from models.allocation.gang.shapes import Shape
 
@@ -20,7 +20,7 @@ class Filling:
     """A ground with backfilled jobs on it: packings, and items on the shared node by size, of jobs that end in time and
     of those that do not."""
 
-    ground: TypeGround
+    ground: Ground
     open: Packing
     held: Packing
     shared_in_time: Counter[int] = field(default_factory=Counter)
@@ -65,7 +65,7 @@ class Filling:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Backfilled:
-    """counts: jobs of each pair that start, in the order of `GangInstance.pairs`; fillings by GPU type."""
+    """counts: jobs of each pair that start, in the order of `GangInstance.pairs`; fillings by group."""
 
     counts: tuple[int, ...]
     fillings: Mapping[int, Filling]
@@ -74,8 +74,8 @@ class Backfilled:
 def backfill(instance: GangInstance) -> Backfilled:
     """Serve the jobs that may be backfilled, in the order of the queue."""
     fillings = {
-        t: Filling(ground=ground, open=ground.open.copy(), held=ground.held.copy())
-        for t, ground in instance.grounds.items()
+        g: Filling(ground=ground, open=ground.open.copy(), held=ground.held.copy())
+        for g, ground in instance.grounds.items()
     }
     left = dict(instance.admission.quota_left)
     counts: Counter[tuple[int, int]] = Counter()
@@ -100,7 +100,7 @@ def backfill(instance: GangInstance) -> Backfilled:
 def _started(found: JobClass, fillings: Mapping[int, Filling]) -> int | None:
     """The shape, by its position, in which a job of the class has found room."""
     for k, (shape, in_time) in enumerate(zip(found.shapes, found.in_time, strict=True)):
-        if fillings[shape.gpu_type].put(shape, in_time=in_time):
+        if fillings[shape.group].put(shape, in_time=in_time):
             return k
     return None
 

@@ -3,8 +3,9 @@
 Beside the placement itself:
 
 shape      a job that starts has exactly min_gpus GPUs, on as few nodes as possible, all but one of them whole
-running    a running job keeps its GPUs; under preemption a preemptible one may lose them where a job that comes before
-           it starts on its GPU type, and keeps them where nobody takes any
+calendar   nobody has nodes that the calendar keeps from it (`models.calendar_check`)
+running    a running job keeps its GPUs, unless the calendar bids it leave; under preemption a preemptible one may lose
+           them where a job that comes before it starts on its GPU type, and keeps them where nobody takes any
 quotas     no queue in which a job starts has more than its quota
 order      the queue is gone through once more (`check_order`): nobody starts in order behind a job that waits for its
            quota, or without backfill for its GPUs; and the next job of a GPU type does not fit what is left
@@ -15,11 +16,13 @@ promise    the next job starts no later than it would if nobody behind it had st
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 
+from models.access import Access
 from models.allocation.gang.check_order import order_violations
 from models.allocation.gang.parameters import GangParameters
 from models.allocation.gang.queue_order import lateness, worth_of_gpu
 from models.allocation.gang.shapes import Shapes, TypeRoom
 from models.allocation.plan_check import coverage_violations, running_jobs, score_violations
+from models.calendar_check import calendar_violations
 from models.placement.check import placement_violations
 from models.plan import JobAllocation, Plan
 from models.wording import counted
@@ -36,10 +39,13 @@ def gang_violations(snapshot: Snapshot, parameters: GangParameters, plan: Plan, 
         for item in plan.allocations
         if item.job_id in running and _gpus(item.gpus) == _gpus(running[item.job_id].current or ())
     }
-    shapes = Shapes(snapshot.cluster)
-    staying = keeping if parameters.preemption else running.keys()
+    access = Access(snapshot, parameters.epsilon)
+    shapes = Shapes(snapshot.cluster, access)
+    leaving = {name for name, job in running.items() if access.must_leave(job)}
+    staying = keeping if parameters.preemption else running.keys() - leaving
     legal = [
         *placement_violations(snapshot, plan.allocations, whole_nodes=False, staying=staying),
+        *calendar_violations(snapshot, plan.allocations, parameters.epsilon),
         *coverage_violations(snapshot, plan),
         *_shape_violations(shapes.rooms, jobs, plan, keeping),
     ]
@@ -50,9 +56,9 @@ def gang_violations(snapshot: Snapshot, parameters: GangParameters, plan: Plan, 
         for item in plan.allocations
     }
     return [
-        *_preemption_violations(snapshot, parameters, plan, running.keys(), keeping),
+        *_preemption_violations(snapshot, parameters, plan, running.keys() - leaving, keeping),
         *_quota_violations(snapshot, parameters, plan, running),
-        *order_violations(snapshot, parameters, plan, shapes, running.keys(), keeping),
+        *order_violations(snapshot, parameters, plan, shapes, access, running.keys(), keeping),
         *score_violations(
             plan.score, [term.job_id or "" for term in plan.score], expected, objective, wanted="job with GPUs"
         ),

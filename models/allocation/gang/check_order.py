@@ -3,18 +3,23 @@
 The queue is gone through once more with the plan in hand, by the rules of `models.allocation.gang.admission`: who
 started on a GPU type that nobody before it waited for has started in order, everybody else behind the next job of the
 type. Of each next job the earliest start is computed twice on concrete nodes: beside those who run or come before it,
-and beside all of the plan. Both must be the same.
+and beside all of the plan. Both must be the same. All of it goes by the nodes that the calendar leaves to each job.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+import numpy as np
+
+from models.access import Access
 from models.allocation.gang.parameters import Backfill, GangParameters
 from models.allocation.gang.queue_order import Key, queue_key, seconds_left
 from models.allocation.gang.shapes import Shape, Shapes, TypeRoom
 from models.plan import JobAllocation, Plan
 from models.workload import Job, Snapshot
+from stowplan.arrays import FloatVector, IntVector
 from stowplan.errors import Issue
 from topology.cluster import NodeState
 
@@ -23,15 +28,22 @@ _SAME_S = 1e-6
 
 
 def order_violations(
-    snapshot: Snapshot, parameters: GangParameters, plan: Plan, shapes: Shapes, running: Set[str], keeping: Set[str]
+    snapshot: Snapshot,
+    parameters: GangParameters,
+    plan: Plan,
+    shapes: Shapes,
+    access: Access,
+    running: Set[str],
+    keeping: Set[str],
 ) -> list[Issue]:
     """Every job that starts out of order or in the way of one that is next; `running` now, `keeping` their GPUs."""
     walk = _Walk(snapshot, parameters, plan, shapes, running, keeping)
     found = list(walk.violations())
     if walk.nexts:
-        nodes = _Nodes(snapshot, shapes.rooms, _timed(snapshot, parameters, plan, running, keeping))
+        nodes = _Nodes(snapshot, shapes.rooms, access, _timed(snapshot, parameters, plan, running, keeping))
         found += [issue for first in walk.nexts for issue in _promise_violations(nodes, first)]
-    losing = running - keeping - {first.job.id for first in walk.nexts}
+    leaving = {job.id for job in snapshot.jobs if job.id in running and access.must_leave(job)}
+    losing = running - keeping - leaving - {first.job.id for first in walk.nexts}
     return [*found, *_idle_violations(snapshot, plan, losing)] if losing else found
 
 
@@ -152,8 +164,8 @@ def _timed(
 
 
 def _promise_violations(nodes: "_Nodes", first: _Next) -> Iterator[Issue]:
-    before_s = min(nodes.start_s(shape, first.key) for shape in first.shapes)
-    after_s = min(nodes.start_s(shape, None) for shape in first.shapes)
+    before_s = min(nodes.start_s(first.job, shape, first.key) for shape in first.shapes)
+    after_s = min(nodes.start_s(first.job, shape, None) for shape in first.shapes)
     if after_s > before_s + _SAME_S * max(1.0, before_s):
         yield Issue(
             code="next_job_delayed",
@@ -161,7 +173,7 @@ def _promise_violations(nodes: "_Nodes", first: _Next) -> Iterator[Issue]:
             detail=f"job {first.job.id!r} is next and could start in {before_s:g} s; with the jobs behind it that "
             f"start it could not before {after_s:g} s",
         )
-    if any(nodes.fits_now(shape) for shape in first.shapes):
+    if any(nodes.fits_now(first.job, shape) for shape in first.shapes):
         yield Issue(
             code="next_job_left_out",
             pointer="/unplaced",
@@ -186,32 +198,42 @@ def _idle_violations(snapshot: Snapshot, plan: Plan, losing: Set[str]) -> Iterat
 class _Nodes:
     """Nodes that take work, by GPU type, and when they have room beside the allocations on them."""
 
-    def __init__(self, snapshot: Snapshot, rooms: Sequence[TypeRoom], timed: Mapping[str, Sequence[_Timed]]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, rooms: Sequence[TypeRoom], access: Access, timed: Mapping[str, Sequence[_Timed]]
+    ) -> None:
         self._names = [room.name for room in rooms]
+        self._access = access
+        self._position = access.windows.node_index
         self._timed = timed
         self._usable: dict[str, dict[str, int]] = {name: {} for name in self._names}
         for node in snapshot.cluster.nodes:
             if node.state is NodeState.UP:
                 self._usable[node.gpu_type][node.id] = node.num_gpus - len(node.gpus_in_use)
 
-    def start_s(self, shape: Shape, key: Key | None) -> float:
+    def start_s(self, job: Job, shape: Shape, key: Key | None) -> float:
         """When the shape fits at first, beside those ahead of `key` (None: all); infinite where that is not known."""
-        whole_s, room_s = [], []
+        whole, room = _Openings(), _Openings()
         ends = self._ends(shape, key)
         for node, usable in self._usable[self._names[shape.gpu_type]].items():
+            closed = self._access.windows.closed_starts(job, self._position[node])
             if usable == shape.node_size:
-                whole_s.append(max((left_s for left_s, _ in ends[node]), default=0.0))
+                whole.add(max((left_s for left_s, _ in ends[node]), default=0.0), closed)
             if shape.rest and usable >= shape.rest:
-                room_s.append(_room_s(usable, ends[node], shape.rest))
-        needed = [(whole_s, shape.num_whole), (room_s, shape.num_nodes if shape.rest else 0)]
-        return max(sorted(times_s)[count - 1] if count else 0.0 for times_s, count in needed)
+                room.add(_room_s(usable, ends[node], shape.rest), closed)
+        times_s = np.array(sorted({*whole.from_s, *room.from_s}))
+        enough = (whole.num_at(times_s) >= shape.num_whole) & (
+            room.num_at(times_s) >= (shape.num_nodes if shape.rest else 0)
+        )
+        return float(times_s[enough][0]) if enough.any() else math.inf
 
-    def fits_now(self, shape: Shape) -> bool:
+    def fits_now(self, job: Job, shape: Shape) -> bool:
         """Whether the shape fits beside all allocations."""
         ends = self._ends(shape, None)
+        may_use = self._access.usable(job)
         free = [
             usable - sum(num_gpus for _, num_gpus in ends[node])
             for node, usable in self._usable[self._names[shape.gpu_type]].items()
+            if may_use[self._position[node]]
         ]
         num_whole = sum(count == shape.node_size for count in free)
         num_roomy = sum(count >= shape.rest for count in free)
@@ -224,6 +246,28 @@ class _Nodes:
                 for part in timed.item.gpus:
                     ends[part.node].append((timed.left_s, len(part.gpus)))
         return ends
+
+
+class _Openings:
+    """Intervals in which nodes are there for a job; `from_s` and `until_s` of all of them."""
+
+    def __init__(self) -> None:
+        self.from_s: list[float] = []
+        self.until_s: list[float] = []
+
+    def add(self, ready_s: float, closed: Sequence[tuple[float, float]]) -> None:
+        """Add those of a node that is free from `ready_s` on and closed at times."""
+        for close_s, open_s in [*closed, (math.inf, math.inf)]:
+            if ready_s < close_s:
+                self.from_s.append(ready_s)
+                self.until_s.append(close_s)
+            ready_s = max(ready_s, open_s)
+
+    def num_at(self, times_s: FloatVector) -> IntVector:
+        """(n,) how many there are at the times (n,)."""
+        begun = np.searchsorted(np.sort(self.from_s), times_s, side="right")
+        over = np.searchsorted(np.sort(self.until_s), times_s, side="right")
+        return begun - over
 
 
 def _room_s(usable: int, ends: Iterable[tuple[float, int]], size: int) -> float:

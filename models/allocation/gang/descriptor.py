@@ -16,6 +16,7 @@ _NEEDS = (
     "jobs with min_gpus, their size; no model and no throughput",
     "age_s, priority, queue, remaining_s and attained_gpu_s, as far as the parameters ask for them",
     "where jobs run now (current)",
+    "with a calendar how long jobs last (lasting, else remaining_s) and their reservation (calendar_entry)",
 )
 _GIVES = (
     "GPUs for the jobs that start now, on few nodes close together; running jobs keep theirs",
@@ -24,7 +25,7 @@ _GIVES = (
 _IGNORES = (
     *("max_gpus", "adaptivity", "num_restarts", "restart_cost_s", "performance", "parallelism", "transformer"),
     *("operators", "deadline_s", "remaining_iterations", "parallel_plan", "expansions", "calibration"),
-    *("attained_s", "lasting", "calendar_entry", "earliest_start_s", "latest_start_s"),
+    *("attained_s", "earliest_start_s", "latest_start_s"),
 )
 
 GANG = Policy(
@@ -42,6 +43,7 @@ GANG = Policy(
     splits_nodes=True,
     may_start=_MAY_START,
     changes_after=_CHANGES_AFTER,
+    honours_calendar=True,
 )
 GANG_ILP = Policy(
     name="gang-ilp",
@@ -57,4 +59,5 @@ GANG_ILP = Policy(
     splits_nodes=True,
     may_start=_MAY_START,
     changes_after=_CHANGES_AFTER,
+    honours_calendar=True,
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from models.allocation.changes import change_of, gpu_type_of, num_gpus_of
 from models.allocation.gang.assembly import HELD, OPEN, SHARED_IN_TIME, SHARED_LATE, Columns, FlowKey, arcs
-from models.allocation.gang.instance import GangInstance, TypeGround
+from models.allocation.gang.instance import GangInstance, Ground
 from models.allocation.gang.placing import Demand, Layout
 from models.allocation.gang.shapes import Shape
 from models.allocation.gang.unplaced import unplaced_jobs
@@ -26,8 +26,8 @@ def extract_plan(columns: Columns, point: IntVector) -> Plan:
     )
     flows = {flow: int(point[column]) for flow, column in columns.of_flow.items() if point[column]}
     chosen = chosen_jobs(it, point)
-    for t, ground in it.grounds.items():
-        _lay_out(it, layout, ground, [found for found in chosen if found[1].gpu_type == t], flows)
+    for g, ground in it.grounds.items():
+        _lay_out(it, layout, ground, [found for found in chosen if found[1].group == g], flows)
     slices = dict(it.admission.running) | {name: layout.slices(name) for name in layout.given}
     allocations = [_allocation(it, k, slices) for k, job in enumerate(it.admission.jobs) if job.id in slices]
     return Plan(
@@ -51,21 +51,21 @@ def chosen_jobs(instance: GangInstance, point: IntVector) -> list[tuple[int, Sha
 def _lay_out(
     instance: GangInstance,
     layout: Layout,
-    ground: TypeGround,
+    ground: Ground,
     chosen: list[tuple[int, Shape, bool]],
     flows: Mapping[FlowKey, int],
 ) -> None:
-    """Put the backfilled jobs of a type on its held, shared and open nodes."""
+    """Put the backfilled jobs of a group on its held, shared and open nodes."""
     # Largest first, so that they find whole nodes close to each other.
     jobs = [(instance.admission.jobs[k].id, shape, in_time) for k, shape, in_time in chosen]
     jobs.sort(key=lambda found: -found[1].num_whole)
     pieces = _Pieces(jobs, ground.node_size)
-    t, size = ground.gpu_type, ground.node_size
-    held, opened = arcs(flows, HELD, t), arcs(flows, OPEN, t)
+    g, size = ground.group, ground.node_size
+    held, opened = arcs(flows, HELD, g), arcs(flows, OPEN, g)
     layout.lay_out(ground.held_nodes, size, held, *pieces.taken(held, in_time=True))
     if ground.shared is not None:
         for kind, in_time in ((SHARED_IN_TIME, True), (SHARED_LATE, False)):
-            for job_id, count in pieces.shared(arcs(flows, kind, t), in_time=in_time):
+            for job_id, count in pieces.shared(arcs(flows, kind, g), in_time=in_time):
                 layout.give(job_id, ground.shared, aligned_block(layout.free[ground.shared], count, 0))
     layout.lay_out(ground.open_nodes, size, opened, *pieces.rest())
 

@@ -6,25 +6,26 @@ that the most valuable GPUs work, and it starts no later: the EASY reservation i
 
 Sets
   c          classes of jobs behind, alike in all that follows; n_c jobs, g_c GPUs each
-  t          GPU types that the class may be backfilled on; R GPUs of a whole node
+  t          groups of nodes that the class may be backfilled on: of one GPU type, and open to the same jobs beside the
+             calendar (`groups`); without a calendar a type is one group. R GPUs of a whole node
   s          sizes of items, 1 to R: a whole node is one of R, see `shapes`
   a          numbers of free GPUs of a node: nodes that have equally many are alike, see `packing`
   k          kinds of nodes: open; held, kept whole for the next job; and one that it shares
 Data
   v_c        worth of a job: GPUs x weight, under priorities / ratio^(priority - 1)
-  m_cts      items of size s of a job of class c on type t
-  T_t        whether class c ends before the next job of type t starts: c is in time on t, else late
+  m_cts      items of size s of a job of class c on group t
+  T_t        whether class c ends before the next job of the type of t starts: c is in time on t, else late
   N^k_ta     nodes of kind k with a free GPUs beside what runs and what started in order
   b_t, e_t   GPUs of the shared node: free now, and left over when the next job starts
   q_p        GPUs that queue p has left, beside its running, started and next jobs
 Variables, integer
-  z_ct       jobs of class c that start on type t, at most n_c
+  z_ct       jobs of class c that start on group t, at most n_c
   y^k_tas    items of size s that are put on a node of kind k with a free GPUs, which has a - s then
   u_ts, l_ts items of size s on the shared node, of jobs in time and of late ones
 
 max  constant + sum_ct v_c z_ct
 
-  one_shape[c]        sum_t z_ct                                      <= n_c                  several types
+  one_shape[c]        sum_t z_ct                                      <= n_c                  several groups
   free_nodes[t,k,a]   sum_s y^k_tas - sum_s y^k_t(a+s)s               <= N^k_ta
   items[t,s]          sum_ka y^k_tas + u_ts + l_ts                     = sum_c m_cts z_ct
   in_time[t,s]        sum_a y^held_tas + u_ts                         <= sum_(c in time) m_cts z_ct
@@ -34,8 +35,9 @@ max  constant + sum_ct v_c z_ct
   quota[p]            sum_(c of p) g_c z_ct                           <= q_p
 
 Every point has a placement on nodes, and every placement of that kind is a point, since an arc flow says the same as a
-packing (`packing`). So the optimum is the best backfill beside the started jobs where they are, and with the nodes that
-are kept.
+packing (`packing`). So the optimum is the best backfill beside the started jobs where they are, with the nodes that are
+kept, and with every backfilled job within one group. That gives away what finds room only across groups; jobs that
+start in order may be on several.
 The size of the program depends on R and on the number of classes, not on jobs and nodes.
 
 The heuristic serves the jobs behind in the order of the queue; it is a point of this program, and heuristic <= optimum

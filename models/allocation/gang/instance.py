@@ -35,14 +35,14 @@ class JobClass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TypeGround:
-    """Nodes of a GPU type behind its next job: packings of the open and of the held ones without backfilled jobs.
+class Ground:
+    """Nodes of a group behind the next job of its type: packings of the open and held ones without backfilled jobs.
 
     shared: the node that the item of the next job waits for; its free GPUs now (`shared_now`) and those left over when
     that job starts (`shared_over`), 0 where there is none.
     """
 
-    gpu_type: int
+    group: int
     node_size: int
     open_nodes: tuple[int, ...]
     held_nodes: tuple[int, ...]
@@ -62,7 +62,7 @@ class GangInstance:
 
     admission: Admission
     classes: tuple[JobClass, ...]
-    grounds: Mapping[int, TypeGround]
+    grounds: Mapping[int, Ground]
     constant: float
 
     @cached_property
@@ -121,27 +121,28 @@ def _traits(
     return waiting.shapes, in_time, quota, worth, job.min_gpus
 
 
-def _grounds(admission: Admission) -> dict[int, TypeGround]:
-    """The nodes of the types on which something may be backfilled."""
+def _grounds(admission: Admission) -> dict[int, Ground]:
+    """The nodes on which something may be backfilled, by the number of their group."""
     promises = {made.shape.gpu_type: made for made in admission.promises.values()}
-    types = sorted({shape.gpu_type for waiting in admission.waiting for shape in waiting.shapes})
+    groups = sorted({shape.group for waiting in admission.waiting for shape in waiting.shapes})
     free = admission.layout.free
     grounds = {}
-    for t in types:
-        made = promises.get(t)
-        held = () if made is None else made.held
-        shared = None if made is None else made.shared
+    for g in groups:
+        group = admission.groups.all[g]
+        made, members = promises.get(group.gpu_type), set(group.nodes)
+        held = () if made is None else tuple(node for node in made.held if node in members)
+        shared = None if made is None or made.shared not in members else made.shared
         kept = {*held, shared}
-        open_nodes = tuple(node for node in admission.members[t] if node not in kept)
-        size = admission.rooms[t].node_size
-        grounds[t] = TypeGround(
-            gpu_type=t,
+        open_nodes = tuple(node for node in group.nodes if node not in kept)
+        size = admission.rooms[group.gpu_type].node_size
+        grounds[g] = Ground(
+            group=g,
             node_size=size,
             open_nodes=open_nodes,
             held_nodes=held,
             shared=shared,
             shared_now=0 if shared is None else free[shared].bit_count(),
-            shared_over=0 if made is None else made.num_over,
+            shared_over=0 if made is None or shared is None else made.num_over,
             open=Packing((free[node].bit_count() for node in open_nodes), size),
             held=Packing((free[node].bit_count() for node in held), size),
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
+from models.epsilon import EPSILON, raise_for_epsilon
 from models.policy import Parameters
 from stowplan.errors import InputError
 
@@ -49,6 +50,7 @@ class GangParameters(Parameters):
     service_thresholds: under `las`, GPU seconds from which on jobs are in the second queue, the third, ...; by default
     those of the released simulator of Tiresias.
     quotas: most GPUs that the jobs of a queue may have together; a queue without one has no limit.
+    epsilon: probability with which a job may still run when an entry of the calendar closes its nodes.
 
     Raises
     ------
@@ -65,6 +67,7 @@ class GangParameters(Parameters):
     preemption: bool = False
     service_thresholds: tuple[float, ...] = (3250.0, 7200.0)
     quotas: Mapping[str, int] = field(default_factory=dict)
+    epsilon: float = EPSILON
 
     def __post_init__(self) -> None:
         for name in ("promotion_after_s", "default_remaining_s"):
@@ -73,6 +76,7 @@ class GangParameters(Parameters):
                 raise InputError(f"{name} is {value}; must be finite and above 0")
         if not 1 <= self.priority_ratio <= 100:
             raise InputError(f"priority_ratio is {self.priority_ratio}; must be from 1 to 100")
+        raise_for_epsilon(self.epsilon)
         for queue, most in self.quotas.items():
             if most < 0:
                 raise InputError(f"the quota of queue {queue!r} is {most}; must be at least 0")

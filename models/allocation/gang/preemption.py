@@ -8,7 +8,7 @@ out not to be needed stays. Only preemptible jobs make way that come strictly la
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
-from models.allocation.gang.packing import Packing
+from models.allocation.gang.groups import GroupedPacking, Groups, Items
 from models.allocation.gang.parameters import GangParameters
 from models.allocation.gang.queue_order import lateness
 from models.allocation.gang.shapes import Shape
@@ -28,10 +28,12 @@ class Preemption:
         running: Mapping[str, Slices],
         free: list[int],
         usable: list[int],
+        groups: Groups,
     ) -> None:
         self._lateness = {job.id: lateness(job, parameters) for job in snapshot.jobs}
         self._free = free
         self._usable = usable
+        self._groups = groups
         self._nodes = snapshot.cluster.nodes
         self._jobs = {job.id: job for job in snapshot.jobs if job.id in running}
         self._running = running
@@ -39,20 +41,25 @@ class Preemption:
         self._candidates: dict[tuple[int, bool], _Candidates] = {}
         self.preempted: set[str] = set()
 
-    def make_room(self, job: Job, shape: Shape, packing: Packing) -> tuple[Packing, list[str]] | None:
-        """Let others make way, and put the job into the packing of its type: the packing, and who made way; None where
-        that is not enough."""
+    def make_room(
+        self, job: Job, shape: Shape, packing: GroupedPacking
+    ) -> tuple[GroupedPacking, Mapping[int, Items], list[str]] | None:
+        """Let others make way, and put the job into the packing of its type: the packing, its items by group, and who
+        made way; None where that is not enough."""
+        groups = self._groups.open_to(job, shape.gpu_type)
         trial, chosen, own = packing.copy(), list[str](), self._lateness[job.id]
         for _, victim in takewhile(lambda other: other[0] > own, self._candidates_for(shape)):
-            if victim in self.preempted or not trial.change(self._changes(victim, gives=True)):
+            if victim in self.preempted or not self._is_on(victim, groups):
+                continue
+            if not trial.change(self._changes(victim, gives=True)):
                 continue
             self._move(victim, gives=True)
             chosen.append(victim)
-            if trial.fits(shape.items):
-                self._spare(chosen, trial, shape)
+            if trial.fits(shape, groups):
+                self._spare(chosen, trial, shape, groups)
                 self.preempted.update(chosen)
-                trial.put(shape.items)
-                return trial, chosen
+                items = trial.put(shape, groups)
+                return None if items is None else (trial, items, chosen)
         for victim in chosen:
             self._move(victim, gives=False)
         return None
@@ -66,23 +73,27 @@ class Preemption:
         self.preempted.discard(victim)
         return True
 
-    def _spare(self, chosen: list[str], trial: Packing, shape: Shape) -> None:
+    def _is_on(self, victim: str, groups: Sequence[int]) -> bool:
+        """Whether a job runs on nodes of these groups."""
+        return any(self._groups.of_node[node] in groups for node, _ in self._running[victim])
+
+    def _spare(self, chosen: list[str], trial: GroupedPacking, shape: Shape, groups: Sequence[int]) -> None:
         """Let those stay without whom the job fits, too."""
         for victim in chosen[-2::-1]:
             without = trial.copy()
-            if without.change(self._changes(victim, gives=False)) and without.fits(shape.items):
+            if without.change(self._changes(victim, gives=False)) and without.fits(shape, groups):
                 trial.change(self._changes(victim, gives=False))
                 self._move(victim, gives=False)
                 chosen.remove(victim)
 
-    def _changes(self, victim: str, *, gives: bool) -> list[tuple[int, int]]:
-        """Free GPUs before and after of the nodes of a job that makes way, or stays after all."""
+    def _changes(self, victim: str, *, gives: bool) -> list[tuple[int, int, int]]:
+        """Groups, and free GPUs before and after, of the nodes of a job that makes way, or stays after all."""
         changes = []
         for node, mask in self._running[victim]:
             own = mask & self._usable[node]
             after = self._free[node] | own if gives else self._free[node] & ~own
             if own:
-                changes.append((self._free[node].bit_count(), after.bit_count()))
+                changes.append((self._groups.of_node[node], self._free[node].bit_count(), after.bit_count()))
         return changes
 
     def _move(self, victim: str, *, gives: bool) -> None:

@@ -8,14 +8,17 @@ Jobs that start behind it may use
   shared node   for its item: if they end by then, or on GPUs that the item leaves over
   open nodes    all others: as they like
 
-so that it starts in time whatever they do. Where the end of a job that it waits for is not known, neither is its start:
-the nodes are then kept until those jobs have ended, and nothing starts on what it needs of them.
+so that it starts in time whatever they do. Kept are nodes that the calendar leaves to it from that start on. Where the
+end of a job that it waits for is not known, neither is its start: the nodes are then kept until those jobs have ended,
+and nothing starts on what it needs of them. Where the calendar rules out a start whenever those jobs end, nothing is
+kept.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -25,6 +28,12 @@ from stowplan.arrays import IntMatrix
 
 Use = tuple[int, int, float]
 """GPUs of a job on a node, and the seconds for which it has them."""
+
+Span = tuple[float, float]
+"""From, until, in seconds."""
+
+Closed = tuple[Span, ...]
+"""Intervals, ascending by their begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +52,22 @@ class Promise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRoom:
-    """A node that takes work: its free GPUs, and whether it is whole once its jobs have ended."""
+    """A node that takes work: its free GPUs, whether it is whole once its jobs have ended, and when the job that waits
+    may not start on it by the calendar (`NodeWindows.closed_starts`)."""
 
     node: int
     free: int
     is_clean: bool
+    closed: Closed = ()
+
+    def is_open(self, start_s: float) -> bool:
+        """Whether the calendar lets the job start here then."""
+        return not any(from_s <= start_s < until_s for from_s, until_s in self.closed)
 
 
-def promise(shape: Shape, nodes: Sequence[NodeRoom], uses: Iterable[Use], units: IntMatrix) -> Promise:
-    """The reservation of a job on the nodes of one type, which its shape fits when all jobs have ended."""
+def promise(shape: Shape, nodes: Sequence[NodeRoom], uses: Iterable[Use], units: IntMatrix) -> Promise | None:
+    """The reservation of a job on the nodes of one type, which its shape fits when all jobs have ended; None where the
+    calendar rules out every start."""
     ends: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for node, num_gpus, left_s in uses:
         ends[node].append((left_s, num_gpus))
@@ -63,7 +79,15 @@ def promise(shape: Shape, nodes: Sequence[NodeRoom], uses: Iterable[Use], units:
         when_s = _room_s(state, ends[state.node], shape.rest)
         if when_s is not None:
             room_s[state.node] = when_s
-    start_s = max(_smallest(whole_s.values(), shape.num_whole), _smallest(room_s.values(), _num_rooms(shape)))
+    start_s = _start_s(shape, nodes, whole_s, room_s)
+    by_then_s = start_s
+    if start_s == math.inf:
+        # Some end nobody knows when; that may be now.
+        by_then_s = _start_s(shape, nodes, _if_known(whole_s), _if_known(room_s))
+        if by_then_s == math.inf:
+            return None
+    nodes = [state for state in nodes if state.is_open(by_then_s)]
+    whole_s = {state.node: whole_s[state.node] for state in nodes if state.node in whole_s}
     free = {state.node: state.free for state in nodes}
     held = _held(shape, start_s, whole_s, free, units)
     if not shape.rest:
@@ -89,9 +113,44 @@ def _num_rooms(shape: Shape) -> int:
     return shape.num_whole + 1 if shape.rest else 0
 
 
-def _smallest(times_s: Iterable[float], count: int) -> float:
-    """When `count` of the times are over."""
-    return sorted(times_s)[count - 1] if count else 0.0
+def _start_s(
+    shape: Shape, nodes: Sequence[NodeRoom], whole_s: Mapping[int, float], room_s: Mapping[int, float]
+) -> float:
+    """The first moment at which enough nodes are whole, and enough have room, and are open to the job."""
+    spans = []
+    for state in nodes:
+        for ready_s, is_whole in ((whole_s.get(state.node, math.inf), 1), (room_s.get(state.node, math.inf), 0)):
+            spans += [(span, is_whole, 1 - is_whole) for span in open_spans(ready_s, state.closed)]
+    return first_moment_s(spans, shape.num_whole, _num_rooms(shape))
+
+
+def _if_known(times_s: Mapping[int, float]) -> dict[int, float]:
+    return {node: 0.0 if time_s == math.inf else time_s for node, time_s in times_s.items()}
+
+
+def open_spans(ready_s: float, closed: Closed) -> Iterator[Span]:
+    """The intervals from `ready_s` on that are not closed."""
+    for from_s, until_s in closed:
+        if ready_s < from_s:
+            yield ready_s, from_s
+        ready_s = max(ready_s, until_s)
+    if ready_s < math.inf:
+        yield ready_s, math.inf
+
+
+def first_moment_s(spans: Iterable[tuple[Span, int, int]], num_whole: int, num_rooms: int) -> float:
+    """The first moment within spans that have so many whole nodes and so many with room together; infinite for none."""
+    events: list[tuple[float, int, int]] = []
+    for (from_s, until_s), more_whole, more_rooms in spans:
+        events += [(from_s, more_whole, more_rooms), (until_s, -more_whole, -more_rooms)]
+    whole = rooms = 0
+    for time_s, at_once in groupby(sorted(events), key=lambda event: event[0]):
+        for _, more_whole, more_rooms in at_once:
+            whole += more_whole
+            rooms += more_rooms
+        if whole >= num_whole and rooms >= num_rooms and time_s < math.inf:
+            return float(time_s)
+    return math.inf
 
 
 def _room_s(state: NodeRoom, ends: list[tuple[float, int]], size: int) -> float | None:

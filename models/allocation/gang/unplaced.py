@@ -3,10 +3,12 @@
 Reasons
   gpu_type      none of the GPU types that the job allows has nodes that take work
   capacity      it does not fit the nodes that take work, even when all other jobs have ended
+  reserved      the calendar keeps nodes from it that it would need, other jobs or not; says when it would be admitted
   quota         its queue has not so many GPUs left, or a job of the queue before it waits for that
   next          it is the next to start on its GPU types; says when that is at the latest, where it is known
   order         no backfill: it waits behind that job
-  no_room       no room is left beside those that started before it, or, integer program, that bring more
+  no_room       no room is left beside those that started before it, or, integer program, that bring more; or only
+                on nodes of several groups (`groups`), and behind the next job nothing starts across these
   would_delay   room is there, but it would be in the way when the job that is next starts
   within_gap    integer program: room is left for it; the solve ended, within its gap or at a limit, before using it
 """
@@ -16,12 +18,14 @@ from math import inf
 
 from models.allocation.changes import num_gpus_of
 from models.allocation.gang.admission import Reason, Waiting
+from models.allocation.gang.admitted import Admitted
 from models.allocation.gang.instance import GangInstance, JobClass
 from models.allocation.gang.packing import Packing
 from models.allocation.gang.placing import Layout
 from models.allocation.gang.promise import Promise
 from models.allocation.gang.queue_order import seconds_left
 from models.allocation.gang.shapes import Shape
+from models.kept_nodes import KeptNodes
 from models.plan import UnplacedJob
 from models.wording import counted
 from models.workload import Job
@@ -42,13 +46,12 @@ class _Explainer:
     def __init__(self, instance: GangInstance, layout: Layout) -> None:
         it = instance.admission
         self._it = it
-        self._whole = [
-            Packing((layout.free[node].bit_count() for node in members), room.node_size)
-            for room, members in zip(it.rooms, it.members, strict=True)
-        ]
+        self._admitted = Admitted(it.snapshot, it.shapes, it.access)
+        self._kept = KeptNodes(it.snapshot, it.access)
+        self._whole = [it.groups.packing(room.index, layout.free, room.node_size) for room in it.rooms]
         self._open = {
-            t: Packing((layout.free[node].bit_count() for node in ground.open_nodes), ground.node_size)
-            for t, ground in instance.grounds.items()
+            g: Packing((layout.free[node].bit_count() for node in ground.open_nodes), ground.node_size)
+            for g, ground in instance.grounds.items()
         }
         self._class_of = {k: c for c, found in enumerate(instance.classes) for k in found.positions}
         self._classes = instance.classes
@@ -67,10 +70,12 @@ class _Explainer:
         job = self._it.jobs[waiting.position]
         if waiting.reason is Reason.NEVER_FITS:
             reason, detail, counts, remedy = self._never_fits(job)
+        elif waiting.reason is Reason.RESERVED:
+            reason, detail, counts, remedy = self._reserved(job, self._admitted.in_s(job))
         elif waiting.reason is Reason.QUOTA:
             reason, detail, counts, remedy = self._over_quota(job, waiting.behind)
         elif waiting.reason is Reason.NEXT:
-            reason, detail, counts, remedy = self._next(job, self._it.promises[waiting.position])
+            reason, detail, counts, remedy = self._next(job, self._it.promises.get(waiting.position))
         elif not waiting.shapes:
             reason, detail, counts, remedy = self._behind(job, waiting)
         else:
@@ -130,8 +135,15 @@ class _Explainer:
             "raise the quota, or wait for its jobs",
         )
 
-    def _next(self, job: Job, made: Promise) -> _Words:
-        counts = {"size": job.min_gpus, **self._room_counts(made.shape)}
+    def _reserved(self, job: Job, admitted_s: float) -> _Words:
+        detail, counts, remedy = self._kept.explain(job, admitted_s)
+        return "reserved", detail, {"size": job.min_gpus, **counts}, remedy
+
+    def _next(self, job: Job, made: Promise | None) -> _Words:
+        if made is None:
+            # Whenever those who run have ended, too little time is left.
+            return self._reserved(job, inf)
+        counts = {"size": job.min_gpus, **self._room_counts(job, made.shape)}
         nodes = counted(made.shape.num_nodes, "node")
         name = self._it.rooms[made.shape.gpu_type].name
         if made.start_s == inf:
@@ -147,7 +159,7 @@ class _Explainer:
             f"is the next to start, in {made.start_s:.0f} s at the latest, when jobs on {nodes} of type {name!r} have "
             "ended",
             {**counts, "starts_in_s": int(made.start_s)},
-            self._more_room(made.shape),
+            self._more_room(job, made.shape),
         )
 
     def _behind(self, job: Job, waiting: Waiting) -> _Words:
@@ -163,9 +175,9 @@ class _Explainer:
         """A job that might have been backfilled."""
         counts: dict[str, int] = {"size": job.min_gpus}
         for shape in found.shapes:
-            counts |= self._room_counts(shape)
+            counts |= self._room_counts(job, shape)
         first = self._first(waiting)
-        if any(self._open[shape.gpu_type].fits(shape.items) for shape in found.shapes):
+        if any(self._open[shape.group].fits(shape.items) for shape in found.shapes):
             if found.quota is not None and found.size > self._quota_left[found.quota]:
                 return self._over_quota(job, None)
             return (
@@ -174,7 +186,7 @@ class _Explainer:
                 counts,
                 "solve with a smaller relative_gap or a longer time limit",
             )
-        if any(self._whole[shape.gpu_type].fits(shape.items) for shape in found.shapes):
+        if any(self._whole[shape.gpu_type].fits(shape, (shape.group,)) for shape in found.shapes):
             left_s = seconds_left(job, self._it.parameters)
             lasts = "for an unknown time" if left_s == inf else f"for {left_s:.0f} s"
             return (
@@ -183,7 +195,7 @@ class _Explainer:
                 counts,
                 "give a shorter remaining_s, if that is true, or let it come first",
             )
-        return "no_room", f"finds no room behind job {first.id!r}", counts, self._more_room(found.shapes[0])
+        return "no_room", f"finds no room behind job {first.id!r}", counts, self._more_room(job, found.shapes[0])
 
     def _first(self, waiting: Waiting) -> Job:
         return self._it.jobs[waiting.position if waiting.behind is None else waiting.behind]
@@ -192,8 +204,8 @@ class _Explainer:
         made = self._it.promises.get(waiting.position if waiting.behind is None else waiting.behind)
         return f", which starts in {made.start_s:.0f} s" if made is not None and made.start_s != inf else ""
 
-    def _room_counts(self, shape: Shape) -> dict[str, int]:
-        left, name = self._whole[shape.gpu_type].left, self._it.rooms[shape.gpu_type].name
+    def _room_counts(self, job: Job, shape: Shape) -> dict[str, int]:
+        left, name = self._left(job, shape), self._it.rooms[shape.gpu_type].name
         return {
             f"whole_nodes_needed.{name}": shape.num_whole,
             f"whole_nodes_free.{name}": left[-1],
@@ -201,9 +213,13 @@ class _Explainer:
             f"most_free_on_a_node.{name}": max((a for a, count in enumerate(left) if count), default=0),
         }
 
-    def _more_room(self, shape: Shape) -> str:
+    def _left(self, job: Job, shape: Shape) -> list[int]:
+        """Nodes that the job may use, by free GPUs."""
+        return self._whole[shape.gpu_type].num_free(self._it.groups.open_to(job, shape.gpu_type))
+
+    def _more_room(self, job: Job, shape: Shape) -> str:
         name = self._it.rooms[shape.gpu_type].name
-        missing = shape.num_whole - self._whole[shape.gpu_type].num_whole
+        missing = shape.num_whole - self._left(job, shape)[-1]
         if missing > 0:
             return f"{counted(missing, 'more whole free node')} of type {name} would let it run"
         return f"a node of type {name} with {counted(shape.rest or shape.node_size, 'free GPU')} would let it run"

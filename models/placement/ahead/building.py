@@ -11,7 +11,7 @@ from models.forecast.lasting import Lasting
 from models.placement.ahead.future import free_within, idle_between, lasting_of, probabilities_within
 from models.placement.ahead.instance import AheadInstance, AheadJob, Option, Shape
 from models.placement.ahead.parameters import AheadParameters
-from models.placement.ahead.wanted import DAY_S, WantedJob, tier_of, wanted_jobs
+from models.placement.ahead.wanted import DAY_S, WantedJob, WantedPlan, tier_of, wanted_jobs
 from models.placement.arnold.instance import affinity_weights
 from models.placement.occupancy import occupancy
 from models.windows import resolved
@@ -79,32 +79,48 @@ class AheadProblem:
     def _job(self, wanted: WantedJob, instants: FloatVector, own: IntVector, expected: "_Expected") -> AheadJob:
         parameters, job = self.parameters, wanted.job
         minipod_weight, spread_weight = affinity_weights(wanted.affinity.alpha, parameters.scheduling_unit)
-        num_groups, group_size = wanted.matrix.groups(parameters.scheduling_unit)
-        usable, costs = expected.usable(wanted), expected.cost(wanted)
-        shape = Shape(num_groups=num_groups, group_size=group_size)
-        day_price = parameters.lateness_price_per_day * job.weight
-        return AheadJob(
-            id=job.id,
-            options=tuple(
+        costs = expected.cost(wanted)
+        options: list[Option] = []
+        for number, plan in enumerate(wanted.plans):
+            num_groups, group_size = plan.matrix.groups(parameters.scheduling_unit)
+            usable = expected.usable(wanted, plan)
+            options += (
                 Option(
-                    shape=shape,
+                    shape=Shape(num_groups=num_groups, group_size=group_size),
                     start_s=float(instants[k]),
-                    end_s=float(instants[k]) + wanted.duration_s,
-                    cost=day_price * (float(instants[k]) - wanted.earliest_s) / DAY_S,
+                    end_s=float(instants[k]) + plan.duration_s,
+                    cost=self.time_cost(wanted, plan, float(instants[k])),
                     node_cost=np.where(usable[:, k], costs[:, k], np.inf),
+                    plan=number,
                 )
                 for k in own.tolist()
-            ),
+            )
+        return AheadJob(
+            id=job.id,
+            options=tuple(options),
             minipod_weight=minipod_weight * parameters.spread_price * job.weight,
             spread_weight=spread_weight * parameters.spread_price * job.weight,
             num_spares=parameters.spare_nodes_per_minipod,
         )
 
+    def time_cost(self, wanted: WantedJob, plan: WantedPlan, start_s: float) -> float:
+        """Price of starting late and, where the plan is chosen, of how long the job lasts by it."""
+        return math.fsum(self.time_terms(wanted, plan, start_s).values())
+
+    def time_terms(self, wanted: WantedJob, plan: WantedPlan, start_s: float) -> dict[str, float]:
+        """The summands of the objective that follow from the start and the plan."""
+        day_price = self.parameters.lateness_price_per_day * wanted.job.weight
+        is_chosen = wanted.job.parallelism is None and math.isfinite(plan.duration_s)
+        return {
+            "lateness": day_price * (start_s - wanted.earliest_s) / DAY_S,
+            "training": day_price * plan.duration_s / DAY_S if is_chosen else 0.0,
+        }
+
 
 def ahead_problem(snapshot: Snapshot, parameters: AheadParameters) -> AheadProblem:
     """Read a snapshot; raises InputError as `wanted_jobs` does."""
     wanted, tier = wanted_jobs(snapshot, parameters), tier_of(snapshot, parameters)
-    minipods, classes = _classes(snapshot, tier, {(each.gpu_type, each.matrix.gpus_per_node) for each in wanted})
+    minipods, classes = _classes(snapshot, tier, {(each.gpu_type, each.gpus_per_node) for each in wanted})
     return AheadProblem(
         snapshot=snapshot, parameters=parameters, tier=tier, wanted=tuple(wanted), minipods=minipods, classes=classes
     )
@@ -122,9 +138,9 @@ def start_times(problem: AheadProblem) -> list[FloatVector]:
 
 def _starts(problem: AheadProblem, wanted: WantedJob) -> FloatVector:
     first, last, most = wanted.earliest_s, wanted.latest_s, problem.parameters.num_starts
-    others = [each.earliest_s + each.duration_s for each in problem.wanted if each is not wanted]
+    others = [each.earliest_s + plan.duration_s for each in problem.wanted if each is not wanted for plan in each.plans]
     entries = [time_s for entry in problem.snapshot.calendar for time_s in (entry.begin_s, entry.end_s)]
-    before = [time_s - wanted.duration_s for time_s in entries if math.isfinite(time_s)]
+    before = [time_s - plan.duration_s for time_s in entries if math.isfinite(time_s) for plan in wanted.plans]
     turns = {time_s for time_s in (*others, *entries, *before) if first < time_s < last}
     known = [first, last, *sorted(turns)][:most]
     left = most - len(known)
@@ -191,15 +207,15 @@ class _Expected:
                 cost[c] -= price * saved[key]
         return cost
 
-    def usable(self, wanted: WantedJob) -> Mask:
-        """Whether the job may take nodes of each class when it starts at each instant, (C, T)."""
+    def usable(self, wanted: WantedJob, plan: WantedPlan) -> Mask:
+        """Whether the job may take nodes of each class when it starts by the plan at each instant, (C, T)."""
         parameters, classes, instants = self._problem.parameters, self._problem.classes, self._instants
-        size = wanted.matrix.gpus_per_node
+        size = wanted.gpus_per_node
         usable: Mask = self._certain >= 1.0 - parameters.epsilon - 1e-12
         usable &= np.array([each.gpu_type == wanted.gpu_type and each.num_gpus == size for each in classes])[:, None]
         if parameters.start_probability is not None:
-            usable &= self._free >= node_probability(parameters.start_probability, wanted.matrix.num_nodes)
-        ends = instants + wanted.duration_s
+            usable &= self._free >= node_probability(parameters.start_probability, wanted.num_nodes)
+        ends = instants + plan.duration_s
         closing: dict[tuple[_Closed, ...], Mask] = {}
         for c, each in enumerate(classes):
             if each.closed and each.closed not in closing:

@@ -9,10 +9,15 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
 from models.forecast.lasting import Lasting
+from models.forecast.training import Reliability, TrainingForecast, forecast_training
+from models.parallel_plan import symmetric_plan
+from models.performance.iteration.modelling import virtual_model
+from models.performance.iteration.whitebox import peak_flops_per_s
 from models.placement.ahead.parameters import AheadParameters
 from models.placement.arnold.check import placement_violations
 from models.placement.arnold.parameters import SchedulingUnit
-from models.plan import AheadPlacement, KeptNode, Plan
+from models.plan import AheadPlacement, KeptNode, Plan, TrainingEstimate
+from models.transformer import Transformer
 from models.workload import Job, Snapshot
 from stowplan.errors import Issue
 from topology.calendar import CalendarEntry
@@ -42,11 +47,16 @@ def plan_violations(snapshot: Snapshot, parameters: AheadParameters, plan: Plan,
     found = list(_coverage(scene, plan))
     for k, placed in enumerate(plan.ahead):
         job = scene.jobs.get(placed.placement.job_id)
-        if job is None or job.parallelism is None or job.id in scene.running:
-            detail = f"the snapshot has no job {placed.placement.job_id!r} that waits with parallelism"
+        if job is None or not _is_wanted(job) or job.id in scene.running:
+            detail = f"the snapshot has no job {placed.placement.job_id!r} that waits to be planned ahead"
             found.append(_violation(k, "unknown_job", "placement/job_id", detail))
             continue
-        found += [*_placement(scene, k, job, placed), *_window(scene, k, job, placed), *_nodes(scene, k, job, placed)]
+        found += [
+            *_degrees(scene, k, job, placed),
+            *_placement(scene, k, job, placed),
+            *_window(scene, k, job, placed),
+            *_nodes(scene, k, job, placed),
+        ]
     found += _meetings(plan)
     return found or list(_score(scene, plan, objective))
 
@@ -86,16 +96,72 @@ def _coverage(scene: _Scene, plan: Plan) -> Iterator[Issue]:
     if len(kept) != len(plan.allocations) or len(kept) + len(unplaced) != len(scene.jobs):
         yield Issue(code="job_not_covered", pointer="/allocations", detail="every job must be covered once")
     planned = [placed.placement.job_id for placed in plan.ahead]
-    wanted = [job.id for job in scene.snapshot.jobs if job.parallelism is not None and job.id not in scene.running]
+    wanted = [job.id for job in scene.snapshot.jobs if _is_wanted(job) and job.id not in scene.running]
     if sorted(planned) != sorted(wanted):
-        detail = f"plans {sorted(planned)}; the jobs that wait with parallelism are {sorted(wanted)}"
+        detail = f"plans {sorted(planned)}; the jobs that wait to be planned are {sorted(wanted)}"
         yield Issue(code="job_not_covered", pointer="/ahead", detail=detail)
+
+
+def _is_wanted(job: Job) -> bool:
+    return job.parallelism is not None or (job.transformer is not None and job.latest_start_s is not None)
+
+
+def _degrees(scene: _Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[Issue]:
+    """Those of the job, or some on as many GPUs as it asks for, that train its model as fast as is said."""
+    degrees, said = placed.parallelism, placed.training
+    if job.parallelism is not None and degrees != job.parallelism:
+        yield _violation(k, "wrong_parallelism", "parallelism", f"is {degrees}; job {job.id!r} has {job.parallelism}")
+    if job.parallelism is None and degrees.num_gpus != job.min_gpus:
+        detail = f"is {degrees}, {degrees.num_gpus} GPUs; job {job.id!r} asks for {job.min_gpus}"
+        yield _violation(k, "wrong_parallelism", "parallelism", detail)
+    if said is None or job.transformer is None:
+        if job.parallelism is None:
+            yield _violation(k, "wrong_parallelism", "training", "is missing for a plan that was chosen")
+        return
+    forecast, fits = _trained(scene, job.transformer, job, placed, said)
+    if not fits:
+        yield _violation(k, "out_of_memory", "parallelism", f"{degrees} does not fit into the memory of its GPUs")
+    for field in ("step_s", "mfu", "goodput"):
+        value, real = getattr(said, field), getattr(forecast, field)
+        if not abs(value - real) <= _TOLERANCE * max(1.0, real):
+            yield _violation(k, "wrong_training", f"training/{field}", f"is {value}, recomputed {real}")
+
+
+def _trained(
+    scene: _Scene, transformer: Transformer, job: Job, placed: AheadPlacement, said: TrainingEstimate
+) -> tuple[TrainingForecast, bool]:
+    """What the performance model says of the plan, and whether it fits into memory."""
+    degrees, parameters = placed.parallelism, scene.parameters
+    kind = next(kind for kind in scene.snapshot.cluster.gpu_types if kind.name == placed.gpu_type)
+    size = scene.nodes[placed.placement.hosts[0]].num_gpus
+    model = virtual_model(transformer, kind, size, degrees.num_gpus // size, job.calibration)
+    plan = symmetric_plan(
+        num_layers=model.profile.num_layers,
+        pp=degrees.pp,
+        dp=degrees.dp,
+        tp=degrees.tp,
+        global_batch=model.profile.global_batch,
+        num_micro_batches=said.num_micro_batches,
+        gpu_type=kind.name,
+        gpus=tuple((str(n), gpu) for n in range(degrees.num_gpus // size) for gpu in range(size)),
+    )
+    reliability = None
+    if parameters.node_mtbf_hours is not None:
+        reliability = Reliability(
+            mtbf_s=parameters.node_mtbf_hours * _HOUR_S,
+            restart_s=parameters.failure_restart_s,
+            checkpoint_s=parameters.checkpoint_s,
+        )
+    peak = peak_flops_per_s(kind.name, model.profile.flops_precision, kind.peak_flops_per_s)
+    iterations = job.remaining_iterations or 1.0
+    peaks = {kind.name: peak or kind.peak_flops_per_s}
+    return forecast_training(model, plan, iterations, peaks, reliability), model.fits(plan)
 
 
 def _placement(scene: _Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[Issue]:
     """Shape, rank order, spreads and spares, as if nothing ran: who must make way is looked at elsewhere."""
     cluster = scene.snapshot.cluster
-    alone = replace(job, current=None, parallel_plan=None, expansions=())
+    alone = replace(job, current=None, parallel_plan=None, expansions=(), parallelism=placed.parallelism)
     empty = Snapshot(cluster=cluster, jobs=(alone,))
     tier = scene.parameters.minipod_tier or cluster.minipod_tier or ""
     num_spares = scene.parameters.spare_nodes_per_minipod
@@ -114,7 +180,7 @@ def _window(scene: _Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator
     if not job.earliest_start_s - _TOLERANCE <= placed.start_s <= latest_s + _TOLERANCE:
         detail = f"is {placed.start_s:g}; job {job.id!r} starts from {job.earliest_start_s:g} to {latest_s:g}"
         yield _violation(k, "outside_window", "start_s", detail)
-    length_s = _length_s(job, scene.parameters.end_probability)
+    length_s = _length_s(scene, job, placed)
     end_s = math.inf if placed.end_s is None else placed.end_s
     if end_s < placed.start_s + length_s - _TOLERANCE:
         detail = f"is {end_s:g}; job {job.id!r} lasts {length_s:g} s from {placed.start_s:g} on, as is to be expected"
@@ -253,20 +319,29 @@ def _terms(scene: _Scene, placed: AheadPlacement) -> dict[str, float]:
         by_minipods, by_spread, names = by_spread, by_minipods, ("pp_minipods", "dp_spread")
     price = parameters.spread_price * job.weight
     late_days = (placed.start_s - job.earliest_start_s) / _DAY_S
+    length_s = _length_s(scene, job, placed)
+    chosen_days = length_s / _DAY_S if job.parallelism is None and math.isfinite(length_s) else 0.0
     return {
         names[0]: price * by_minipods * placement.num_minipods_used,
         names[1]: price * by_spread * placement.max_unit_spread,
         "lateness": parameters.lateness_price_per_day * job.weight * late_days,
+        "training": parameters.lateness_price_per_day * job.weight * chosen_days,
         "evictions": parameters.eviction_price_per_node * placed.expected_evictions,
         "restarts": parameters.restart_price_per_gpu_hour * lost_gpu_s / _HOUR_S,
         "idle_nodes": parameters.idle_price_per_node_hour * placed.idle_s / _HOUR_S,
     }
 
 
-def _length_s(job: Job, probability: float) -> float:
+def _length_s(scene: _Scene, job: Job, placed: AheadPlacement) -> float:
+    """For how long the job holds its nodes: as it says, else by the performance model."""
+    probability = scene.parameters.end_probability
     if job.lasting is not None:
         return job.lasting.quantile(probability)
-    return job.remaining_s or math.inf
+    if job.remaining_s:
+        return job.remaining_s
+    if job.remaining_iterations is None or placed.training is None or job.transformer is None:
+        return math.inf
+    return _trained(scene, job.transformer, job, placed, placed.training)[0].lasting.quantile(probability)
 
 
 def _over_by(job: Job, time_s: float) -> float:

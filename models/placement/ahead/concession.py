@@ -76,7 +76,7 @@ def _most_nodes(problem: AheadProblem, p: int) -> int:
 
 
 def _job(wanted: WantedJob, num_usable: int, where: str, remedy: str) -> UnplacedJob:
-    needed = wanted.matrix.num_nodes
+    needed = wanted.num_nodes
     return UnplacedJob(
         job_id=wanted.job.id,
         reason="no_start",

@@ -13,18 +13,18 @@ AHEAD = Policy(
     source="Arnold, sections 5.2 and 5.3, appendices G and H; over time: ours",
     needs=(
         "a cluster with tiers, one of them the minipod tier",
-        "jobs with parallelism (tp, pp, dp) that wait, with earliest_start_s, latest_start_s and lasting",
+        "jobs that wait with parallelism (tp, pp, dp), or a transformer and min_gpus, and a window for their start",
+        "how long they last: lasting, remaining_s, or remaining_iterations of a transformer",
         "how long running jobs last (lasting or remaining_s), and the calendar",
     ),
     gives=(
-        "start, nodes and rank order of every job, and until when its nodes are kept",
+        "start, nodes, rank order and 3D plan of every job, and until when its nodes are kept",
         "how likely each node is free at the start, expected evictions and idle hours, cost of other starts",
         "bound and gap of the time-indexed integer program",
     ),
     ignores=(
-        *("min_gpus", "max_gpus", "adaptivity", "age_s", "num_restarts", "performance", "operators", "priority"),
-        *("deadline_s", "remaining_iterations", "parallel_plan", "expansions", "queue", "attained_gpu_s"),
-        *("attained_s", "calibration"),
+        *("max_gpus", "adaptivity", "age_s", "num_restarts", "performance", "operators", "priority", "deadline_s"),
+        *("parallel_plan", "expansions", "queue", "attained_gpu_s", "attained_s"),
     ),
     declarations=("models.placement.ahead.declaration",),
     algorithms=(EXACT,),

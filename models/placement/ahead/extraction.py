@@ -50,11 +50,11 @@ def score_terms(problem: AheadProblem, wanted: WantedJob, placed: AheadPlacement
     price = parameters.spread_price * job.weight
     crossing = "dp" if unit is SchedulingUnit.PP else "pp"
     lost_gpu_h = _lost_gpu_s(problem, placed) / _HOUR_S
-    late_days = (placed.start_s - wanted.earliest_s) / DAY_S
+    plan = next(plan for plan in wanted.plans if plan.parallelism == placed.parallelism)
     terms = {
         f"{crossing}_minipods": price * minipod_weight * placement.num_minipods_used,
         f"{unit.value}_spread": price * spread_weight * placement.max_unit_spread,
-        "lateness": parameters.lateness_price_per_day * job.weight * late_days,
+        **problem.time_terms(wanted, plan, placed.start_s),
         "evictions": parameters.eviction_price_per_node * placed.expected_evictions,
         "restarts": parameters.restart_price_per_gpu_hour * lost_gpu_h,
         "idle_nodes": parameters.idle_price_per_node_hour * placed.idle_s / _HOUR_S,
@@ -83,8 +83,10 @@ def _placements(problem: AheadProblem, placings: tuple[Placing, ...]) -> Iterato
             _kept(problem, class_of[node], wanted.job, node, options[p].start_s)
             for node in (*placement.hosts, *placement.spares)
         )
+        plan = wanted.plans[options[p].plan]
         yield AheadPlacement(
             placement=placement,
+            parallelism=plan.parallelism,
             gpu_type=wanted.gpu_type,
             start_s=options[p].start_s,
             end_s=options[p].end_s if math.isfinite(options[p].end_s) else None,
@@ -92,6 +94,7 @@ def _placements(problem: AheadProblem, placings: tuple[Placing, ...]) -> Iterato
             expected_evictions=math.fsum(1.0 - node.free_probability for node in nodes),
             idle_s=math.fsum(node.idle_s for node in nodes),
             other_starts=tuple(_other_starts(problem, placings, p)),
+            training=plan.training,
         )
 
 
@@ -133,7 +136,7 @@ def _lost_gpu_s(problem: AheadProblem, placed: AheadPlacement) -> float:
 
 
 def _other_starts(problem: AheadProblem, placings: tuple[Placing, ...], p: int) -> Iterator[StartCost]:
-    """What each start of a job costs beside the others."""
+    """What each start of a job costs beside the others, by the best of its plans; its own start as it is planned."""
     instance = problem.instance
     job = instance.jobs[p]
     others = [
@@ -141,12 +144,17 @@ def _other_starts(problem: AheadProblem, placings: tuple[Placing, ...], p: int) 
         for q, (other, placing) in enumerate(zip(instance.jobs, placings, strict=True))
         if q != p
     ]
+    own_s = job.options[placings[p].option].start_s
+    cheapest: dict[float, float | None] = {own_s: placing_cost(job, placings[p])}
     for o, option in enumerate(job.options):
-        if o == placings[p].option:
-            yield StartCost(start_s=option.start_s, cost=placing_cost(job, placings[p]))
+        if option.start_s == own_s:
             continue
         answer = place_at_best(instance, job, o, free_at(instance, others, option))
-        yield StartCost(start_s=option.start_s, cost=None if answer.placing is None else float(answer.cost))
+        cost = None if answer.placing is None else float(answer.cost)
+        known = cheapest.get(option.start_s)
+        cheapest[option.start_s] = known if cost is None else cost if known is None else min(cost, known)
+    for start_s, cost in sorted(cheapest.items()):
+        yield StartCost(start_s=start_s, cost=cost)
 
 
 def _starts_later(placed: AheadPlacement) -> UnplacedJob:

@@ -31,6 +31,7 @@ class Option:
     """A way to run a job: a plan, a start and, with it, an end; seconds from now.
 
     cost: what it costs whatever the nodes. node_cost: float64 (C,), of a node of each class; infinity: not usable.
+    plan: number of the plan among those of the job.
     """
 
     shape: Shape
@@ -38,6 +39,7 @@ class Option:
     end_s: float
     cost: float
     node_cost: FloatVector
+    plan: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

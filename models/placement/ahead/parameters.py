@@ -25,6 +25,9 @@ class AheadParameters(Parameters):
     end_probability: nodes are kept for as long as the job lasts with this probability. epsilon: probability with which
     a job that cannot be preempted may still be where another one is to start.
     horizon_days: latest start of jobs that name none. num_starts: starts that are looked at for each job, at most.
+    num_plans: 3D plans that are looked at for jobs that leave theirs open, the fastest ones. node_mtbf_hours: mean time
+    between failures of a node (None: nothing fails), failure_restart_s: from a failure until the job works again,
+    checkpoint_s: for how long a checkpoint stops the work; they make durations that follow from the model longer.
 
     Raises
     ------
@@ -47,6 +50,10 @@ class AheadParameters(Parameters):
     epsilon: float = 0.05
     horizon_days: float = 56.0
     num_starts: int = 64
+    num_plans: int = 3
+    node_mtbf_hours: float | None = None
+    failure_restart_s: float = 900.0
+    checkpoint_s: float = 60.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -59,6 +66,15 @@ class AheadParameters(Parameters):
                 raise InputError(f"{name} is {value}; must lie in [0, 1]")
         if not 0 < self.horizon_days <= LONGEST_HORIZON_DAYS:
             raise InputError(f"horizon_days is {self.horizon_days}; above 0, at most {LONGEST_HORIZON_DAYS:.0f}")
-        for name, least in (("spare_nodes_per_minipod", 0), ("num_starts", 1)):
+        for name in ("node_mtbf_hours", "checkpoint_s"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InputError(f"{name} is {value}; must be finite and above 0")
+        for name, least in (
+            ("spare_nodes_per_minipod", 0),
+            ("num_starts", 1),
+            ("num_plans", 1),
+            ("failure_restart_s", 0),
+        ):
             if getattr(self, name) < least:
                 raise InputError(f"{name} is {getattr(self, name)}; must be at least {least}")

@@ -145,6 +145,8 @@ class AheadSearch:
                     placings[p], improved = found, True
         cost = self._cost_of(placings)
         if cost < self.cost - _TOLERANCE:
+            if self._budget.first_incumbent_s is None:
+                self._budget.first_incumbent_s = self._budget.elapsed_s
             self.cost = cost
             self.best = tuple(placings[p] for p in range(len(placings)))
             self._report()

@@ -12,6 +12,6 @@ def policy_issues(snapshot: Snapshot, parameters: AheadParameters) -> list[Issue
         return []
     try:
         tier_of(snapshot, parameters)
-        return list(wanted_warnings(wanted_jobs(snapshot, parameters)))
+        return list(wanted_warnings(wanted_jobs(snapshot, parameters, searches_plans=False)))
     except InputError as error:
         return list(error.issues)

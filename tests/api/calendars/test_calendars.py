@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 from pydantic import TypeAdapter
 
+from api.calendars.planned_nodes import PlannedNodes
 from api.calendars.reservations import Reservations
 from api.calendars.service import Calendars
 from api.common.errors import (
@@ -56,7 +57,7 @@ class Rooms:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.clock = clock
         self.calendars = Calendars(store, Snapshots(store), clock)
-        self.reservations = Reservations(store, lambda plan, _: (f"n{len(plan) % 4}",), clock)
+        self.reservations = Reservations(store, lambda plan, _: PlannedNodes(nodes=(f"n{len(plan) % 4}",)), clock)
 
     def write(self, version: int | None = None, **fields: Any) -> int:
         return self.calendars.put("main", read(CalendarBody, {**CALENDAR_EXAMPLE, **fields}), version)[0].version

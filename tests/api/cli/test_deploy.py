@@ -2,9 +2,10 @@
 
 import errno
 import json
+import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,14 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.slow
 
 _LIMIT_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    # That of most users; commands in several threads of one process cannot each restore what they found.
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +82,20 @@ def test_the_command_line_takes_secrets_from_a_folder_of_the_user(tmp_path: Path
     )
     assert code == ExitCode.PLANNED, said
     assert json.loads(launch.read_text())["secrets"] == {"API_KEY": str(tmp_path / "secrets" / "API_KEY")}
+
+
+@pytest.mark.parametrize("options", [("--dry-run",), ()])
+def test_only_its_user_reads_a_deployment(tmp_path: Path, options: tuple[str, ...]) -> None:
+    request = written(tmp_path, body(launch={"environment": {"WANDB_API_KEY": "hush", "NCCL_DEBUG": "INFO"}}))
+    code, said = run("deploy", request, *options, "-o", str(tmp_path / "job"))
+    assert code == ExitCode.PLANNED, said
+    assert "warning: /launch/environment/WANDB_API_KEY: is kept with the deployment; name it in launch.secrets" in said
+    assert "--secrets" in said
+    assert "NCCL_DEBUG" not in said
+    made = [tmp_path / "job", *(tmp_path / "job").rglob("*")]
+    assert any("hush" in path.read_text() for path in made if path.name == "launch.json")
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_file()} == {0o600}
 
 
 def test_a_dry_run_says_that_numbers_of_nodes_are_no_hosts(tmp_path: Path) -> None:
@@ -140,6 +163,16 @@ def test_redeploy_takes_over_what_nobody_looks_after(tmp_path: Path) -> None:
     assert len(supervisor.state().runs) == 1
     code, said = run("redeploy", str(tmp_path / "job"))
     assert (code, "is finished" in said) == (ExitCode.BAD_INPUT, True)
+
+
+def test_only_its_user_reads_what_redeploy_makes(tmp_path: Path) -> None:
+    supervisor = orphan(tmp_path / "job")
+    supervisor.stop()
+    eventually(supervisor.advance, lambda state: state.phase is Phase.STOPPED)
+    code, said = run("redeploy", str(tmp_path / "job"))
+    assert code == ExitCode.PLANNED, said
+    folder = supervisor.folder(2)
+    assert {path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*"))} == {0}
 
 
 def test_redeploy_checks_a_plan_as_the_service_does(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from api.schemas.plan import OutcomeDoc
 from api.schemas.request import PLAN_BODY
 from api.schemas.snapshot import SnapshotDoc
 from api.store.database import Store
+from api.store.keys import RequestKey
 from models.comparison import RunFailure, SolverRun
 from solver.pool import Ticket, WorkerPool
 from solver.registry import SOLVER_NAMES
@@ -266,7 +267,7 @@ def test_a_stop_of_the_service_interrupts_and_keeps(tmp_path: Path, pool: Worker
     works_as(comparison_tasks.patient_task)
     settings = Settings(database=str(tmp_path / "plans.sqlite"), shutdown_s=5.0)
     with serving(create_app(settings, pool=pool)) as client:
-        path = post(client, PATH, body("highs", "scip")).headers["location"]
+        path = post(client, PATH, body("highs", "scip"), Idempotency_Key="k").headers["location"]
         waiting = post(client, PATH, body("highs")).headers["location"]
         until(client, path, lambda document: len(document["runs"]) == 1)
     with serving(create_app(settings, pool=pool)) as client:
@@ -275,17 +276,25 @@ def test_a_stop_of_the_service_interrupts_and_keeps(tmp_path: Path, pool: Worker
         assert final["failure"]["code"] == "interrupted"
         assert final["runs"][0]["proven_optimal"]
         assert client.get(waiting).json()["status"] == "interrupted"
+        again = post(client, PATH, body("highs", "scip"), Idempotency_Key="k")
+        assert (again.status_code, again.headers["location"] != path) == (202, True)
+        # Whoever asks once more gets that one.
+        assert post(client, PATH, body("highs", "scip"), Idempotency_Key="k").json()["id"] == again.json()["id"]
 
 
 def test_what_a_crash_left_behind_is_interrupted(pool: WorkerPool, survived: tuple[Settings, Json]) -> None:
     settings, known = survived
     store = Store(settings.database_path)
     left = {**known, "id": "comparison-left", "status": "running", "agreement": None}
-    store.add_comparison("comparison-left", ComparisonDoc.model_validate(left, strict=False).model_dump_json())
+    key = RequestKey(collection=PATH, key="left", input_hash=known["input_hash"])
+    store.add_comparison("comparison-left", ComparisonDoc.model_validate(left, strict=False).model_dump_json(), key)
     store.close()
     with serving(create_app(settings, pool=pool)) as client:
         assert client.get(known["links"]["self"]).json() == known
         assert client.get(f"{PATH}/comparison-left").json()["status"] == ComparisonStatus.INTERRUPTED
+    store = Store(settings.database_path)
+    assert store.resource_of(key) is None
+    store.close()
 
 
 @pytest.mark.usefixtures("warm")

@@ -77,6 +77,36 @@ def test_a_reservation_over_http(client: httpx.Client) -> None:
 
 
 @pytest.mark.slow
+def test_what_is_planned_ahead_is_reserved_for_when_it_starts(client: httpx.Client) -> None:
+    # The job starts in two days on one of two minipods, and keeps it for three days.
+    nodes = [{"id": f"{m}{n}", "gpu_type": "a", "num_gpus": 4, "path": [m]} for m in "xy" for n in (1, 2)]
+    cluster: Json = {
+        **sia_request()["snapshot"]["cluster"],
+        "nodes": nodes,
+        "tiers": [{"name": "pod"}],
+        "minipod_tier": "pod",
+    }
+    cluster["gpu_types"] = [{**cluster["gpu_types"][0], "name": "a"}]
+    day_s = 86_400.0
+    job = {
+        "id": "llm",
+        "parallelism": {"tp": 4, "pp": 1, "dp": 2},
+        "earliest_start_s": 2 * day_s,
+        "remaining_s": 3 * day_s,
+    }
+    snapshot = {"cluster": cluster, "jobs": [job], "taken_at": NOW.isoformat()}
+    plan = planned(client, {"policy": "ahead", "snapshot": snapshot, "parameters": {"alpha": 0.5}})
+    put(client, "ahead", {"entries": [], "cluster": cluster})
+    body = {"cluster": "ahead", "name": "llm", "plan_id": plan["id"]}
+    entry = post(client, "/v1/reservations", body).json()["entry"]
+    assert entry["nodes"] in (["x1", "x2"], ["y1", "y2"])
+    times = [datetime.fromisoformat(entry[name]) for name in ("from_time", "until_time")]
+    assert times == [NOW + timedelta(2), NOW + timedelta(5)]
+    missing = post(client, "/v1/reservations", {**body, "plan_id": None, "nodes": ["x1"]})
+    assert [issue["pointer"] for issue in missing.json()["errors"]] == ["/from_time"]
+
+
+@pytest.mark.slow
 def test_a_plan_is_reserved(client: httpx.Client) -> None:
     plan = planned(client, sia_request())
     nodes = {job["job_id"]: list(job["gpus"]) for job in plan["allocations"]}

@@ -73,6 +73,14 @@ def test_what_a_form_can_send_is_not_taken(client: httpx.Client, kind: str | Non
     assert _refused(client.post("/v1/plans", content=iter([b"{}"]), headers=declared))[0] == 415
 
 
+@pytest.mark.parametrize("origin", ["https://evil.example", "null"])
+def test_a_change_without_a_body_needs_no_declaration_and_no_foreign_origin(client: httpx.Client, origin: str) -> None:
+    plan = planned(client, sia_request())["links"]["self"]
+    # As `curl -X POST` sends it, and as a page of another site makes a browser send it.
+    assert client.post(f"{plan}:cancel").status_code == 200
+    assert _refused(client.post(f"{plan}:cancel", headers={"Origin": origin})) == (403, "foreign_origin")
+
+
 def test_a_form_without_fields_is_not_taken_either(client: httpx.Client) -> None:
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     assert _refused(client.post("/v1/plans/plan-0:cancel", headers=form))[0] == 415

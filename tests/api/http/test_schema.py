@@ -7,6 +7,7 @@ refused.
 import json
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -22,6 +23,7 @@ from api.schemas.replay import REPLAY_EXAMPLE
 from api.schemas.reservation import CALENDAR_EXAMPLE, RESERVATION_EXAMPLE
 from solver.pool import WorkerPool
 from tests.api.asking import JSON, planned, post, waited
+from tests.api.forecast_requests import forecaster_request
 from tests.api.requests import Json, json_text, sia_request
 from tests.api.serving import serving
 
@@ -62,6 +64,12 @@ def schema() -> BaseSchema:
     return schemathesis.openapi.from_dict(_DOCUMENT, config=schemathesis.Config.from_dict(_CHECKS))
 
 
+def trained(service: httpx.Client) -> str:
+    """A forecaster under a name of its own."""
+    answer = post(service, "/v1/forecasters", forecaster_request(f"f{uuid4().hex}"))
+    return str(waited(service, answer).json()["name"])
+
+
 def made(service: httpx.Client) -> dict[str, str]:
     """Parameters of paths where there is something."""
     # Several times the same: it was there before then.
@@ -72,6 +80,7 @@ def made(service: httpx.Client) -> dict[str, str]:
         "plan_id": planned(service, sia_request())["id"],
         "snapshot_id": post(service, "/v1/snapshots", sia_request()["snapshot"]).json()["id"],
         "replays_id": waited(service, post(service, "/v1/replays", REPLAY_EXAMPLE)).json()["id"],
+        "forecaster": trained(service),
         "example_id": "quickstart",
     }
 

@@ -87,15 +87,16 @@ def test_readers_say_what_they_lack() -> None:
 
 def sized(policy: str, size: int) -> Json:
     """As many jobs as nodes; half of the jobs run on a node each."""
-    request = arnold_request() if policy == "arnold" else sia_request()
+    is_placed = policy in ("arnold", "ahead")
+    request = arnold_request() if is_placed else sia_request()
     node = request["snapshot"]["cluster"]["nodes"][0]
     nodes = [{**node, "id": f"n{k}"} for k in range(size)]
     trained = {"transformer": TRANSFORMER} if policy.startswith("suika") else {}
     jobs = [
-        {**table_job(f"j{k}"), **trained, "current": {f"n{k}": [0]} if k % 2 or policy == "arnold" else None}
+        {**table_job(f"j{k}"), **trained, "current": {f"n{k}": [0]} if k % 2 or is_placed else None}
         for k in range(size)
     ]
-    waiting = request["snapshot"]["jobs"] if policy == "arnold" else []
+    waiting = request["snapshot"]["jobs"] if is_placed else []
     cluster = {**request["snapshot"]["cluster"], "nodes": nodes}
     return {**request, "policy": policy, "snapshot": {"cluster": cluster, "jobs": [*waiting, *jobs]}}
 

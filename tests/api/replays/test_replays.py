@@ -18,6 +18,7 @@ from api.replays.run import RunningReplays
 from api.replays.task import PackedReplays, Replayed, ReplayProgress, ReplayTask
 from api.schemas.replay_answer import ReplayDoc, ReplayReportDoc, ReplayStatus
 from api.store.database import Store
+from api.store.keys import RequestKey
 from api.store.replays import ReplayStore
 from executor.simulation.replay import Replay
 from models.allocation.gang.parameters import GangParameters
@@ -362,10 +363,10 @@ def test_a_restart_keeps_what_has_ended(tmp_path: Path, pool: WorkerPool, monkey
     with serving(create_app(settings, pool=pool)) as client:
         kept = replayed(client, replay_request())
         pictured, told, events = client.get(kept["links"]["figure"]), report_of(client, kept), events_of(client, kept)
-        path = post(client, PATH, THREE_SEEDS).headers["location"]
+        path = post(client, PATH, THREE_SEEDS, Idempotency_Key="k").headers["location"]
         waiting = post(client, PATH, THREE_SEEDS).headers["location"]
         eventually(lambda: client.get(path).json(), lambda now: now["progress"]["num_done"] == 1)
-    left_by_a_crash(settings, kept)
+    key = left_by_a_crash(settings, kept)
     with serving(create_app(settings, pool=pool)) as client:
         assert client.get(kept["links"]["self"]).json() == kept
         assert report_of(client, kept) == told
@@ -381,10 +382,15 @@ def test_a_restart_keeps_what_has_ended(tmp_path: Path, pool: WorkerPool, monkey
         assert crashed["progress"]["num_done"] == 2
         assert report_of(client, crashed) == told[:1]
         assert [(name, data["status"]) for _, name, data in events_of(client, crashed)] == [("state", "interrupted")]
+        again = post(client, PATH, THREE_SEEDS, Idempotency_Key="k")
+        assert (again.status_code, again.headers["location"] != path) == (202, True)
+    store = Store(settings.database_path)
+    assert store.resource_of(key) is None
+    store.close()
 
 
-def left_by_a_crash(settings: Settings, kept: Json) -> None:
-    """The same replays as a process leaves them that is killed when the first has ended."""
+def left_by_a_crash(settings: Settings, kept: Json) -> RequestKey:
+    """The same replays as a process leaves them that is killed when the first has ended; gives their key."""
     store = Store(settings.database_path)
     replays = ReplayStore(store)
     known = ReplayDoc.model_validate_json(json.dumps(kept))
@@ -392,7 +398,9 @@ def left_by_a_crash(settings: Settings, kept: Json) -> None:
     path = f"{PATH}/left"
     links = known.links.model_copy(update={"self": path, "report": f"{path}/report", "events": f"{path}/events"})
     left = known.model_copy(update={"id": "left", "status": ReplayStatus.QUEUED, "replays": rows, "links": links})
-    replays.add("left", left.model_dump_json(), replays.cluster(known.id) or "")
+    key = RequestKey(collection=PATH, key="left", input_hash=known.input_hash)
+    replays.add("left", left.model_dump_json(), replays.cluster(known.id) or "", key)
     result = replays.result(known.id, 0) or ""
     replays.add_result("left", 0, known.replays[0].model_dump_json(), result)
     store.close()
+    return key

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from executor.launch.base import LaunchError, RunState, RunStatus
+from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, RunState, RunStatus
 from executor.launch.slurm import SlurmBackend
+from executor.watch import Watch
 from tests.executor.launch.test_local import deployment
 
 _SCONTROL = """#!/bin/sh
@@ -33,6 +34,10 @@ class Slurm:
             (root / "bin" / name).write_text(text.replace("{}", str(root / "cancelled")))
             (root / "bin" / name).chmod(0o755)
         self.cancelled = root / "cancelled"
+
+    def goes_away(self) -> None:
+        away = "#!/bin/sh\necho 'Unable to contact controller' >&2; exit 1\n"
+        (self.said.parent / "bin" / "scontrol").write_text(away)
 
     def says(self, state: str | None, reason: str = "None") -> None:
         self.said.write_text(f"JobId=7 JobName=job JobState={state} Reason={reason}\n" if state else "")
@@ -118,6 +123,25 @@ def test_hosts_that_take_no_job_are_named(slurm: Slurm, reason: str) -> None:
     )
     slurm.says_of_nodes()
     assert (slurm.status().unavailable, slurm.status().detail) == ((), f"waits in Slurm's queue: {reason}")
+
+
+def test_nothing_is_known_of_a_job_whose_agents_do_not_speak_while_slurm_does_not(slurm: Slurm) -> None:
+    slurm.goes_away()
+    said = "Slurm does not answer: Unable to contact controller"
+    # They have said that they ended, and whether Slurm had them do so will be known.
+    assert slurm.status() == RunStatus(state=RunState.RUNNING, detail=said)
+    for report in (slurm.folder / "status").iterdir():
+        report.write_text(json.dumps(json.loads(report.read_text()) | {"final": False}))
+    backend, now_s = SlurmBackend(), 0.0
+    backend.watch = Watch(lambda: now_s)
+    found = backend.status(slurm.folder)
+    assert (found.state, found.is_unknown) == (RunState.RUNNING, False)
+    now_s = HEARTBEAT_LIMIT_S + 1.0
+    found = backend.status(slurm.folder)
+    assert (found.state, found.is_unknown) == (RunState.LOST, True)
+    shutil.rmtree(slurm.folder / "status")
+    found = slurm.status()
+    assert (found.state, found.detail, found.is_unknown) == (RunState.STARTING, said, True)
 
 
 def test_a_job_that_cannot_be_noted_is_cancelled(slurm: Slurm) -> None:

@@ -21,7 +21,7 @@ from models.what_if.difference import (
     price,
 )
 from models.what_if.variant import Variant, applied
-from models.workload import Job
+from models.workload import Job, Parallelism
 from solver.result import TerminationReason
 from tests.growth import work
 from tests.models.what_if.scenes import gang_request, on, planned
@@ -156,6 +156,7 @@ def test_a_start_that_is_planned_ahead_comes_later_and_spreads_wider() -> None:
     wide = replace(placement, cells=(("n1",), ("n3",)), hosts=("n1", "n3"), minipod_spread=SpreadPair(dp=2, pp=1))
     ahead = AheadPlacement(
         placement=placement,
+        parallelism=Parallelism(tp=4, pp=1, dp=2),
         gpu_type="a",
         start_s=3600.0,
         end_s=None,

@@ -114,7 +114,7 @@ def test_a_pretraining_job_is_asked_for_on_nodes() -> None:
     two = replace(request, snapshot=snapshot(job, replace(job, id="other")))
     with pytest.raises(InputError, match="wrong") as error:
         variant_task(why_not("llm", on(n1=(0, 1, 2, 3))), two)
-    assert error.value.issues[0].code == "not_the_only_job"
+    assert error.value.issues[0].code == "not_the_job"
 
 
 def test_a_start_that_is_planned_ahead_has_a_price_within_its_window() -> None:

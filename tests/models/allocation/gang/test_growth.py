@@ -1,5 +1,6 @@
 """Deciding, placing and checking cost as much as there is to decide, place and check."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from models.clock import PhaseClock
 from models.workload import Job, Snapshot
 from tests.growth import work
 from tests.models.allocation.gang.scenes import cluster, queue, running
+from topology.calendar import CalendarEntry, EntryKind
 
 
 def busy(num_nodes: int) -> Snapshot:
@@ -65,3 +67,26 @@ def test_the_program_grows_with_kinds_of_jobs_alone() -> None:
         return formulation.problem.matrix.shape
 
     assert shape(40) == shape(10)
+
+
+def test_a_calendar_costs_as_much_as_there_is() -> None:
+    """Half of the nodes are kept from then on, and no two jobs last equally long."""
+
+    def cost(num_nodes: int) -> int:
+        scene = busy(num_nodes)
+        jobs = tuple(replace(job, remaining_s=1.0 + k / 100) for k, job in enumerate(scene.jobs))
+        entries = tuple(
+            CalendarEntry(name=f"e{k}", kind=EntryKind.RESERVATION, from_s=2.0 + k, nodes=nodes)
+            for k, nodes in enumerate(zip(*[(f"a{n}" for n in range(num_nodes // 2))] * (num_nodes // 8), strict=True))
+        )
+        snapshot = replace(scene, jobs=jobs, calendar=entries)
+
+        def plan() -> None:
+            formulation = formulate_gang(snapshot, GangParameters(), PhaseClock())
+            made = formulation.extract(formulation.warm_start, PhaseClock())
+            assert formulation.violations(made, formulation.problem.value(formulation.warm_start)) == []
+
+        return work(plan)
+
+    cost(40)
+    assert cost(160) <= 2.3 * cost(80)

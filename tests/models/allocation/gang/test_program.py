@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.allocation.gang.formulation import GangFormulation, formulate_gang
-from models.allocation.gang.instance import GangInstance, TypeGround
+from models.allocation.gang.instance import GangInstance, Ground
 from models.allocation.gang.parameters import Backfill, GangMethod, GangParameters, QueueOrder
 from models.clock import PhaseClock
 from models.workload import Snapshot
@@ -87,7 +87,7 @@ def is_possible(instance: GangInstance, counts: Sequence[int]) -> bool:
         if found.quota is not None:
             of_queue[found.quota] += count * found.size
         for size, number in found.shapes[k].items.items():
-            pieces[found.shapes[k].gpu_type] += [(size, found.in_time[k])] * (number * count)
+            pieces[found.shapes[k].group] += [(size, found.in_time[k])] * (number * count)
     return (
         all(count <= len(instance.classes[c].positions) for c, count in of_class.items())
         and all(count <= instance.admission.quota_left[name] for name, count in of_queue.items())
@@ -95,12 +95,12 @@ def is_possible(instance: GangInstance, counts: Sequence[int]) -> bool:
     )
 
 
-def has_room(instance: GangInstance, ground: TypeGround, pieces: list[tuple[int, bool]]) -> bool:
+def has_room(instance: GangInstance, ground: Ground, pieces: list[tuple[int, bool]]) -> bool:
     free = [mask.bit_count() for mask in instance.admission.layout.free]
     return sum(size for size, _ in pieces) <= sum(free) and any(_layouts(ground, pieces, free, ground.shared_over))
 
 
-def _layouts(ground: TypeGround, pieces: list[tuple[int, bool]], free: list[int], over: int) -> Iterator[bool]:
+def _layouts(ground: Ground, pieces: list[tuple[int, bool]], free: list[int], over: int) -> Iterator[bool]:
     if not pieces:
         yield True
         return

@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.clock import PhaseClock
+from models.placement.ahead.extraction import ahead_plan
+from models.placement.ahead.formulation import AheadFormulation, formulate_ahead
+from models.placement.ahead.instance import placing_cost
 from models.placement.ahead.parameters import AheadParameters
+from models.placement.ahead.plans import training_plans
+from models.placement.ahead.single import place_at_best
 from models.placement.ahead.wanted import wanted_jobs
 from models.plan import AheadPlacement, PlanOutcome, PlanRequest
 from models.planning import plan
+from models.transformer import Transformer
 from models.workload import Job, Snapshot
 from solver.options import SolveOptions
 from solver.result import TerminationReason
@@ -70,7 +77,7 @@ def test_evictions_and_idle_nodes_are_priced_as_expected() -> None:
     assert outcome.plan is not None
     score = {term.term: term.value for term in outcome.plan.score}
     assert score == pytest.approx(
-        {"dp_minipods": 1.0, "pp_spread": 0.0, "lateness": 0.0, "evictions": 3.0}
+        {"dp_minipods": 1.0, "pp_spread": 0.0, "lateness": 0.0, "training": 0.0, "evictions": 3.0}
         # Two GPUs lose two hours each with 0.3.
         | {"restarts": 0.3 * 2 * 2, "idle_nodes": 0.5 * 0.6 * 24}
     )
@@ -195,6 +202,75 @@ def test_nodes_of_a_job_of_which_nobody_knows_how_long_it_lasts_are_kept_for_eve
     outcome = planned(Snapshot(cluster=cluster(1), jobs=(job,)))
     assert only(outcome).end_s is None
     assert [issue.code for issue in outcome.warnings] == ["unknown_duration"]
+
+
+_GPT = Transformer(
+    num_layers=4, hidden_size=1024, vocabulary_size=1000, sequence_length=128, global_batch=16, num_heads=16
+)
+
+
+def test_a_job_without_degrees_gets_the_plan_that_costs_least() -> None:
+    job = Job(id="big", min_gpus=4, transformer=_GPT, latest_start_s=DAY_S, remaining_iterations=1e7)
+    snapshot = Snapshot(cluster=cluster(2, 1), jobs=(job,))
+    plans = training_plans(job, snapshot.cluster.gpu_types[0], 2, None, None)
+    assert [plan.step_s for plan in plans] == sorted(plan.step_s for plan in plans)
+    assert {plan.parallelism.num_gpus for plan in plans} == {4}
+    # All on one minipod; every day that it lasts costs 1.
+    placed = only(outcome := planned(snapshot))
+    assert placed.parallelism == plans[0].parallelism
+    assert placed.training is not None
+    assert placed.training.step_s == plans[0].step_s
+    assert plans[0].lasting is not None
+    days = plans[0].lasting.quantile(0.9) / DAY_S
+    assert placed.end_s == pytest.approx(days * DAY_S)
+    assert outcome.objective == pytest.approx(1.0 + days)
+
+
+def test_a_slower_plan_is_chosen_where_it_spreads_less() -> None:
+    # Two minipods with one node each: stages of one node keep the pipeline across them, replicas do not; only what a
+    # spread costs decides when the days cost nothing.
+    job = Job(id="big", min_gpus=4, transformer=_GPT, latest_start_s=DAY_S, remaining_iterations=1e7)
+    snapshot = Snapshot(cluster=cluster(1, 1), jobs=(job,))
+    parameters = replace(_PLAIN, alpha=0.0, lateness_price_per_day=0.0, num_plans=20)
+    placed = only(outcome := planned(snapshot, parameters))
+    # With PP groups as units and alpha 0 a PP group inside a node costs 1.
+    assert placed.parallelism.pp == 1
+    assert outcome.objective == pytest.approx(1.0)
+
+
+def test_a_plan_that_is_not_the_best_passes_the_check_with_what_it_costs() -> None:
+    job = Job(id="big", min_gpus=4, transformer=_GPT, latest_start_s=DAY_S, remaining_iterations=1e7)
+    formulation = formulate_ahead(Snapshot(cluster=cluster(2, 2), jobs=(job,)), _PLAIN, PhaseClock())
+    assert isinstance(formulation, AheadFormulation)
+    instance = formulation.instance
+    (wanted_job,) = instance.jobs
+    worst = max(range(len(wanted_job.options)), key=lambda o: wanted_job.options[o].cost)
+    placing = place_at_best(instance, wanted_job, worst, instance.class_size).placing
+    assert placing is not None
+    found = ahead_plan(formulation.ahead, (placing,))
+    assert formulation.violations(found, placing_cost(wanted_job, placing)) == []
+    costs = [start.cost for start in found.ahead[0].other_starts]
+    assert min(cost for cost in costs if cost is not None) < placing_cost(wanted_job, placing)
+
+
+def test_failures_make_a_training_last_longer() -> None:
+    job = replace(wanted("big", rows=2, columns=1), remaining_s=None, transformer=_GPT, remaining_iterations=1e7)
+    snapshot = Snapshot(cluster=cluster(2), jobs=(job,))
+    calm = only(planned(snapshot)).end_s
+    parameters = replace(_PLAIN, node_mtbf_hours=1000.0, failure_restart_s=3600.0)
+    placed = only(planned(snapshot, parameters))
+    assert placed.training is not None
+    assert placed.training.goodput < 1.0
+    assert calm is not None
+    assert placed.end_s is not None
+    assert placed.end_s > calm
+
+
+def test_a_job_that_fits_by_no_plan_is_refused() -> None:
+    huge = replace(_GPT, hidden_size=65_536, num_heads=512)
+    job = Job(id="big", min_gpus=2, transformer=huge, latest_start_s=DAY_S)
+    with pytest.raises(InputError, match="no plan on 2 GPUs"):
+        planned(Snapshot(cluster=cluster(2), jobs=(job,)))
 
 
 _PRICES = AheadParameters(alpha=0.3, num_starts=8, eviction_price_per_node=0.4, idle_price_per_node_hour=0.01)

@@ -1,0 +1,1 @@
+"""Forecasters: trained on histories, kept, and asked how long jobs last."""

@@ -1,0 +1,288 @@
+"""Forecasters: one is trained at a time, beside the plans and in a process of its own; a few may wait."""
+
+import logging
+import threading
+import time
+from concurrent.futures import Future
+from typing import Any, cast
+
+from starlette.concurrency import run_in_threadpool
+
+from api.common.errors import ForecasterExistsError, NoOutcomeError, NotFoundError, ShuttingDownError, StoreError
+from api.common.events import EventLog
+from api.common.settings import Settings
+from api.common.tasks import run_task
+from api.common.times import time_of
+from api.common.turns import Turns
+from api.convert.outcome import issue_documents
+from api.figures.request import PictureFormat
+from api.forecasts.reading import ReadForecaster
+from api.forecasts.task import FIGURE_TASK, PREDICT_TASK, TRAIN_TASK, Asked, Drawn, Trained, Training
+from api.schemas.forecast_answer import (
+    ForecasterDoc,
+    ForecasterLinksDoc,
+    ForecasterList,
+    ForecasterPageQuery,
+    ForecasterStatus,
+    ForecasterSummary,
+    ForecasterTimesDoc,
+)
+from api.schemas.plan import FailureDoc
+from api.store.database import Store
+from api.store.forecasters import ForecasterStore
+from api.store.keys import RequestKey
+from models.forecast.extra import require_lightgbm
+from solver.pool import DeadlineError, Pickled, WorkerPool
+from stowplan import __version__
+from stowplan.errors import StowplanError
+from workloads.trace import Trace
+
+FORECASTERS_PATH = "/v1/forecasters"
+_INTERRUPTED = FailureDoc(
+    code="interrupted", detail="the service stopped or crashed before the forecaster was trained; ask for it again"
+)
+_LATE = FailureDoc(code="deadline", detail="learning took longer than the limit and was killed; give it more time")
+_BUG = FailureDoc(code="internal_error", detail="the service failed on this forecaster; its log says why")
+_logger = logging.getLogger("stowplan.api.forecasts.service")
+
+
+class Forecasters:
+    """All forecasters of one service: those that are trained in memory, those that are final in the store.
+
+    What an earlier process left unfinished is marked as interrupted at once.
+    """
+
+    def __init__(self, settings: Settings, store: Store, pool: WorkerPool) -> None:
+        self._settings = settings
+        self._store = ForecasterStore(store)
+        self._pool = pool
+        self._turns = Turns("forecast", settings.training_queue_size, self._run, self._drop)
+        for text in self._store.unfinished():
+            left = _ended(ForecasterDoc.model_validate_json(text), ForecasterStatus.INTERRUPTED, _INTERRUPTED)
+            self._store.finish(left.name, left.model_dump_json(), is_interrupted=True)
+
+    def submit(self, asked: ReadForecaster, idempotency_key: str | None = None) -> str:
+        """Store and queue a forecaster; returns its name.
+
+        Raises
+        ------
+        ExtraMissingError
+            When LightGBM is not installed.
+        ForecasterExistsError
+            When there is one of this name.
+        IdempotencyConflictError
+            When the key was used with another request.
+        QueueFullError
+            When too many wait.
+        ShuttingDownError
+            When the service stops.
+        """
+        require_lightgbm()
+        document = ForecasterDoc(
+            name=asked.name,
+            status=ForecasterStatus.QUEUED,
+            history=asked.history,
+            times=ForecasterTimesDoc(queued=time_of(time.time())),
+            links=ForecasterLinksDoc(self=f"{FORECASTERS_PATH}/{asked.name}"),
+            num_jobs=asked.num_jobs,
+            time_limit_s=asked.time_limit_s,
+            input_hash=asked.input_hash,
+            version=__version__,
+        )
+        key = None
+        if idempotency_key is not None:
+            key = RequestKey(collection=FORECASTERS_PATH, key=idempotency_key, input_hash=asked.input_hash)
+        return self._turns.admit(
+            asked.name,
+            _Active(document, asked.trace),
+            lambda: self._known(asked.name, key),
+            lambda: self._keep(document, key),
+        )
+
+    def forecaster(self, name: str) -> ForecasterDoc:
+        """Look at a forecaster; NotFoundError when there is none."""
+        active = self._turns.get(name)
+        if active is not None:
+            return active.document
+        text = self._store.document(name)
+        if text is None:
+            raise _no_forecaster(name)
+        return ForecasterDoc.model_validate_json(text)
+
+    def page(self, query: ForecasterPageQuery) -> ForecasterList:
+        """List forecasters from the newest to the oldest."""
+        # One more than asked for tells whether there is a next page.
+        records = self._store.page(tuple(ForecasterSummary.model_fields), query.limit + 1, query.before)
+        page = records[: query.limit]
+        more = f"{FORECASTERS_PATH}?limit={query.limit}&before={page[-1][0]}" if len(records) > query.limit else None
+        return ForecasterList(forecasters=tuple(self._summary(text) for _, text in page), next=more)
+
+    def report(self, name: str) -> str:
+        """JSON text of how well it did; NoOutcomeError when it has not succeeded."""
+        return self._learned(name, self._store.report(name))
+
+    def record(self, name: str) -> str:
+        """JSON text of what it learned; NoOutcomeError when it has not succeeded."""
+        return self._learned(name, self._store.record(name))
+
+    async def predict(self, name: str, body: bytes) -> str:
+        """Answer a request to a forecaster, as JSON text; what the worker raises, and what `record` does."""
+        record = await run_in_threadpool(self.record, name)
+        require_lightgbm()
+        found: str = await run_task(self._pool, PREDICT_TASK, Asked(name=name, record=record, body=body))
+        return found
+
+    async def figure(self, name: str, format_: PictureFormat) -> bytes:
+        """Draw how well it did."""
+        report = await run_in_threadpool(self.report, name)
+        drawn: bytes = await run_task(self._pool, FIGURE_TASK, Drawn(name=name, report=report, format=format_))
+        return drawn
+
+    async def wait(self, name: str, timeout_s: float) -> None:
+        """Return when the forecaster is final, or the time is over."""
+        await self._turns.wait(name, timeout_s)
+
+    def remove(self, name: str) -> ForecasterDoc | None:
+        """Delete a final forecaster; end one that is not, and give it as it stands."""
+        active = self._turns.get(name)
+        if active is not None and not active.document.status.final:
+            self._turns.stop(active, ForecasterStatus.CANCELED)
+            return active.document
+        self._turns.forget(name)
+        if not self._store.delete(name):
+            raise _no_forecaster(name)
+        return None
+
+    def begin_shutdown(self) -> None:
+        """Take no new forecasters and end the training that runs: it has nothing to come back with."""
+        self._turns.begin_shutdown(ForecasterStatus.INTERRUPTED)
+
+    def close(self, end_s: float) -> None:
+        """Stop, at the latest at `end_s` (monotonic clock)."""
+        self.begin_shutdown()
+        self._turns.close(end_s)
+
+    def _learned(self, name: str, text: str | None) -> str:
+        if text is None:
+            raise NoOutcomeError(f"forecaster {name!r} is {self.forecaster(name).status.value}: it has learned nothing")
+        return text
+
+    def _summary(self, text: str) -> ForecasterSummary:
+        """A line of the list; the store knows only how a forecaster began and how it ended."""
+        stored = ForecasterSummary.model_validate_json(text)
+        active = self._turns.get(stored.name)
+        if active is None:
+            return stored
+        return ForecasterSummary(**{name: getattr(active.document, name) for name in ForecasterSummary.model_fields})
+
+    def _known(self, name: str, key: RequestKey | None) -> str | None:
+        """The name of what came of the same request; ForecasterExistsError when another one has it.
+
+        One that was interrupted leaves its name.
+        """
+        known, there = self._store.name_of(key), self._store.document(name)
+        if known is not None or there is None:
+            return known
+        if ForecasterDoc.model_validate_json(there).status is not ForecasterStatus.INTERRUPTED:
+            raise ForecasterExistsError(f"there is a forecaster {name!r}; delete it, or take another name")
+        self._store.delete(name)
+        return None
+
+    def _keep(self, document: ForecasterDoc, key: RequestKey | None) -> None:
+        self._store.add(document.name, document.model_dump_json(), key)
+
+    def _drop(self, active: "_Active") -> None:
+        self._finish(active, active.stopped or ForecasterStatus.CANCELED, None)
+
+    def _run(self, active: "_Active") -> None:
+        try:
+            active.begin()
+            trained = active.train(self._settings.deadline_slack_s)
+        except DeadlineError:
+            self._finish(active, active.stopped or ForecasterStatus.TIMED_OUT, _LATE)
+        except StowplanError as error:
+            failure = FailureDoc(code=error.code, detail=error.detail, errors=issue_documents(error.issues))
+            self._finish(active, active.stopped or ForecasterStatus.FAILED, failure)
+        except Exception:
+            _logger.exception("forecaster %s failed", active.document.name)
+            self._finish(active, active.stopped or ForecasterStatus.FAILED, _BUG)
+        else:
+            self._finish(active, ForecasterStatus.SUCCEEDED, None, trained)
+
+    def _finish(
+        self, active: "_Active", status: ForecasterStatus, failure: FailureDoc | None, trained: Trained | None = None
+    ) -> None:
+        stopped = {ForecasterStatus.INTERRUPTED: _INTERRUPTED, ForecasterStatus.CANCELED: None}
+        document = _ended(active.document, status, stopped.get(status, failure), trained)
+        texts = (None, None) if trained is None else (trained.record, trained.report)
+        try:
+            is_interrupted = status is ForecasterStatus.INTERRUPTED
+            self._store.finish(document.name, document.model_dump_json(), *texts, is_interrupted=is_interrupted)
+            active.document = document
+            self._turns.forget(document.name)
+        except StoreError:
+            # It stays in memory, where clients still find it; what it learned is lost.
+            _logger.exception("forecaster %s cannot be stored", document.name)
+            active.document = _ended(active.document, ForecasterStatus.FAILED, _BUG)
+        active.events.close()
+
+
+class _Active:
+    """One forecaster that is not final yet; `document` is what clients see of it."""
+
+    def __init__(self, document: ForecasterDoc, trace: bytes) -> None:
+        self.document = document
+        self.events = EventLog()
+        self.future: Future[None] | None = None
+        self.stopped: ForecasterStatus | None = None
+        self._trace = trace
+        self._lock = threading.Lock()
+        self._pool: WorkerPool | None = None
+
+    def begin(self) -> None:
+        """A worker is about to learn."""
+        times = self.document.times.model_copy(update={"running": time_of(time.time())})
+        self.document = self.document.model_copy(update={"status": ForecasterStatus.RUNNING, "times": times})
+
+    def train(self, slack_s: float) -> Trained:
+        """Learn in a process of its own, which ends at the limit."""
+        # All that comes back comes at the end: when a worker dies, of memory or by our hand, nobody tries again.
+        with WorkerPool(1, 1, preload=(TRAIN_TASK.partition(":")[0],), attempts=1) as pool:
+            with self._lock:
+                self._pool = pool
+                if self.stopped is not None:
+                    raise ShuttingDownError("it was stopped before it began")
+            training = Training(trace=cast("Trace", Pickled(self._trace)))
+            limit_s = self.document.time_limit_s + min(slack_s, self.document.time_limit_s)
+            trained: Any = pool.submit(TRAIN_TASK, training, limit_s).result()
+        return cast("Trained", trained)
+
+    def stop(self, status: ForecasterStatus) -> None:
+        """End the worker now."""
+        with self._lock:
+            self.stopped = self.stopped or status
+            pool = self._pool
+        if pool is not None:
+            pool.close()
+
+    def kill(self) -> None:
+        """Nothing is left to end: `stop` has."""
+
+
+def _ended(
+    document: ForecasterDoc, status: ForecasterStatus, failure: FailureDoc | None, trained: Trained | None = None
+) -> ForecasterDoc:
+    """The final document."""
+    times = document.times.model_copy(update={"finished": time_of(time.time())})
+    values: dict[str, Any] = {"status": status, "times": times, "failure": failure}
+    if trained is not None:
+        path = document.links.self
+        links = {name: f"{path}/{name}" for name in ("report", "record")}
+        figures = {"figure": f"{path}/figure.svg", "figure_png": f"{path}/figure.png"}
+        values["links"] = document.links.model_copy(update={**links, **figures})
+        values |= {name: getattr(trained, name) for name in ("digest", "origin_s", "trained_until_s")}
+    return document.model_copy(update=values)
+
+
+def _no_forecaster(name: str) -> NotFoundError:
+    return NotFoundError(f"there is no forecaster {name!r}")

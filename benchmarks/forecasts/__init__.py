@@ -1,0 +1,1 @@
+"""Forecasts of how long jobs last, on published traces."""
