@@ -28,6 +28,7 @@ from api.http.routers import (
     reservations,
     service,
     snapshots,
+    what_if,
 )
 from api.reading.readers import Readers
 from api.services import Services
@@ -38,6 +39,7 @@ from stowplan import __version__
 
 _ROUTERS = (
     plans.router,
+    what_if.router,
     comparisons.router,
     parallel.router,
     replays.router,

@@ -20,6 +20,7 @@ from api.jobs.service import Jobs
 from api.parallel.service import ParallelPlans
 from api.plans.drawings import PlanDrawings
 from api.plans.service import Plans
+from api.plans.what_if import WhatIfs
 from api.reading.readers import Readers
 from api.reading.requests import RequestReader
 from api.replays.drawings import ReplayDrawings
@@ -45,6 +46,7 @@ class Services:
         self.reader = RequestReader(readers, self.snapshots, CalendarStore(store), measured, settings)
         self.plans = Plans(settings, store, pool, self.reader, self.metrics)
         self.plan_drawings = PlanDrawings(pool, self.plans)
+        self.what_ifs = WhatIfs(settings, self.plans, readers, pool)
         self.parallel = ParallelPlans(settings, pool)
         self.comparisons = Comparisons(settings, store)
         self.comparison_drawings = ComparisonDrawings(self.comparisons, pool)

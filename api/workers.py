@@ -23,6 +23,7 @@ READERS_LOAD = (
     "api.plans.reading",
     "api.comparisons.reading",
     "api.replays.reading",
+    "api.plans.variants",
     "api.forecasts.reading",
     "api.reading.documents",
 )

@@ -56,6 +56,7 @@ class Policy:
     takes_goodput: takes the observed goodput of jobs, and measured runs of those jobs that it makes 3D plans for.
     asks_calendar: looks at the calendar itself. Left out: it plans the snapshot that `models.around_calendar` makes.
     places_one: gives GPUs to the one job that waits and has parallelism; all others stay where they are.
+    splits_nodes: gives a job parts of several nodes; others one node, or whole nodes.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Policy:
     takes_goodput: bool = False
     asks_calendar: bool = False
     places_one: bool = False
+    splits_nodes: bool = False
     may_start: str | None = None
     changes_after: str | None = None
 

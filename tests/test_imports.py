@@ -37,6 +37,7 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
         "api.cli.parallel": (*MODELS, *DRAWING, *WEB),
         "api.cli.demo": (*MODELS, *DRAWING, *WEB),
         "api.cli.verify": (*MODELS, *DRAWING, *WEB),
+        "api.cli.what_if": (*MODELS, *DRAWING, *WEB),
     },
     "readers, workers": {
         "workloads.readers.table": (*MODELS, *DRAWING, *WEB, "scipy", "models", "topology", "solver", "api"),

@@ -16,7 +16,7 @@ from api.convert.reading import read_document, refuse_repeated_keys
 from api.convert.request import check_request, issue_in_request
 from api.convert.snapshot import cluster_from_document, snapshot_from_document
 from api.schemas.calendar import CalendarEntryDoc, CalendarReference
-from api.schemas.request import MAX_THREADS, MAX_TIME_LIMIT_S, PLAN_BODIES, PLAN_BODY, AllocationDoc
+from api.schemas.request import MAX_THREADS, MAX_TIME_LIMIT_S, PLAN_BODIES, PLAN_BODY, AllocationDoc, PlanBodyDoc
 from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
 from models.plan import PlanRequest
 from models.workload import Snapshot
@@ -33,8 +33,10 @@ UNCAPPED = Settings(max_time_limit_s=MAX_TIME_LIMIT_S, max_threads=MAX_THREADS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
-    """A request in a file, and its warnings, with pointers as the file has them. is_bare: the file is a snapshot."""
+    """A request in a file, and its warnings, with pointers as the file has them. is_bare: the file is a snapshot; body
+    is the request as it was read."""
 
+    body: PlanBodyDoc
     request: PlanRequest
     warnings: tuple[Issue, ...]
     is_bare: bool
@@ -102,7 +104,8 @@ def load_request(
         with located("/snapshot"):
             snapshot = _inline(read.snapshot)
         checked = check_request(read, snapshot, UNCAPPED)
-        return PlanFile(request=checked.required(), warnings=_in_file(checked.issues, bare), is_bare=bare)
+        warnings = _in_file(checked.issues, bare)
+        return PlanFile(body=read, request=checked.required(), warnings=warnings, is_bare=bare)
     except InputError as error:
         raise InputError(f"{path}: {error.detail}", _in_file(error.issues, bare)) from error
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from api.common.errors import WorkerTimeoutError
 from api.convert.outcome import MS_PER_S, outcome_to_document
-from api.figures.request import FigureRequest, ParallelFigure
+from api.figures.request import DifferenceFigure, FigureRequest, ParallelFigure
 from api.schemas.plan import OutcomeDoc, UsedOptionsDoc
 from models.parallelism.request import ParallelAnswer, ParallelRequest
 from models.plan import PlanOutcome, PlanRequest, PlanTask
@@ -21,6 +21,7 @@ from stowplan.errors import WorkerError
 
 _FIGURE_TASK = "api.figures.render:figure_task"
 _PARALLEL_TASK = "models.parallelism.planner:answer_task"
+_DIFFERENCE_FIGURE_TASK = "api.figures.difference:figure_task"
 _PARALLEL_FIGURE_TASK = "api.figures.parallel:figure_task"
 # Beyond the time limit of the solve: build, placement, check.
 SLACK_S = 60.0
@@ -92,6 +93,11 @@ class LocalPlanner:
     def draw(self, request: FigureRequest) -> bytes:
         """Draw an outcome."""
         picture: bytes = self._pool.submit(_FIGURE_TASK, request, SLACK_S).result()
+        return picture
+
+    def draw_difference(self, request: DifferenceFigure) -> bytes:
+        """Draw plans beside each other."""
+        picture: bytes = self._pool.submit(_DIFFERENCE_FIGURE_TASK, request, SLACK_S).result()
         return picture
 
     def parallel(self, request: ParallelRequest, limit_s: float, watcher: Watcher) -> ParallelAnswer:

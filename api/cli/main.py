@@ -22,6 +22,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.compare:compare_command",
         "Run one request through several solvers, one after another, each in a fresh process under the same limits.",
     ),
+    "what-if": LazyCommand(
+        "api.cli.what_if:what_if_command",
+        "Plan a request and variants of it, and print what differs: nodes drained, jobs changed, another policy.",
+    ),
     "parallel": LazyCommand(
         "api.cli.parallel:parallel_command",
         "Find pipeline stages, data and tensor degrees and micro-batches for a job on GPUs of the catalogue.",

@@ -81,7 +81,7 @@ def plan_command(
                 write(figure, planner.draw(drawing))
         finally:
             _print_answer(request, outcome, json_)
-    raise typer.Exit(_outcome_code(outcome))
+    raise typer.Exit(outcome_code(outcome))
 
 
 def _print_answer(request: PlanRequest, outcome: PlanOutcome, as_json: bool) -> None:
@@ -91,7 +91,8 @@ def _print_answer(request: PlanRequest, outcome: PlanOutcome, as_json: bool) -> 
         print_outcome(console.output(), request.policy, outcome, request.options)
 
 
-def _outcome_code(outcome: PlanOutcome) -> ExitCode:
+def outcome_code(outcome: PlanOutcome) -> ExitCode:
+    """How a command ends that gave this outcome."""
     if outcome.termination.has_incumbent:
         return ExitCode.PLANNED
     if outcome.termination is TerminationReason.INFEASIBLE:

@@ -20,7 +20,15 @@ from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTable
 from api.schemas.replay import REPLAY_POLICIES, ReplayBody
 from api.schemas.request import PLAN_BODIES, AllocationDoc, VerifyBody
 from api.schemas.reservation import CalendarBody, ReservationBody
-from api.schemas.snapshot import ClusterDoc, GpuTypeDoc, PlannedSnapshotReference, SnapshotDoc, SnapshotReference
+from api.schemas.snapshot import (
+    ClusterDoc,
+    GpuTypeDoc,
+    JobDoc,
+    PlannedSnapshotReference,
+    SnapshotDoc,
+    SnapshotReference,
+)
+from api.schemas.what_if import VariantDoc, WhatIfBody
 from models.wording import counted
 from stowplan.errors import Issue, pointer_of
 
@@ -36,6 +44,9 @@ _KNOWN_ROOTS: tuple[type[Document], ...] = (
     ReplayBody,
     CalendarBody,
     ReservationBody,
+    WhatIfBody,
+    VariantDoc,
+    JobDoc,
 )
 # By the name that pydantic gives the whole text, where it can be but one kind of document.
 _ROOT_OF: Mapping[str, tuple[type[Document], ...]] = {kind.__name__: (kind,) for kind in _KNOWN_ROOTS}

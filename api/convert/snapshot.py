@@ -54,7 +54,7 @@ def snapshot_from_document(document: SnapshotDoc) -> Snapshot:
     for k, job in enumerate(document.jobs):
         try:
             with located(pointer_of("jobs", k)):
-                jobs.append(_job(job, type_of))
+                jobs.append(job_from_document(job, type_of))
         except InputError as error:
             issues += error.issues
     raise_for_errors(issues, "snapshot")
@@ -97,7 +97,8 @@ def _node(document: NodeDoc) -> Node:
     return Node(**{**vars(document), "gpus_in_use": tuple(range(taken)) if isinstance(taken, int) else taken})
 
 
-def _job(document: JobDoc, type_of: Mapping[str, str]) -> Job:
+def job_from_document(document: JobDoc, type_of: Mapping[str, str]) -> Job:
+    """Build a job; `type_of` are the GPU types of nodes. Raises InputError with pointers relative to the document."""
     current = slices_from_map(document.current) if document.current else None
     transformer = None if document.transformer is None else transformer_from_document(document.transformer)
     operators = None if document.operators is None else operators_from_document(document.operators)

@@ -45,14 +45,22 @@ _MAX_CONFLICTS = 12
 _OTHER = Fill(colour="#B8B8B8", hatch="", ink=INK)
 
 
-class _Panel(Protocol):
+class Panel(Protocol):
     """A part of the picture that knows its size."""
 
     @property
-    def width(self) -> float: ...
+    def width(self) -> float:
+        """Points."""
+        ...
+
     @property
-    def height(self) -> float: ...
-    def draw(self, axes: Any) -> None: ...
+    def height(self) -> float:
+        """Points."""
+        ...
+
+    def draw(self, axes: Any) -> None:
+        """Draw on axes whose data units are points, y downwards."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +94,7 @@ def render(request: FigureRequest) -> bytes:
         # Names may hold characters that the font lacks; they become boxes in a PNG and stay themselves in an SVG.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         if outcome.plan is None:
-            panels: list[_Panel] = [_TextPanel(lines=_explanation(outcome))]
+            panels: list[Panel] = [_TextPanel(lines=_explanation(outcome))]
             title = f"No plan: {outcome.termination.replace('_', ' ')}"
         elif outcome.plan.pretraining is not None:
             panels = _pretraining_panels(snapshot, outcome.plan, outcome.plan.pretraining)
@@ -97,10 +105,10 @@ def render(request: FigureRequest) -> bytes:
             groups = job_groups(outcome.plan)
             panels = [cluster_panel(snapshot, outcome.plan, groups, _MAX_WIDTH, _MAX_HEIGHT, _MIN_WIDTH)]
             title = _allocation_title(snapshot, outcome.plan)
-        return save(_compose(title, _outcome_words(outcome), panels), request.format)
+        return save(compose(title, _outcome_words(outcome), panels), request.format)
 
 
-def _compose(title: str, subtitle: str, panels: Sequence[_Panel]) -> Figure:
+def compose(title: str, subtitle: str, panels: Sequence[Panel]) -> Figure:
     """Panels side by side under a title; one data unit of every axes is one point."""
     head = 2.6 * LINE_PT
     inner = max(sum(panel.width for panel in panels) + (len(panels) - 1) * _PANEL_GAP, _MIN_WIDTH)
@@ -134,7 +142,7 @@ def save(figure: Figure, format_: PictureFormat) -> bytes:
     return buffer.getvalue()
 
 
-def _pretraining_panels(snapshot: Snapshot, plan: Plan, placement: PretrainingPlacement) -> list[_Panel]:
+def _pretraining_panels(snapshot: Snapshot, plan: Plan, placement: PretrainingPlacement) -> list[Panel]:
     """Matrix and cluster; the job's nodes have the same minipod colours and ranks in both."""
     matrix = matrix_panel(placement, _MAX_HEIGHT)
     minipod_of = {

@@ -10,6 +10,7 @@ from api.schemas.parallel_answer import ParallelPlanAnswer
 from executor.simulation.figures import ReplayResult
 from models.forecast.report import ForecastReport
 from models.plan import PlanOutcome
+from models.what_if.difference import Planned
 from models.workload import Snapshot
 from topology.calendar import CalendarEntry
 from topology.cluster import Cluster
@@ -67,4 +68,13 @@ class CalendarFigure:
     cluster: Cluster
     entries: tuple[CalendarEntry, ...]
     taken_at: datetime
+    format: PictureFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceFigure:
+    """A plan, and by name others that differ from it, to draw beside each other, and as what."""
+
+    base: Planned
+    others: tuple[tuple[str, Planned], ...]
     format: PictureFormat

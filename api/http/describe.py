@@ -23,6 +23,7 @@ from api.schemas.replay_answer import REPLAY_EVENT_DATA
 from api.schemas.request import PLAN_BODIES, VerifyBody
 from api.schemas.reservation import CalendarBody, ReservationBody
 from api.schemas.snapshot import SnapshotDoc
+from api.schemas.what_if import WhatIfBody
 
 # Read by `api.http.body` or written by `api.http.problems`, so that FastAPI does not see them.
 _UNSEEN: tuple[type[BaseModel], ...] = (
@@ -39,6 +40,7 @@ _UNSEEN: tuple[type[BaseModel], ...] = (
     ReconfigureBody,
     CalendarBody,
     ReservationBody,
+    WhatIfBody,
     ProblemDoc,
     *EVENT_DATA,
     *REPLAY_EVENT_DATA,

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -92,26 +93,24 @@ class Plans:
         ShuttingDownError
             When the service stops.
         """
-        record = PlanRecord(
-            id=f"plan-{uuid.uuid4().hex}",
-            policy=asked.policy,
-            status=PlanStatus.QUEUED,
-            queued_at_s=time.time(),
-            version=__version__,
-            input_hash=asked.input_hash,
-            options=asked.options.model_dump_json(),
-            timings="",
-            idempotency_key=idempotency_key,
-        )
+        return self.submit_all([(asked, idempotency_key)], received_s)[0]
+
+    def submit_all(self, asked: Sequence[tuple[ReadPlan, str | None]], received_s: float) -> list[str]:
+        """Store and queue plans, each with its key, all or none; returns their ids. Raises what `submit` does."""
         with self._admission:
-            known = None if idempotency_key is None else self._store.plan_by_key(idempotency_key)
-            if known is None:
-                self._admit(record, asked, received_s)
-                return record.id
-        # Not what was filled in: that may have changed since.
-        if (self._store.posted_hash(known.id) or known.input_hash) != asked.posted_hash:
-            raise IdempotencyConflictError.of(known.id)
-        return known.id
+            known = [None if key is None else self._store.plan_by_key(key) for _, key in asked]
+            for (plan, _), record in zip(asked, known, strict=True):
+                # Not what was filled in: that may have changed since.
+                if record is not None and (self._store.posted_hash(record.id) or record.input_hash) != plan.posted_hash:
+                    raise IdempotencyConflictError.of(record.id)
+            self._refuse_too_many(sum(record is None for record in known))
+            ids = []
+            for (plan, key), record in zip(asked, known, strict=True):
+                if record is None:
+                    record = _new_record(plan, key)
+                    self._admit(record, plan, received_s)
+                ids.append(record.id)
+        return ids
 
     def plan(self, plan_id: str) -> PlanDoc:
         """Look at a plan; NotFoundError when there is none."""
@@ -239,13 +238,19 @@ class Plans:
         plan = self._left_behind.get(plan_id) or self._running.get(plan_id)
         return None if plan is None else plan.events
 
-    def _admit(self, record: PlanRecord, asked: ReadPlan, received_s: float) -> None:
-        """Store the plan, then queue it: a plan that is answered for is never lost."""
+    def _refuse_too_many(self, num_new: int) -> None:
+        if not num_new:
+            return
         if self._stopping:
             raise ShuttingDownError("the service stops; ask again when it is back")
         active = sum(not plan.record.status.final for plan in list(self._running.values()))
-        if active >= self._settings.queue_size + self._settings.workers:
-            raise QueueFullError(f"{active} plans run or wait, which is as many as this service takes")
+        most = self._settings.queue_size + self._settings.workers
+        if active + num_new > most:
+            more = "" if num_new == 1 else f", and {num_new} more are asked for; it takes {most}"
+            raise QueueFullError(f"{active} plans run or wait, which is as many as this service takes{more}")
+
+    def _admit(self, record: PlanRecord, asked: ReadPlan, received_s: float) -> None:
+        """Store the plan, then queue it: a plan that is answered for is never lost."""
         accept_ms = (time.perf_counter() - received_s) * _MS_PER_S
         timings = TimingsDoc(
             accept_ms=accept_ms, queue_ms=None, phases_ms={}, cpu_ms=None, first_incumbent_ms=None, total_ms=None
@@ -367,6 +372,20 @@ class _LeftBehindPlan:
     def __init__(self, left: LeftBehind) -> None:
         self.events = EventLog(left.times_taken_up * _AFTER_LOST_EVENTS)
         self.is_canceled = False
+
+
+def _new_record(asked: ReadPlan, idempotency_key: str | None) -> PlanRecord:
+    return PlanRecord(
+        id=f"plan-{uuid.uuid4().hex}",
+        policy=asked.policy,
+        status=PlanStatus.QUEUED,
+        queued_at_s=time.time(),
+        version=__version__,
+        input_hash=asked.input_hash,
+        options=asked.options.model_dump_json(),
+        timings="",
+        idempotency_key=idempotency_key,
+    )
 
 
 def _no_plan(plan_id: str) -> NotFoundError:

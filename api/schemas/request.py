@@ -87,7 +87,7 @@ PLAN_BODIES: Mapping[str, type[PlanBodyDoc]] = {
 # A type only when the program runs: which policies there are is known then.
 PlanBody: Any = Annotated[Union[tuple(_BODY_OF.values())], Field(discriminator="policy")]  # noqa: UP007
 PLAN_BODY: TypeAdapter[PlanBodyDoc] = TypeAdapter(PlanBody)
-PolicyName = Annotated[str, OneOf(POLICIES)]
+PolicyName = Annotated[str, OneOf(tuple(POLICIES))]
 
 
 class AllocationDoc(Document):

@@ -39,6 +39,7 @@ GAVEL = Policy(
     gives=(*_GIVES, "the bound of the integer program of the same round, and the gap to it"),
     is_heuristic=True,
     ignores=_IGNORES,
+    splits_nodes=True,
     plans_without_speed=True,
     changes_after=_CHANGES_AFTER,
 )
@@ -53,6 +54,7 @@ GAVEL_ILP = Policy(
     needs=_NEEDS,
     gives=(*_GIVES, "bound and gap of the integer program"),
     ignores=_IGNORES,
+    splits_nodes=True,
     plans_without_speed=True,
     changes_after=_CHANGES_AFTER,
 )

@@ -32,6 +32,7 @@ SUIKA = Policy(
     gives=(PARALLEL_PLANS, REASONS, "the bound of the integer program on the same scale-outs, and the gap to it"),
     is_heuristic=True,
     ignores=_IGNORES,
+    splits_nodes=True,
     plans_parallelism=True,
 )
 SUIKA_ILP = Policy(
@@ -45,5 +46,6 @@ SUIKA_ILP = Policy(
     needs=_NEEDS,
     gives=(PARALLEL_PLANS, REASONS, "bound and gap of the integer program"),
     ignores=_IGNORES,
+    splits_nodes=True,
     plans_parallelism=True,
 )

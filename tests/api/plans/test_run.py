@@ -169,6 +169,25 @@ def test_a_full_queue_answers_429(pool: WorkerPool, works_as: WorksAs) -> None:
             canceled(client, plan)
 
 
+def test_variants_are_queued_together_or_not_at_all(pool: WorkerPool, works_as: WorksAs) -> None:
+    with serving(create_app(Settings(database=IN_MEMORY, queue_size=1, shutdown_s=2.0), pool=pool)) as client:
+        plan = planned(client, sia_request())
+        works_as(tasks.hanging_task)
+        path = f"{plan['links']['self']}:what-if"
+        variants = [{"name": f"v{k}", "drain": [f"n{k % 2}"]} for k in range(4)]
+        # Two run and one waits; four are too many.
+        refused = post(client, path, {"variants": variants}, Idempotency_Key="many")
+        assert (refused.status_code, refused.json()["code"]) == (429, "queue_full")
+        assert len(client.get("/v1/plans").json()["plans"]) == 1
+        answer = post(client, path, {"variants": variants[:3]}, Idempotency_Key="many")
+        assert answer.status_code == 202
+        rows = answer.json()["variants"]
+        assert [(row["difference"], row["figure"]) for row in rows] == [(None, None)] * 3
+        assert post(client, f"{rows[0]['plan']['links']['self']}:what-if", {"variants": variants}).status_code == 409
+        for row in rows:
+            canceled(client, row["plan"])
+
+
 def kill_workers(pool: WorkerPool) -> None:
     for worker in list(pool._workers):
         assert worker._process is not None
