@@ -20,6 +20,7 @@ from models.planning import plan
 from models.policies import POLICIES
 from models.workload import Job, NodeGpus, Reservation, Snapshot
 from stowplan.errors import InputError
+from tests.growth import work
 from tests.models.calendar_scenes import with_calendar
 from tests.models.test_ignored_fields import EXAMPLES
 from tests.paths import ROOT
@@ -184,3 +185,21 @@ def test_a_reservation_of_gpus_against_the_calendar_is_refused() -> None:
     snapshot = replace(request.snapshot, jobs=(job, *request.snapshot.jobs[1:]), calendar=(closed,))
     with pytest.raises(InputError, match="reserved"):
         plan(replace(request, snapshot=snapshot))
+
+
+def test_making_the_snapshot_grows_with_the_size() -> None:
+    def cost(num: int) -> int:
+        entries = tuple(reserved(f"r{k}", 1 + k, 40, *(f"n{n}" for n in range(k, num, 8))) for k in range(4))
+        jobs = tuple(
+            Job(id=f"j{k}", remaining_s=DAY_S * (k % 7) + k, calendar_entry=f"r{k % 4}" if k % 5 == 0 else None)
+            for k in range(num)
+        )
+        snapshot = Snapshot(cluster=pods(num), jobs=jobs, calendar=entries)
+
+        def made() -> None:
+            assert around(snapshot, Access(snapshot, 0.05)).parts
+
+        return work(made)
+
+    cost(50)
+    assert cost(200) <= 2.3 * cost(100)
