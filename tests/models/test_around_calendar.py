@@ -20,6 +20,7 @@ from models.planning import plan
 from models.policies import POLICIES
 from models.workload import Job, NodeGpus, Reservation, Snapshot
 from stowplan.errors import InputError
+from tests.growth import work
 from tests.models.calendar_scenes import with_calendar
 from tests.models.test_ignored_fields import EXAMPLES
 from tests.paths import ROOT
@@ -77,6 +78,31 @@ def test_no_plan_goes_against_the_calendar(name: str, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
+def test_a_reservation_is_for_its_jobs(name: str) -> None:
+    """All nodes are there twice, and the second ones are reserved for the first job."""
+    request = example(name)
+    cluster, jobs = request.snapshot.cluster, request.snapshot.jobs
+    twins = tuple(replace(node, id=f"{node.id}'", gpus_in_use=()) for node in cluster.nodes)
+    entry = CalendarEntry(
+        name="r", kind=EntryKind.RESERVATION, from_s=-1.0, until_s=DAY_S, nodes=tuple(node.id for node in twins)
+    )
+    waiting = tuple(replace(job, current=None, parallel_plan=None, expansions=()) for job in jobs)
+    scene = Snapshot(
+        cluster=replace(cluster, nodes=(*cluster.nodes, *twins)),
+        jobs=(replace(waiting[0], calendar_entry="r"), *waiting[1:]),
+        calendar=(entry,),
+    )
+    found = plan(replace(request, snapshot=scene)).plan
+    assert found is not None
+    places = {item.job_id: {part.node for part in item.gpus} for item in found.allocations}
+    assert all(name == jobs[0].id or nodes.isdisjoint(entry.nodes) for name, nodes in places.items())
+    if name not in {"arnold", "gang", "gang-ilp"}:
+        assert places[jobs[0].id] <= set(entry.nodes)
+    assert jobs[0].id in places
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POLICIES)
 def test_a_calendar_that_is_over_changes_nothing(name: str) -> None:
     request = example(name)
     nodes = tuple(node.id for node in request.snapshot.cluster.nodes)
@@ -87,12 +113,16 @@ def test_a_calendar_that_is_over_changes_nothing(name: str) -> None:
 
 
 def planned(*jobs: Job, calendar: tuple[CalendarEntry, ...]) -> tuple[dict[str, Job], set[str], set[str]]:
-    """The jobs that are planned, by id, the nodes that are handed out, and the jobs that are left out."""
+    """Jobs of the first part by id, the nodes that it hands out, and the jobs that are left out."""
     snapshot = Snapshot(cluster=pods(2, 2), jobs=jobs, calendar=calendar)
     made = around(snapshot, Access(snapshot, 0.05))
-    up = {node.id for node in made.planned.cluster.nodes if node.state is NodeState.UP}
     assert [job.job_id for job in made.unplaced()] == [snapshot.jobs[k].id for k in made.left_out]
-    return {job.id: job for job in made.planned.jobs}, up, {snapshot.jobs[k].id for k in made.left_out}
+    found = made.parts[0].planned
+    return {job.id: job for job in found.jobs}, up(found), {snapshot.jobs[k].id for k in made.left_out}
+
+
+def up(snapshot: Snapshot) -> set[str]:
+    return {node.id for node in snapshot.cluster.nodes if node.state is NodeState.UP}
 
 
 SHORT, UNKNOWN = Job(id="short", remaining_s=0.5 * DAY_S), Job(id="unknown")
@@ -100,16 +130,16 @@ TOMORROW = reserved("r", 1, 2, "n0")
 
 
 def test_nodes_that_some_may_not_use_are_handed_out_to_nobody() -> None:
-    jobs, up, out = planned(SHORT, UNKNOWN, calendar=(TOMORROW,))
-    assert (set(jobs), up, out) == ({"short", "unknown"}, {"n1", "n2", "n3"}, set())
+    jobs, there, out = planned(SHORT, UNKNOWN, calendar=(TOMORROW,))
+    assert (set(jobs), there, out) == ({"short", "unknown"}, {"n1", "n2", "n3"}, set())
     # Without the one that may last, they are open to all.
     assert planned(SHORT, calendar=(TOMORROW,))[1] == {"n0", "n1", "n2", "n3"}
 
 
 def test_who_may_use_no_node_is_left_out_and_keeps_none_from_others() -> None:
     everywhere = reserved("r", 1, 2, "n0", "n1", "n2", "n3", kind=EntryKind.MAINTENANCE)
-    jobs, up, out = planned(SHORT, UNKNOWN, calendar=(everywhere,))
-    assert (set(jobs), up, out) == ({"short"}, {"n0", "n1", "n2", "n3"}, {"unknown"})
+    jobs, there, out = planned(SHORT, UNKNOWN, calendar=(everywhere,))
+    assert (set(jobs), there, out) == ({"short"}, {"n0", "n1", "n2", "n3"}, {"unknown"})
     snapshot = Snapshot(cluster=pods(2, 2), jobs=(SHORT, UNKNOWN), calendar=(everywhere,))
     (told,) = around(snapshot, Access(snapshot, 0.05)).unplaced()
     assert (told.reason, told.counts["admitted_in_s"], told.preempted) == ("reserved", 2 * DAY_S, False)
@@ -118,17 +148,32 @@ def test_who_may_use_no_node_is_left_out_and_keeps_none_from_others() -> None:
 def test_a_cluster_that_is_reserved_is_for_the_jobs_of_the_reservation() -> None:
     everywhere = reserved("r", -1, 2, "n0", "n1", "n2", "n3")
     own = Job(id="own", calendar_entry="r")
-    jobs, up, out = planned(own, SHORT, calendar=(everywhere,))
-    assert (set(jobs), up, out) == ({"own"}, {"n0", "n1", "n2", "n3"}, {"short"})
+    jobs, there, out = planned(own, SHORT, calendar=(everywhere,))
+    assert (set(jobs), there, out) == ({"own"}, {"n0", "n1", "n2", "n3"}, {"short"})
+
+
+def test_jobs_of_a_reservation_are_planned_on_its_nodes_beside_all_others() -> None:
+    own, big = Job(id="own", calendar_entry="r"), Job(id="big", calendar_entry="r", min_gpus=16)
+    guest = replace(UNKNOWN, id="guest", preemptible=False, current=(NodeGpus(node="n0", gpus=(0, 1)),))
+    entry = replace(TOMORROW, from_s=-5.0)
+    snapshot = Snapshot(cluster=pods(2, 2), jobs=(UNKNOWN, own, big, guest), calendar=(entry,))
+    first, second = around(snapshot, Access(snapshot, 0.05)).parts
+    # Its one node has too few GPUs for the big one, which is planned with all others.
+    assert ([job.id for job in first.planned.jobs], up(first.planned)) == (
+        ["unknown", "big", "guest"],
+        {"n1", "n2", "n3"},
+    )
+    assert ([job.id for job in second.planned.jobs], up(second.planned)) == (["own"], {"n0"})
+    assert second.planned.cluster.nodes[0].gpus_in_use == (0, 1), "who cannot be preempted stays"
 
 
 def test_who_runs_on_nodes_that_will_be_closed_stays_until_then() -> None:
     on_it = replace(UNKNOWN, id="on it", current=(NodeGpus(node="n0", gpus=(0, 1)),))
-    jobs, up, _ = planned(on_it, UNKNOWN, calendar=(TOMORROW,))
+    jobs, there, _ = planned(on_it, UNKNOWN, calendar=(TOMORROW,))
     assert not jobs["on it"].preemptible
     assert jobs["on it"].current == on_it.current
-    assert "n0" not in up
-    jobs, up, _ = planned(on_it, UNKNOWN, calendar=(replace(TOMORROW, from_s=0.0),))
+    assert "n0" not in there
+    jobs, there, _ = planned(on_it, UNKNOWN, calendar=(replace(TOMORROW, from_s=0.0),))
     assert jobs["on it"] == replace(on_it, current=None)
 
 
@@ -141,3 +186,21 @@ def test_a_reservation_of_gpus_against_the_calendar_is_refused() -> None:
     snapshot = replace(request.snapshot, jobs=(job, *request.snapshot.jobs[1:]), calendar=(closed,))
     with pytest.raises(InputError, match="reserved"):
         plan(replace(request, snapshot=snapshot))
+
+
+def test_making_the_snapshot_grows_with_the_size() -> None:
+    def cost(num: int) -> int:
+        entries = tuple(reserved(f"r{k}", 1 + k, 40, *(f"n{n}" for n in range(k, num, 8))) for k in range(4))
+        jobs = tuple(
+            Job(id=f"j{k}", remaining_s=DAY_S * (k % 7) + k, calendar_entry=f"r{k % 4}" if k % 5 == 0 else None)
+            for k in range(num)
+        )
+        snapshot = Snapshot(cluster=pods(num), jobs=jobs, calendar=entries)
+
+        def made() -> None:
+            assert around(snapshot, Access(snapshot, 0.05)).parts
+
+        return work(made)
+
+    cost(50)
+    assert cost(200) <= 2.3 * cost(100)
