@@ -89,7 +89,9 @@ def _coverage(scene: _Scene, plan: Plan) -> Iterator[Issue]:
     for job in scene.snapshot.jobs:
         if job.id in scene.running and unplaced.count(job.id) == 1 and job.id not in kept:
             stays = JobAllocation(job_id=job.id, gpu_type="", num_gpus=0, gpus=job.current or (), change=Change.KEPT)
-            if not calendar_violations(scene.snapshot, (stays,), scene.parameters.epsilon):
+            # Of a shape it is not known here which nodes it is.
+            is_named = all(entry.shape is None for entry in scene.snapshot.calendar)
+            if is_named and not calendar_violations(scene.snapshot, (stays,), scene.parameters.epsilon):
                 detail = f"job {job.id!r} runs, and the calendar lets it stay; it must keep its GPUs"
                 yield Issue(code="job_moved", pointer="/unplaced", detail=detail)
         elif job.id in scene.running:

@@ -22,6 +22,8 @@ from models.workload import Job
 from stowplan.arrays import IntMatrix
 
 _HOUR_S = 3600.0
+# Starts of a job whose cost is shown at least, and classes x starts x jobs at most.
+_FEWEST_STARTS, _MOST_WORK = 8, 200_000
 
 
 def ahead_plan(problem: AheadProblem, placings: tuple[Placing, ...]) -> Plan:
@@ -143,9 +145,12 @@ def _lost_gpu_s(problem: AheadProblem, placed: AheadPlacement) -> float:
 
 
 def _other_starts(problem: AheadProblem, placings: tuple[Placing, ...], p: int) -> Iterator[StartCost]:
-    """What each start of a job costs beside the others, by the best of its plans; its own start as it is planned."""
+    """What each start of a job costs beside the others, by the best of its plans; its own start as it is planned.
+
+    Of many starts on many nodes some are left out, evenly, so that this does not take longer than the search.
+    """
     instance = problem.instance
-    job = instance.jobs[p]
+    job, wanted = instance.jobs[p], problem.wanted[p]
     others = [
         (other.options[placing.option], placing.nodes)
         for q, (other, placing) in enumerate(zip(instance.jobs, placings, strict=True))
@@ -153,8 +158,11 @@ def _other_starts(problem: AheadProblem, placings: tuple[Placing, ...], p: int) 
     ]
     own_s = job.options[placings[p].option].start_s
     cheapest: dict[float, float | None] = {own_s: placing_cost(job, placings[p])}
+    most = max(_FEWEST_STARTS, _MOST_WORK // (instance.class_size.size * len(instance.jobs) * len(wanted.plans)))
+    starts = sorted({option.start_s for option in job.options} - {own_s})
+    shown = set(starts[:: -(-len(starts) // most)] if starts else ())
     for o, option in enumerate(job.options):
-        if option.start_s == own_s:
+        if option.start_s not in shown:
             continue
         answer = place_at_best(instance, job, o, free_at(instance, others, option))
         cost = None if answer.placing is None else float(answer.cost)
