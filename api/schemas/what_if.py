@@ -111,7 +111,8 @@ class JobDifferenceDoc(Document):
     job_id: str
     change: JobChange
     """started, stopped: it has GPUs, or a start, in the other plan only, or in the base only. retyped: other GPU type.
-    rescaled: other count. moved: other nodes. later, earlier: another start. same: other goodput in the same place."""
+    rescaled: other count. moved: it runs now, and gets other nodes. elsewhere: other nodes for one that waits: nobody
+    is moved, and both may be equally good. later, earlier: another start. same: other goodput in the same place."""
     base: JobPlaceDoc | None
     """Null: it gets nothing."""
     other: JobPlaceDoc | None
