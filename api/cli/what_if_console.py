@@ -106,9 +106,13 @@ def _print_difference(
     for note in objective.notes:
         screen.print(f"  {escape(note)}", soft_wrap=True)
     if answer.price is not None and answer.variant.place is not None:
-        job, whole = escape(answer.variant.place.job), objective.difference is not None
-        of = "of the objective" if whole else "of the objective, which the terms of the other jobs lose"
-        screen.print(f"  price of {job} there: {number(answer.price)} {of}", soft_wrap=True)
+        job = escape(answer.variant.place.job)
+        if objective.difference is not None:
+            words = f"price of {job} there: {number(answer.price)} of the objective"
+        else:
+            does = "lose" if answer.price >= 0 else "gain"
+            words = f"with {job} there, the terms of the other jobs {does} {number(abs(answer.price))} of the objective"
+        screen.print(f"  {words}", soft_wrap=True)
     for row in difference.spreads:
         screen.print(f"  spread of {escape(row.job_id)}: {_spread(row.base)} -> {_spread(row.other)}")
     if difference.jobs:

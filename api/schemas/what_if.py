@@ -180,7 +180,8 @@ class VariantAnswer(Document):
     """From the base; null where one of the two has no plan (yet)."""
     price: float | None = None
     """What the place that is asked for costs in the objective, above 0 where the plan is worse: of a pre-training job
-    all of it, otherwise what the terms of the other jobs lose."""
+    all of it, otherwise what the terms of the other jobs lose; below 0 they gain, as where it gets less than in the
+    base."""
 
 
 class PlannedVariantDoc(VariantAnswer):

@@ -144,7 +144,7 @@ def difference(base: Planned, other: Planned, asked: str | None = None) -> PlanD
     if one is None or two is None:
         return None
     before, after = _places(base.request.snapshot, one), _places(other.request.snapshot, two)
-    running = {job.id for each in (base, other) for job in each.request.snapshot.jobs if job.current}
+    running = {job.id for job in base.request.snapshot.jobs if job.current}
     return PlanDifference(
         objective=_objective(base, other, asked),
         terms=tuple(_values(_terms(one, asked), _terms(two, asked))),
@@ -315,4 +315,5 @@ def price(base: Planned, other: Planned, job_id: str | None) -> float | None:
     before, after = (
         math.fsum(term.value for term in plan.score if job_id is None or term.job_id != job_id) for plan in (one, two)
     )
-    return Sense(base.outcome.sense).sign * (after - before)
+    # Not minus zero.
+    return Sense(base.outcome.sense).sign * (after - before) + 0.0
