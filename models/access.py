@@ -4,16 +4,22 @@ Of all jobs that are alike in preemptible and reservation, those have the same n
 begins of entries. So there are few classes of jobs, and nodes that are open to the same classes are alike.
 
 What is asked here is where a job may start. Where it runs now it may stay under `NodeWindows.may_use`.
+
+A soft reservation that holds now, and one of whose jobs waits, is a hard one here: its jobs have come, and others
+leave. Of such reservations that share nodes this is the first to begin.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from models.windows import NodeWindows, availability, ends_s
-from models.workload import Job, Snapshot
+from models.workload import Job, Snapshot, checked_snapshot
 from stowplan.arrays import IntVector, Mask
+from topology.calendar import EntryKind
+from topology.cluster import NodeState
 
 AccessClass = tuple[bool, str | None, int]
 """Preemptible, the reservation of the job if it has nodes, and how many begins of entries it does not end before."""
@@ -23,7 +29,7 @@ class Access:
     """Who may use which of the N nodes of a snapshot; `epsilon` as in `models.windows`."""
 
     def __init__(self, snapshot: Snapshot, epsilon: float) -> None:
-        self.windows: NodeWindows = availability(snapshot, epsilon)
+        self.windows: NodeWindows = availability(_as_hard(snapshot, epsilon), epsilon)
         self.is_open = not self.windows.entries
         self._num_nodes = len(snapshot.cluster.nodes)
         self._begins_s = sorted({entry.begin_s for entry in self.windows.entries})
@@ -58,3 +64,29 @@ class Access:
     def must_leave(self, job: Job) -> bool:
         """Whether a job that runs may not stay on all of its nodes."""
         return not self.is_open and not all(self.windows.may_use(job, part.node) for part in job.current or ())
+
+
+def _as_hard(snapshot: Snapshot, epsilon: float) -> Snapshot:
+    """The snapshot with the soft reservations as hard ones whose jobs have come."""
+    down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
+    waited_for = {
+        job.calendar_entry
+        for job in snapshot.jobs
+        if job.calendar_entry is not None and (not job.current or any(part.node in down for part in job.current))
+    }
+    come = [
+        entry
+        for entry in snapshot.calendar
+        if entry.kind is EntryKind.RESERVATION and not entry.hard and entry.in_effect and entry.name in waited_for
+    ]
+    if not come:
+        return snapshot
+    nodes_of = availability(snapshot, epsilon).nodes_of
+    claimed: set[int] = set()
+    closed: set[str] = set()
+    for entry in sorted(come, key=lambda entry: (entry.begin_s, entry.name)):
+        if claimed.isdisjoint(nodes_of[entry.name]):
+            claimed.update(nodes_of[entry.name])
+            closed.add(entry.name)
+    entries = tuple(replace(entry, hard=entry.hard or entry.name in closed) for entry in snapshot.calendar)
+    return checked_snapshot(snapshot.cluster, snapshot.jobs, entries)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from models.access import Access, AccessClass
+from models.open_spans import first_moment_s, open_spans
 from models.wording import counted
 from models.workload import Job, Snapshot
 from topology.calendar import CalendarEntry
@@ -26,9 +27,33 @@ class KeptNodes:
         self._access = access
         self._known: dict[tuple[AccessClass, tuple[str, ...] | None], tuple[int, int, tuple[CalendarEntry, ...]]] = {}
 
+        self._sizes: dict[tuple[str, tuple[CalendarEntry, ...]], tuple[int, int]] = {}
+
     def num_kept(self, job: Job) -> int:
         """Nodes of the types of the job on which it may not start."""
         return 0 if self._access.is_open else self._found(job)[0]
+
+    def admitted_s(self, job: Job, num_gpus: int) -> float:
+        """Seconds until nodes of its types with so many GPUs are open to the job at a time; infinite for never, or
+        where nobody knows. A job could not start before."""
+        windows = self._access.windows
+        spans = [
+            (span, size, 0)
+            for (gpu_type, _), (n, size) in self._alike().items()
+            if job.gpu_types is None or gpu_type in job.gpu_types
+            for span in open_spans(0.0, windows.closed_starts(job, n))
+        ]
+        return first_moment_s(spans, num_gpus, 0)
+
+    def _alike(self) -> Mapping[tuple[str, tuple[CalendarEntry, ...]], tuple[int, int]]:
+        """GPU type and entries -> one of the nodes with them, and the GPUs of all."""
+        if not self._sizes:
+            for n, node in enumerate(self._nodes):
+                if node.state is NodeState.UP:
+                    key = node.gpu_type, self._access.windows.over.get(n, ())
+                    first, size = self._sizes.get(key, (n, 0))
+                    self._sizes[key] = first, size + node.num_gpus
+        return self._sizes
 
     def explain(self, job: Job, admitted_s: float) -> Words:
         """Why the job waits for the calendar, if it could start in `admitted_s` at the earliest; infinite: never, or
@@ -42,7 +67,7 @@ class KeptNodes:
         counts = {"nodes": num_nodes, "nodes_kept": num_kept}
         if math.isfinite(admitted_s):
             counts["admitted_in_s"] = int(admitted_s)
-            detail += f"; it would be admitted in {admitted_s:.0f} s"
+            detail += f"; it would be admitted in {admitted_s:.0f} s at the earliest"
         else:
             detail += "; nobody knows when it would be admitted"
         return detail, counts, self._remedy(job)

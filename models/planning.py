@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pkgutil import resolve_name
 
+from models.around_formulation import formulate_around
 from models.certificate import certificate_of
 from models.clock import PhaseClock
 from models.formulation import Formulation
@@ -102,7 +103,10 @@ def plan(
 def formulate(request: PlanRequest, clock: PhaseClock) -> Formulation:
     """Build the problem of a request without issues, by its policy."""
     formulate_: Callable[[Snapshot, Parameters, PhaseClock], Formulation]
-    formulate_ = resolve_name(policy_of(request.parameters).formulate)
+    policy = policy_of(request.parameters)
+    formulate_ = resolve_name(policy.formulate)
+    if request.snapshot.calendar and not policy.asks_calendar:
+        return formulate_around(policy, formulate_, request.snapshot, request.parameters, clock)
     return formulate_(request.snapshot, request.parameters, clock)
 
 

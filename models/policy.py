@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from models.epsilon import EPSILON
+
 Wanted = tuple[int, tuple[str, ...] | None]
 """Size and GPU types (None: any) of a waiting job."""
 
@@ -21,10 +23,14 @@ Running = tuple[int, float]
 _MODELS = {"performance", "transformer", "operators", "parallelism"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """Base of what users may tune in policies; the type, and the fields that make a variant, choose the policy."""
+    """Base of what users may tune in policies; the type, and the fields that make a variant, choose the policy.
 
-    __slots__ = ()
+    epsilon: probability in [0, 1) with which a job may still run when an entry of the calendar closes its nodes.
+    """
+
+    epsilon: float = EPSILON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +54,9 @@ class Policy:
     may change though nothing happens but that jobs wait and run, None for never. Left out: only what happens does.
     plans_without_speed: goes by the speed of jobs, and takes those of which nothing but the size is known, too.
     takes_goodput: takes the observed goodput of jobs, and measured runs of those jobs that it makes 3D plans for.
+    asks_calendar: looks at the calendar itself. Left out: it plans the snapshot that `models.around_calendar` makes.
+    places_one: gives GPUs to the one job that waits and has parallelism; all others stay where they are.
     splits_nodes: gives a job parts of several nodes; others one node, or whole nodes.
-    honours_calendar: keeps jobs off the nodes that the calendar keeps for others; else whoever gives one is warned.
     """
 
     name: str
@@ -68,8 +75,9 @@ class Policy:
     plans_parallelism: bool = False
     plans_without_speed: bool = False
     takes_goodput: bool = False
+    asks_calendar: bool = False
+    places_one: bool = False
     splits_nodes: bool = False
-    honours_calendar: bool = False
     may_start: str | None = None
     changes_after: str | None = None
 

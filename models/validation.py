@@ -12,6 +12,9 @@ from models.workload import Job, Snapshot, snapshot_warnings
 from solver.registry import SOLVER_NAMES
 from stowplan.errors import Issue, Severity
 
+# Asked for beside a calendar, whatever the policy.
+_OF_CALENDAR = {"remaining_s"}
+
 
 def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
     """Every error and warning of this snapshot under the policy that `parameters` choose.
@@ -26,14 +29,13 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
         *own,
         *_performance_warnings(snapshot),
         *_ignored_fields(snapshot, policy),
-        *_ignored_calendar(snapshot, policy),
     ]
 
 
 def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
     """What jobs say that the policy never looks at: once per field, at the first job that says it."""
     for field in fields(Job):
-        if field.name not in policy.ignores:
+        if field.name not in policy.ignores or (field.name in _OF_CALENDAR and snapshot.calendar):
             continue
         saying = [k for k, job in enumerate(snapshot.jobs) if getattr(job, field.name) != field.default]
         if saying:
@@ -44,18 +46,6 @@ def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
                 detail=f"is not used by {policy.name}, and is given for {counted(len(saying), 'job')}; used by {users}",
                 severity=Severity.WARNING,
             )
-
-
-def _ignored_calendar(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
-    """A calendar that the policy plans without."""
-    if snapshot.calendar and not policy.honours_calendar:
-        others = ", ".join(other.name for other in POLICIES.values() if other.honours_calendar) or "no policy yet"
-        yield Issue(
-            code="ignored_calendar",
-            pointer="/calendar",
-            detail=f"is not honoured by {policy.name}, which plans as if all nodes were open; honoured by {others}",
-            severity=Severity.WARNING,
-        )
 
 
 def _performance_warnings(snapshot: Snapshot) -> Iterator[Issue]:

@@ -16,20 +16,32 @@ from api.cli.options import Catalogue, Json, print_document, readable
 from api.convert.outcome import issue_documents
 from api.convert.placement import placement_issues
 from api.schemas.problem import VerificationDoc
+from models.epsilon import EPSILON
 from stowplan.errors import Issue
+
+# Below 1; nobody asks for less certainty.
+MOST_EPSILON = 0.999
 
 
 @command("verify", epilog=EPILOG)
 def verify_command(
     snapshot: Annotated[Path, typer.Argument(metavar="SNAPSHOT", help="A snapshot or a plan request; - for stdin.")],
     allocations: Annotated[Path, typer.Argument(metavar="ALLOCATIONS", help="Allocations, or a plan.")],
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=MOST_EPSILON,
+            help="Probability with which a job may still run when its nodes are closed.",
+        ),
+    ] = EPSILON,
     json_: Json = False,
     _catalogue: Catalogue = None,
 ) -> None:
     """Check somebody's placement on a snapshot and print every rule that it breaks."""
     known = load_snapshot(readable(snapshot))
     placement = load_allocations(readable(allocations))
-    violations = placement_issues(placement, known)
+    violations = placement_issues(placement, known, epsilon)
     if json_:
         print_document(VerificationDoc(legal=not violations, violations=issue_documents(violations)))
     elif violations:

@@ -8,6 +8,7 @@ from api.convert.parallel_plan import (
     slices_from_map,
 )
 from api.schemas.request import AllocationDoc
+from models.calendar_check import calendar_violations
 from models.placement.check import placement_violations
 from models.plan import Change, JobAllocation
 from models.workload import Snapshot
@@ -16,9 +17,14 @@ from stowplan.errors import Issue
 _DERIVED_FIELD = re.compile(r"^(/allocations/[0-9]+)/(?:num_gpus|gpu_type)$")
 
 
-def placement_issues(documents: Sequence[AllocationDoc], snapshot: Snapshot) -> list[Issue]:
-    """Every rule that a placement by anybody breaks; pointers are relative to an object with `allocations`."""
-    violations = placement_violations(snapshot, _allocations(documents, snapshot))
+def placement_issues(documents: Sequence[AllocationDoc], snapshot: Snapshot, epsilon: float) -> list[Issue]:
+    """Every rule that a placement by anybody breaks, those of the calendar included; pointers are relative to an object
+    with `allocations`. epsilon: as in `calendar_violations`."""
+    allocations = _allocations(documents, snapshot)
+    violations = [
+        *placement_violations(snapshot, allocations),
+        *calendar_violations(snapshot, allocations, epsilon),
+    ]
     # What follows from the GPUs is no field of the document.
     return [replace(issue, pointer=_DERIVED_FIELD.sub(r"\1/gpus", issue.pointer)) for issue in violations]
 

@@ -83,5 +83,5 @@ def verify_placement(text: RequestText) -> VerificationDoc:
     """Check a placement by anybody; InputError when the snapshot is wrong (a wrong placement is an answer)."""
     body = read_document(VERIFY_BODY, text.body)
     snapshot = snapshot_of(body.snapshot, text).snapshot
-    violations = placement_issues(body.allocations, snapshot)
+    violations = placement_issues(body.allocations, snapshot, body.epsilon)
     return VerificationDoc(legal=not violations, violations=issue_documents(violations))

@@ -5,10 +5,11 @@ from typing import Annotated, Any, Union
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, create_model
 
-from api.schemas.base import MAX_ITEMS, Document, GpuMap, Name, OneOf
+from api.schemas.base import MAX_ITEMS, Document, Epsilon, GpuMap, Name, OneOf
 from api.schemas.parameters import PARAMETERS
 from api.schemas.policies.base import ParametersDoc
 from api.schemas.snapshot import PlannedSnapshotReference, SnapshotDoc, SnapshotReference
+from models.epsilon import EPSILON
 from models.policies import POLICIES
 from solver.registry import AUTO, SOLVER_NAMES
 
@@ -101,6 +102,8 @@ class VerifyBody(Document):
 
     snapshot: SnapshotSource
     allocations: Annotated[tuple[AllocationDoc, ...], Field(max_length=MAX_ITEMS)]
+    epsilon: Epsilon = EPSILON
+    """Probability with which a job may still run when an entry of the calendar closes its nodes."""
 
 
 VERIFY_BODY = TypeAdapter(VerifyBody)

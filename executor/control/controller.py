@@ -14,7 +14,7 @@ from pkgutil import resolve_name
 from executor.control.actions import Action, difference
 from executor.control.backend import ClusterBackend
 from executor.control.book import Book
-from executor.control.events import CalendarChange, Event, Tick
+from executor.control.events import Arrival, CalendarChange, Event, Tick
 from executor.control.options import ControlOptions
 from models.plan import PlanOutcome, PlanRequest
 from models.planning import plan
@@ -58,7 +58,6 @@ class Controller:
         policy = policy_of(options.parameters)
         self._may_start = None if policy.may_start is None else resolve_name(policy.may_start)
         self._changes_after = None if policy.changes_after is None else resolve_name(policy.changes_after)
-        self._honours_calendar = policy.honours_calendar
         # When an entry of the calendar begins, ends or becomes known of which no plan knew so.
         self._entry_s = -math.inf if facts.calendar else math.inf
         self._woken_s = -math.inf
@@ -70,7 +69,8 @@ class Controller:
             return None
         for event in events:
             self._book.tell(event)
-            if isinstance(event, CalendarChange):
+            if isinstance(event, CalendarChange) or (isinstance(event, Arrival) and event.job.calendar_entry):
+                # Guests of a soft reservation may have to leave when its jobs come.
                 self._entry_s = event.at_s
         decision = self._decide() if self._is_due(events) else None
         self._wake_for_entry()
@@ -86,7 +86,7 @@ class Controller:
 
     def _may_change(self) -> bool:
         """Whether a plan could change anything."""
-        if self._honours_calendar and self._entry_s <= self._backend.now_s and self._book.num_jobs:
+        if self._entry_s <= self._backend.now_s and self._book.num_jobs:
             return True
         if self._may_start is None:
             return self._book.num_jobs > 0
@@ -107,7 +107,7 @@ class Controller:
         if self._entry_s == math.inf:
             self._entry_s = self._book.next_entry_s(now_s)
         is_asked = self._options.round_s is not None or now_s < self._woken_s <= self._entry_s
-        if self._honours_calendar and not is_asked and now_s < self._entry_s < math.inf:
+        if not is_asked and now_s < self._entry_s < math.inf:
             self._wake_at(self._entry_s)
 
     def _wake_at(self, at_s: float) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from models.calendar_check import calendar_violations
-from models.epsilon import EPSILON
 from models.placement.ahead.parameters import AheadParameters
 from models.placement.ahead.wanted import is_wanted
 from models.placement.arnold.parameters import ArnoldParameters
@@ -147,8 +146,7 @@ def _forbidding(request: PlanRequest, place: WantedPlace) -> Iterator[Issue]:
     policy = policy_of(request.parameters)
     allocation = _allocation(snapshot, job, gpus)
     found = placement_violations(snapshot, [allocation], whole_nodes=not policy.splits_nodes)
-    if policy.honours_calendar:
-        found += calendar_violations(snapshot, [allocation], getattr(request.parameters, "epsilon", EPSILON))
+    found += calendar_violations(snapshot, [allocation], request.parameters.epsilon)
     # Others that must run and are not listed here are no fault of this job.
     own = [issue for issue in found if issue.pointer == _AT or issue.pointer.startswith(f"{_AT}/")]
     for issue in own:

@@ -17,7 +17,7 @@ from models.policies import POLICIES
 from models.workload import Adaptivity, Expansion, Job, Parallelism
 from tests.paths import ROOT
 
-_EXAMPLES = {
+EXAMPLES = {
     "sia": "quickstart",
     "arena": "arena-two-types",
     "arena-ilp": "arena-two-types",
@@ -66,7 +66,7 @@ def _said(job: Job, k: int, gpu_type: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", POLICIES)
 def test_what_is_ignored_changes_nothing(name: str) -> None:
     policy = POLICIES[name]
-    document = json.loads((ROOT / f"api/examples/{_EXAMPLES[name]}.json").read_text())
+    document = json.loads((ROOT / f"api/examples/{EXAMPLES[name]}.json").read_text())
     body = {key: document[key] for key in ("snapshot", "parameters") if key in document}
     read = read_document(PLAN_BODY, json.dumps({**body, "policy": name}).encode())
     text = RequestText(body=b"", settings=Settings())

@@ -7,7 +7,6 @@ from models.allocation.suika.parameters import SuikaParameters
 from models.catalogue import find_model
 from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients
-from models.policies import POLICIES
 from models.transformer import Transformer
 from models.validation import request_issues
 from models.workload import Job, Snapshot
@@ -68,14 +67,13 @@ def test_who_gives_what_a_policy_ignores_is_warned_once_per_field() -> None:
     assert second.pointer == "/jobs/1/deadline_s"
 
 
-def test_whoever_gives_a_calendar_to_a_policy_without_one_is_warned() -> None:
+def test_whoever_belongs_to_no_reservation_is_warned() -> None:
     cluster = Cluster(gpu_types=(KIND,), nodes=(Node(id="n", gpu_type="own", num_gpus=8),))
     entry = CalendarEntry(name="r", kind=EntryKind.RESERVATION, from_s=60.0, nodes=("n",))
     table = ThroughputTable(entries=(TableEntry(gpu_type="own", num_gpus=1, value=1.0),))
     job = Job(id="j", performance=table, calendar_entry="other")
-    ignoring = next(policy for policy in POLICIES.values() if not policy.honours_calendar)
-    issues = request_issues(Snapshot(cluster=cluster, jobs=(job,), calendar=(entry,)), ignoring.parameters())
+    job = replace(job, remaining_s=30.0)
+    issues = request_issues(Snapshot(cluster=cluster, jobs=(job,), calendar=(entry,)), SiaParameters())
     found = {issue.code: issue for issue in issues if issue.severity is Severity.WARNING}
-    assert found["ignored_calendar"].pointer == "/calendar"
-    assert ignoring.name in found["ignored_calendar"].detail
+    assert "ignored_field" not in found, "how long it lasts is asked for beside a calendar"
     assert found["unknown_reservation"].pointer == "/jobs/0/calendar_entry"

@@ -2,7 +2,8 @@
 
 from typing import Any, ClassVar
 
-from api.schemas.base import Document
+from api.schemas.base import Document, Epsilon
+from models.epsilon import EPSILON
 from models.policy import Parameters, Policy
 
 
@@ -13,6 +14,9 @@ class ParametersDoc(Document):
     """The planner's type of these parameters; it tells which policies they are for."""
     asks_for: ClassVar[str]
     """What a plan answers, in a sentence: the description of its request."""
+
+    epsilon: Epsilon = EPSILON
+    """Probability with which a job may still run when an entry of the calendar closes its nodes."""
 
     def values(self) -> dict[str, Any]:
         """Fields of the planner's type."""

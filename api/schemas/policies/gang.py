@@ -4,10 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.base import MAX_GPUS, Epsilon, Name, Positive
+from api.schemas.base import MAX_GPUS, Name, Positive
 from api.schemas.policies.base import ParametersDoc
 from models.allocation.gang.parameters import Backfill, GangParameters, QueueOrder
-from models.epsilon import EPSILON
 
 
 class GangParametersDoc(ParametersDoc):
@@ -40,5 +39,3 @@ class GangParametersDoc(ParametersDoc):
             default_factory=dict, max_length=10_000, description="Queue -> most GPUs that its jobs may have together."
         ),
     ]
-    epsilon: Epsilon = EPSILON
-    """Probability with which a job may still run when an entry of the calendar closes its nodes."""

@@ -17,7 +17,7 @@ _NEEDS = (
 )
 _IGNORES = (
     *("num_restarts", "parallelism", "expansions", "remaining_s", "queue", "attained_gpu_s", "attained_s"),
-    *("lasting", "calendar_entry", "earliest_start_s", "latest_start_s"),
+    *("earliest_start_s", "latest_start_s"),
 )
 
 ARENA = Policy(

@@ -27,8 +27,6 @@ _IGNORES = (
         "remaining_s",
         "queue",
         "attained_s",
-        "lasting",
-        "calendar_entry",
         "earliest_start_s",
         "latest_start_s",
     ),

@@ -4,8 +4,8 @@ import math
 from collections import Counter
 
 from models.access import Access
-from models.allocation.gang.promise import first_moment_s, open_spans
 from models.allocation.gang.shapes import Shapes
+from models.open_spans import first_moment_s, open_spans
 from models.workload import Job, Snapshot
 from topology.calendar import CalendarEntry
 from topology.cluster import NodeState

@@ -43,7 +43,7 @@ GANG = Policy(
     splits_nodes=True,
     may_start=_MAY_START,
     changes_after=_CHANGES_AFTER,
-    honours_calendar=True,
+    asks_calendar=True,
 )
 GANG_ILP = Policy(
     name="gang-ilp",
@@ -59,5 +59,5 @@ GANG_ILP = Policy(
     splits_nodes=True,
     may_start=_MAY_START,
     changes_after=_CHANGES_AFTER,
-    honours_calendar=True,
+    asks_calendar=True,
 )

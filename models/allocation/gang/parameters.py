@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
-from models.epsilon import EPSILON, raise_for_epsilon
+from models.epsilon import raise_for_epsilon
 from models.policy import Parameters
 from stowplan.errors import InputError
 
@@ -50,7 +50,6 @@ class GangParameters(Parameters):
     service_thresholds: under `las`, GPU seconds from which on jobs are in the second queue, the third, ...; by default
     those of the released simulator of Tiresias.
     quotas: most GPUs that the jobs of a queue may have together; a queue without one has no limit.
-    epsilon: probability with which a job may still run when an entry of the calendar closes its nodes.
 
     Raises
     ------
@@ -67,7 +66,6 @@ class GangParameters(Parameters):
     preemption: bool = False
     service_thresholds: tuple[float, ...] = (3250.0, 7200.0)
     quotas: Mapping[str, int] = field(default_factory=dict)
-    epsilon: float = EPSILON
 
     def __post_init__(self) -> None:
         for name in ("promotion_after_s", "default_remaining_s"):

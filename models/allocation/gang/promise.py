@@ -16,24 +16,18 @@ kept.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 
 from models.allocation.gang.shapes import Shape
+from models.open_spans import Closed, first_moment_s, open_spans
 from models.placement.nodes import nearest_nodes
 from stowplan.arrays import IntMatrix
 
 Use = tuple[int, int, float]
 """GPUs of a job on a node, and the seconds for which it has them."""
-
-Span = tuple[float, float]
-"""From, until, in seconds."""
-
-Closed = tuple[Span, ...]
-"""Intervals, ascending by their begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,31 +120,6 @@ def _start_s(
 
 def _if_known(times_s: Mapping[int, float]) -> dict[int, float]:
     return {node: 0.0 if time_s == math.inf else time_s for node, time_s in times_s.items()}
-
-
-def open_spans(ready_s: float, closed: Closed) -> Iterator[Span]:
-    """The intervals from `ready_s` on that are not closed."""
-    for from_s, until_s in closed:
-        if ready_s < from_s:
-            yield ready_s, from_s
-        ready_s = max(ready_s, until_s)
-    if ready_s < math.inf:
-        yield ready_s, math.inf
-
-
-def first_moment_s(spans: Iterable[tuple[Span, int, int]], num_whole: int, num_rooms: int) -> float:
-    """The first moment within spans that have so many whole nodes and so many with room together; infinite for none."""
-    events: list[tuple[float, int, int]] = []
-    for (from_s, until_s), more_whole, more_rooms in spans:
-        events += [(from_s, more_whole, more_rooms), (until_s, -more_whole, -more_rooms)]
-    whole = rooms = 0
-    for time_s, at_once in groupby(sorted(events), key=lambda event: event[0]):
-        for _, more_whole, more_rooms in at_once:
-            whole += more_whole
-            rooms += more_rooms
-        if whole >= num_whole and rooms >= num_rooms and time_s < math.inf:
-            return float(time_s)
-    return math.inf
 
 
 def _room_s(state: NodeRoom, ends: list[tuple[float, int]], size: int) -> float | None:

@@ -24,7 +24,7 @@ _GIVES = (
 _IGNORES = (
     *("max_gpus", "adaptivity", "num_restarts", "restart_cost_s", "parallelism", "transformer", "operators"),
     *("priority", "deadline_s", "parallel_plan", "expansions", "calibration", "queue", "attained_gpu_s"),
-    *("lasting", "calendar_entry", "earliest_start_s", "latest_start_s"),
+    *("earliest_start_s", "latest_start_s"),
 )
 
 GAVEL = Policy(

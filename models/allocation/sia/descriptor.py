@@ -25,7 +25,7 @@ SIA = Policy(
     ),
     ignores=(
         *("parallelism", "priority", "deadline_s", "expansions", "remaining_s", "queue"),
-        *("attained_gpu_s", "attained_s", "lasting", "calendar_entry", "earliest_start_s", "latest_start_s"),
+        *("attained_gpu_s", "attained_s", "earliest_start_s", "latest_start_s"),
     ),
     changes_after="models.allocation.sia.waiting:changes_after",
     takes_goodput=True,

@@ -17,7 +17,7 @@ _NEEDS = (
 # The price of a restart is none of them: the service fills it in where it was measured.
 _IGNORES = (
     *("num_restarts", "performance", "priority", "deadline_s", "remaining_s", "queue"),
-    *("attained_gpu_s", "attained_s", "lasting", "calendar_entry", "earliest_start_s", "latest_start_s"),
+    *("attained_gpu_s", "attained_s", "earliest_start_s", "latest_start_s"),
 )
 
 SUIKA = Policy(

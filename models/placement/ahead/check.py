@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
+from models.calendar_check import calendar_violations
 from models.forecast.lasting import Lasting
 from models.forecast.training import Reliability, TrainingForecast, forecast_training
 from models.parallel_plan import symmetric_plan
@@ -16,7 +17,7 @@ from models.performance.iteration.whitebox import peak_flops_per_s
 from models.placement.ahead.parameters import AheadParameters
 from models.placement.arnold.check import placement_violations
 from models.placement.arnold.parameters import SchedulingUnit
-from models.plan import AheadPlacement, KeptNode, Plan, TrainingEstimate
+from models.plan import AheadPlacement, Change, JobAllocation, KeptNode, Plan, TrainingEstimate
 from models.transformer import Transformer
 from models.workload import Job, Snapshot
 from stowplan.errors import Issue
@@ -44,7 +45,7 @@ class _Scene:
 def plan_violations(snapshot: Snapshot, parameters: AheadParameters, plan: Plan, objective: float) -> list[Issue]:
     """Everything that is wrong with a plan ahead, or with its claim to be at least as good as `objective`."""
     scene = _scene(snapshot, parameters)
-    found = list(_coverage(scene, plan))
+    found = [*_coverage(scene, plan), *calendar_violations(snapshot, plan.allocations, parameters.epsilon)]
     for k, placed in enumerate(plan.ahead):
         job = scene.jobs.get(placed.placement.job_id)
         if job is None or not _is_wanted(job) or job.id in scene.running:
@@ -81,11 +82,17 @@ def _scene(snapshot: Snapshot, parameters: AheadParameters) -> _Scene:
 
 
 def _coverage(scene: _Scene, plan: Plan) -> Iterator[Issue]:
-    """Running jobs stay where they are, all others are unplaced; whoever has parallelism is planned once."""
+    """Running jobs stay where they are unless the calendar closes that to them now, all others are unplaced; whoever is
+    to be planned is planned once."""
     kept = {allocation.job_id: allocation for allocation in plan.allocations}
     unplaced = [job.job_id for job in plan.unplaced]
     for job in scene.snapshot.jobs:
-        if job.id in scene.running:
+        if job.id in scene.running and unplaced.count(job.id) == 1 and job.id not in kept:
+            stays = JobAllocation(job_id=job.id, gpu_type="", num_gpus=0, gpus=job.current or (), change=Change.KEPT)
+            if not calendar_violations(scene.snapshot, (stays,), scene.parameters.epsilon):
+                detail = f"job {job.id!r} runs, and the calendar lets it stay; it must keep its GPUs"
+                yield Issue(code="job_moved", pointer="/unplaced", detail=detail)
+        elif job.id in scene.running:
             allocation = kept.get(job.id)
             if allocation is None or set(allocation.gpus) != set(job.current or ()):
                 detail = f"job {job.id!r} runs; it must keep its GPUs"

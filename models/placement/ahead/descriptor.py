@@ -28,5 +28,5 @@ AHEAD = Policy(
     ),
     declarations=("models.placement.ahead.declaration",),
     algorithms=(EXACT,),
-    honours_calendar=True,
+    asks_calendar=True,
 )

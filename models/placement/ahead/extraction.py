@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from models.access import Access
 from models.placement.ahead.building import AheadProblem, NodeClass, jobs_on, opened
 from models.placement.ahead.future import free_within, idle_between, lasting_of
 from models.placement.ahead.instance import Placing, placing_cost
@@ -24,15 +25,21 @@ _HOUR_S = 3600.0
 
 
 def ahead_plan(problem: AheadProblem, placings: tuple[Placing, ...]) -> Plan:
-    """Plan from placings, one for each wanted job: these unplaced until they start, running jobs where they are."""
+    """Plan from placings, one for each wanted job: these are unplaced until they start, running jobs stay where they
+    are, but for those that the calendar makes leave now."""
     jobs = problem.snapshot.jobs
     running = occupancy(problem.snapshot).running
     planned = {wanted.job.id for wanted in problem.wanted}
     ahead = tuple(_placements(problem, placings))
+    access = Access(problem.snapshot, problem.parameters.epsilon)
+    leaving = [job for job in jobs if job.id in running and access.must_leave(job)]
+    gone = {job.id for job in leaving}
     others = [job for job in jobs if job.id not in running and job.id not in planned]
     return Plan(
-        allocations=tuple(kept_where_it_is(problem.snapshot, job) for job in jobs if job.id in running),
-        unplaced=(*(_starts_later(placed) for placed in ahead), *map(_not_planned, others)),
+        allocations=tuple(
+            kept_where_it_is(problem.snapshot, job) for job in jobs if job.id in running and job.id not in gone
+        ),
+        unplaced=(*map(_starts_later, ahead), *map(_not_planned, others), *map(_must_leave, leaving)),
         score=tuple(
             term
             for wanted, placed in zip(problem.wanted, ahead, strict=True)
@@ -167,6 +174,17 @@ def _starts_later(placed: AheadPlacement) -> UnplacedJob:
         counts={"nodes": num_nodes},
         remedy="reserve the nodes, and plan again as forecasts change",
         preempted=False,
+    )
+
+
+def _must_leave(job: Job) -> UnplacedJob:
+    return UnplacedJob(
+        job_id=job.id,
+        reason="reserved",
+        detail=f"job {job.id!r} runs on nodes that the calendar closes to it now",
+        counts={"min_gpus": job.min_gpus},
+        remedy="plan it with an allocation policy, which finds other nodes for it",
+        preempted=True,
     )
 
 

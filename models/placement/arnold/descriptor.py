@@ -9,6 +9,7 @@ ARNOLD = Policy(
     parameters=ArnoldParameters,
     issues="models.placement.arnold.validation:policy_issues",
     formulate="models.placement.arnold.policy:formulate_arnold",
+    places_one=True,
     title="Nodes and rank order for one large pre-training job, by communication groups and minipods",
     source="Arnold: Efficient pre-training of LLMs via topology-aware communication alignment, Eqs. 1-10",
     needs=(
@@ -23,7 +24,7 @@ ARNOLD = Policy(
     ignores=(
         *("weight", "age_s", "num_restarts", "performance", "operators", "priority", "deadline_s"),
         *("remaining_iterations", "parallel_plan", "expansions", "remaining_s", "queue", "attained_gpu_s"),
-        *("attained_s", "lasting", "calendar_entry", "earliest_start_s", "latest_start_s"),
+        *("attained_s", "earliest_start_s", "latest_start_s"),
     ),
     declarations=(
         "models.placement.arnold.paper.formulation",

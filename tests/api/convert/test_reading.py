@@ -60,7 +60,7 @@ def test_words_say_what_would_be_right(pointer: str, value: Any, words: str) -> 
     [
         ("/optoins", "did you mean 'options'?"),
         ("/colour", "the fields here are ['options', 'parameters', 'policy', 'snapshot']"),
-        ("/parameters/alpha", "the fields here are ['double_at_most', 'fairness_power', "),
+        ("/parameters/alpha", "the fields here are ['double_at_most', 'epsilon', "),
         ("/snapshot/jobs/0/max_gpu", "did you mean 'max_gpus'?"),
         ("/snapshot/cluster/tiers/0/gpu_type", "the fields here are ['bandwidth_fraction', 'name']"),
         ("/snapshot/jobs/0/performance/batch", "did you mean 'batch_size'?"),

@@ -124,7 +124,8 @@ def test_a_plan_goes_by_a_calendar_of_the_service(client: httpx.Client) -> None:
     client.post(kept["links"]["confirm"])
     request = changed(sia_request(), "/snapshot/calendar", {"cluster": "known"})
     plan = planned(client, request)
-    assert "ignored_calendar" in {warning["code"] for warning in plan["warnings"]}
+    # n1 is kept for others.
+    assert all("n1" not in job["gpus"] for job in plan["allocations"])
     used = client.get(plan["links"]["input"]).json()["snapshot"]
     assert [entry["name"] for entry in used["calendar"]] == ["switches", "175b"]
     assert datetime.fromisoformat(used["taken_at"]) >= NOW

@@ -201,6 +201,19 @@ def test_verification_of_a_foreign_placement(client: httpx.Client) -> None:
     } <= found
 
 
+def test_verification_beside_a_calendar(client: httpx.Client) -> None:
+    """j0 is over in half an hour with probability 0.9; from then on n0 is reserved."""
+    snapshot = changed(sia_request(), "/snapshot/taken_at", "2026-12-01T00:00:00Z")["snapshot"]
+    times = {"from_time": "2026-12-01T00:30:00Z", "until_time": "2026-12-02T00:00:00Z"}
+    snapshot["calendar"] = [{"name": "r", "kind": "reservation", "nodes": ["n0"], **times}]
+    snapshot["jobs"][0]["lasting"] = {"probabilities": [0.9], "seconds": [1800.0]}
+    body = {"snapshot": snapshot, "allocations": [{"job_id": "j0", "gpus": {"n0": [0, 1]}}]}
+    (issue,) = post(client, "/v1/placements:verify", body).json()["violations"]
+    assert (issue["code"], issue["pointer"]) == ("calendar_not_honoured", "/allocations/0/gpus/n0")
+    assert post(client, "/v1/placements:verify", {**body, "epsilon": 0.1}).json()["legal"]
+    assert post(client, "/v1/placements:verify", {**body, "epsilon": 1.0}).status_code == 422
+
+
 def test_verification_of_a_plan_of_ours(client: httpx.Client) -> None:
     request = sia_request()
     given = [{"job_id": job["job_id"], "gpus": job["gpus"]} for job in planned(client, request)["allocations"]]

@@ -45,6 +45,16 @@ def test_who_runs_when_an_entry_begins_leaves_and_comes_back() -> None:
     assert gantt(Replay(replace(setup, calendars=()))) == {"a": (0, 100)}
 
 
+def test_guests_leave_when_the_jobs_of_a_soft_reservation_come() -> None:
+    """The reservation of b holds from 20 s on; b comes at 30 s, and a goes on when b has ended."""
+    entry = replace(FOR_D, name="for b", from_s=20.0, hard=False)
+    known = (CalendarChange(at_s=0.0, entries=(entry,)),)
+    setup = setup_of(jobs_of((0, 8, 100), (30, 8, 20)), 8, calendars=known, reserved_for={"b": "for b"})
+    jobs = {job.id: job for job in Replay(setup).run().jobs}
+    assert [(span.start_s, span.end_s) for span in jobs["a"].spans] == [(0, 30), (50, 120)]
+    assert (jobs["b"].started_s, jobs["b"].ended_s) == (30, 50)
+
+
 @pytest.mark.parametrize("num_steps", range(1, 6))
 def test_a_replay_goes_on_within_a_calendar(num_steps: int) -> None:
     trace = jobs_of((0, 8, 100), (10, 8, 30), (11, 8, 30), (140, 8, 100))

@@ -101,6 +101,18 @@ def test_preemptible_jobs_leave_when_an_entry_begins() -> None:
     assert plan.unplaced == ()
 
 
+def test_guests_of_a_soft_reservation_leave_when_its_jobs_come() -> None:
+    guest = running("guest", 9.0, a0=range(8))
+    own = replace(queue(("own", 8, None))[0], calendar_entry="r")
+    entry = kept("r", -5, 50, "a0", hard=False)
+    plan = planned(snapshot(cluster(8), guest, own, calendar=(entry,)))[2]
+    assert started(plan) == {"own": ["a0"]}
+    assert reasons(plan) == {"guest": "reserved"}
+    # It has not begun yet: its job is one of the queue.
+    plan = planned(snapshot(cluster(8), guest, own, calendar=(replace(entry, from_s=1.0),)))[2]
+    assert reasons(plan) == {"own": "next"}
+
+
 def test_nobody_is_preempted_for_nodes_that_are_closed_to_who_comes() -> None:
     late = running("late", 5.0, a0=range(8), also={"priority": 9})
     later = running("later", 5.0, a1=range(8), also={"priority": 9})
