@@ -88,9 +88,7 @@ def what_if_command(
     console.print_warnings(asked.warnings)
     with LocalPlanner() as planner:
         base = _planned(planner, "base", asked.request)
-        others = [
-            None if each.request is None else _planned(planner, each.document.name, each.request) for each in checked
-        ]
+        others = [_planned_variant(planner, base, each) for each in checked]
         result = LocalWhatIfDoc(
             base=local_document(base.request, base.outcome),
             variants=tuple(_answer(base, each, other) for each, other in zip(checked, others, strict=True)),
@@ -165,9 +163,14 @@ def _planned(planner: LocalPlanner, name: str, request: PlanRequest) -> Planned:
         return Planned(request=request, outcome=planner.plan(request, watcher))
 
 
+def _planned_variant(planner: LocalPlanner, base: Planned, checked: CheckedVariant) -> Planned | None:
+    if checked.request is None:
+        return None
+    return as_asked(checked.document, base, _planned(planner, checked.document.name, checked.request))
+
+
 def _answer(base: Planned, checked: CheckedVariant, other: Planned | None) -> LocalVariantDoc:
-    fields = answer_fields(checked.document, base, other, checked.forbidden)
-    if other is None:
-        return LocalVariantDoc(**fields, plan=None)
-    shown = as_asked(checked.document, base, other)
-    return LocalVariantDoc(**fields, plan=local_document(shown.request, shown.outcome))
+    return LocalVariantDoc(
+        **answer_fields(checked.document, base, other, checked.forbidden),
+        plan=None if other is None else local_document(other.request, other.outcome),
+    )

@@ -11,6 +11,7 @@ from api.common.wording import ending_words, number
 from api.schemas.plan import OutcomeDoc
 from api.schemas.problem import IssueDoc
 from api.schemas.what_if import JobDifferenceDoc, JobPlaceDoc, PlacementFiguresDoc, PlanDifferenceDoc, VariantAnswer
+from models.what_if.difference import JobChange
 from models.wording import counted
 from solver.sense import Sense
 from stowplan.errors import Issue
@@ -89,7 +90,8 @@ def _sums(values: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def _moves(difference: PlanDifferenceDoc) -> str:
-    counts = [f"{count} {change.value}" for change, count in difference.num_by_change.items()]
+    found = difference.num_by_change
+    counts = [f"{found[change]} {change.value}" for change in JobChange if change in found]
     return ", ".join(counts) or "none"
 
 
@@ -104,9 +106,13 @@ def _print_difference(
     for note in objective.notes:
         screen.print(f"  {escape(note)}", soft_wrap=True)
     if answer.price is not None and answer.variant.place is not None:
-        job, whole = escape(answer.variant.place.job), objective.difference is not None
-        of = "of the objective" if whole else "of the objective, which the terms of the other jobs lose"
-        screen.print(f"  price of {job} there: {number(answer.price)} {of}", soft_wrap=True)
+        job = escape(answer.variant.place.job)
+        if objective.difference is not None:
+            words = f"price of {job} there: {number(answer.price)} of the objective"
+        else:
+            does = "lose" if answer.price >= 0 else "gain"
+            words = f"with {job} there, the terms of the other jobs {does} {number(abs(answer.price))} of the objective"
+        screen.print(f"  {words}", soft_wrap=True)
     for row in difference.spreads:
         screen.print(f"  spread of {escape(row.job_id)}: {_spread(row.base)} -> {_spread(row.other)}")
     if difference.jobs:
@@ -133,7 +139,8 @@ def _spread(figures: PlacementFiguresDoc | None) -> str:
 
 def _jobs(jobs: Sequence[JobDifferenceDoc]) -> Table:
     table = Table("  job", "change", "base", "then", "why", box=None, pad_edge=False, header_style="bold")
-    for job in jobs[:_MAX_JOBS_SHOWN]:
+    order = list(JobChange)
+    for job in sorted(jobs, key=lambda job: order.index(job.change))[:_MAX_JOBS_SHOWN]:
         words = (f"  {job.job_id}", job.change.value, _place(job.base), _place(job.other), job.reason or "")
         table.add_row(*(escape(word) for word in words))
     return table

@@ -23,12 +23,11 @@ from stowplan.errors import Issue
 def answer_fields(
     document: VariantDoc, base: Planned, other: Planned | None, forbidden: Sequence[Issue] = ()
 ) -> dict[str, Any]:
-    """Fields of `VariantAnswer`; `other` is None as long as the variant has no outcome."""
+    """Fields of `VariantAnswer`; `other` as `as_asked` gives it, None as long as the variant has no outcome."""
     found = cost = None
     if other is not None:
         place = document.place
         asked = place.job if place is not None and own_terms_change(other.request) else None
-        other = as_asked(document, base, other)
         found = difference(base, other, asked)
         cost = None if place is None else price(base, other, asked)
     return {

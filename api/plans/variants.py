@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from api.common.settings import Settings
-from api.convert.difference import answer_fields, difference_document
+from api.convert.difference import answer_fields, as_asked, difference_document
 from api.convert.hashing import input_hash, snapshot_id
 from api.convert.located import located
 from api.convert.outcome import issue_documents, outcome_from_document
@@ -97,7 +97,7 @@ def compare_plans(texts: PlanTexts, monitor: SolveMonitor) -> VariantAnswer | Pl
     """Say what differs; None where one of the two has no plan. Of a variant it is an answer."""
     base, other = planned(texts.base), planned(texts.other)
     if texts.variant is not None:
-        return VariantAnswer(**answer_fields(texts.variant, base, other))
+        return VariantAnswer(**answer_fields(texts.variant, base, as_asked(texts.variant, base, other)))
     found = difference(base, other)
     return None if found is None else difference_document(found)
 

@@ -111,7 +111,8 @@ class JobDifferenceDoc(Document):
     job_id: str
     change: JobChange
     """started, stopped: it has GPUs, or a start, in the other plan only, or in the base only. retyped: other GPU type.
-    rescaled: other count. moved: other nodes. later, earlier: another start. same: other goodput in the same place."""
+    rescaled: other count. moved: it runs now, and gets other nodes. elsewhere: other nodes for one that waits: nobody
+    is moved, and both may be equally good. later, earlier: another start. same: other goodput in the same place."""
     base: JobPlaceDoc | None
     """Null: it gets nothing."""
     other: JobPlaceDoc | None
@@ -179,7 +180,8 @@ class VariantAnswer(Document):
     """From the base; null where one of the two has no plan (yet)."""
     price: float | None = None
     """What the place that is asked for costs in the objective, above 0 where the plan is worse: of a pre-training job
-    all of it, otherwise what the terms of the other jobs lose."""
+    all of it, otherwise what the terms of the other jobs lose; below 0 they gain, as where it gets less than in the
+    base."""
 
 
 class PlannedVariantDoc(VariantAnswer):

@@ -6,7 +6,7 @@ taken the other way round has the same rows with the values exchanged.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
@@ -23,20 +23,22 @@ _WEIGHTING = ("weight", "priority")
 
 
 class JobChange(StrEnum):
-    """What another plan makes of a job.
+    """What another plan makes of a job; what is worst for it stands in front.
 
     started, stopped: it has GPUs, or a start, in the other plan only, or in the first one only. retyped: other GPU
-    type. rescaled: other count. moved: other nodes. later, earlier: it is planned ahead and starts at another time.
+    type. rescaled: other count. moved: it runs now, and gets other nodes. elsewhere: other nodes for one that waits:
+    nobody is moved, and both may be equally good. later, earlier: it is planned ahead and starts at another time.
     same: nothing of all this, but another goodput.
     """
 
-    STARTED = "started"
     STOPPED = "stopped"
+    LATER = "later"
     RETYPED = "retyped"
     RESCALED = "rescaled"
     MOVED = "moved"
-    LATER = "later"
+    STARTED = "started"
     EARLIER = "earlier"
+    ELSEWHERE = "elsewhere"
     SAME = "same"
 
 
@@ -142,10 +144,11 @@ def difference(base: Planned, other: Planned, asked: str | None = None) -> PlanD
     if one is None or two is None:
         return None
     before, after = _places(base.request.snapshot, one), _places(other.request.snapshot, two)
+    running = {job.id for job in base.request.snapshot.jobs if job.current}
     return PlanDifference(
         objective=_objective(base, other, asked),
         terms=tuple(_values(_terms(one, asked), _terms(two, asked))),
-        jobs=tuple(_jobs(before, after, {job.job_id: job.reason for job in two.unplaced})),
+        jobs=tuple(_jobs(before, after, running, {job.job_id: job.reason for job in two.unplaced})),
         gpus=tuple(_values(_gpus(one), _gpus(two))),
         spreads=tuple(_spreads(one, two)),
         goodput_ratio=_goodput_ratio(before, after),
@@ -229,16 +232,17 @@ def _places(snapshot: Snapshot, plan: Plan) -> dict[str, JobPlace]:
 
 
 def _jobs(
-    before: Mapping[str, JobPlace], after: Mapping[str, JobPlace], reasons: Mapping[str, str]
+    before: Mapping[str, JobPlace], after: Mapping[str, JobPlace], running: Set[str], reasons: Mapping[str, str]
 ) -> Iterator[JobDifference]:
     for name in sorted(before.keys() | after.keys()):
         one, two = before.get(name), after.get(name)
         if one != two:
             reason = reasons.get(name) if two is None else None
-            yield JobDifference(job_id=name, change=_change(one, two), base=one, other=two, reason=reason)
+            change = _change(one, two, runs=name in running)
+            yield JobDifference(job_id=name, change=change, base=one, other=two, reason=reason)
 
 
-def _change(one: JobPlace | None, two: JobPlace | None) -> JobChange:
+def _change(one: JobPlace | None, two: JobPlace | None, *, runs: bool) -> JobChange:
     if one is None or two is None:
         return JobChange.STARTED if one is None else JobChange.STOPPED
     if one.start_s != two.start_s:
@@ -247,7 +251,9 @@ def _change(one: JobPlace | None, two: JobPlace | None) -> JobChange:
         return JobChange.RETYPED
     if one.num_gpus != two.num_gpus:
         return JobChange.RESCALED
-    return JobChange.MOVED if one.nodes != two.nodes else JobChange.SAME
+    if one.nodes == two.nodes:
+        return JobChange.SAME
+    return JobChange.MOVED if runs else JobChange.ELSEWHERE
 
 
 def _terms(plan: Plan, left_out: str | None) -> dict[str, float]:
@@ -309,4 +315,5 @@ def price(base: Planned, other: Planned, job_id: str | None) -> float | None:
     before, after = (
         math.fsum(term.value for term in plan.score if job_id is None or term.job_id != job_id) for plan in (one, two)
     )
-    return Sense(base.outcome.sense).sign * (after - before)
+    # Not minus zero.
+    return Sense(base.outcome.sense).sign * (after - before) + 0.0

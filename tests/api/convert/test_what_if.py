@@ -14,6 +14,8 @@ from api.convert.what_if import CheckedVariant, check_variant
 from api.schemas.request import PLAN_BODY
 from api.schemas.snapshot import SNAPSHOT, SnapshotDoc
 from api.schemas.what_if import VARIANT
+from models.planning import plan
+from models.workload import NodeGpus
 from tests.api.requests import Json, sia_request, table_job
 from tests.growth import work
 
@@ -75,3 +77,20 @@ def test_the_cost_grows_with_the_request() -> None:
         return work(lambda: check_variant(variant, body, base).snapshot_text)
 
     assert cost(200) <= 2.3 * cost(100)
+
+
+@pytest.mark.parametrize(
+    "policy", ["sia", "arena", "arena-ilp", "gang", "gang-ilp", "gavel", "gavel-ilp", "elasticflow"]
+)
+def test_every_policy_keeps_a_job_where_it_is_asked_for(policy: str) -> None:
+    # One job waits, another runs on the GPUs asked for, and has to make room.
+    jobs = [table_job("j0", min_gpus=2), table_job("j1", min_gpus=2, current={"n1": [0, 1]})]
+    place = {"job": "j0", "nodes": {"n1": [0, 1]}}
+    asked = checked({**sia_request(jobs), "policy": policy}, place=place)
+    assert asked.request is not None, asked.forbidden
+    found = plan(asked.request).plan
+    assert found is not None
+    gpus = {item.job_id: item.gpus for item in found.allocations}
+    assert gpus["j0"] == (NodeGpus(node="n1", gpus=(0, 1)),)
+    # There is room for both.
+    assert "j1" in gpus

@@ -147,3 +147,16 @@ def test_measurements_and_calendars_go_along(client: httpx.Client) -> None:
     stored = client.get(row["plan"]["links"]["input"]).json()["snapshot"]
     assert [(item["name"], item["from_time"]) for item in stored["calendar"]] == [("later", "2026-12-08T09:00:00Z")]
     assert stored["taken_at"] == "2026-12-07T08:00:00Z"
+
+
+def test_a_start_that_is_asked_for_counts_from_its_window(client: httpx.Client) -> None:
+    # Nothing runs: a day later costs a day of lateness, and idle hours of four nodes, 24 x 4 x 0.001.
+    day_s = 86_400.0
+    request = changed(arnold_request(policy="ahead"), "/snapshot/jobs/0/latest_start_s", 7 * day_s)
+    request = changed(request, "/snapshot/jobs/0/lasting", {"probabilities": [1.0], "seconds": [day_s]})
+    plan = planned(client, request)
+    (row,) = ask(client, plan, {"name": "tomorrow", "place": {"job": "llm", "start_s": day_s}})["variants"]
+    assert row["price"] == pytest.approx(1.0 + 0.096)
+    assert row["difference"]["num_by_change"] == {"later": 1}
+    # The plan itself takes the start to be its earliest.
+    assert row["plan"]["objective"] == pytest.approx(plan["objective"] + 0.096)

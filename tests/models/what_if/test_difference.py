@@ -119,7 +119,9 @@ def test_bounds_say_between_what_the_difference_of_the_best_plans_lies() -> None
 @pytest.mark.parametrize(
     ("one", "two", "change"),
     [
+        # x runs, y waits.
         (allocation("x", 1), allocation("x", 3), JobChange.MOVED),
+        (allocation("y", 1), allocation("y", 3), JobChange.ELSEWHERE),
         (allocation("x", 1), allocation("x", 4), JobChange.RESCALED),
         (allocation("x", 1), allocation("x", 1, kind="b"), JobChange.RETYPED),
         (allocation("x", 1, 5.0), allocation("x", 1, 6.0), JobChange.SAME),

@@ -17,6 +17,7 @@ from models.workload import Job, NodeGpus, Parallelism
 from stowplan.errors import InputError
 from tests.models.placement.scenes import node
 from tests.models.what_if.scenes import NODES, gang_request, on, planned, snapshot
+from topology.calendar import CalendarEntry, EntryKind
 from topology.cluster import NodeState
 
 X = Job(id="x", min_gpus=8, current=on(n1=(0, 1, 2, 3), n2=(0, 1, 2, 3)))
@@ -159,3 +160,21 @@ def test_parts_of_several_nodes_are_for_policies_that_give_them() -> None:
     assert variant_task(asked, request).forbidden == ()
     (issue,) = variant_task(asked, replace(request, parameters=SiaParameters())).forbidden
     assert (issue.code, issue.pointer) == ("not_whole_nodes", "/place/nodes/n2")
+
+
+def test_a_calendar_forbids_nodes_where_the_policy_honours_it() -> None:
+    # Gang keeps jobs off n3, which is serviced now, and off n4 in an hour but for those that end before.
+    entries = (
+        CalendarEntry(name="now", kind=EntryKind.MAINTENANCE, from_s=-60.0, until_s=60.0, nodes=("n3",)),
+        CalendarEntry(name="soon", kind=EntryKind.MAINTENANCE, from_s=3600.0, until_s=7200.0, nodes=("n4",)),
+    )
+    jobs = (Job(id="long", min_gpus=4, remaining_s=5000.0), Job(id="short", min_gpus=4, remaining_s=600.0))
+    request = gang_request(*jobs)
+    request = replace(request, snapshot=replace(request.snapshot, calendar=entries))
+
+    def codes(job: str, node_: str) -> list[str]:
+        asked = why_not(job, (NodeGpus(node=node_, gpus=(0, 1, 2, 3)),))
+        return [issue.code for issue in variant_task(asked, request).forbidden]
+
+    assert codes("short", "n3") == codes("long", "n4") == ["calendar_not_honoured"]
+    assert codes("short", "n4") == codes("long", "n1") == []
