@@ -311,6 +311,21 @@ def test_serve_says_its_defaults() -> None:
     assert "STOWPLAN_SHUTDOWN_S" in words
 
 
+def test_verify_goes_by_the_calendar(planned: Path, tmp_path: Path) -> None:
+    request = json.loads((planned / "request.json").read_text())
+    request["snapshot"]["taken_at"] = "2026-12-01T00:00:00Z"
+    request["snapshot"]["calendar"] = [
+        {"name": "r", "kind": "reservation", "nodes": ["n0"], "from_time": "2026-12-01T00:30:00Z"}
+    ]
+    request["snapshot"]["jobs"][0]["lasting"] = {"probabilities": [0.9], "seconds": [1800.0]}
+    (tmp_path / "calendar.json").write_text(json.dumps(request))
+    allocations = written(tmp_path, {"allocations": [{"job_id": "j0", "gpus": {"n0": [0, 1]}}]})
+    result = run("verify", tmp_path / "calendar.json", allocations)
+    assert result.exit_code == ExitCode.ILLEGAL
+    assert "calendar_not_honoured" in result.stdout
+    assert run("verify", tmp_path / "calendar.json", allocations, "--epsilon", "0.1").exit_code == ExitCode.PLANNED
+
+
 def test_verify_accepts_a_plan(planned: Path) -> None:
     result = run("verify", planned / "request.json", planned / "plan.json", "--json")
     assert result.exit_code == ExitCode.PLANNED

@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from executor.control.actions import Place
 from executor.control.backend import Facts
 from executor.control.book import Book
 from executor.control.events import Arrival, CalendarChange, Failure
 from executor.simulation.replay import Replay, ReplayState
+from models.allocation.gang.parameters import GangParameters, QueueOrder
 from models.forecast.lasting import Lasting
 from models.workload import Job
 from stowplan.errors import InputError
@@ -94,3 +97,61 @@ def test_a_book_tells_the_calendar_and_how_long_jobs_last_from_now() -> None:
     assert left(95.0) == lasting
     with pytest.raises(InputError, match="a9"):
         book.tell(CalendarChange(at_s=0.0, entries=(replace(FOR_D, nodes=("a9",)),)))
+
+
+NODES = ("a0", "a1", "a2")
+
+
+@st.composite
+def calendars(draw: st.DrawFn) -> tuple[CalendarEntry, ...]:
+    """Reservations and maintenance that end, on three nodes, no two over one node at a time."""
+    entries: list[CalendarEntry] = []
+    begin_s = 0.0
+    for k in range(draw(st.integers(1, 3))):
+        begin_s += draw(st.integers(0, 60))
+        until_s = begin_s + draw(st.integers(1, 80))
+        nodes = tuple(draw(st.lists(st.sampled_from(NODES), min_size=1, unique=True)))
+        kind = draw(st.sampled_from((EntryKind.RESERVATION, EntryKind.MAINTENANCE)))
+        hard = draw(st.booleans())
+        entries.append(CalendarEntry(name=f"e{k}", kind=kind, from_s=begin_s, until_s=until_s, nodes=nodes, hard=hard))
+        begin_s = until_s
+    return tuple(entries)
+
+
+@pytest.mark.slow
+@given(
+    jobs=st.lists(
+        st.tuples(st.integers(0, 150), st.sampled_from((1, 4, 8, 12, 16)), st.integers(1, 90)), min_size=1, max_size=8
+    ),
+    entries=calendars(),
+    known_s=st.integers(0, 60),
+    order=st.sampled_from(QueueOrder),
+    owner=st.sampled_from((None, "a", "b")),
+)
+@settings(max_examples=150, deadline=None)
+def test_nobody_is_on_a_node_while_it_is_closed(
+    jobs: list[tuple[int, int, int]],
+    entries: tuple[CalendarEntry, ...],
+    known_s: int,
+    order: QueueOrder,
+    owner: str | None,
+) -> None:
+    """By the spans of the jobs alone; everybody ends, since all entries do."""
+    gang = GangParameters(order=order, preemption=order is not QueueOrder.FIFO)
+    setup = setup_of(
+        jobs_of(*sorted(jobs)),
+        *(8, 8, 8),
+        gang=gang,
+        calendars=(CalendarChange(at_s=float(known_s), entries=entries),),
+        reserved_for={} if owner is None else {owner: "e0"},
+    )
+    result = Replay(setup).run()
+    assert result.num_finished == len(jobs)
+    for job in result.jobs:
+        for span in job.spans:
+            for entry in entries:
+                reserves = entry.kind is EntryKind.RESERVATION
+                is_open = reserves and (not entry.hard or (job.id == owner and entry.name == "e0"))
+                used = {part.node for part in span.gpus} & set(entry.nodes)
+                closed_s = max(entry.begin_s, float(known_s), span.start_s)
+                assert is_open or not used or closed_s >= min(entry.end_s, span.end_s)
