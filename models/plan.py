@@ -168,6 +168,14 @@ class StartCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How many of the nodes kept for a job are expected to be in use by others at a time (Arnold, appendix H)."""
+
+    at_s: float
+    num_nodes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingEstimate:
     """What the performance model says of a job on its plan. `mfu`: of the peak of its GPUs. `goodput`: share of the
     time in which work is done, failures and checkpoints considered."""
@@ -185,7 +193,8 @@ class AheadPlacement:
     `parallelism`: its degrees, given or chosen; `training`: where they were chosen, or the duration follows from the
     model. Nodes are kept until `end_s` (None: for ever). `nodes` are those of the placement, hosts in rank order, then
     spares. `expected_evictions`: nodes that are expected to be in use still at the start, `idle_s` the sum of those of
-    the nodes. `other_starts` are the starts that were looked at, this one among them, ascending.
+    the nodes. `other_starts` are the starts that were looked at, this one among them, ascending. `retention`: from now
+    to the start, if nothing new is admitted.
     """
 
     placement: PretrainingPlacement
@@ -197,6 +206,7 @@ class AheadPlacement:
     expected_evictions: float
     idle_s: float
     other_starts: tuple[StartCost, ...]
+    retention: tuple[Retention, ...]
     training: TrainingEstimate | None = None
 
 

@@ -140,6 +140,8 @@ def _print_ahead(console: Console, planned: Sequence[AheadPlacement]) -> None:
             console.print(
                 escape(f"{job.placement.job_id}: {said}, {percent(job.training.goodput)} of the time at work")
             )
+        busy = ", ".join(f"{_days(at.at_s)} {at.num_nodes:.0f}" for at in job.retention[::2])
+        console.print(escape(f"nodes of {job.placement.job_id} still in use: {busy}"))
         shown = job.other_starts[:: -(-len(job.other_starts) // _MAX_STARTS_SHOWN)]
         starts = ", ".join(
             f"{_days(other.start_s)} {'-' if other.cost is None else number(other.cost)}" for other in shown

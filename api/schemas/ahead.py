@@ -23,6 +23,13 @@ class StartCostDoc(Document):
     """Null: it has no nodes then."""
 
 
+class RetentionDoc(Document):
+    """How many of the nodes kept for a job are expected to be in use by others at a time."""
+
+    at_s: float
+    num_nodes: float
+
+
 class TrainingEstimateDoc(Document):
     """What the performance model says of a job on its plan."""
 
@@ -52,5 +59,7 @@ class AheadPlacementDoc(Document):
     """Node seconds that are expected to be free and kept until the start."""
     other_starts: tuple[StartCostDoc, ...]
     """The starts that were looked at, this one among them, each with the best plan."""
+    retention: tuple[RetentionDoc, ...]
+    """From now to the start, if nothing new is admitted."""
     training: TrainingEstimateDoc | None = None
     """Where a plan was chosen, or the duration follows from the model."""

@@ -232,6 +232,14 @@ def _nodes(scene: _Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[
     ):
         if not abs(value - real) <= _TOLERANCE * max(1.0, abs(real)):
             yield _violation(k, "wrong_sum", field, f"is {value}, the nodes add up to {real}")
+    for i, told in enumerate(placed.retention):
+        busy = math.fsum(
+            1.0 - math.prod(_over_by(scene.jobs[name], told.at_s) for name in scene.on.get(node.node, {}))
+            for node in placed.nodes
+        )
+        if not (0.0 <= told.at_s <= placed.start_s and abs(busy - told.num_nodes) <= _TOLERANCE * max(1.0, busy)):
+            detail = f"says {told.num_nodes} nodes at {told.at_s:g} s, recomputed {busy}"
+            yield _violation(k, "wrong_retention", f"retention/{i}", detail)
     yield from _shapes(scene, k, placed, closing)
 
 

@@ -1,7 +1,8 @@
 """From placings to a plan: single nodes, rank order, expectations, score, other starts, and the other jobs."""
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -16,12 +17,23 @@ from models.placement.arnold.extraction import kept_where_it_is, pretraining_pla
 from models.placement.arnold.instance import affinity_weights
 from models.placement.arnold.parameters import SchedulingUnit
 from models.placement.occupancy import occupancy
-from models.plan import AheadPlacement, KeptNode, Plan, PretrainingPlacement, ScoreTerm, StartCost, UnplacedJob
+from models.plan import (
+    AheadPlacement,
+    KeptNode,
+    Plan,
+    PretrainingPlacement,
+    Retention,
+    ScoreTerm,
+    StartCost,
+    UnplacedJob,
+)
 from models.wording import counted
 from models.workload import Job
 from stowplan.arrays import IntMatrix
 
 _HOUR_S = 3600.0
+# Moments at which nodes in use are told.
+_NUM_TIMES = 9
 # Starts of a job whose cost is shown at least, and classes x starts x jobs at most.
 _FEWEST_STARTS, _MOST_WORK = 8, 200_000
 
@@ -103,6 +115,7 @@ def _placements(problem: AheadProblem, placings: tuple[Placing, ...]) -> Iterato
             expected_evictions=math.fsum(1.0 - node.free_probability for node in nodes),
             idle_s=math.fsum(node.idle_s for node in nodes),
             other_starts=tuple(_other_starts(problem, placings, p)),
+            retention=tuple(_retention(problem, Counter(class_of[node.node] for node in nodes), options[p].start_s)),
             training=plan.training,
         )
 
@@ -129,6 +142,16 @@ def _kept(problem: AheadProblem, each: NodeClass, job: Job, node: str, start_s: 
         free_probability=float(free_within(lastings, at)[0]),
         idle_s=float(idle_between(lastings, since, at)[0]),
     )
+
+
+def _retention(problem: AheadProblem, nodes: Mapping[NodeClass, int], start_s: float) -> Iterator[Retention]:
+    """Nodes in use at equal intervals from now to the start, of so many of each class."""
+    times_s = np.linspace(0.0, start_s, _NUM_TIMES) if start_s > 0.0 else np.zeros(1)
+    busy = np.zeros_like(times_s)
+    for each, count in nodes.items():
+        busy += count * (1.0 - free_within([lasting_of(job) for job in jobs_on(problem, each)], times_s))
+    for at_s, num_nodes in zip(times_s.tolist(), busy.tolist(), strict=True):
+        yield Retention(at_s=at_s, num_nodes=num_nodes)
 
 
 def _lost_gpu_s(problem: AheadProblem, placed: AheadPlacement) -> float:

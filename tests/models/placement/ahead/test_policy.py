@@ -74,6 +74,9 @@ def test_evictions_and_idle_nodes_are_priced_as_expected() -> None:
     # Free with 0.7 then; idle from the second to the third day with 0.5 rising to 0.7.
     assert placed.expected_evictions == pytest.approx(0.3)
     assert placed.idle_s == pytest.approx(0.6 * DAY_S)
+    # For certain until the second day, then with 0.5, falling to 0.3 at the start.
+    assert [placed.retention[k].at_s / DAY_S for k in (0, 5, -1)] == [0.0, 1.875, 3.0]
+    assert [placed.retention[k].num_nodes for k in (0, 5, -1)] == pytest.approx([1.0, 1.0, 0.3])
     assert outcome.plan is not None
     score = {term.term: term.value for term in outcome.plan.score}
     assert score == pytest.approx(
