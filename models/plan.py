@@ -206,7 +206,7 @@ class AheadPlacement:
     expected_evictions: float
     idle_s: float
     other_starts: tuple[StartCost, ...]
-    retention: tuple[Retention, ...]
+    retention: tuple[Retention, ...] = ()
     training: TrainingEstimate | None = None
 
 
