@@ -110,7 +110,7 @@ class _Watch:
 def warm_up(day: Day) -> SimulationState:
     """What the cluster is like when the large job is told."""
     backend = _backend(day, Says.NOTHING)
-    controller = Controller(backend, _options(day))
+    controller = Controller(backend, _options(day, day.epsilon))
     while backend.now_s < day.told_s:
         if controller.step() is None:
             raise AssertionError("the jobs end before the large one is told")
@@ -150,7 +150,8 @@ def run(day: Day, state: SimulationState, variant: Variant, planned: Sequence[st
         )
         calendars = [CalendarChange(at_s=day.told_s, entries=(entry,))]
     backend = _backend(day, variant.says, calendars, state)
-    controller = Controller(backend, _options(day))
+    epsilon = day.epsilon if variant.epsilon is None else variant.epsilon
+    controller = Controller(backend, _options(day, epsilon))
     watch = _Watch(planned=frozenset(planned), now_s=day.told_s)
     for job in present(day, state):
         watch.take(job.drawn.id, tuple(part.node for part in job.gpus))
@@ -215,5 +216,5 @@ def _backend(
     )
 
 
-def _options(day: Day) -> ControlOptions:
-    return ControlOptions(parameters=GangParameters(epsilon=day.epsilon), round_s=day.round_s)
+def _options(day: Day, epsilon: float) -> ControlOptions:
+    return ControlOptions(parameters=GangParameters(epsilon=epsilon), round_s=day.round_s)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.rows import Row
 
-_COLOURS = ("#888888", "#d95f02", "#1b9e77", "#e6ab02", "#7570b3", "#1f78b4", "#b15928")
+_COLOURS = ("#888888", "#d95f02", "#1b9e77", "#e6ab02", "#7570b3", "#1f78b4", "#a6761d", "#66a61e")
 _TOLD_H = 18.0
 
 

@@ -76,7 +76,7 @@ def test_a_soft_entry_keeps_nobody_off(found: dict[str, Outcome]) -> None:
 @pytest.mark.slow
 def test_who_says_nothing_or_the_truth_is_in_nobodys_way(found: dict[str, Outcome]) -> None:
     """Nobody who ran at 18:00 may run at 22:00, and who is admitted then ends in time for certain."""
-    for name in ("arnold-blind", "oracle"):
+    for name in ("arnold-blind", "ours-sure", "oracle"):
         assert (found[name].wrong, found[name].evicted, found[name].retention[-1]) == (0, 0, 0.0)
     assert found["oracle"].idle_node_h < found["arnold-blind"].idle_node_h
     assert found["oracle"].waited_s < found["arnold-blind"].waited_s
