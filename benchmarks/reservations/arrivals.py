@@ -43,11 +43,6 @@ class Source:
     jobs: tuple[TraceJob, ...]
     quantiles_s: FloatMatrix
 
-    @property
-    def mean_node_s(self) -> float:
-        """Node seconds of a job on average."""
-        return math.fsum(job.gpu_s or 0.0 for job in self.jobs) / len(self.jobs)
-
     def forecast(self, number: int) -> Lasting:
         """How long a job lasts, when it is submitted."""
         return self._lasting(self.quantiles_s[number].tolist())

@@ -4,7 +4,7 @@ Until the large job is told, nobody knows of it: that part is simulated once, an
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.reservations.arrivals import GPUS_PER_NODE, Drawn, Source
@@ -99,8 +99,13 @@ class _Watch:
                 raise AssertionError(f"job {action.job_id!r} is stopped before the large job starts")
             if isinstance(action, Place):
                 given = action.allocation
+                self.leave(given.job_id)
                 self.take(given.job_id, tuple(part.node for part in given.gpus))
                 self.started_s[given.job_id] = step.at_s
+
+    def rates(self, day: Day) -> tuple[float, float]:
+        """Allocation and retention."""
+        return self.num_busy / len(day.cluster.nodes), self.num_kept_busy / len(self.planned)
 
     def _count(self, nodes: Sequence[str], sign: int) -> None:
         self.num_busy += sign * len(nodes)
@@ -157,16 +162,10 @@ def run(day: Day, state: SimulationState, variant: Variant, planned: Sequence[st
         watch.take(job.drawn.id, tuple(part.node for part in job.gpus))
     before = set(watch.nodes_of)
     every_s = (day.start_s - day.told_s) / (day.num_rows - 1)
-    allocation, retention = [], []
-
-    def look() -> None:
-        allocation.append(watch.num_busy / len(day.cluster.nodes))
-        retention.append(watch.num_kept_busy / len(planned))
-
-    look()
+    rates = [watch.rates(day)]
     while (step := controller.step()) is not None and step.at_s < day.start_s:
-        while step.at_s > day.told_s + len(allocation) * every_s:
-            look()
+        while step.at_s > day.told_s + len(rates) * every_s:
+            rates.append(watch.rates(day))
         watch.pass_to(step.at_s)
         watch.note(step)
     watch.pass_to(day.start_s)
@@ -174,8 +173,13 @@ def run(day: Day, state: SimulationState, variant: Variant, planned: Sequence[st
     for event in () if step is None or step.at_s > day.start_s else step.events:
         if isinstance(event, Completion):
             watch.leave(event.job_id)
-    while len(allocation) < day.num_rows:
-        look()
+    while len(rates) < day.num_rows:
+        rates.append(watch.rates(day))
+    return _outcome(day, watch, before, rates)
+
+
+def _outcome(day: Day, watch: _Watch, before: Container[str], rates: Sequence[tuple[float, float]]) -> Outcome:
+    """Figures at the end; `before`: jobs that ran when the large one was told."""
     there = {job_id: sum(node in watch.planned for node in nodes) for job_id, nodes in watch.nodes_of.items()}
     evicted = {job_id: count for job_id, count in there.items() if count}
     waited_s = [
@@ -186,9 +190,9 @@ def run(day: Day, state: SimulationState, variant: Variant, planned: Sequence[st
     minipods = {node.id: node.path[0] for node in day.cluster.nodes}
     hours = (day.start_s - day.told_s) / HOUR_S
     return Outcome(
-        allocation=tuple(allocation),
-        retention=tuple(retention),
-        idle_node_h=len(planned) * hours - watch.kept_busy_s / HOUR_S,
+        allocation=tuple(rate for rate, _ in rates),
+        retention=tuple(rate for _, rate in rates),
+        idle_node_h=len(watch.planned) * hours - watch.kept_busy_s / HOUR_S,
         busy_node_h=watch.busy_s / HOUR_S,
         evicted=len(evicted),
         evicted_nodes=sum(evicted.values()),
@@ -196,7 +200,7 @@ def run(day: Day, state: SimulationState, variant: Variant, planned: Sequence[st
         waited_s=math.fsum(waited_s) / max(1, len(waited_s)),
         num_arrived=len(waited_s),
         num_waiting=sum(job_id not in watch.started_s for job_id in watch.arrived_s),
-        num_minipods=len({minipods[node] for node in planned}),
+        num_minipods=len({minipods[node] for node in watch.planned}),
     )
 
 

@@ -1,6 +1,8 @@
 """A large job told four hours ahead (Arnold, appendix H, Fig. 14), replayed through the controller.
 
-    python -m benchmarks reservation-replays
+    python -m benchmarks reservation-replays --seeds 4 --first 8
+
+Rows of other seeds by the same rules stay in the result.
 
 1,264 nodes of eight GPUs in 16 minipods, about nine of ten in use; at 18:00 it becomes known that a job of 640 whole
 nodes starts at 22:00. Others are of whole nodes, too, one for each GPU that they had in the trace, in the order of a
@@ -15,6 +17,7 @@ from 18:00 to 22:00. wait: mean over the jobs that arrive meanwhile, those that 
 of the evicted jobs those that were admitted after 18:00. For bin-pack the planned nodes are those of Arnold.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from statistics import fmean, stdev
@@ -44,8 +47,8 @@ _NOTICE_H = 4.0
 # Beyond the limit, after which as many jobs end as come.
 _SETTLING_H = 1.0
 _ROUND_S = 600.0
-# best-effort is bin-pack to the last job: gang sees no difference between nodes that are open to everybody.
 _PROTOCOL = "rules: see benchmarks/reservations/reservation_replays.py; every variant has the same arrivals"
+# best-effort is bin-pack to the last job: gang sees no difference between nodes that are open to everybody.
 _SHOWN = [name for name in VARIANTS if name != "best-effort"]
 _PAIRS = (("ours-sure", "arnold-blind"), ("ours", "arnold-blind"), ("ours", "mixed"), ("ours", "arnold"))
 _FIGURES = (
@@ -56,7 +59,8 @@ _FIGURES = (
 
 def main(
     traces: Annotated[list[str], typer.Option("--trace", help="File below the published traces.")] = _TRACES,
-    seeds: Annotated[int, typer.Option(min=1, help="Arrivals, from seed 0 on.")] = 12,
+    seeds: Annotated[int, typer.Option(min=1, help="Arrivals, one for each seed.")] = 20,
+    first: Annotated[int, typer.Option(min=0, help="The first seed; others in the result stay.")] = 0,
     variants: Annotated[list[str], typer.Option("--variant", help="May be repeated.")] = _SHOWN,
     limit_h: Annotated[float, typer.Option("--limit", help="Hours after which the site ends a job.")] = 4.0,
     busy: Annotated[float, typer.Option(help="Share of the nodes that is in use on average.")] = 0.9,
@@ -74,19 +78,32 @@ def main(
         raise InputError(f"there is no trace {missing[0]!r} at {PUBLISHED / 'traces'}")
     cluster = generated_cluster(_NUM_NODES, _NUM_MINIPODS)
     by_topology = nodes_by_topology(cluster, _LARGE_NODES)
-    rows: list[Row] = []
-    for file in traces:
-        source = source_of(read_trace(PUBLISHED / "traces" / file), limit_h * HOUR_S)
-        for seed in range(seeds):
+    settings = {"limit_h": limit_h, "busy": busy, "epsilon": epsilon}
+    asked = {(file, seed, variant) for file in traces for seed in range(first, first + seeds) for variant in variants}
+    rows = [row for row in _known(name, settings) if (row["trace"], row["seed"], row["variant"]) not in asked]
+    sources = {file: source_of(read_trace(PUBLISHED / "traces" / file), limit_h * HOUR_S) for file in traces}
+    for seed in range(first, first + seeds):
+        for file, source in sources.items():
             day = day_of(source, cluster, by_topology, _LARGE_NODES, seed, busy=busy, epsilon=epsilon)
-            for variant, outcome in outcomes(day, variants):
-                rows.append(_row(file, seed, variant, outcome))
-            print(file, seed, {row["variant"]: row["evicted_nodes"] for row in rows[-len(variants) :]}, flush=True)
-        # What one trace took minutes for is there while the next one runs.
-        print(write(name, _PROTOCOL, rows))
+            new = [_row(file, seed, variant, settings, outcome) for variant, outcome in outcomes(day, variants)]
+            print(file, seed, {row["variant"]: row["evicted_nodes"] for row in new}, flush=True)
+            rows += new
+        # A seed takes a minute: who stops here keeps it.
+        write(name, _PROTOCOL, rows)
+    order = list(VARIANTS)
+    rows.sort(key=lambda row: (str(row["trace"]), order.index(str(row["variant"])), int(str(row["seed"]))))
     show("mean over the seeds, and standard deviation of some", list(summary(rows)))
     show("beside each other: means over the seeds", list(comparisons(rows)))
     draw_rates(rows, RESULTS / f"{name}.svg", _NOTICE_H)
+
+
+def _known(name: str, settings: Row) -> list[Row]:
+    """What an earlier run by the same rules has left."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return []
+    rows: list[Row] = json.loads(path.read_text())["rows"]
+    return [row for row in rows if settings.items() <= row.items()]
 
 
 def day_of(
@@ -128,13 +145,14 @@ def outcomes(day: Day, variants: Sequence[str]) -> Iterator[tuple[str, Outcome]]
         yield name, run(day, state, variant, planned[by])
 
 
-def _row(file: str, seed: int, variant: str, outcome: Outcome) -> Row:
+def _row(file: str, seed: int, variant: str, settings: Row, outcome: Outcome) -> Row:
     found = asdict(outcome)
     rates = {name: [round(value, 4) for value in found[name]] for name in ("allocation", "retention")}
     return {
         "trace": file,
         "seed": seed,
         "variant": variant,
+        **settings,
         **{name: round(found[name], 2) for name in _FIGURES},
         **rates,
     }
