@@ -55,6 +55,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.replays.suika_replays:main",
         "Replay the workload of Suika under policies, all by the same rules.",
     ),
+    "reservation-replays": LazyCommand(
+        "benchmarks.reservations.reservation_replays:main",
+        "Replay arrivals around a large job that is told four hours ahead: who keeps its nodes free at which price.",
+    ),
     "suika-decisions": LazyCommand(
         "benchmarks.policies.suika_decisions:main",
         "Measure Suika's decisions on busy clusters and their gaps to the integer program.",
