@@ -2,7 +2,7 @@
 
     python -m benchmarks reservation-replays --seeds 4 --first 8
 
-Rows of other seeds by the same rules stay in the result.
+Rows of other seeds by the same rules (`--limit`, `--busy`, `--epsilon`) stay in the result, others do not.
 
 1,264 nodes of eight GPUs in 16 minipods, about nine of ten in use; at 18:00 it becomes known that a job of 640 whole
 nodes starts at 22:00. Others are of whole nodes, too, one for each GPU that they had in the trace, in the order of a
@@ -48,7 +48,7 @@ _NOTICE_H = 4.0
 _SETTLING_H = 1.0
 _ROUND_S = 600.0
 _PROTOCOL = "rules: see benchmarks/reservations/reservation_replays.py; every variant has the same arrivals"
-# best-effort is bin-pack to the last job: gang sees no difference between nodes that are open to everybody.
+# best-effort is as bin-pack: gang sees no difference between nodes that are open to everybody.
 _SHOWN = [name for name in VARIANTS if name != "best-effort"]
 _PAIRS = (("ours-sure", "arnold-blind"), ("ours", "arnold-blind"), ("ours", "mixed"), ("ours", "arnold"))
 _FIGURES = (
