@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.windows import resolved
+from models.windows import lasting_of, resolved
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatVector, Mask
 from stowplan.errors import InputError
@@ -69,6 +69,5 @@ def free_at(snapshot: Snapshot, at_s: float, reservation: str | None = None) -> 
 
 def _ended(job: Job, at_s: float) -> float:
     """Probability that a running job has ended by then."""
-    if job.lasting is not None:
-        return job.lasting.probability_within(at_s)
-    return 1.0 if job.remaining_s and job.remaining_s <= at_s else 0.0
+    lasting = lasting_of(job)
+    return 0.0 if lasting is None else lasting.probability_within(at_s)

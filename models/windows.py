@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.epsilon import raise_for_epsilon
+from models.forecast.lasting import Lasting
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatVector, Mask
 from topology.calendar import CalendarEntry, EntryKind
@@ -168,6 +169,13 @@ def resolved(snapshot: Snapshot, entries: Sequence[CalendarEntry]) -> EntryNodes
     found = entry_nodes(snapshot.cluster, entries, order, own)
     # What suits the jobs may leave too little for the last shape; a legal calendar has room for all in its own order.
     return entry_nodes(snapshot.cluster, entries) if found.crowded else found
+
+
+def lasting_of(job: Job) -> Lasting | None:
+    """How long a job lasts: its quantiles, else `remaining_s` as a point forecast; None: nobody knows."""
+    if job.lasting is not None:
+        return job.lasting
+    return Lasting(probabilities=(1.0,), seconds=(job.remaining_s,)) if job.remaining_s else None
 
 
 def ends_s(job: Job, probability: float) -> float:

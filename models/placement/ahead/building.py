@@ -8,13 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from models.forecast.lasting import Lasting
-from models.placement.ahead.future import free_within, idle_between, lasting_of, probabilities_within
+from models.placement.ahead.future import free_within, idle_between, probabilities_within
 from models.placement.ahead.instance import AheadInstance, AheadJob, Option, Shape
 from models.placement.ahead.parameters import AheadParameters
 from models.placement.ahead.wanted import DAY_S, WantedJob, WantedPlan, tier_of, wanted_jobs
 from models.placement.arnold.instance import affinity_weights
 from models.placement.occupancy import occupancy
-from models.windows import resolved
+from models.windows import lasting_of, resolved
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 from topology.cluster import NodeState
@@ -54,7 +54,6 @@ class AheadProblem:
 
     snapshot: Snapshot
     parameters: AheadParameters
-    tier: str
     wanted: tuple[WantedJob, ...]
     minipods: tuple[str, ...]
     classes: tuple[NodeClass, ...]
@@ -119,10 +118,11 @@ class AheadProblem:
 
 def ahead_problem(snapshot: Snapshot, parameters: AheadParameters) -> AheadProblem:
     """Read a snapshot; raises InputError as `wanted_jobs` does."""
-    wanted, tier = wanted_jobs(snapshot, parameters), tier_of(snapshot, parameters)
-    minipods, classes = _classes(snapshot, tier, {(each.gpu_type, each.gpus_per_node) for each in wanted})
+    wanted = wanted_jobs(snapshot, parameters)
+    kinds = {(each.gpu_type, each.gpus_per_node) for each in wanted}
+    minipods, classes = _classes(snapshot, tier_of(snapshot, parameters), kinds)
     return AheadProblem(
-        snapshot=snapshot, parameters=parameters, tier=tier, wanted=tuple(wanted), minipods=minipods, classes=classes
+        snapshot=snapshot, parameters=parameters, wanted=tuple(wanted), minipods=minipods, classes=classes
     )
 
 

@@ -111,9 +111,7 @@ def ahead_model(instance: AheadInstance) -> pyo.ConcreteModel:
         model.p, rule=lambda m, p: pyo.quicksum(m.z[p, o] for o in range(len(jobs[p].options))) == 1
     )
     model.taken = pyo.Constraint(model.poc, rule=lambda m, p, o, c: m.q[p, o, c] <= size[c] * m.z[p, o])
-    model.held = pyo.Constraint(
-        list(grouped), rule=lambda _, p, k, j: grouped[p, k, j] <= taken[p, k, j] + 0 * model.T[p]
-    )
+    model.held = pyo.Constraint(list(grouped), rule=lambda _, p, k, j: grouped[p, k, j] <= taken[p, k, j])
     model.groups = pyo.Constraint(
         model.p,
         model.j,

@@ -8,11 +8,11 @@ import numpy as np
 
 from models.access import Access
 from models.placement.ahead.building import AheadProblem, NodeClass, jobs_on, opened
-from models.placement.ahead.future import free_within, idle_between, lasting_of
+from models.placement.ahead.future import free_within, idle_between
 from models.placement.ahead.instance import Placing, placing_cost
 from models.placement.ahead.single import free_at, place_at_best
 from models.placement.ahead.wanted import DAY_S, WantedJob
-from models.placement.arnold.assignment import arrange
+from models.placement.arnold.assignment import arrange, pick_nodes
 from models.placement.arnold.extraction import kept_where_it_is, pretraining_placement
 from models.placement.arnold.instance import affinity_weights
 from models.placement.arnold.parameters import SchedulingUnit
@@ -27,6 +27,7 @@ from models.plan import (
     StartCost,
     UnplacedJob,
 )
+from models.windows import lasting_of
 from models.wording import counted
 from models.workload import Job
 from stowplan.arrays import IntMatrix
@@ -97,12 +98,16 @@ def _placements(problem: AheadProblem, placings: tuple[Placing, ...]) -> Iterato
             chosen = ready[: placings[p].nodes[c]]
             free_from_s[c].update(dict.fromkeys(chosen, options[p].end_s))
             taken[p][problem.classes[c].minipod] += chosen
-    class_of = {node: each for each in problem.classes for node in each.nodes}
+    class_of = {node: c for c, each in enumerate(problem.classes) for node in each.nodes}
     for p, wanted in enumerate(problem.wanted):
         placement = _placement(problem, wanted, placings[p].counts, taken[p])
+        kept = (*placement.hosts, *placement.spares)
+        counts = Counter(class_of[node] for node in kept)
+        expected = {c: _expected(problem, problem.classes[c], wanted.job, options[p].start_s) for c in counts}
         nodes = tuple(
-            _kept(problem, class_of[node], wanted.job, node, options[p].start_s)
-            for node in (*placement.hosts, *placement.spares)
+            KeptNode(node=node, free_probability=free, idle_s=idle_s)
+            for node in kept
+            for free, idle_s in [expected[class_of[node]]]
         )
         plan = wanted.plans[options[p].plan]
         yield AheadPlacement(
@@ -115,7 +120,7 @@ def _placements(problem: AheadProblem, placings: tuple[Placing, ...]) -> Iterato
             expected_evictions=math.fsum(1.0 - node.free_probability for node in nodes),
             idle_s=math.fsum(node.idle_s for node in nodes),
             other_starts=tuple(_other_starts(problem, placings, p)),
-            retention=tuple(_retention(problem, Counter(class_of[node.node] for node in nodes), options[p].start_s)),
+            retention=tuple(_retention(problem, counts, options[p].start_s)),
             training=plan.training,
         )
 
@@ -126,30 +131,26 @@ def _placement(
     """Communication matrix of one job from nodes of its groups (G, M), and the nodes `taken` in each minipod."""
     unit = problem.parameters.scheduling_unit
     minipods = arrange(counts, unit)
-    waiting = [iter(nodes) for nodes in taken]
-    groups = minipods if unit is SchedulingUnit.PP else minipods.T
-    rows = [tuple(next(waiting[j]) for j in group) for group in groups.tolist()]
-    cells = tuple(rows) if unit is SchedulingUnit.PP else tuple(zip(*rows, strict=True))
-    spares = tuple(node for left in waiting for node in left)
+    cells = pick_nodes(minipods, taken, unit)
+    used = np.bincount(minipods.ravel(), minlength=len(taken)).tolist()
+    spares = tuple(node for nodes, count in zip(taken, used, strict=True) for node in nodes[count:])
     return pretraining_placement(wanted.job.id, unit, wanted.affinity, problem.minipods, minipods, cells, spares=spares)
 
 
-def _kept(problem: AheadProblem, each: NodeClass, job: Job, node: str, start_s: float) -> KeptNode:
+def _expected(problem: AheadProblem, each: NodeClass, job: Job, start_s: float) -> tuple[float, float]:
+    """Probability that a node of a class is free when a job starts, and the seconds for which it is before."""
     lastings, at = [lasting_of(other) for other in jobs_on(problem, each)], np.array([start_s])
     since = np.array([opened(each, job, start_s)])
-    return KeptNode(
-        node=node,
-        free_probability=float(free_within(lastings, at)[0]),
-        idle_s=float(idle_between(lastings, since, at)[0]),
-    )
+    return float(free_within(lastings, at)[0]), float(idle_between(lastings, since, at)[0])
 
 
-def _retention(problem: AheadProblem, nodes: Mapping[NodeClass, int], start_s: float) -> Iterator[Retention]:
-    """Nodes in use at equal intervals from now to the start, of so many of each class."""
+def _retention(problem: AheadProblem, nodes: Mapping[int, int], start_s: float) -> Iterator[Retention]:
+    """Nodes in use at equal intervals from now to the start, of so many of each class, by its position."""
     times_s = np.linspace(0.0, start_s, _NUM_TIMES) if start_s > 0.0 else np.zeros(1)
     busy = np.zeros_like(times_s)
-    for each, count in nodes.items():
-        busy += count * (1.0 - free_within([lasting_of(job) for job in jobs_on(problem, each)], times_s))
+    for c, count in nodes.items():
+        lastings = [lasting_of(job) for job in jobs_on(problem, problem.classes[c])]
+        busy += count * (1.0 - free_within(lastings, times_s))
     for at_s, num_nodes in zip(times_s.tolist(), busy.tolist(), strict=True):
         yield Retention(at_s=at_s, num_nodes=num_nodes)
 

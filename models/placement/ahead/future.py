@@ -5,15 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from models.forecast.lasting import Lasting
-from models.workload import Job
 from stowplan.arrays import FloatVector
-
-
-def lasting_of(job: Job) -> Lasting | None:
-    """How long a running job lasts: its quantiles, else `remaining_s` as a point forecast; None: nobody knows."""
-    if job.lasting is not None:
-        return job.lasting
-    return Lasting(probabilities=(1.0,), seconds=(job.remaining_s,)) if job.remaining_s else None
 
 
 def probabilities_within(lasting: Lasting | None, times_s: FloatVector) -> FloatVector:

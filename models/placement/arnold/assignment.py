@@ -8,7 +8,7 @@
    few finer units.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +18,6 @@ from models.placement.arnold.arrangement import arrange_groups
 from models.placement.arnold.constructive import preference
 from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
 from models.placement.arnold.parameters import SchedulingUnit
-from models.placement.arnold.pool import NodePool
 from stowplan.arrays import FloatMatrix, IntMatrix, Mask
 
 # A share that misses a whole node by less is rounding of the solver.
@@ -73,9 +72,11 @@ def arrange(counts: IntMatrix, unit: SchedulingUnit) -> IntMatrix:
     return labels if unit is SchedulingUnit.PP else labels.T
 
 
-def pick_nodes(minipods: IntMatrix, pool: NodePool, unit: SchedulingUnit) -> tuple[tuple[str, ...], ...]:
-    """Node ids for the cells (rows, columns), group after group."""
-    waiting: list[Iterator[str]] = [iter(nodes) for nodes in pool.nodes]
+def pick_nodes(
+    minipods: IntMatrix, nodes: Sequence[Sequence[str]], unit: SchedulingUnit
+) -> tuple[tuple[str, ...], ...]:
+    """Node ids for the cells (rows, columns), group after group, the first of the `nodes` of each minipod."""
+    waiting: list[Iterator[str]] = [iter(own) for own in nodes]
     groups = minipods if unit is SchedulingUnit.PP else minipods.T
     cells = [tuple(next(waiting[j]) for j in group) for group in groups.tolist()]
     return tuple(cells) if unit is SchedulingUnit.PP else tuple(zip(*cells, strict=True))

@@ -90,7 +90,7 @@ class ArnoldFormulation(SearchFormulation):
         """Nodes for every cell, from whole nodes per group and minipod."""
         with clock.phase("place"):
             minipods = arrange(self.counts(incumbent), self.unit)
-            return self.plan(minipods, pick_nodes(minipods, self.selection.pool, self.unit))
+            return self.plan(minipods, pick_nodes(minipods, self.selection.pool.nodes, self.unit))
 
     def counts(self, incumbent: FloatVector) -> IntMatrix:
         """Whole nodes (G, M) that are at least as good as the point `incumbent` (n,)."""

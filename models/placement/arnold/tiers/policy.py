@@ -83,7 +83,7 @@ class TierFormulation(SearchFormulation):
             order = along[np.lexsort((self.minipod_of_bin[along], -used[along]))]
             groups = arrange_groups(counts, order)
             bins = groups if self.unit is SchedulingUnit.PP else groups.T
-            return self.plan(self.minipod_of_bin[bins], pick_nodes(bins, self.pool, self.unit))
+            return self.plan(self.minipod_of_bin[bins], pick_nodes(bins, self.pool.nodes, self.unit))
 
 
 def _bins(snapshot: Snapshot, selection: Selection, tier: str) -> tuple[NodePool, list[tuple[str, ...]]]:

@@ -61,7 +61,7 @@ class TrueSpreadFormulation(SearchFormulation):
         """Nodes for every cell."""
         with clock.phase("place"):
             minipods = self.labels(incumbent)
-            return self.plan(minipods, pick_nodes(minipods, self.selection.pool, self.unit))
+            return self.plan(minipods, pick_nodes(minipods, self.selection.pool.nodes, self.unit))
 
     def labels(self, incumbent: FloatVector) -> IntMatrix:
         """Minipod of every cell (R, C) of the point `incumbent` (n,): whole cells within its supports."""
