@@ -13,7 +13,7 @@ from models.placement.ahead.instance import Placing, placing_cost
 from models.placement.ahead.single import free_at, place_at_best
 from models.placement.ahead.wanted import DAY_S, WantedJob
 from models.placement.arnold.assignment import arrange, pick_nodes
-from models.placement.arnold.extraction import kept_where_it_is, pretraining_placement
+from models.placement.arnold.extraction import kept_where_they_are, pretraining_placement
 from models.placement.arnold.instance import affinity_weights
 from models.placement.arnold.parameters import SchedulingUnit
 from models.placement.occupancy import occupancy
@@ -49,11 +49,10 @@ def ahead_plan(problem: AheadProblem, placings: tuple[Placing, ...]) -> Plan:
     access = Access(problem.snapshot, problem.parameters.epsilon)
     leaving = [job for job in jobs if job.id in running and access.must_leave(job)]
     gone = {job.id for job in leaving}
+    staying = [job for job in jobs if job.id in running and job.id not in gone]
     others = [job for job in jobs if job.id not in running and job.id not in planned]
     return Plan(
-        allocations=tuple(
-            kept_where_it_is(problem.snapshot, job) for job in jobs if job.id in running and job.id not in gone
-        ),
+        allocations=tuple(kept_where_they_are(problem.snapshot, staying)),
         unplaced=(*map(_starts_later, ahead), *map(_not_planned, others), *map(_must_leave, leaving)),
         score=tuple(
             term

@@ -1,6 +1,6 @@
 """From the node in every cell to a plan: rank order, spreads, score, spare nodes, and the other jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def arnold_plan(
     kept = [job for job in snapshot.jobs if job.id in running]
     waiting = [job for job in snapshot.jobs if job.id not in running and job.id != selection.job.id]
     return Plan(
-        allocations=(_planned(selection, placement.hosts), *(kept_where_it_is(snapshot, job) for job in kept)),
+        allocations=(_planned(selection, placement.hosts), *kept_where_they_are(snapshot, kept)),
         unplaced=tuple(_unplaced(job) for job in waiting),
         score=_score(snapshot, parameters, affinity.alpha, placement, measure(minipods)),
         pretraining=placement,
@@ -103,10 +103,15 @@ def _batch(selection: Selection) -> tuple[int, int, int] | tuple[None, None, Non
     return transformer.global_batch, transformer.micro_batch_or_one, int(num_micro)
 
 
-def kept_where_it_is(snapshot: Snapshot, job: Job) -> JobAllocation:
-    """Allocation of a running job that nobody moves."""
-    gpus = job.current or ()
+def kept_where_they_are(snapshot: Snapshot, jobs: Iterable[Job]) -> Iterator[JobAllocation]:
+    """Allocations of running jobs that nobody moves."""
+    # Built once: a map of all nodes per job would make the cost grow with jobs x nodes.
     types = {node.id: node.gpu_type for node in snapshot.cluster.nodes}
+    return (_kept(types, job) for job in jobs)
+
+
+def _kept(types: Mapping[str, str], job: Job) -> JobAllocation:
+    gpus = job.current or ()
     return JobAllocation(
         job_id=job.id,
         gpu_type=types[gpus[0].node],
