@@ -29,9 +29,10 @@ def extract_plan(
     final = dict(program.jobs) | scaled_out(program, chosen)
     ran = occupancy(snapshot).running.keys()
     weights = {job_id: program.weight(job_id) for job_id in final}
+    types = {node.id: node.gpu_type for node in snapshot.cluster.nodes}
     return Plan(
         allocations=tuple(
-            _allocation(job, final.get(job.id), ran, snapshot)
+            _allocation(job, final.get(job.id), ran, types)
             for job in snapshot.jobs
             if job.id in final or job.id in program.state.fixed
         ),
@@ -77,14 +78,13 @@ def _renamed_expansion(grown: Expansion, places: Mapping[Gpu, Gpu]) -> Expansion
     return replace(grown, gpus=node_gpus([places.get(gpu, gpu) for gpu in gpus_in([grown])]))
 
 
-def _allocation(job: Job, running: RunningJob | None, ran: Collection[str], snapshot: Snapshot) -> JobAllocation:
+def _allocation(job: Job, running: RunningJob | None, ran: Collection[str], types: Mapping[str, str]) -> JobAllocation:
     """What a job gets; without a running job it is fixed, and keeps what it has."""
     if running is None:
         gpus = current_gpus(job)
-        kinds = {node.id: node.gpu_type for node in snapshot.cluster.nodes}
         return JobAllocation(
             job_id=job.id,
-            gpu_type=kinds[next(iter(gpus))[0]],
+            gpu_type=types[next(iter(gpus))[0]],
             num_gpus=len(gpus),
             gpus=node_gpus(gpus),
             change=Change.KEPT,
@@ -96,7 +96,7 @@ def _allocation(job: Job, running: RunningJob | None, ran: Collection[str], snap
         gpu_type=running.gpu_type,
         num_gpus=running.plan.num_gpus,
         gpus=node_gpus(running.plan.gpus),
-        change=_change(job, running, snapshot) if job.id in ran else Change.STARTED,
+        change=_change(job, running, types) if job.id in ran else Change.STARTED,
         batch_size=running.plan.global_batch,
         expected_goodput=running.throughput,
         parallel_plan=running.plan,
@@ -104,12 +104,11 @@ def _allocation(job: Job, running: RunningJob | None, ran: Collection[str], snap
     )
 
 
-def _change(job: Job, running: RunningJob, snapshot: Snapshot) -> Change:
+def _change(job: Job, running: RunningJob, types: Mapping[str, str]) -> Change:
     before, after = current_gpus(job), frozenset(running.plan.gpus)
     if before == after:
         return Change.KEPT
-    node = next(iter(before))[0]
-    if next(item.gpu_type for item in snapshot.cluster.nodes if item.id == node) != running.gpu_type:
+    if types[next(iter(before))[0]] != running.gpu_type:
         return Change.RETYPED
     return Change.MOVED if len(before) == len(after) else Change.RESCALED
 
