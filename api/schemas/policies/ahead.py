@@ -4,9 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from api.schemas.base import Name, NonNegative, Positive
+from api.schemas.base import Epsilon, Name, NonNegative, Positive
 from api.schemas.policies.arnold import CharacterisationRecordDoc
 from api.schemas.policies.base import ParametersDoc
+from models.epsilon import EPSILON
 from models.placement.ahead.parameters import LONGEST_HORIZON_DAYS, AheadParameters
 from models.placement.arnold.parameters import CharacterisationRecord, SchedulingUnit
 
@@ -44,8 +45,9 @@ class AheadParametersDoc(ParametersDoc):
     of it, for n nodes. Null: evictions are priced, not forbidden."""
     end_probability: _Probability = 0.9
     """Nodes are kept for as long as the job lasts with this probability."""
-    epsilon: _Probability = 0.05
-    """Probability with which a job that cannot be preempted may still run where another one is to start."""
+    epsilon: Epsilon = EPSILON
+    """Probability with which a job may still run when an entry of the calendar closes its nodes, and one that cannot be
+    preempted where another one is to start."""
     horizon_days: Annotated[float, Field(gt=0, le=LONGEST_HORIZON_DAYS)] = 56.0
     """Latest start of jobs without `latest_start_s`."""
     num_starts: Annotated[int, Field(ge=1, le=1000)] = 64

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, fields
 
+from models.epsilon import raise_for_epsilon
 from models.placement.arnold.parameters import CharacterisationRecord, SchedulingUnit
 from models.policy import Parameters
 from stowplan.errors import InputError
@@ -22,8 +23,8 @@ class AheadParameters(Parameters):
 
     start_probability: all nodes of a job must be free at its start with at least this probability, taken as
     independent: each with the n-th root of it, for n nodes. None: evictions are priced, and nothing else.
-    end_probability: nodes are kept for as long as the job lasts with this probability. epsilon: probability with which
-    a job that cannot be preempted may still be where another one is to start.
+    end_probability: nodes are kept for as long as the job lasts with this probability. epsilon: also the probability
+    with which a job that cannot be preempted may still be where another one is to start.
     horizon_days: latest start of jobs that name none. num_starts: starts that are looked at for each job, at most.
     num_plans: 3D plans that are looked at for jobs that leave theirs open, the fastest ones. node_mtbf_hours: mean time
     between failures of a node (None: nothing fails), failure_restart_s: from a failure until the job works again,
@@ -47,7 +48,6 @@ class AheadParameters(Parameters):
     idle_price_per_node_hour: float = 0.001
     start_probability: float | None = None
     end_probability: float = 0.9
-    epsilon: float = 0.05
     horizon_days: float = 56.0
     num_starts: int = 64
     num_plans: int = 3
@@ -60,7 +60,8 @@ class AheadParameters(Parameters):
             value = getattr(self, field.name)
             if "price" in field.name and not (math.isfinite(value) and value >= 0):
                 raise InputError(f"{field.name} is {value}; must be finite and at least 0")
-        for name in ("alpha", "start_probability", "end_probability", "epsilon"):
+        raise_for_epsilon(self.epsilon)
+        for name in ("alpha", "start_probability", "end_probability"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise InputError(f"{name} is {value}; must lie in [0, 1]")

@@ -200,6 +200,14 @@ def test_what_cannot_be_planned_is_refused(job: Job, parameters: AheadParameters
     assert says in issue.detail
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"epsilon": 1.0}, {"start_probability": 1.1}, {"spread_price": -1.0}, {"num_starts": 0}]
+)
+def test_parameters_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(wrong))} is"):
+        AheadParameters(alpha=0.5, **wrong)  # type: ignore[arg-type]
+
+
 def test_nodes_of_a_job_of_which_nobody_knows_how_long_it_lasts_are_kept_for_ever() -> None:
     job = replace(wanted("big", rows=1, columns=1), remaining_s=None)
     outcome = planned(Snapshot(cluster=cluster(1), jobs=(job,)))
