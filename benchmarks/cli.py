@@ -77,6 +77,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "performance-model": LazyCommand(
         "benchmarks.performance.performance_model:main", "Measure how good the predictions of iteration times are."
     ),
+    "published-steps": LazyCommand(
+        "benchmarks.performance.published_steps.command:main",
+        "Hold predictions against published step times and memory of real training.",
+    ),
     "gpu-steps": LazyCommand(
         "benchmarks.performance.gpu_steps:main",
         "Measure steps of whole models on one GPU against the performance model.",

@@ -66,15 +66,20 @@ class Stage:
 class ParallelPlan:
     """Stages in pipeline order, and the number of micro-batches of one iteration (N_b).
 
+    `virtual_stages`: parts into which the layers of every stage are cut; above 1 the pipeline is interleaved, part k of
+    the last stage hands on to part k + 1 of the first one (Narayanan et al. 2021).
+
     Raises
     ------
     InputError
         When there is no stage or replica, a count is below 1, the replicas of a stage differ in their tensor degree,
-        the stages in the size of their micro-batch, or a GPU occurs twice.
+        the stages in the size of their micro-batch, a GPU occurs twice, or an interleaved pipeline has one stage only,
+        a stage with fewer layers than parts, or micro-batches that its stages do not divide.
     """
 
     stages: tuple[Stage, ...]
     num_micro_batches: int
+    virtual_stages: int = 1
 
     def __post_init__(self) -> None:
         raise_for_errors(list(_faults(self)), "parallel plan")
@@ -120,11 +125,13 @@ class ParallelPlan:
         return len(degrees) == len(batches) == 1
 
     def notation(self) -> str:
-        """Short form: `PP2 DP2 TP4 (20+20 layers, 8 x 4)` when symmetric, else stage by stage `20L 2x4 | 20L 3x2`."""
+        """Short form: `PP2 DP2 TP4 (20+20 layers, 8 x 4)` when symmetric, else stage by stage `20L 2x4 | 20L 3x2`;
+        interleaved pipelines have `PP2x3` for three parts a stage."""
         batches = f"{self.num_micro_batches} x {self.micro_batch}"
         layers = listed([stage.num_layers for stage in self.stages], "layer")
         if self.is_symmetric:
-            return f"PP{self.pp} DP{self.stages[0].dp} TP{self.stages[0].tp} ({layers}, {batches})"
+            parts = f"x{self.virtual_stages}" if self.virtual_stages > 1 else ""
+            return f"PP{self.pp}{parts} DP{self.stages[0].dp} TP{self.stages[0].tp} ({layers}, {batches})"
         stages = " | ".join(f"{stage.num_layers}L {stage.dp}x{stage.tp}" for stage in self.stages)
         return f"{stages} ({batches})"
 
@@ -139,6 +146,7 @@ def symmetric_plan(
     num_micro_batches: int,
     gpu_type: str | Mapping[str, str],
     gpus: tuple[Gpu, ...],
+    virtual_stages: int = 1,
 ) -> ParallelPlan:
     """Build the plan of equal degrees in all stages.
 
@@ -186,6 +194,7 @@ def symmetric_plan(
             Stage(num_layers=count, replicas=tuple(replicas[k * dp : (k + 1) * dp])) for k, count in enumerate(layers)
         ),
         num_micro_batches=num_micro_batches,
+        virtual_stages=virtual_stages,
     )
 
 
@@ -195,6 +204,7 @@ def _faults(plan: ParallelPlan) -> Iterator[Issue]:
         yield _fault("not_positive", "/num_micro_batches", f"is {plan.num_micro_batches}; at least 1")
     if not plan.stages:
         yield _fault("no_stages", "/stages", "the plan has no stages; at least 1")
+    yield from _interleaving_faults(plan)
     seen: set[Gpu] = set()
     for i, stage in enumerate(plan.stages):
         yield from _stage_faults(pointer_of("stages", i), stage, seen)
@@ -205,6 +215,24 @@ def _faults(plan: ParallelPlan) -> Iterator[Issue]:
             "/stages",
             f"the stages work on micro-batches of {sorted(sizes)} sequences; every stage sees all sequences",
         )
+
+
+def _interleaving_faults(plan: ParallelPlan) -> Iterator[Issue]:
+    parts, where = plan.virtual_stages, "/virtual_stages"
+    if parts < 1:
+        yield _fault("not_positive", where, f"is {parts}; at least 1")
+    if parts <= 1 or not plan.stages:
+        return
+    if plan.pp == 1:
+        yield _fault("not_interleaved", where, f"is {parts} for one stage; 1, or several stages")
+    fewest = min(stage.num_layers for stage in plan.stages)
+    if fewest < parts:
+        yield _fault(
+            "not_interleaved", where, f"is {parts}; a stage has {counted(fewest, 'layer')}, at most as many parts"
+        )
+    if plan.num_micro_batches % plan.pp:
+        detail = f"is {plan.num_micro_batches}; an interleaved pipeline takes multiples of its {plan.pp} stages"
+        yield _fault("not_interleaved", "/num_micro_batches", detail)
 
 
 def _stage_faults(where: str, stage: Stage, seen: set[Gpu]) -> Iterator[Issue]:

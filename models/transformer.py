@@ -5,6 +5,8 @@ by `models.performance.iteration.architecture`.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from models.software import FEATURES, Software
+
 # Far above every model, far below what would exhaust memory: of layers (or operators), of a matrix's side, of heads,
 # of experts, of a sequence or vocabulary.
 MAX_LAYERS = 100_000
@@ -15,15 +17,17 @@ MAX_TOKENS = 1_000_000_000
 
 
 class Precision(StrEnum):
-    """Number format of weights and activations in forward and backward passes."""
+    """Number format of weights and activations in forward and backward passes; fp8: matrix products of layers in 8
+    bits, all else as in bf16."""
 
     FP32 = "fp32"
     BF16 = "bf16"
     FP16 = "fp16"
+    FP8 = "fp8"
 
     @property
     def number_bytes(self) -> int:
-        """Bytes of one weight or activation."""
+        """Bytes of one weight or activation as it is kept."""
         return 4 if self is Precision.FP32 else 2
 
 
@@ -40,6 +44,13 @@ class Checkpointing(StrEnum):
     NONE = "none"
     SELECTIVE = "selective"
     FULL = "full"
+
+
+class Attention(StrEnum):
+    """Attention in one kernel that does not write its scores, or in several, which keep them for the backward pass."""
+
+    FUSED = "fused"
+    PLAIN = "plain"
 
 
 class Normalisation(StrEnum):
@@ -76,7 +87,8 @@ class Transformer:
 
     Training. `global_batch`: sequences of one optimiser step. `micro_batch`: sequences of one micro-batch per replica;
     None leaves it to the planner. `zero_stage`: what ZeRO shards over the replicas: 1 optimiser states, 2 gradients
-    too, 3 weights too; 2 and 3 exclude pipelines.
+    too, 3 weights too; 2 and 3 exclude pipelines. `attention` and `sequence_parallel` (activations that tensor
+    parallelism replicates are split over its GPUs) None: fused, and split, where the `software` can.
 
     `name` is that of the catalogue, None for a model that the user describes.
     """
@@ -103,12 +115,29 @@ class Transformer:
     optimizer: Optimizer = Optimizer.ADAM
     checkpointing: Checkpointing = Checkpointing.NONE
     zero_stage: int = 1
+    attention: Attention | None = None
+    sequence_parallel: bool | None = None
+    software: Software = Software.DEEPSPEED
     name: str | None = None
 
     @property
     def micro_batch_or_one(self) -> int:
         """The micro-batch where one must be assumed."""
         return self.micro_batch or 1
+
+    @property
+    def fuses_attention(self) -> bool:
+        """Whether attention is fused."""
+        if self.attention is None:
+            return FEATURES[self.software].fused_attention
+        return self.attention is Attention.FUSED
+
+    @property
+    def splits_sequences(self) -> bool:
+        """Whether there is sequence parallelism wherever there is tensor parallelism."""
+        if self.sequence_parallel is None:
+            return FEATURES[self.software].sequence_parallel
+        return self.sequence_parallel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +168,7 @@ class OperatorModel:
     precision: Precision = Precision.BF16
     optimizer: Optimizer = Optimizer.ADAM
     zero_stage: int = 1
+    software: Software = Software.DEEPSPEED
     name: str | None = None
 
 

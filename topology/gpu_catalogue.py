@@ -4,14 +4,16 @@
     [gpu.NAME]
     memory_bytes                      printed number of GB, 10^9 bytes each: drivers report 0 to 7 % more, so that what
                                       fits here fits there
-    peak_flops_per_s                  table of dense peaks (without sparsity), as printed: fp32, tf32, fp16, bf16; a
-                                      precision without hardware is left out
+    peak_flops_per_s                  table of dense peaks (without sparsity), as printed: fp32, tf32, fp16, bf16,
+                                      fp8; a precision without hardware is left out
     memory_bandwidth_bytes_per_s      of the device memory
     intra_node_bandwidth_bytes_per_s  of one GPU to the others of its node (NVLink or PCIe), in one direction: data
                                       sheets add up both (NVLink of an H100: 900 GB/s printed, 450 GB/s here); PCIe 4.0
                                       x16 carries 31.5 GB/s
     inter_node_bandwidth_bytes_per_s  of the whole node, in one direction
     gpus_per_node, node               the usual node, and what it is
+    num_multiprocessors               streaming multiprocessors (compute units), each at work on a tile of a matrix
+                                      product at a time; may be left out
 
 Look-ups ignore the vendor's name, case and separators.
 """
@@ -30,7 +32,7 @@ from topology.cluster import GpuType
 
 # What stands in for a precision that a product lacks: tensor cores of the same width first, then plain FP32 units.
 _STAND_IN = MappingProxyType({"bf16": "fp16", "tf32": "fp32"})
-_PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+_PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 _MAX_GPUS_PER_NODE = 4096
 
 
@@ -50,6 +52,7 @@ class GpuProduct:
     gpus_per_node: int
     node: str
     source: str
+    num_multiprocessors: int | None = None
 
     def peak(self, precision: str) -> float:
         """FLOP/s at a precision: bf16 falls back to fp16 and tf32 to fp32 where the product lacks them.
@@ -130,7 +133,8 @@ _KEYS = Keys(
         "inter_node_bandwidth_bytes_per_s": positive,
         "gpus_per_node": whole(_MAX_GPUS_PER_NODE),
         "node": text,
-    }
+    },
+    optional={"num_multiprocessors": whole(_MAX_GPUS_PER_NODE)},
 )
 
 

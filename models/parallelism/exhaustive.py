@@ -1,8 +1,9 @@
 """The exhaustive reference for small sizes: every stage partition, degree, layout and number of micro-batches.
 
-Exact under the performance model, without P2P: all plans on exactly n GPUs of one type whose nodes are full but for
-one, with stages of any size, any data and tensor degrees, local batches as equal as they go, and any divisor of the
-global batch as number of micro-batches. Left out are only layouts that another one beats in every stage.
+Exact under the performance model, with sends as searches know them (`with_sends`): all plans on exactly n GPUs of one
+type whose nodes are full but for one, with stages of any size, any data and tensor degrees, local batches as equal as
+they go, and any divisor of the global batch as number of micro-batches. Left out are only layouts that another one
+beats in every stage.
 """
 
 import math
@@ -70,13 +71,11 @@ def best_plan(
     Raises
     ------
     InputError
-        When there are more plans than `max_plans`, no GPUs, or the performance model counts transfers between stages.
+        When there are more plans than `max_plans`, or no GPUs.
     """
     options = options or ExhaustiveOptions()
     if num_gpus < 1:
         raise InputError(f"num_gpus is {num_gpus}; must be at least 1")
-    if model.send_receive:
-        raise InputError("the reference leaves out transfers between stages; use a model without send_receive")
     search = _Search(model=model, gpu_type=gpu_type, gpus_per_node=gpus_per_node, num_gpus=num_gpus, options=options)
     by_degree = {pp: found for pp in search.pipeline_degrees if (found := search.best(pp)) is not None}
     estimates = {pp: search.estimate(plan) for pp, plan in by_degree.items()}

@@ -6,6 +6,7 @@ incremental planner finds from all even layouts.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from models.parallel_plan import ParallelPlan
 from models.parallelism.grid.assembly import MAX_STAGES
@@ -25,6 +26,8 @@ from models.transformer import JobModel
 from stowplan.arrays import FloatArray
 from stowplan.errors import InputError
 from topology.cluster import GpuType
+
+_LOOKED_AT = 4
 
 
 def plan_grids(
@@ -102,9 +105,11 @@ def _in_brief(searched: Sequence[SearchedGrid], beyond: ParallelPlan | None) -> 
     """The best plan of one GPU count, or its grids when there is none."""
     found = [(grid, plan) for grid in searched for plan in (grid.proxy, grid.refined) if plan is not None]
     best = [] if beyond is None else [estimate(beyond, searched[0].space.model, GridOptions())]
-    if found:
-        grid, plan = min(found, key=lambda pair: pair[1].seconds)
-        best.insert(0, estimate(plan.plan(grid.space), grid.space.model, GridOptions()))
+    # Searches know only roughly what stages send: the fastest by what they know are looked at once more.
+    nearest = sorted(found, key=lambda pair: pair[1].seconds)[
+        : _LOOKED_AT if searched[0].space.model.send_receive else 1
+    ]
+    best += [estimate(plan.plan(grid.space), grid.space.model, GridOptions()) for grid, plan in nearest]
     if not best:
         return GridResult(grids=tuple(grid.built(GridOptions()) for grid in searched), proxies={}, best={})
     return GridResult(grids=(), proxies={}, best={(searched[0].space.gpu_type, searched[0].num_gpus): _fastest(best)})
@@ -118,13 +123,16 @@ def spaces(
     counts: Sequence[int],
     num_operators: int,
 ) -> Iterator[tuple[int, PlanSpace]]:
-    """Every count, ascending, with the tables for it; counts of one odd part share theirs."""
-    largest: dict[int, int] = {}
+    """Every count, ascending, with the tables for it; counts of one odd part share theirs, on one node or on several:
+    what stages send goes over other links there."""
+    largest: dict[tuple[int, bool], int] = {}
     for count in counts:
-        largest[odd_part(count)] = max(count, largest.get(odd_part(count), 0))
+        unit = odd_part(count), count <= gpus_per_node
+        largest[unit] = max(count, largest.get(unit, 0))
+    one_node = replace(model.fabric, hosts={"0": model.fabric.host("0")})
     made = {
         unit: PlanSpace(
-            model=model,
+            model=replace(model, fabric=one_node) if unit[1] else model,
             gpu_type=gpu_type,
             gpus_per_node=gpus_per_node,
             degrees=compact_degrees(model.profile, stage_sizes(count), gpus_per_node),
@@ -134,7 +142,7 @@ def spaces(
         for unit, count in largest.items()
     }
     for count in sorted(set(counts)):
-        yield count, made[odd_part(count)]
+        yield count, made[odd_part(count), count <= gpus_per_node]
 
 
 def pipeline_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> tuple[int, ...]:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.parallelism.grid.degrees import DegreeTable
-from models.performance.iteration.formulas import exposed_reduction_s, reduction_volume_bytes, tensor_communication_s
+from models.performance.iteration.formulas import exposed_reduction_s, hiding_s
 from models.performance.iteration.memory import peak_parts, shard
 from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.sends import copies, with_sends
+from models.performance.iteration.sizes import boundary_bytes
 from stowplan.arrays import FloatArray, Mask
 
 _SUMS = ("compute", "tensor", "partitioned", "replicated")
@@ -20,7 +22,8 @@ _SUMS = ("compute", "tensor", "partitioned", "replicated")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StageCosts:
-    """Seconds, (I, G, T) each: per micro-batch, `once_s` and `optimizer_s` per iteration.
+    """Seconds, (I, G, T) each: per micro-batch, `once_s` and `optimizer_s` per iteration. Where the model counts sends,
+    `forward_s` and `backward_s` have half of them each.
 
     Only those with `valid` (G, T) mean something: degrees that divide GPUs, model and batch. `communication_s`:
     tensor-parallel, both passes; part of `forward_s` and `backward_s`. `once_s`: reduction that the backward pass does
@@ -55,22 +58,22 @@ class StageTable:
         tp, dp = self.degrees.tp.astype(float), self.degrees.dp.astype(float)
         local, valid = self._local_batch(num_micro_batches)
         computation = of_type.compute_s * shares["compute"] * local / tp
-        communication = tensor_communication_s(
-            model.coefficients.sizes.activation_bytes,
-            local,
-            shares["tensor"],
-            tp,
-            model.fabric.intra_bytes_per_s("0"),
-            model.fabric.saturation_bytes,
-        )
-        backward = of_type.backward_ratio * computation + model.profile.backward_all_reduces * communication
+        communication = model.tensor_communication_s(local, shares["tensor"], tp, model.fabric.intra_bytes_per_s("0"))
+        slower, slower_back = model.slowdowns(self.gpu_type, local, np.broadcast_to(tp, local.shape))
+        forward = computation * slower + communication
+        backward = of_type.backward_ratio * computation * slower_back
+        backward = backward + model.profile.backward_all_reduces * communication
+        hiding = hiding_s(forward, backward, model.profile.zero_stage, num_micro_batches)
         # Without ZeRO the number of replicas makes no difference.
         optimizer = shard(shares["parameters"], tp, dp, model.profile.zero_stage >= 1) * np.ones_like(dp)
+        once_s = exposed_reduction_s(hiding, self._reduction_s(num_micro_batches), of_type.overlap)
+        if model.send_receive:
+            forward, backward = with_sends(model.profile, forward, backward, self._send_s(local))
         return StageCosts(
-            forward_s=computation + communication,
-            backward_s=backward,
+            forward_s=np.asarray(forward),
+            backward_s=np.asarray(backward),
             communication_s=np.asarray(communication) * (1.0 + model.profile.backward_all_reduces),
-            once_s=exposed_reduction_s(backward, self._reduction_s(num_micro_batches), of_type.overlap),
+            once_s=once_s,
             optimizer_s=of_type.optimizer_s * np.asarray(optimizer),
             valid=valid,
         )
@@ -79,7 +82,7 @@ class StageTable:
         """Peak memory of a GPU, (K, I, G, T) for K numbers of stages to the end; infinite for what is not valid."""
         local, valid = self._local_batch(num_micro_batches)
         parts = peak_parts(
-            zero_stage=self.model.profile.zero_stage,
+            profile=self.model.profile,
             sizes=self.model.coefficients.sizes,
             parameters=self._shares["parameters"],
             partitioned=self._shares["partitioned"],
@@ -113,12 +116,25 @@ class StageTable:
         shares["parameters"] = table.parameters_of(first, last)
         return {name: share[:, None, None] for name, share in shares.items()}
 
+    def _send_s(self, local: FloatArray) -> FloatArray:
+        """Time to hand a micro-batch to the next stage (I, G, T), on other nodes where there are several; 0 for the
+        last stage."""
+        model, degrees, fabric = self.model, self.degrees, self.model.fabric
+        boundaries = boundary_bytes(model.profile, model.coefficients.sizes)
+        last = np.array(self.intervals, dtype=np.int64)[:, 1]
+        sent = np.where(last < model.profile.num_layers, boundaries[last - 1], 0.0)[:, None, None]
+        sent = sent * local * copies(model.profile, degrees.tp.astype(float))
+        if len(fabric.hosts) == 1:
+            return np.asarray(sent / degrees.tp / fabric.intra_bytes_per_s("0"))
+        on_node = np.minimum(degrees.dp, np.maximum((fabric.host("0").num_gpus or 1) // degrees.tp, 1))
+        return np.asarray(sent * on_node / fabric.group_bytes_per_s(fabric.hosts))
+
     def _reduction_s(self, num_micro_batches: int) -> FloatArray:
         """Time of the gradient reduction (I, G, T): the slower of links inside nodes and network."""
         fabric, degrees = self.model.fabric, self.degrees
-        gradient_bytes = self.model.coefficients.sizes.gradient_bytes * self._shares["parameters"]
-        zero = self.model.profile.zero_stage
-        volume = reduction_volume_bytes(gradient_bytes, degrees.dp.astype(float), zero, num_micro_batches)
+        volume = self.model.reduction_volume_bytes(
+            self._shares["parameters"], degrees.dp.astype(float), num_micro_batches
+        )
         inside = volume / degrees.tp / fabric.intra_bytes_per_s("0")
         across = volume / fabric.group_bytes_per_s(fabric.hosts)
         return np.maximum(np.where(degrees.inside, inside, 0.0), np.where(degrees.across, across, 0.0))

@@ -32,10 +32,10 @@ def affinity_order(fabric: Fabric, held: Iterable[str], released: Iterable[Gpu])
 
 def _affinity(fabric: Fabric, node: str, own: set[str], places: set[tuple[tuple[str, ...], float]]) -> float:
     host = fabric.host(node)
-    between = max(
+    between = fabric.inter_share * max(
         fabric.fractions[num_shared(host.path, path)] * min(host.inter_bytes_per_s, inter) for path, inter in places
     )
-    return max(host.intra_bytes_per_s, between) if node in own else between
+    return max(fabric.intra_bytes_per_s(node), between) if node in own else between
 
 
 def units(order: Sequence[Gpu], size: int, most: float) -> list[tuple[Gpu, ...]]:

@@ -18,6 +18,7 @@ import numpy as np
 from models.parallelism.incremental.configs import StageConfigs
 from models.parallelism.incremental.tables import CostTables
 from models.parallelism.incremental.terms import Rows
+from models.performance.iteration.memory import working_bytes
 from stowplan.arrays import FloatArray, IntArray, Mask
 
 # For denominators that are 0 where the numerator does not count.
@@ -85,7 +86,8 @@ def _room(tables: CostTables, configs: StageConfigs, stage: IntArray, batch: Int
     kept = tables.activation_bytes(configs.tp, layer.partitioned, layer.replicated)[stage]
     in_flight = np.minimum(num_micro_batches, behind) * kept
     need = state[:, None] + in_flight[:, None] * configs.local_batch[stage, batch]
-    usable = tables.usable_bytes - configs.fixed_bytes[stage][:, None]
+    working = configs.local_batch[stage, batch] * working_bytes(tables.model.profile, configs.tp[stage][:, None])
+    usable = tables.usable_bytes - configs.fixed_bytes[stage][:, None] - working
     room = np.where(configs.uses[stage], usable / np.maximum(need, _TINY), np.inf)
     least: FloatArray = np.maximum(np.min(room, axis=-1), 0.0)
     return least

@@ -29,6 +29,8 @@ class StageConfigs:
         without replicas.
     reduction_s_per_byte
         (Q,) see `Landscape.reduction_s_per_byte`.
+    send_s_per_byte
+        (Q,) see `Landscape.send_s_per_byte`.
     optimizer_s, overlap
         (Q,) of the slowest kind, of the kind that overlaps least; 0 and 1 without replicas.
     fixed_bytes, state_bytes, gradient_bytes
@@ -43,6 +45,7 @@ class StageConfigs:
     local_batch: IntArray
     layer_s: FloatArray
     reduction_s_per_byte: FloatArray
+    send_s_per_byte: FloatArray
     optimizer_s: FloatArray
     overlap: FloatArray
     fixed_bytes: FloatArray
@@ -71,6 +74,7 @@ class StageConfigs:
             local_batch=local_batch,
             layer_s=np.where(possible, costs.max(axis=-1), np.inf),
             reduction_s_per_byte=landscape.reduction_s_per_byte(replicas, tp),
+            send_s_per_byte=landscape.send_s_per_byte(replicas, tp),
             optimizer_s=np.where(uses, tables.optimizer_s, 0.0).max(axis=1),
             overlap=np.where(total > 0, np.where(uses, tables.overlap, np.inf).min(axis=1), 1.0),
             fixed_bytes=fixed,

@@ -1,4 +1,6 @@
-"""Layers and exact iteration times of many plans at a time; agrees with `PerformanceModel.iteration` and `fits`."""
+"""Layers and iteration times of many plans at a time; agrees with `PerformanceModel.iteration` and `fits`, but for what
+stages send, where that is counted: here it leaves a stage evenly by its nodes, and goes to other ones.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,9 +11,11 @@ from models.parallelism.incremental.balance import split_chain, split_rows
 from models.parallelism.incremental.configs import StageConfigs
 from models.parallelism.incremental.tables import CostTables
 from models.parallelism.incremental.terms import Rows, StageTerms
-from models.performance.iteration.formulas import exposed_reduction_s, pipeline_s, reduction_volume_bytes
+from models.performance.iteration.formulas import exposed_reduction_s, hiding_s, pipeline_s, scaling
 from models.performance.iteration.memory import optimizer_shard
+from models.performance.iteration.sends import copies, with_sends
 from models.performance.iteration.shares import StageShares
+from models.performance.iteration.sizes import boundary_bytes
 from stowplan.arrays import FloatArray, IntArray, Mask
 
 # For denominators that may be 0, where memory does not depend on the layers.
@@ -49,14 +53,21 @@ def total_s(terms: StageTerms, configs: StageConfigs, rows: Rows, layers: IntArr
     forward = terms.forward_s(compute[..., None], tensor[..., None])
     backward = terms.backward_s(compute[..., None], tensor[..., None])
     tp, dp, zero = configs.tp[stages], configs.dp[stages], model.profile.zero_stage
-    gradients = model.coefficients.sizes.gradient_bytes * parameters
     num_micro_batches = tables.num_micro_batches[rows.batch].astype(np.float64)
-    volume = reduction_volume_bytes(gradients, dp, zero, num_micro_batches[:, None])
+    volume = model.reduction_volume_bytes(parameters, dp, num_micro_batches[:, None])
     reduction = volume * configs.reduction_s_per_byte[stages]
-    exposed = exposed_reduction_s(backward, reduction, configs.overlap[stages])
+    hiding = hiding_s(forward, backward, zero, num_micro_batches[:, None])
+    exposed = exposed_reduction_s(hiding, reduction, configs.overlap[stages])
     extra = exposed + configs.optimizer_s[stages] * optimizer_shard(parameters, tp, dp, zero)
+    if model.send_receive:
+        boundaries = boundary_bytes(model.profile, model.coefficients.sizes)
+        sent = np.where(ends < model.profile.num_layers, boundaries[np.maximum(ends, 1) - 1], 0.0)
+        sent = sent * tables.micro_batch[rows.batch][:, None] * copies(model.profile, tp)
+        one_way = sent * configs.send_s_per_byte[stages]
+        forward, backward = (np.asarray(part) for part in with_sends(model.profile, forward, backward, one_way))
     warm_up, steady, last = pipeline_s(forward, backward, extra, num_micro_batches)
-    return warm_up + steady + last
+    num_gpus = np.where(np.arange(stages.shape[1]) < rows.num_stages[:, None], tp * dp, 0.0).sum(axis=1)
+    return np.asarray((warm_up + steady + last) * scaling(num_gpus, model.coefficients.scale_loss))
 
 
 def _split_equal(terms: StageTerms, real: Mask, first: Mask, last: Mask) -> tuple[IntArray, Mask]:

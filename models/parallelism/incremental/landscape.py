@@ -53,15 +53,16 @@ class Landscape:
             When the fabric does not have one of them.
         """
         hosts = [fabric.host(node) for node in nodes]
-        of = [Kind(gpu_type=host.gpu_type, intra_bytes_per_s=host.intra_bytes_per_s) for host in hosts]
+        intra = [fabric.intra_share * host.intra_bytes_per_s for host in hosts]
+        of = [Kind(gpu_type=host.gpu_type, intra_bytes_per_s=own) for host, own in zip(hosts, intra, strict=True)]
         kinds = tuple(dict.fromkeys(of))
         prefixes = [[host.path[:depth] for host in hosts] for depth in range(1, len(fabric.fractions))]
         return cls(
             nodes=tuple(nodes),
             kinds=kinds,
             of_kind=_one_hot(of),
-            intra_bytes_per_s=np.array([host.intra_bytes_per_s for host in hosts]),
-            inter_bytes_per_s=np.array([host.inter_bytes_per_s for host in hosts]),
+            intra_bytes_per_s=np.array(intra),
+            inter_bytes_per_s=np.array([fabric.inter_share * host.inter_bytes_per_s for host in hosts]),
             below=tuple(_one_hot(column) for column in prefixes),
             fractions=fabric.fractions,
         )
@@ -91,6 +92,16 @@ class Landscape:
         across = fraction * np.min(np.where(on, self.inter_bytes_per_s, np.inf), axis=-1)
         slowest: FloatArray = np.maximum(1.0 / (tp * inside), 1.0 / across)
         return slowest
+
+    def send_s_per_byte(self, replicas: IntArray, tp: FloatArray) -> FloatArray:
+        """Time per byte of a micro-batch that a stage hands on, evenly by its nodes; arguments as above."""
+        on = replicas > 0
+        if len(self.nodes) == 1:
+            whole: FloatArray = 1.0 / (np.maximum(replicas.sum(axis=-1), 1) * tp * self.intra_bytes_per_s[0])
+            return whole
+        slowest = np.min(np.where(on, self.inter_bytes_per_s, np.inf), axis=-1) * min(self.fractions)
+        spread: FloatArray = 1.0 / (np.maximum(on.sum(axis=-1), 1) * slowest)
+        return spread
 
 
 def _one_hot(labels: Sequence[object]) -> FloatArray:

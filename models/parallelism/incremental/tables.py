@@ -10,14 +10,14 @@ from functools import cached_property
 import numpy as np
 
 from models.parallelism.incremental.landscape import Kind
-from models.performance.iteration.formulas import tensor_communication_s
+from models.performance.iteration.memory import activation_bytes
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import LayerCost, ModelProfile
 from models.performance.iteration.shares import StageShares
 from stowplan.arrays import FloatArray, IntArray
 
 _COSTS = (
-    "forward_flops",
+    "compute",
     "tensor_parallel_bytes",
     "parameters",
     "partitioned_activation_bytes",
@@ -63,8 +63,10 @@ class CostTables:
         (T,) tensor degrees that the model admits, ascending.
     num_micro_batches, micro_batch
         (B,) divisors N_b of the global batch, descending, and G / N_b.
-    compute_s, backward_ratio, optimizer_s, overlap, usable_bytes
+    optimizer_s, overlap, usable_bytes
         (K,)
+    forward_s, backward_s
+        (K, T, G + 1) computation of the mean layer, by local batch.
     communication_s
         (K, T, G + 1) tensor-parallel communication of a forward pass of the mean layer, by local batch.
     """
@@ -74,8 +76,8 @@ class CostTables:
     degrees: IntArray
     num_micro_batches: IntArray
     micro_batch: IntArray
-    compute_s: FloatArray
-    backward_ratio: FloatArray
+    forward_s: FloatArray
+    backward_s: FloatArray
     optimizer_s: FloatArray
     overlap: FloatArray
     usable_bytes: FloatArray
@@ -102,22 +104,19 @@ class CostTables:
         counts = np.array(divisors if num_micro_batches is None else [num_micro_batches])
         tp = np.array(degrees, dtype=np.int64)
         intra = np.array([kind.intra_bytes_per_s for kind in kinds])
-        communication = tensor_communication_s(
-            model.coefficients.sizes.activation_bytes,
-            np.arange(batch + 1.0),
-            1.0,
-            tp[:, None].astype(float),
-            intra[:, None, None],
-            model.fabric.saturation_bytes,
-        )
+        samples, degree = np.arange(batch + 1.0), tp[:, None].astype(float)
+        communication = model.tensor_communication_s(samples, 1.0, degree, intra[:, None, None])
+        slower = np.array([np.broadcast_arrays(*model.slowdowns(k.gpu_type, samples, degree)) for k in kinds])
+        forward = np.array([c.compute_s for c in of_types])[:, None, None] * samples / degree
+        ratio = np.array([c.backward_ratio for c in of_types])[:, None, None]
         return cls(
             model=model,
             kinds=kinds,
             degrees=tp,
             num_micro_batches=counts,
             micro_batch=batch // counts,
-            compute_s=np.array([c.compute_s for c in of_types]),
-            backward_ratio=np.array([c.backward_ratio for c in of_types]),
+            forward_s=forward * slower[:, 0],
+            backward_s=ratio * forward * slower[:, 1],
             optimizer_s=np.array([c.optimizer_s for c in of_types]),
             overlap=np.array([c.overlap for c in of_types]),
             usable_bytes=np.array([model.usable_bytes(kind.gpu_type) for kind in kinds]),
@@ -128,9 +127,7 @@ class CostTables:
     def layer_s(self) -> FloatArray:
         """(K, T, G + 1) forward and backward time of a plain layer, by local batch; never falls with it."""
         unit, again = self.units.layer, self.model.profile.backward_all_reduces
-        batch = np.arange(self.communication_s.shape[-1])
-        computation = (self.compute_s[:, None] / self.degrees)[:, :, None] * batch * unit.compute
-        both = computation * (1.0 + self.backward_ratio)[:, None, None]
+        both = (self.forward_s + self.backward_s) * unit.compute
         # A message that is just large enough for a better bandwidth may be faster than a smaller one.
         return np.maximum.accumulate(both + self.communication_s * unit.tensor * (1.0 + again), axis=-1)
 
@@ -138,9 +135,8 @@ class CostTables:
         self, tp: FloatArray, partitioned: FloatArray | float, replicated: FloatArray | float
     ) -> FloatArray:
         """What a sample in flight keeps on a GPU for shares of activations."""
-        sizes = self.model.coefficients.sizes
         return np.asarray(
-            sizes.partitioned_activation_bytes * partitioned / tp + sizes.replicated_activation_bytes * replicated
+            activation_bytes(self.model.profile, self.model.coefficients.sizes, tp, partitioned, replicated)
         )
 
     @cached_property
@@ -152,10 +148,9 @@ class CostTables:
                 _shares(profile, part) for part in (profile.layers[0], profile.embedding, profile.head)
             )
             return Units(equal=True, layer=layer, first=first, last=last)
-        costs = [getattr(profile.prefix, name)[-1] / profile.num_layers for name in _COSTS]
-        mean = LayerCost(**dict(zip(_COSTS, costs, strict=True)))
-        layer, nothing = _shares(profile, mean), _shares(profile, LayerCost())
-        return Units(equal=False, layer=layer, first=nothing, last=nothing)
+        mean = [float(getattr(profile.prefix, name)[-1] > 0) for name in _COSTS]
+        nothing = _shares(profile, LayerCost())
+        return Units(equal=False, layer=_stage_shares(mean), first=nothing, last=nothing)
 
     @cached_property
     def fill_order(self) -> tuple[FloatArray, IntArray]:
@@ -173,7 +168,12 @@ class CostTables:
 def _shares(profile: ModelProfile, part: LayerCost) -> StageShares:
     """Shares of the mean layer that a part of the model has."""
     scale = {name: profile.num_layers / (getattr(profile.prefix, name)[-1] or np.inf) for name in _COSTS}
-    compute, tensor, parameters, partitioned, replicated = (getattr(part, name) * scale[name] for name in _COSTS)
+    return _stage_shares([getattr(part, name) * scale[name] for name in _COSTS])
+
+
+def _stage_shares(shares: Sequence[float]) -> StageShares:
+    """From shares in the order of `_COSTS`."""
+    compute, tensor, parameters, partitioned, replicated = shares
     return StageShares(
         num_layers=1,
         compute=compute,

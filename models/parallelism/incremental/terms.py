@@ -6,6 +6,7 @@ import numpy as np
 
 from models.parallelism.incremental.configs import StageConfigs
 from models.parallelism.incremental.tables import CostTables
+from models.performance.iteration.memory import working_bytes
 from stowplan.arrays import FloatArray, IntArray, Mask
 
 # Part of the memory left to rounding: a plan that fits here fits in the reference too.
@@ -74,18 +75,18 @@ class StageTerms:
         stages = rows.stages
         tp = configs.tp[stages][..., None]
         batch = configs.local_batch[stages, rows.batch[:, None]]
-        computation = tables.compute_s * batch / tp
+        at = (np.arange(len(tables.kinds)), configs.degree[stages][..., None], batch)
         behind = (rows.num_stages[:, None] - np.arange(stages.shape[1]))[..., None]
         num_micro_batches = tables.num_micro_batches[rows.batch][:, None, None]
-        kinds = np.arange(len(tables.kinds))
+        fixed = configs.fixed_bytes[stages][..., None] + batch * working_bytes(tables.model.profile, tp)
         return cls(
             tables=tables,
             uses=configs.uses[stages],
-            computation_s=computation,
-            backward_computation_s=computation * tables.backward_ratio,
-            communication_s=tables.communication_s[kinds, configs.degree[stages][..., None], batch],
+            computation_s=tables.forward_s[at],
+            backward_computation_s=tables.backward_s[at],
+            communication_s=tables.communication_s[at],
             samples=np.minimum(num_micro_batches, behind) * batch,
-            usable_bytes=tables.usable_bytes * (1.0 - _ROUNDING) - configs.fixed_bytes[stages][..., None],
+            usable_bytes=tables.usable_bytes * (1.0 - _ROUNDING) - fixed,
             state_bytes=configs.state_bytes[stages][..., None],
             gradient_bytes=configs.gradient_bytes[stages][..., None],
             coexist=num_micro_batches > behind,

@@ -25,16 +25,19 @@ Head              last norm, and V h parameters where it is not tied to the embe
                   of norm and product (2 e s h, replicated) and the logits in fp32 (4 s V, partitioned).
                   Its all-reduce and that of the embedding are neglected beside 2 L others.
 
-Attention is taken to be a fused kernel, which neither keeps nor moves the s x s scores (5 a s^2 bytes per layer in 16
-bits otherwise). Checkpointing `selective` is an attention that is not fused but repeated in the backward pass: the same
-memory, more traffic and FLOPs. `full` keeps the input of every layer only, e s h, and repeats layers and all-reduces;
-the activations of the one layer that is being repeated are not counted and belong to the headroom. backward_ratio =
-2 + share of the forward FLOPs that is repeated.
+Attention that is fused neither keeps nor moves the s x s scores. Plain attention keeps (2 e + 1) a s^2 bytes of them,
+partitioned, and moves 6 e a s^2. Checkpointing `selective` repeats what costs little for what it keeps. Where attention
+is plain, that is attention itself (Korthikanti et al. 2022): no scores are kept. Where it is fused, all operations but
+products and attention (norms, activations): what products and attention give is kept, e s (2 q + v + t (m - 1) f)
+partitioned and 2 e s h replicated. `full` keeps the input of every layer only, e s h, and repeats layers and
+all-reduces; what the one layer keeps that is being repeated is there beside it. backward_ratio = 2 + share of the
+forward FLOPs that is repeated.
 
 A tied head uses the weights of the embedding: FLOPs, no parameters. In a pipeline the last stage holds a copy of these
 V h weights (`tied_parameters`), which `models.performance.iteration.shares` adds to it.
 
-State per parameter: weights e; gradients 2 in fp16 and 4 in bf16 (Megatron accumulates those in fp32);
+State per parameter: weights e; gradients 2 in fp16, and 4 in bf16 and fp8, since Megatron accumulates those in fp32,
+but 2 in fp8 with Megatron-Core, whose recipes do not;
 optimiser 8 for Adam's moments, 4 for SGD's momentum, and 4 for the fp32 copy of 16-bit weights. fp32: 4 + 4 + 8 or 4.
 
 Operator lists: an operator is a layer. Its output counts as replicated (the result of an all-reduce is whole on every
@@ -47,10 +50,13 @@ reach 9 TFLOP/s on an A100: 44 % of its FP32 peak, 6 % of TF32.)
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from models.dimensions import Dimensions
+from models.performance.iteration.kernels import LayerKernels, Product
 from models.performance.iteration.profile import LayerCost, ModelProfile
+from models.software import Software
 from models.transformer import (
     Biases,
     Checkpointing,
@@ -65,7 +71,7 @@ from models.transformer import (
 )
 from stowplan.errors import Issue, pointer_of, raise_for_errors
 
-_GRADIENT_BYTES = MappingProxyType({Precision.FP32: 4.0, Precision.BF16: 4.0, Precision.FP16: 2.0})
+_GRADIENT_BYTES = MappingProxyType({Precision.FP32: 4.0, Precision.BF16: 4.0, Precision.FP16: 2.0, Precision.FP8: 4.0})
 _MOMENT_BYTES = MappingProxyType({Optimizer.ADAM: 8.0, Optimizer.SGD: 4.0})
 # Planners keep tables by the samples that a replica may have; the largest batches known are of some ten thousands.
 MAX_GLOBAL_BATCH = 2**20
@@ -94,6 +100,7 @@ _OPERATOR_COSTS = (
 )
 
 
+@lru_cache(maxsize=256)
 def profile_of(model: JobModel) -> ModelProfile:
     """Costs of a model, layer by layer (formulas: module docstring).
 
@@ -171,10 +178,11 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
         for k in range(model.num_layers)
     )
     head = _head(model, sizes)
+    working = _working_bytes(model, sizes)
     in_layers = sum(layer.forward_flops for layer in layers)
     repeated = {
         Checkpointing.NONE: 0.0,
-        Checkpointing.SELECTIVE: model.num_layers * _attention_flops(model, sizes),
+        Checkpointing.SELECTIVE: 0.0 if model.fuses_attention else model.num_layers * _attention_flops(model, sizes),
         Checkpointing.FULL: in_layers,
     }[model.checkpointing]
     return ModelProfile(
@@ -187,7 +195,7 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
         zero_stage=model.zero_stage,
         flops_precision=model.precision.value,
         parameter_bytes=float(sizes.e),
-        gradient_bytes=_GRADIENT_BYTES[model.precision],
+        gradient_bytes=_gradient_bytes(model),
         optimizer_bytes=_optimizer_bytes(model),
         backward_ratio=2.0 + repeated / (in_layers + head.forward_flops),
         backward_all_reduces=2.0 if model.checkpointing is Checkpointing.FULL else 1.0,
@@ -197,6 +205,10 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
             ("feed-forward size", sizes.f),
         ),
         tied_parameters=float(model.vocabulary_size * model.hidden_size) if model.tied_embeddings else 0.0,
+        sequence_parallel=model.splits_sequences,
+        working_partitioned_bytes=working[0],
+        working_replicated_bytes=working[1],
+        software=model.software,
     )
 
 
@@ -217,6 +229,33 @@ def _layer(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) 
         boundary_bytes=float(sizes.e * s * h),
         partitioned_activation_bytes=partitioned,
         replicated_activation_bytes=replicated,
+        kernels=_kernels(model, sizes, num_experts=num_experts, active=active),
+    )
+
+
+def _kernels(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> LayerKernels:
+    """What a block computes with: projections, feed-forward parts, attention, and all else, which moves memory."""
+    h, s, e = model.hidden_size, model.sequence_length, sizes.e
+    hidden = (sizes.matrices - 1) * sizes.f
+    routed = s * active / num_experts
+    partitioned, replicated = _moved_numbers(model, sizes, num_experts=num_experts, active=active)
+    return LayerKernels(
+        products=(
+            Product(inputs=h, outputs=sizes.q + sizes.v, tokens=s, by_outputs=True),
+            Product(inputs=sizes.q, outputs=h, tokens=s, by_outputs=False),
+            Product(inputs=h, outputs=hidden, tokens=routed, by_outputs=True, count=num_experts),
+            Product(inputs=sizes.f, outputs=h, tokens=routed, by_outputs=False, count=num_experts),
+        ),
+        attention_flops=_attention_flops(model, sizes),
+        fused=model.fuses_attention,
+        aligned=(sizes.q // sizes.heads) % 8 == 0,
+        scores_bytes=0.0 if model.fuses_attention else 6.0 * e * sizes.heads * s**2,
+        partitioned_bytes=float(e * s * partitioned),
+        replicated_bytes=float(e * s * replicated),
+        number_bytes=float(e),
+        repeats_layer=model.checkpointing is Checkpointing.FULL,
+        repeats_attention=model.checkpointing is Checkpointing.SELECTIVE and not model.fuses_attention,
+        repeats_moves=model.checkpointing is Checkpointing.SELECTIVE and model.fuses_attention,
     )
 
 
@@ -235,30 +274,58 @@ def _bias_parameters(model: Transformer, sizes: _Sizes, num_experts: int) -> int
 
 
 def _traffic_bytes(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> float:
-    """Activations read and written, operation by operation."""
+    """Activations read and written."""
+    partitioned, replicated = _moved_numbers(model, sizes, num_experts=num_experts, active=active)
+    numbers = partitioned + replicated
+    if not model.fuses_attention:
+        numbers += 6 * sizes.heads * model.sequence_length
+    return float(sizes.e * model.sequence_length * numbers)
+
+
+def _moved_numbers(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> tuple[int, int]:
+    """Numbers that a token reads and writes, operation by operation, without scores: partitioned, replicated."""
     h = model.hidden_size
     hidden = (sizes.matrices - 1) * sizes.f
     norms_and_residuals = 2 * 2 * h + 2 * 3 * h
-    projections = (h + sizes.q + sizes.v) + (sizes.q + h)
-    attention = (sizes.q + sizes.v) + sizes.q
-    if model.checkpointing is Checkpointing.SELECTIVE:
-        attention += 4 * sizes.heads * model.sequence_length
-    expert = (h + hidden) + (hidden + sizes.f) + (sizes.f + h)
+    attention = (sizes.q + sizes.v) + (sizes.q + sizes.v) + sizes.q + sizes.q
+    expert = hidden + (hidden + sizes.f) + sizes.f
     routing = (h + num_experts) + 2 * (h + active * h) if num_experts > 1 else 0
-    numbers = norms_and_residuals + projections + attention + active * expert + routing
-    return float(sizes.e * model.sequence_length * numbers)
+    ends = (h + h) + active * (h + h)
+    return attention + active * expert, norms_and_residuals + ends + routing
 
 
 def _kept_bytes(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> tuple[float, float]:
     """Activations of a layer kept for the backward pass: partitioned, replicated."""
-    h, s, e = model.hidden_size, model.sequence_length, sizes.e
     if model.checkpointing is Checkpointing.FULL:
-        return 0.0, float(e * s * h)
+        return 0.0, float(sizes.e * model.sequence_length * model.hidden_size)
+    if model.checkpointing is Checkpointing.SELECTIVE and model.fuses_attention:
+        given = 2 * sizes.q + sizes.v + active * (sizes.matrices - 1) * sizes.f
+        unit = sizes.e * model.sequence_length
+        return float(unit * given), float(
+            unit * (2 * model.hidden_size + (active * model.hidden_size if num_experts > 1 else 0))
+        )
+    return _all_kept_bytes(model, sizes, num_experts=num_experts, active=active)
+
+
+def _all_kept_bytes(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> tuple[float, float]:
+    """The same where no layer is repeated."""
+    h, s, e = model.hidden_size, model.sequence_length, sizes.e
     partitioned = e * s * (2 * sizes.q + sizes.v + active * (4 if model.gated else 2) * sizes.f)
+    if not model.fuses_attention and model.checkpointing is not Checkpointing.SELECTIVE:
+        partitioned += (2 * e + 1) * sizes.heads * s**2
     replicated = e * s * 4 * h + 2 * s * h
     if num_experts > 1:
         replicated += e * s * (2 * active * h + num_experts)
     return float(partitioned), float(replicated)
+
+
+def _working_bytes(model: Transformer, sizes: _Sizes) -> tuple[float, float]:
+    """Activations of the layer that is being repeated, the largest one: partitioned, replicated."""
+    if model.checkpointing is not Checkpointing.FULL:
+        return 0.0, 0.0
+    return _all_kept_bytes(
+        model, sizes, num_experts=model.num_experts, active=model.experts_per_token if model.num_experts > 1 else 1
+    )
 
 
 def _embedding(model: Transformer, sizes: _Sizes) -> LayerCost:
@@ -280,6 +347,12 @@ def _head(model: Transformer, sizes: _Sizes) -> LayerCost:
         memory_traffic_bytes=float(sizes.e * s * (3 * h + vocabulary) + 8 * s * vocabulary),
         partitioned_activation_bytes=float(4 * s * vocabulary),
         replicated_activation_bytes=float(2 * sizes.e * s * h),
+        kernels=LayerKernels(
+            products=(Product(inputs=h, outputs=vocabulary, tokens=s, by_outputs=True),),
+            partitioned_bytes=float((sizes.e + 8) * s * vocabulary),
+            replicated_bytes=float(3 * sizes.e * s * h),
+            number_bytes=float(sizes.e),
+        ),
     )
 
 
@@ -297,6 +370,7 @@ def _operator_profile(model: OperatorModel) -> ModelProfile:
         gradient_bytes=_GRADIENT_BYTES[model.precision],
         optimizer_bytes=_optimizer_bytes(model),
         backward_ratio=2.0,
+        software=model.software,
     )
 
 
@@ -311,6 +385,12 @@ def _operator_cost(operator: Operator) -> LayerCost:
         partitioned_activation_bytes=operator.activation_bytes - replicated,
         replicated_activation_bytes=replicated,
     )
+
+
+def _gradient_bytes(model: JobModel) -> float:
+    if model.precision is Precision.FP8 and model.software is Software.MEGATRON_CORE:
+        return 2.0
+    return _GRADIENT_BYTES[model.precision]
 
 
 def _optimizer_bytes(model: JobModel) -> float:

@@ -97,7 +97,12 @@ def _inverted(run: MeasuredRun, steps: StepTable) -> _Inverted:
     from models.performance.iteration.inversion import invert
 
     calibration = invert(
-        model.profile, run.plan, measurements_of(run, steps), model.fabric, measured_at_s=float(last.max())
+        model.profile,
+        run.plan,
+        measurements_of(run, steps),
+        model.fabric,
+        measured_at_s=float(last.max()),
+        curves=model.coefficients.curves,
     )
     return _Inverted(
         calibration=calibration,

@@ -8,13 +8,15 @@ layer and a stage counts as the sum of its layers' shares of the mean, see `Stag
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from models.performance.iteration.kernels import KernelCurve
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCoefficients:
     """How fast one GPU type runs one job.
 
-    compute_s: forward computation of the mean layer for one sample on one GPU. backward_ratio: backward over forward
-    computation. optimizer_s: optimiser step of the mean layer on one GPU. overlap: k >= 1, exponent of
+    compute_s: forward computation of the mean layer for one of many samples on one GPU. backward_ratio: backward over
+    forward computation. optimizer_s: optimiser step of the mean layer on one GPU. overlap: k >= 1, exponent of
     `(backward^k + reduction^k)^(1/k)`; 1 is no overlap, infinity complete overlap.
     """
 
@@ -54,7 +56,14 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCoefficients:
-    """Everything that the formulas need of a job: coefficients for every GPU type in question, and sizes."""
+    """Everything that the formulas need of a job: coefficients for every GPU type in question, and sizes.
+
+    `curves`: how kernels slow down where a plan cuts them small, by GPU type; none where it makes no difference.
+    `tensor_exposed`: part of tensor-parallel communication that no computation hides. `scale_loss`: see `scaling`.
+    """
 
     gpus: Mapping[str, GpuCoefficients] = field(default_factory=dict)
     sizes: SizeCoefficients
+    curves: Mapping[str, KernelCurve] = field(default_factory=dict)
+    tensor_exposed: float = 1.0
+    scale_loss: float = 0.0

@@ -47,14 +47,17 @@ class Fabric:
     """Nodes and the share of their network bandwidth that is left between them.
 
     `fractions[d]`: share for two nodes that have exactly d units in common, counted from the coarsest (0: only the
-    core). Intra-node bandwidth is per GPU, inter-node bandwidth per node. `minipod_depth`: units that two nodes of one
-    minipod have in common at least; None where no tier is marked.
+    core). Intra-node bandwidth is per GPU, inter-node bandwidth per node; `intra_share` and `inter_share` are what is
+    reached of them. `minipod_depth`: units that two nodes of one minipod have in common at least; None where no tier is
+    marked.
     """
 
     hosts: Mapping[str, Host]
     fractions: tuple[float, ...] = (1.0,)
     saturation_bytes: float = SATURATION_BYTES
     minipod_depth: int | None = None
+    intra_share: float = 1.0
+    inter_share: float = 1.0
 
     def host(self, node: str) -> Host:
         """The node's host.
@@ -71,12 +74,12 @@ class Fabric:
 
     def intra_bytes_per_s(self, node: str) -> float:
         """Bandwidth of one GPU inside the node."""
-        return self.host(node).intra_bytes_per_s
+        return self.intra_share * self.host(node).intra_bytes_per_s
 
     def group_bytes_per_s(self, nodes: Iterable[str]) -> float:
         """Bandwidth of a node in a collective over several nodes: the bottleneck of all pairs (A.2)."""
         hosts = [self.host(node) for node in set(nodes)]
-        slowest = min(host.inter_bytes_per_s for host in hosts)
+        slowest = self.inter_share * min(host.inter_bytes_per_s for host in hosts)
         return slowest * group_fraction(self.fractions, [host.path for host in hosts])
 
     def group_fraction(self, nodes: Iterable[str]) -> float:
@@ -90,7 +93,7 @@ class Fabric:
         fraction = self.fractions[shared]
         if self.minipod_depth is not None and shared < self.minipod_depth:
             fraction = send_receive_fraction(fraction)
-        return fraction * min(left.inter_bytes_per_s, right.inter_bytes_per_s)
+        return self.inter_share * fraction * min(left.inter_bytes_per_s, right.inter_bytes_per_s)
 
 
 def send_receive_fraction(fraction: float) -> float:

@@ -8,15 +8,20 @@ TP   forward computation    k_comp b c / TP                 c: share of the stag
      backward               k_backward x computation + r x forward communication    r: 1, 2 if the forward is repeated
      optimiser              k_optim p / TP / Z1             p: share of the stage's parameters
 DP   times are the maxima over the replicas;
-     reduction              k_param p 2 (1 - 1/DP) z / bandwidth
-     exposed part           (backward^k + reduction^k)^(1/k) - backward
+     reduction              (1 - 1/DP) p (z_g k_param + z_w weights) / bandwidth
+     exposed part           (hidden behind^k + reduction^k)^(1/k) - hidden behind
 PP   T = sum_i c_i + (N_b - 1) max_i c_i + max_i (extra_i - sum_{j<i} backward_j)
      c_i: forward + backward of a stage; extra_i: exposed part + optimiser
 
-ZeRO is an extension: from stage 1 on every replica updates its part of the parameters (Z1 = DP, else 1). In halves of
-an all-reduce, stage 1 reduces and gathers once per iteration (z = 1); stage 2 reduces behind every micro-batch, since
-no replica keeps all gradients, and gathers once (z = (N_b + 1) / 2); stage 3 also gathers the weights before every
-forward and every backward pass (z = 3 N_b / 2). One backward pass hides of it what the overlap says, as at stage 0.
+Kernels (`kernels`) are slower at some sizes than at others: where they are known, the computation of both passes is
+multiplied by their slowdowns at (b, TP). Stragglers and congestion (`scaling`) grow with the number of GPUs.
+
+ZeRO is an extension: from stage 1 on every replica updates its part of the parameters (Z1 = DP, else 1). Gradients are
+reduced z_g and gathered z_w times: at stage 0 the gradients themselves (z_g = 2, an all-reduce), from stage 1 on the
+weights (1 and 1). Stage 2 reduces behind every micro-batch, since no replica keeps all gradients (N_b and 1); stage 3
+also gathers the weights before every forward and every backward pass (N_b and 2 N_b). The last backward pass hides of
+it what the overlap says; what happens with every micro-batch is hidden behind every backward pass (stage 2), and
+behind every forward pass too (stage 3).
 
 Of tied embeddings (an extension too, see `shares`), p of the last of several stages has the copy. The all-reduce that
 keeps the copies equal, of the embedding's gradients between first and last stage once per step, is neglected: it
@@ -72,14 +77,30 @@ def tensor_communication_s(
     return 2.0 * share * message / saturated_bandwidth(intra_bytes_per_s, message, saturation_bytes)
 
 
-def reduction_volume_bytes(gradient_bytes: Floats, dp: Floats, zero_stage: int, num_micro_batches: Floats) -> Floats:
+def reduction_volume_bytes(
+    gradient_bytes: Floats, weight_bytes: Floats, dp: Floats, zero_stage: int, num_micro_batches: Floats
+) -> Floats:
     """Bytes that each replica sends in an iteration to have the same weights as the others; 0 at DP 1."""
-    halves = (2.0, 2.0, num_micro_batches + 1.0, 3.0 * num_micro_batches)[zero_stage]
-    return 0.5 * halves * all_reduce_bytes(gradient_bytes, dp)
+    once: Floats = 1.0
+    gradients = (2.0, once, num_micro_batches, num_micro_batches)[zero_stage]
+    weights = (0.0, once, once, 2.0 * num_micro_batches)[zero_stage]
+    return (gradients * gradient_bytes + weights * weight_bytes) * (1.0 - 1.0 / dp)
+
+
+def hiding_s(forward_s: Floats, backward_s: Floats, zero_stage: int, num_micro_batches: Floats) -> Floats:
+    """Computation that the gradient reduction (and at stage 3 the gathering of weights) may be hidden behind."""
+    if zero_stage < 2:
+        return backward_s
+    return num_micro_batches * (backward_s if zero_stage == 2 else forward_s + backward_s)
+
+
+def scaling(num_gpus: Floats, scale_loss: float) -> FloatArray:
+    """Factor on the iteration time: what stragglers and congestion cost, for every doubling of more than 8 GPUs."""
+    return np.asarray(1.0 + scale_loss * np.maximum(np.log2(np.asarray(num_gpus) / 8.0), 0.0))
 
 
 def exposed_reduction_s(backward_s: Floats, reduction_s: Floats, overlap: Floats) -> FloatArray:
-    """Part of the gradient reduction that the backward pass does not hide; falls with `overlap` (k >= 1)."""
+    """Part of the gradient reduction that `backward_s` of computation does not hide; falls with `overlap` (k >= 1)."""
     longer = np.maximum(backward_s, reduction_s)
     shorter = np.minimum(backward_s, reduction_s)
     # Scaled by the longer one, powers of small times do not underflow; by log1p and expm1, small parts keep digits.

@@ -2,8 +2,8 @@ r"""Coefficients from what one running configuration shows (Suika appendix A.4.2
 
 Of a GPU of stage i, replica j, measured times t, with the shares c (computation) and p (parameters) of the stage:
 
-    k_comp      (t_fwd - t_comm) TP / (b c)
-    k_backward  (t_bwd - r t_comm) / (t_fwd - t_comm)          r: all-reduces of the backward over the forward pass
+    k_comp      (t_fwd - t_comm) TP / (b c f)                  f, g: slowdowns of both passes at (b, TP)
+    k_backward  (t_bwd - r t_comm) f / (t_fwd - t_comm) / g    r: all-reduces of the backward over the forward pass
     k_optim     t_optim TP Z1 / p
     k_overlap   solves exposed(backward of the stage, reduction by the formula, k) = measured, by bracketing: the
                 exposed part falls with k. Above `LARGEST_OVERLAP` it hardly does, and k stays there.
@@ -23,7 +23,7 @@ only, which counts where a type has no stage of its own. Sizes that were not mea
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -33,9 +33,10 @@ from scipy.optimize import brentq, nnls
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients, JobCoefficients, SizeCoefficients
 from models.performance.iteration.fabric import Fabric
-from models.performance.iteration.formulas import exposed_reduction_s
+from models.performance.iteration.formulas import exposed_reduction_s, hiding_s
+from models.performance.iteration.kernels import KernelCurve
 from models.performance.iteration.measurement import Measurement, measurement_issues
-from models.performance.iteration.memory import shard
+from models.performance.iteration.memory import shard, working_bytes
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.shares import StageShares
@@ -113,6 +114,7 @@ def invert(
     measurements: Sequence[Measurement],
     fabric: Fabric,
     measured_at_s: float | None = None,
+    curves: Mapping[str, KernelCurve] | None = None,
 ) -> Calibration:
     """Coefficients with which the model shows these measurements.
 
@@ -122,6 +124,8 @@ def invert(
         Of the nodes on which the plan ran.
     measured_at_s
         Unix time of the last measurement.
+    curves
+        How kernels slow down where a plan cuts them small, by GPU type.
 
     Raises
     ------
@@ -131,14 +135,15 @@ def invert(
     """
     raise_for_errors(list(measurement_issues(profile, plan, measurements)), "set of measurements")
     white = size_coefficients(profile)
-    model = PerformanceModel(profile=profile, coefficients=JobCoefficients(sizes=white), fabric=fabric, memory_bytes={})
+    coefficients = JobCoefficients(sizes=white, curves=curves or {})
+    model = PerformanceModel(profile=profile, coefficients=coefficients, fabric=fabric, memory_bytes={})
     measured = [(m, _Place.of(model, plan, m.stage, m.replica)) for m in measurements]
     sizes = _sizes(model, plan, measured)
     by_type: dict[str, list[tuple[Measurement, _Place]]] = defaultdict(list)
     for measurement, place in measured:
         by_type[place.replica.gpu_type].append((measurement, place))
-    gpus = {name: _times(profile, found) for name, found in sorted(by_type.items())}
-    model = replace(model, coefficients=JobCoefficients(gpus=gpus, sizes=sizes))
+    gpus = {name: _times(model, found) for name, found in sorted(by_type.items())}
+    model = replace(model, coefficients=replace(coefficients, gpus=gpus, sizes=sizes))
     overlaps = _overlaps(model, plan, measurements)
     return Calibration(
         gpus={name: replace(found, overlap=overlaps[name]) for name, found in gpus.items()},
@@ -147,15 +152,18 @@ def invert(
     )
 
 
-def _times(profile: ModelProfile, measured: _Measured) -> GpuCoefficients:
+def _times(model: PerformanceModel, measured: _Measured) -> GpuCoefficients:
     """Linear coefficients of one GPU type; the overlap is found later."""
+    profile = model.profile
     compute, ratio, optimizer = [], [], []
     for m, place in measured:
+        slower = model.slowdowns(place.replica.gpu_type, place.replica.local_batch, place.stage.tp)
+        forward, backward = (float(factor) for factor in slower)
         computation = m.forward_s - m.forward_communication_s
         again = profile.backward_all_reduces * m.forward_communication_s
         if place.shares.compute > 0:
-            compute.append(computation * place.stage.tp / (place.replica.local_batch * place.shares.compute))
-        ratio.append((m.backward_s - again) / computation)
+            compute.append(computation * place.stage.tp / (place.replica.local_batch * place.shares.compute * forward))
+        ratio.append((m.backward_s - again) * forward / computation / backward)
         if place.optimizer > 0:
             optimizer.append(m.optimizer_s / place.optimizer)
     return GpuCoefficients(
@@ -176,7 +184,9 @@ def _overlaps(model: PerformanceModel, plan: ParallelPlan, measurements: Sequenc
         exposed = [m.exposed_reduction_s for m in of_stage if m.exposed_reduction_s is not None]
         if stage.dp == 1 or not exposed or reductions[i] <= 0:
             continue
-        found = overlap_of(_backward_s(model, plan, i, of_stage), float(reductions[i]), _median(exposed, 0.0))
+        forward, backward = (_pass_s(model, plan, i, of_stage, name) for name in ("forward_s", "backward_s"))
+        hiding = hiding_s(forward, backward, model.profile.zero_stage, plan.num_micro_batches)
+        found = overlap_of(float(hiding), float(reductions[i]), _median(exposed, 0.0))
         types = {replica.gpu_type for replica in stage.replicas}
         for name in types:
             (own if len(types) == 1 else common)[name].append(found)
@@ -185,11 +195,11 @@ def _overlaps(model: PerformanceModel, plan: ParallelPlan, measurements: Sequenc
     return {name: known.get(name, least) for name in model.coefficients.gpus}
 
 
-def overlap_of(backward_s: float, reduction_s: float, exposed_s: float) -> float:
+def overlap_of(hiding_s: float, reduction_s: float, exposed_s: float) -> float:
     """The overlap that leaves `exposed_s` of a reduction exposed, within 1 and `LARGEST_OVERLAP`."""
 
     def excess(inverse: float) -> float:
-        return float(exposed_reduction_s(backward_s, reduction_s, 1.0 / inverse)) - exposed_s
+        return float(exposed_reduction_s(hiding_s, reduction_s, 1.0 / inverse)) - exposed_s
 
     if excess(1.0) <= 0:
         return 1.0
@@ -198,17 +208,17 @@ def overlap_of(backward_s: float, reduction_s: float, exposed_s: float) -> float
     return 1.0 / float(brentq(excess, 1.0 / LARGEST_OVERLAP, 1.0, xtol=1e-15))
 
 
-def _backward_s(model: PerformanceModel, plan: ParallelPlan, i: int, of_stage: Sequence[Measurement]) -> float:
-    """Backward time of the slowest replica: measured, by the coefficients where a replica did not report."""
+def _pass_s(model: PerformanceModel, plan: ParallelPlan, i: int, of_stage: Sequence[Measurement], name: str) -> float:
+    """`forward_s` or `backward_s` of the slowest replica: measured, by the coefficients where one did not report."""
     reported: dict[int, list[float]] = defaultdict(list)
     for m in of_stage:
-        reported[m.replica].append(m.backward_s)
+        reported[m.replica].append(getattr(m, name))
     silent = [
         _group(i, replica, model.fabric)
         for j, replica in enumerate(plan.stages[i].replicas)
         if j not in reported and replica.gpu_type in model.coefficients.gpus
     ]
-    expected = model.group_times(plan, silent).backward_s.tolist() if silent else []
+    expected = getattr(model.group_times(plan, silent), name).tolist() if silent else []
     return float(max([*(_median(times, 0.0) for times in reported.values()), *expected]))
 
 
@@ -224,7 +234,8 @@ def _sizes(model: PerformanceModel, plan: ParallelPlan, measured: _Measured) -> 
         activation_bytes=white.activation_bytes
         * _ratio([(m.output_bytes, outputs[m.stage] * p.replica.local_batch) for m, p in measured], 1.0),
     )
-    partitioned, replicated = _activations(replace(model, coefficients=JobCoefficients(sizes=sizes)), plan, measured)
+    model = replace(model, coefficients=replace(model.coefficients, sizes=sizes))
+    partitioned, replicated = _activations(model, plan, measured)
     return replace(sizes, partitioned_activation_bytes=partitioned, replicated_activation_bytes=replicated)
 
 
@@ -236,8 +247,10 @@ def _activations(model: PerformanceModel, plan: ParallelPlan, measured: _Measure
         activation = _activation_bytes(model, plan, m, place)
         if activation is not None:
             samples = place.replica.local_batch * min(place.stages_behind, plan.num_micro_batches)
-            rows.append((place.shares.partitioned / place.stage.tp, place.shares.replicated))
-            kept.append(activation / samples)
+            split = place.stage.tp if model.profile.sequence_parallel else 1
+            rows.append((place.shares.partitioned / place.stage.tp, place.shares.replicated / split))
+            working = place.replica.local_batch * float(working_bytes(model.profile, place.stage.tp))
+            kept.append(max(activation - working, 0.0) / samples)
             degrees.add(place.stage.tp)
     matrix, kept_bytes = np.array(rows).reshape(-1, 2), np.array(kept)
     if len(degrees) > 1 and np.linalg.matrix_rank(matrix) == 2:

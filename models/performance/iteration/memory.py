@@ -3,12 +3,13 @@ r"""Peak memory of a stage (Suika appendix A.3), with ZeRO and activation checkp
     M = M_param-optim + M_activ + M_grad,   held against (1 - headroom) of the GPU's memory
 
     M_param-optim  (parameters / Z3 + optimiser states / Z1) p / TP
-    M_activ        b min(PP - i, N_b) (k_activ-p q / TP + k_activ-np r)
+    M_activ        b min(PP - i, N_b) (k_activ-p q / TP + k_activ-np r / S) + b (w_p / TP + w_np / S)
     M_grad         k_param p / TP / Z2 where gradients and all activations coexist, N_b > PP - i
 
 p, q, r: shares of the stage in parameters and activations. ZeRO stage z shards over the replicas: Z1 = DP from z = 1,
 Z2 from z = 2, Z3 from z = 3, else 1. At z = 3 the weights of the layer at work are there in full: one mean layer more.
-Checkpointing is in k_activ-p and k_activ-np of the profile.
+Checkpointing is in k_activ-p and k_activ-np of the profile; w_p and w_np are what the layer keeps that is being
+repeated. S: TP with sequence parallelism, else 1.
 
 Reading: where N_b <= PP - i, all forward passes end before the first backward pass, and the paper counts no gradients.
 They grow while the activations go, and stay when these are gone: the peak is the larger of the two, not the
@@ -61,9 +62,25 @@ def optimizer_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int) -> F
     return shard(share, tp, dp, zero_stage >= 1)
 
 
+def activation_bytes(
+    profile: ModelProfile, sizes: SizeCoefficients, tp: Floats, partitioned: Floats, replicated: Floats
+) -> Floats:
+    """What a sample in flight keeps on a GPU, for shares of activations."""
+    split = tp if profile.sequence_parallel else 1.0
+    return (
+        sizes.partitioned_activation_bytes * partitioned / tp + sizes.replicated_activation_bytes * replicated / split
+    )
+
+
+def working_bytes(profile: ModelProfile, tp: Floats) -> Floats:
+    """What a sample keeps on a GPU in the layer that is being repeated."""
+    split = tp if profile.sequence_parallel else 1.0
+    return profile.working_partitioned_bytes / tp + profile.working_replicated_bytes / split
+
+
 def peak_parts(
     *,
-    zero_stage: int,
+    profile: ModelProfile,
     sizes: SizeCoefficients,
     parameters: Floats,
     partitioned: Floats,
@@ -83,9 +100,9 @@ def peak_parts(
     stages_behind
         PP - i: this stage and all behind it.
     """
-    per_sample = sizes.partitioned_activation_bytes * partitioned / tp
-    per_sample = per_sample + sizes.replicated_activation_bytes * replicated
-    activation = local_batch * np.minimum(num_micro_batches, stages_behind) * per_sample
+    zero_stage = profile.zero_stage
+    per_sample = activation_bytes(profile, sizes, tp, partitioned, replicated)
+    activation = local_batch * (np.minimum(num_micro_batches, stages_behind) * per_sample + working_bytes(profile, tp))
     gradient = sizes.gradient_bytes * gradient_shard(parameters, tp, dp, zero_stage)
     coexist = np.greater(num_micro_batches, stages_behind)
     return (
@@ -109,7 +126,7 @@ def stage_memory(
 ) -> StageMemory:
     """Peak memory of a GPU of one stage; arguments as in `peak_parts`."""
     parts = peak_parts(
-        zero_stage=profile.zero_stage,
+        profile=profile,
         sizes=sizes,
         parameters=shares.parameters,
         partitioned=shares.partitioned,

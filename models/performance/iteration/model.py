@@ -12,15 +12,19 @@ from models.parallel_plan import ParallelPlan, Stage
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients
 from models.performance.iteration.fabric import Fabric
 from models.performance.iteration.formulas import (
+    Floats,
     exposed_reduction_s,
+    hiding_s,
     pipeline_s,
     reduction_volume_bytes,
+    scaling,
     tensor_communication_s,
 )
 from models.performance.iteration.memory import StageMemory, optimizer_shard, peak_parts
 from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.sends import send_s
 from models.performance.iteration.shares import ShareTable, StageShares
+from models.software import FEATURES
 from models.wording import counted
 from stowplan.arrays import FloatArray
 from stowplan.errors import InputError
@@ -70,8 +74,9 @@ class PerformanceModel:
     """One job on one fabric.
 
     `memory_bytes`: GPU type -> memory of a GPU. `headroom`: share of it kept free for what the formulas do not know
-    (A.3: 10 %). `send_receive`: count the transfers between stages, which the paper neglects: the first micro-batch
-    waits for them, later ones overlap with computation until they take longer than it.
+    (A.3: 10 %). `send_receive`: count the transfers between stages, which the paper neglects. The first micro-batch
+    waits for them; later ones overlap with computation until they take longer than it, where the software does that,
+    and otherwise are part of the time of a stage.
     """
 
     profile: ModelProfile
@@ -92,16 +97,25 @@ class PerformanceModel:
         forward, backward, communication, optimizer = self._stage_maxima(plan)
         reduction = self.reductions_s(plan)
         overlap = np.array([self._overlap(stage) for stage in plan.stages])
-        exposed = exposed_reduction_s(backward, reduction, overlap)
+        hiding = hiding_s(forward, backward, self.profile.zero_stage, plan.num_micro_batches)
+        exposed = exposed_reduction_s(hiding, reduction, overlap)
         sends = (
             send_s(self.fabric, self.profile, self.coefficients.sizes, plan) if self.send_receive else (0.0,) * plan.pp
         )
         warm_up, steady, extra = (
             float(part) for part in pipeline_s(forward, backward, exposed + optimizer, plan.num_micro_batches)
         )
+        if plan.virtual_stages > 1:
+            warm_up = _interleaved_s(forward + backward, plan.virtual_stages)
+        sending = plan.virtual_stages * np.array(sends)
         warm_up += sum(sends)
-        # Links carry both directions at once.
-        steady = max(steady, (plan.num_micro_batches - 1) * max(sends) / 2.0)
+        if FEATURES[self.profile.software].overlaps_sends:
+            # Links carry both directions at once.
+            steady = max(steady, (plan.num_micro_batches - 1) * float(sending.max()) / 2.0)
+        else:
+            steady = (plan.num_micro_batches - 1) * float((forward + backward + sending / 2.0).max())
+        factor = float(scaling(plan.num_gpus, self.coefficients.scale_loss))
+        warm_up, steady, extra = factor * warm_up, factor * steady, factor * extra
         columns = (forward, backward, communication, np.array(sends), reduction, exposed, optimizer)
         stages = tuple(
             StageTime(
@@ -184,6 +198,33 @@ class PerformanceModel:
             known = sorted(self.coefficients.gpus)
             raise InputError(f"no coefficients for GPU type {gpu_type!r}; there are some for {known}") from None
 
+    def slowdowns(
+        self, gpu_type: str, local_batch: FloatArray | float, tp: FloatArray | float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Forward and backward computation at this size over that of the coefficients; arguments broadcast."""
+        curve = self.coefficients.curves.get(gpu_type)
+        if curve is None:
+            same = np.ones(np.broadcast_shapes(np.shape(local_batch), np.shape(tp)))
+            return same, same
+        return curve.slowdowns(local_batch, tp)
+
+    def tensor_communication_s(self, local_batch: Floats, share: Floats, tp: Floats, bandwidth: Floats) -> Floats:
+        """Time of the tensor-parallel communication of one forward pass; arguments as in `formulas`."""
+        return self.coefficients.tensor_exposed * tensor_communication_s(
+            self.coefficients.sizes.activation_bytes, local_batch, share, tp, bandwidth, self.fabric.saturation_bytes
+        )
+
+    def reduction_volume_bytes(self, parameters: Floats, dp: Floats, num_micro_batches: Floats) -> Floats:
+        """Bytes that each replica of a stage sends in an iteration; `parameters` in mean layers."""
+        sizes = self.coefficients.sizes
+        return reduction_volume_bytes(
+            sizes.gradient_bytes * parameters,
+            sizes.parameter_bytes * parameters,
+            dp,
+            self.profile.zero_stage,
+            num_micro_batches,
+        )
+
     def group_times(self, plan: ParallelPlan, replicas: Sequence[tuple[int, str, float, int]]) -> GroupTimes:
         """Times of tensor-parallel groups of a plan.
 
@@ -203,22 +244,23 @@ class PerformanceModel:
         ]
         compute_s, ratio, optimizer_s, bandwidth, batch, tp, dp, compute, tensor, parameters = np.array(rows).T
         computation = compute_s * batch * compute / tp
-        communication = tensor_communication_s(
-            self.coefficients.sizes.activation_bytes, batch, tensor, tp, bandwidth, self.fabric.saturation_bytes
-        )
+        communication = self.tensor_communication_s(batch, tensor, tp, bandwidth)
+        forward, backward = np.ones((2, len(rows)))
+        for gpu_type in {gpu_type for _, gpu_type, *_ in replicas}:
+            of_type = np.array([gpu_type == other for _, other, *_ in replicas])
+            forward[of_type], backward[of_type] = self.slowdowns(gpu_type, batch[of_type], tp[of_type])
         return GroupTimes(
-            forward_s=computation + communication,
-            backward_s=ratio * computation + self.profile.backward_all_reduces * communication,
+            forward_s=computation * forward + communication,
+            backward_s=ratio * computation * backward + self.profile.backward_all_reduces * communication,
             communication_s=np.asarray(communication),
             optimizer_s=np.asarray(optimizer_s * optimizer_shard(parameters, tp, dp, self.profile.zero_stage)),
         )
 
     def reductions_s(self, plan: ParallelPlan) -> FloatArray:
         """Time of the gradient reduction over the replicas of every stage, (S,)."""
-        gradient_bytes = self.coefficients.sizes.gradient_bytes
         return np.array(
             [
-                self._reduction_s(stage, gradient_bytes * share.parameters, plan.num_micro_batches)
+                self._reduction_s(stage, share.parameters, plan.num_micro_batches)
                 for stage, share in zip(plan.stages, self.shares(plan), strict=True)
             ]
         )
@@ -234,7 +276,7 @@ class PerformanceModel:
         local_batch, parameters, partitioned, replicated, tp, dp, behind = np.array(rows, dtype=np.float64).T
         return np.array(
             peak_parts(
-                zero_stage=self.profile.zero_stage,
+                profile=self.profile,
                 sizes=self.coefficients.sizes,
                 parameters=parameters,
                 partitioned=partitioned,
@@ -256,11 +298,11 @@ class PerformanceModel:
         forward, backward, communication, optimizer = np.maximum.reduceat(columns, starts, axis=1)
         return forward, backward, communication, optimizer
 
-    def _reduction_s(self, stage: Stage, gradient_bytes: float, num_micro_batches: int) -> float:
+    def _reduction_s(self, stage: Stage, parameters: float, num_micro_batches: int) -> float:
         """Time of the gradient reduction over the replicas of a stage: the slowest part of the ring."""
         if stage.dp == 1:
             return 0.0
-        volume = float(reduction_volume_bytes(gradient_bytes, stage.dp, self.profile.zero_stage, num_micro_batches))
+        volume = float(self.reduction_volume_bytes(parameters, stage.dp, num_micro_batches))
         nodes = Counter(replica.node for replica in stage.replicas)
         inside = [self.fabric.intra_bytes_per_s(node) for node, replicas in nodes.items() if replicas > 1]
         times = [volume / stage.tp / min(inside)] if inside else []
@@ -271,6 +313,13 @@ class PerformanceModel:
     def _overlap(self, stage: Stage) -> float:
         """The least overlap of the GPU types of a stage."""
         return min(self.coefficients_of(gpu_type).overlap for gpu_type in {r.gpu_type for r in stage.replicas})
+
+
+def _interleaved_s(both_s: FloatArray, virtual_stages: int) -> float:
+    """Time until the slowest stage has its first micro-batch in an interleaved pipeline, and that of this micro-batch:
+    the others' first parts are waited for, not all of their layers."""
+    slowest = float(both_s.max())
+    return slowest + (float(both_s.sum()) - slowest) / virtual_stages
 
 
 def _distinct_groups(plan: ParallelPlan, fabric: Fabric) -> tuple[list[tuple[int, str, float, int]], list[int]]:

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from models.performance.iteration.architecture import profile_of
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients, JobCoefficients
 from models.performance.iteration.fabric import Fabric, fabric_of, flat_fabric
 from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.priors import Priors, priors
 from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.whitebox import peak_flops_per_s, white_box
 from models.transformer import JobModel
@@ -17,7 +19,7 @@ def performance_model(
     model: JobModel, cluster: Cluster, calibration: Calibration | None = None, fabric: Fabric | None = None
 ) -> PerformanceModel:
     """Performance of a job on the nodes of a cluster; `fabric`: that of the cluster, where it is known already."""
-    return _assemble(profile_of(model), cluster.gpu_types, fabric or fabric_of(cluster), calibration)
+    return _assemble(profile_of(model), cluster.gpu_types, fabric or fabric_of(cluster), calibration, None)
 
 
 def virtual_model(
@@ -26,10 +28,12 @@ def virtual_model(
     gpus_per_node: int,
     num_nodes: int,
     calibration: Calibration | None = None,
+    known: Priors | None = None,
 ) -> PerformanceModel:
-    """Performance of a job on equal nodes under one switch, named `0`, `1`, ..."""
+    """Performance of a job on equal nodes under one switch, named `0`, `1`, ...; `known`: other priors than the
+    shipped ones."""
     nodes = {str(k): gpu_type for k in range(num_nodes)}
-    return _assemble(profile_of(model), (gpu_type,), flat_fabric(nodes, gpus_per_node), calibration)
+    return _assemble(profile_of(model), (gpu_type,), flat_fabric(nodes, gpus_per_node), calibration, known)
 
 
 def calibrated(
@@ -51,7 +55,7 @@ def calibrated(
     for name in stated:
         own = measured.get(name.lower())
         gpus[name] = own if own is not None else _scaled_from_nearest(name, calibration.gpus, peaks) or gpus[name]
-    return JobCoefficients(gpus=gpus, sizes=calibration.sizes or white.sizes)
+    return replace(white, gpus=gpus, sizes=calibration.sizes or white.sizes)
 
 
 def scaled(coefficients: GpuCoefficients, speed_up: float) -> GpuCoefficients:
@@ -75,14 +79,22 @@ def _scaled_from_nearest(
 
 
 def _assemble(
-    profile: ModelProfile, gpu_types: tuple[GpuType, ...], fabric: Fabric, calibration: Calibration | None
+    profile: ModelProfile,
+    gpu_types: tuple[GpuType, ...],
+    fabric: Fabric,
+    calibration: Calibration | None,
+    known: Priors | None,
 ) -> PerformanceModel:
-    coefficients = white_box(profile, gpu_types)
+    coefficients = white_box(profile, gpu_types, known)
     if calibration is not None:
         coefficients = calibrated(coefficients, calibration, gpu_types, profile.flops_precision)
+    if profile.kernels:
+        found = known or priors()
+        fabric = replace(fabric, intra_share=found.link, inter_share=found.network)
     return PerformanceModel(
         profile=profile,
         coefficients=coefficients,
         fabric=fabric,
         memory_bytes={kind.name: float(kind.memory_bytes) for kind in gpu_types},
+        send_receive=bool(profile.kernels),
     )

@@ -5,11 +5,14 @@ first stage of a plan holds the embedding, the last one the head; both are zero 
 to the embedding uses its matrix: where first and last stage are not the same, the last one holds a copy.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from models.performance.iteration.kernels import LayerKernels, usual_s
+from models.software import Software
 from stowplan.arrays import FloatVector
 
 
@@ -22,7 +25,7 @@ class LayerCost:
     tensor_parallel_bytes: what all tensor-parallel all-reduces of the forward pass carry (2 k_activ for a transformer
     block). boundary_bytes: activation handed to the next layer (k_activ). partitioned_activation_bytes: kept for the
     backward pass, divided by the tensor degree (k_activ-p). replicated_activation_bytes: the same, not divided
-    (k_activ-np).
+    (k_activ-np) but by sequence parallelism. kernels: what the layer computes with, None where only sums are known.
     """
 
     parameters: float = 0.0
@@ -32,6 +35,12 @@ class LayerCost:
     boundary_bytes: float = 0.0
     partitioned_activation_bytes: float = 0.0
     replicated_activation_bytes: float = 0.0
+    kernels: LayerKernels | None = None
+
+    @property
+    def compute(self) -> float:
+        """What the layer counts in computation beside others: seconds on a usual GPU, else FLOPs."""
+        return self.forward_flops if self.kernels is None else usual_s(self.kernels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +53,8 @@ class ModelProfile:
     over that of the forward pass, 1 or 2. `flops_precision`: key of the peak in the GPU catalogue.
     `tensor_units`: what tensor parallelism divides, (name, count): every degree must divide every count.
     `tied_parameters`: of the embedding, used by the head too; 0 where nothing is tied. Counted once in the model.
+    `sequence_parallel`: what tensor parallelism replicates is split over its GPUs. `working_partitioned_bytes` and
+    `working_replicated_bytes`: activations of the layer that is being repeated, per sample. `software`: what trains.
     """
 
     name: str
@@ -61,6 +72,10 @@ class ModelProfile:
     backward_all_reduces: float = 1.0
     tensor_units: tuple[tuple[str, int], ...] = ()
     tied_parameters: float = 0.0
+    sequence_parallel: bool = False
+    working_partitioned_bytes: float = 0.0
+    working_replicated_bytes: float = 0.0
+    software: Software = Software.DEEPSPEED
 
     @property
     def num_layers(self) -> int:
@@ -72,6 +87,13 @@ class ModelProfile:
         """Running sums over the layers."""
         return ProfilePrefix.of(self)
 
+    @cached_property
+    def kernels(self) -> "tuple[tuple[LayerKernels, float], ...]":
+        """Kernels of layers and head, and how many layers have them; empty where some are not known."""
+        counts = Counter((*(layer.kernels for layer in self.layers), self.head.kernels))
+        known = tuple((kernels, float(count)) for kernels, count in counts.items() if kernels is not None)
+        return known if len(known) == len(counts) else ()
+
     def admits_tensor_degree(self, tp: int) -> bool:
         """Whether the degree divides everything that tensor parallelism divides."""
         return all(count % tp == 0 for _, count in self.tensor_units)
@@ -82,11 +104,12 @@ class ProfilePrefix:
     """Sums of costs over layers [0, k), float64 (L + 1,) each; a stage [a, b) costs `sums[b] - sums[a]`.
 
     The embedding is part of layer 0 and the head of layer L - 1, but for `boundary_bytes`, which is (L,): what layer k
-    hands on.
+    hands on. `compute`: see `LayerCost`.
     """
 
     parameters: FloatVector
     forward_flops: FloatVector
+    compute: FloatVector
     memory_traffic_bytes: FloatVector
     tensor_parallel_bytes: FloatVector
     partitioned_activation_bytes: FloatVector

@@ -2,19 +2,24 @@
 
 Replica j of a stage works on an interval of every micro-batch, in the order of the replicas; it sends to the replicas
 of the next stage whose intervals meet its own. All transfers of a micro-batch between two stages go at the same time:
-those between two nodes share the nodes' network bandwidth, those inside a node have links of their own. An activation
-is counted once per tensor group, whose ranks send a shard each.
+those between two nodes share the nodes' network bandwidth, those inside a node have links of their own. Where the
+software splits what it sends, an activation is counted once per tensor group, whose ranks send a part each; otherwise
+every rank sends all of it to its counterpart.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+import numpy as np
+
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.performance.iteration.coefficients import SizeCoefficients
 from models.performance.iteration.fabric import Fabric
+from models.performance.iteration.formulas import Floats
 from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.sizes import boundary_bytes
+from models.software import FEATURES
 
 
 def send_s(fabric: Fabric, profile: ModelProfile, sizes: SizeCoefficients, plan: ParallelPlan) -> tuple[float, ...]:
@@ -24,8 +29,25 @@ def send_s(fabric: Fabric, profile: ModelProfile, sizes: SizeCoefficients, plan:
     last = 0
     for here, there in pairwise(plan.stages):
         last += here.num_layers
-        times.append(2.0 * _transfer_s(fabric, here, there, float(boundaries[last - 1])))
+        sent = float(copies(profile, float(here.tp)))
+        times.append(2.0 * _transfer_s(fabric, here, there, sent * float(boundaries[last - 1])))
     return (*times, 0.0)
+
+
+def copies(profile: ModelProfile, tp: Floats) -> Floats:
+    """How often an activation is sent by a tensor group."""
+    return 1.0 if FEATURES[profile.software].splits_sends else tp
+
+
+def with_sends(
+    profile: ModelProfile, forward_s: Floats, backward_s: Floats, one_way_s: Floats
+) -> tuple[Floats, Floats]:
+    """Times of stages in the steady state of a pipeline, for searches. What a micro-batch takes in one direction is
+    sent while the stage computes where the software does that, else between its passes."""
+    half = 0.5 * one_way_s
+    if FEATURES[profile.software].overlaps_sends:
+        return np.maximum(forward_s, half), np.maximum(backward_s, half)
+    return forward_s + half, backward_s + half
 
 
 def _transfer_s(fabric: Fabric, here: Stage, there: Stage, sample_bytes: float) -> float:
@@ -36,7 +58,7 @@ def _transfer_s(fabric: Fabric, here: Stage, there: Stage, sample_bytes: float) 
     for sender, receiver, samples in _transfers(here, there):
         payload = samples * sample_bytes
         if sender.node == receiver.node:
-            seconds = payload / fabric.intra_bytes_per_s(sender.node)
+            seconds = payload / len(sender.gpus) / fabric.intra_bytes_per_s(sender.node)
             sent[sender.node, sender.gpus] += seconds
             received[receiver.node, receiver.gpus] += seconds
         else:

@@ -19,8 +19,9 @@ Layers = IntArray | int
 class StageShares:
     """Sums over the layers of a stage (embedding and head included) over the mean layer.
 
-    `compute` by FLOPs, `parameters` by weights, `tensor` by tensor-parallel traffic, `partitioned` and `replicated`
-    by activations kept. All are the number of layers where layers are equal and there is neither embedding nor head.
+    `compute` by time (by FLOPs where kernels are not known), `parameters` by weights, `tensor` by tensor-parallel
+    traffic, `partitioned` and `replicated` by activations kept. All are the number of layers where layers are equal and
+    there is neither embedding nor head.
     """
 
     num_layers: int
@@ -50,7 +51,7 @@ class ShareTable:
         """Shares of a profile; all 0 where no layer has any of a cost."""
         prefix = profile.prefix
         return cls(
-            compute=_in_mean_layers(prefix.forward_flops),
+            compute=_in_mean_layers(prefix.compute),
             parameters=_in_mean_layers(prefix.parameters),
             tensor=_in_mean_layers(prefix.tensor_parallel_bytes),
             partitioned=_in_mean_layers(prefix.partitioned_activation_bytes),

@@ -1,11 +1,12 @@
-"""White-box coefficients: what the model and the data sheets say before anything was measured.
+"""White-box coefficients: what the model and the data sheets say before anything was measured, with the shares of it
+that published step times show (`priors`).
 
-k_comp      mean over the layers of max(FLOPs / (attainable share x peak), traffic / memory bandwidth): the roofline
-k_backward  FLOPs of the backward pass over those of the forward pass: 2, more where the forward pass is repeated
+k_comp      mean over the layers of the time of their kernels for many samples (`kernels`); where only sums are known,
+            of max(FLOPs / (share x peak), traffic / memory bandwidth): the roofline
+k_backward  the same of the backward pass over that; of sums FLOPs: 2, more where the forward pass is repeated
 k_optim     bytes that the optimiser step moves over memory bandwidth: gradients are read, optimiser states read and
             written, weights written
-k_overlap   1, no overlap: the paper's fallback without measurements (A.4.2), and what pipeline engines do that
-            reduce after the last backward pass
+k_overlap   that of the software: 1, none, where gradients are reduced after the last backward pass
 """
 
 from collections.abc import Iterable
@@ -15,16 +16,18 @@ from types import MappingProxyType
 import numpy as np
 
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients
+from models.performance.iteration.kernels import KernelCurve, Machine
+from models.performance.iteration.priors import Priors, SoftwarePrior, priors
 from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.sizes import size_coefficients
 from stowplan.arrays import FloatVector
 from topology.cluster import GpuType
 from topology.gpu_catalogue import known_product
 
-# Share of the dense tensor-core peak that the layers of a transformer reach on one GPU. Published end-to-end figures
-# are lower bounds, since they count communication, bubbles and the optimiser too: 30 % for 1.2 B parameters on one V100
-# (Megatron-LM, 2019), 44 to 52 % on A100 (Megatron-LM, SC 2021) and 42 to 56 % (Korthikanti et al., 2022), up to 47 %
-# on H100 (Megatron-Core). None were found for Ada and Blackwell, which get the same as Ampere and Hopper.
+_FP8 = "fp8"
+
+# Share of the dense peak that operators reach of which only FLOPs and bytes are known. Wide-ResNets of Arena's artifact
+# reach 44 % of the FP32 peak of an A100; V100s less than newer GPUs (30 % end to end: Megatron-LM, 2019).
 ATTAINABLE_SHARE = 0.5
 _ATTAINABLE_BY_PRODUCT = MappingProxyType({"v100": 0.35})
 
@@ -35,18 +38,23 @@ MEMORY_SHARE = 0.8
 # near the middle of the catalogue (V100 139, H100 295).
 FLOPS_PER_BYTE = 210.0
 
-DEFAULT_OVERLAP = 1.0
 
-
-def white_box(profile: ModelProfile, gpu_types: Iterable[GpuType]) -> JobCoefficients:
-    """Coefficients of a job for GPU types.
+def white_box(profile: ModelProfile, gpu_types: Iterable[GpuType], known: Priors | None = None) -> JobCoefficients:
+    """Coefficients of a job for GPU types; `known`: other priors than the shipped ones.
 
     Peak and memory bandwidth are those of the product that a type is named after (in any case and notation), at the
     precision of the profile; a type of another name has the peak that it states and, for want of better, the memory
     bandwidth of an average product with that peak.
     """
+    found = known or priors()
+    kinds, software = tuple(gpu_types), found.software[profile.software]
+    curves = {kind.name: _curve(profile, kind, found) for kind in kinds} if profile.kernels else {}
     return JobCoefficients(
-        gpus={kind.name: _of_type(profile, kind) for kind in gpu_types}, sizes=size_coefficients(profile)
+        gpus={kind.name: _of_type(profile, kind, curves.get(kind.name), software) for kind in kinds},
+        sizes=size_coefficients(profile),
+        curves=curves,
+        tensor_exposed=software.tensor_exposed,
+        scale_loss=found.scale_loss if curves else 0.0,
     )
 
 
@@ -61,39 +69,70 @@ def roofline_s(profile: ModelProfile, kind: GpuType) -> FloatVector:
 
     The embedding is part of the first layer, the head of the last one.
     """
-    machine, prefix = _machine(profile, kind), profile.prefix
+    machine, prefix = _sums_machine(profile, kind), profile.prefix
     return np.maximum(
         np.diff(prefix.forward_flops) / machine.flops_per_s, np.diff(prefix.memory_traffic_bytes) / machine.bytes_per_s
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Machine:
-    """What one GPU reaches."""
+class _SumsMachine:
+    """What one GPU reaches where only sums are known."""
 
     flops_per_s: float
     bytes_per_s: float
 
 
-def _machine(profile: ModelProfile, kind: GpuType) -> _Machine:
+def _sums_machine(profile: ModelProfile, kind: GpuType) -> _SumsMachine:
     product = known_product(kind.name)
     if product is None:
-        return _Machine(
+        return _SumsMachine(
             flops_per_s=ATTAINABLE_SHARE * kind.peak_flops_per_s,
             bytes_per_s=MEMORY_SHARE * kind.peak_flops_per_s / FLOPS_PER_BYTE,
         )
-    return _Machine(
+    return _SumsMachine(
         flops_per_s=_ATTAINABLE_BY_PRODUCT.get(product.name, ATTAINABLE_SHARE) * product.peak(profile.flops_precision),
         bytes_per_s=MEMORY_SHARE * product.memory_bandwidth_bytes_per_s,
     )
 
 
-def _of_type(profile: ModelProfile, kind: GpuType) -> GpuCoefficients:
+def _curve(profile: ModelProfile, kind: GpuType, known: Priors) -> KernelCurve:
+    """Kernels of a profile on a GPU type."""
+    product = known_product(kind.name)
+    of_gpu, software = known.gpu(None if product is None else product.name), known.software[profile.software]
+    in_8_bits = profile.flops_precision == _FP8
+    plain_peak = peak_flops_per_s(kind.name, "bf16" if in_8_bits else profile.flops_precision, kind.peak_flops_per_s)
+    peak = peak_flops_per_s(kind.name, profile.flops_precision, kind.peak_flops_per_s)
+    plain_peak, peak = plain_peak or kind.peak_flops_per_s, peak or kind.peak_flops_per_s
+    memory = kind.peak_flops_per_s / FLOPS_PER_BYTE if product is None else product.memory_bandwidth_bytes_per_s
+    return KernelCurve(
+        layers=profile.kernels,
+        machine=Machine(
+            flops_per_s=peak * (of_gpu.fp8 if in_8_bits else of_gpu.matrix),
+            attention_flops_per_s=plain_peak * of_gpu.attention * software.attention,
+            plain_flops_per_s=plain_peak * of_gpu.matrix,
+            misaligned=known.misaligned,
+            bytes_per_s=memory * known.memory,
+            traffic=software.traffic * (known.fp8_traffic if in_8_bits else 1.0),
+            launch_s=0.0 if product is None else known.launch_s,
+            num_multiprocessors=None if product is None else product.num_multiprocessors,
+        ),
+        sequence_parallel=profile.sequence_parallel,
+    )
+
+
+def _of_type(
+    profile: ModelProfile, kind: GpuType, curve: KernelCurve | None, software: SoftwarePrior
+) -> GpuCoefficients:
     moved = profile.gradient_bytes + 2.0 * profile.optimizer_bytes + profile.parameter_bytes
     parameters = float(profile.prefix.parameters[-1]) / profile.num_layers
+    compute_s, ratio = float(roofline_s(profile, kind).mean()), profile.backward_ratio
+    if curve is not None:
+        forward_s, backward_s = curve.reference_s
+        compute_s, ratio = forward_s / profile.num_layers, backward_s / forward_s
     return GpuCoefficients(
-        compute_s=float(roofline_s(profile, kind).mean()),
-        backward_ratio=profile.backward_ratio,
-        optimizer_s=moved * parameters / _machine(profile, kind).bytes_per_s,
-        overlap=DEFAULT_OVERLAP,
+        compute_s=compute_s,
+        backward_ratio=ratio,
+        optimizer_s=moved * parameters / _sums_machine(profile, kind).bytes_per_s,
+        overlap=software.overlap,
     )

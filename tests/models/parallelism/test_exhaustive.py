@@ -151,8 +151,6 @@ def test_too_many_plans_are_refused_before_they_are_counted_one_by_one() -> None
         best_plan(model, KIND, 8, 64)
     with pytest.raises(InputError, match="num_gpus is 0"):
         best_plan(model, KIND, 8, 0)
-    with pytest.raises(InputError, match="send_receive"):
-        best_plan(performance_model(send_receive=True), KIND, 4, 2)
 
 
 def test_a_fixed_micro_batch_holds_in_the_reference_too() -> None:

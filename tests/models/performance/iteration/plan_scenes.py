@@ -16,6 +16,7 @@ from models.performance.iteration.coefficients import GpuCoefficients, JobCoeffi
 from models.performance.iteration.fabric import Fabric, Host
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import LayerCost, ModelProfile
+from models.software import Software
 
 NUM_LAYERS = 6
 PATHS = {"a": ("p", "k"), "b": ("p", "k"), "c": ("p", "l"), "d": ("q", "k"), "e": ("q", "k")}
@@ -37,7 +38,7 @@ GPUS = {
 def profile(
     num_layers: int = NUM_LAYERS, *, zero_stage: int = 0, head: LayerCost | None = None, tied_parameters: float = 0.0
 ) -> ModelProfile:
-    """Equal layers whose white-box sizes are `SIZES`."""
+    """Equal layers whose white-box sizes are `SIZES`, under a software that sends while it computes."""
     layer = LayerCost(
         parameters=10.0,
         forward_flops=1.0,
@@ -54,6 +55,7 @@ def profile(
         global_batch=12,
         micro_batch=None,
         zero_stage=zero_stage,
+        software=Software.MEGATRON_CORE,
         flops_precision="bf16",
         parameter_bytes=1.0,
         gradient_bytes=3.0,

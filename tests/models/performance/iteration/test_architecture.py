@@ -23,6 +23,7 @@ from models.catalogue import find_model
 from models.performance.iteration.architecture import model_issues, parameter_count, profile_of
 from models.performance.iteration.profile import LayerCost, ModelProfile
 from models.transformer import (
+    Attention,
     Biases,
     Checkpointing,
     Normalisation,
@@ -166,18 +167,41 @@ def test_suikas_constant(name: str) -> None:
 def test_checkpointing() -> None:
     none, selective, full = (profile_of(replace(_TINY, checkpointing=how)) for how in Checkpointing)
     assert (none.backward_ratio, none.backward_all_reduces) == (2.0, 1.0)
-    # Attention is 2 x 144 of 2 x 912 + 240 FLOPs; the layers are all but the head.
-    assert selective.backward_ratio == pytest.approx(2 + 288 / 2064)
+    # The layers are all of 2 x 912 + 240 FLOPs but the head.
+    assert selective.backward_ratio == 2.0
     assert full.backward_ratio == pytest.approx(2 + 1824 / 2064)
     assert (selective.backward_all_reduces, full.backward_all_reduces) == (1.0, 2.0)
-    scores = 4 * 2 * 3
-    assert selective.layers[0] == replace(
-        none.layers[0], memory_traffic_bytes=none.layers[0].memory_traffic_bytes + 2 * 3 * scores
+    # Kept of 3 tokens in 2 bytes each: 2 x 4 + 8 numbers of attention, 8 of the feed-forward part; 2 x 4 between them.
+    assert replace(selective.layers[0], kernels=None) == replace(
+        none.layers[0], partitioned_activation_bytes=144.0, replicated_activation_bytes=48.0, kernels=None
     )
-    assert full.layers[0] == replace(
-        none.layers[0], partitioned_activation_bytes=0.0, replicated_activation_bytes=none.layers[0].boundary_bytes
+    assert replace(full.layers[0], kernels=None) == replace(
+        none.layers[0],
+        partitioned_activation_bytes=0.0,
+        replicated_activation_bytes=none.layers[0].boundary_bytes,
+        kernels=None,
     )
     assert none.head == selective.head == full.head
+    kept = none.layers[0].partitioned_activation_bytes, none.layers[0].replicated_activation_bytes
+    assert (full.working_partitioned_bytes, full.working_replicated_bytes) == kept
+    assert none.working_partitioned_bytes == selective.working_partitioned_bytes == 0
+
+
+def test_plain_attention_keeps_its_scores_unless_they_are_repeated() -> None:
+    """5 a s^2 bytes of them in 16 bits (Korthikanti et al. 2022, table 2); 2 heads, sequences of 3."""
+    fused, plain, selective = (
+        profile_of(replace(_TINY, attention=attention, checkpointing=how, precision=Precision.FP16)).layers[0]
+        for attention, how in (
+            (Attention.FUSED, Checkpointing.NONE),
+            (Attention.PLAIN, Checkpointing.NONE),
+            (Attention.PLAIN, Checkpointing.SELECTIVE),
+        )
+    )
+    assert plain.partitioned_activation_bytes - fused.partitioned_activation_bytes == 5 * 2 * 3**2
+    assert selective.partitioned_activation_bytes == fused.partitioned_activation_bytes
+    assert selective.kernels is not None
+    assert selective.kernels.repeats_attention
+    assert plain.memory_traffic_bytes == selective.memory_traffic_bytes > fused.memory_traffic_bytes
 
 
 def test_mixture_of_experts_by_hand() -> None:

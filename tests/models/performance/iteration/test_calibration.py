@@ -32,7 +32,7 @@ def test_plans_that_never_ran_are_predicted() -> None:
         plan = plan_of(*degrees)
         truth = true_step_s(plan)
         assert model.iteration(plan).total_s == pytest.approx(truth, rel=0.05), degrees
-        assert abs(white.iteration(plan).total_s - truth) > 0.3 * truth
+        assert abs(white.iteration(plan).total_s - truth) > 0.15 * truth
 
 
 @pytest.mark.parametrize("degrees", [(2, 2, 1), (2, 2, 2), (4, 1, 1)])
@@ -57,7 +57,7 @@ def test_reports_say_measured_and_predicted() -> None:
     assert (report.launch, report.used, report.num_steps) == (1, True, 30 - WARM_UP_STEPS)
     assert report.measured_s == step_time_s(steps) == pytest.approx(true_step_s(run.plan), rel=0.06)
     assert report.calibrated_s == pytest.approx(report.measured_s, rel=0.05)
-    assert report.white_box_s < 0.7 * report.measured_s
+    assert report.white_box_s < 0.85 * report.measured_s
 
 
 def test_order_and_missing_ranks_change_little() -> None:

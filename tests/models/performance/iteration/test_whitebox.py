@@ -34,7 +34,7 @@ def test_roofline_by_hand() -> None:
     assert own.compute_s == pytest.approx((1.0 + 3.0) / 2)
     # 3 bytes of gradients read, 4 of states read and written, 1 of weights written, 8e6 parameters in the mean layer.
     assert own.optimizer_s == pytest.approx((3 + 2 * 4 + 1) * 8e6 / 0.8e9)
-    assert (own.backward_ratio, own.overlap) == (3.0, 1.0)
+    assert (own.backward_ratio, own.overlap) == (3.0, 2.5)
 
 
 def test_sizes_are_those_of_the_mean_layer() -> None:
@@ -110,4 +110,5 @@ def test_precision_of_the_model_decides_the_peak() -> None:
         for p in (Precision.BF16, Precision.FP32)
     )
     slower = single.coefficients.gpus[a100.name].compute_s / half.coefficients.gpus[a100.name].compute_s
-    assert slower == pytest.approx(312 / 19.5, rel=0.05)
+    # Products take 16 times as long, what moves memory only twice.
+    assert 0.85 * 312 / 19.5 < slower < 312 / 19.5

@@ -1,0 +1,1 @@
+"""Published step times of real training against the performance model."""

@@ -1,0 +1,89 @@
+"""What GPUs, links and software reach of what data sheets say, as fitted to published step times: `priors.toml`.
+
+[common]
+memory          share of the memory bandwidth
+link, network   share of the bandwidth between GPUs of a node, and between nodes
+misaligned      share of their rate that products of attention with heads of odd sizes reach
+launch_s        seconds to start the kernels of a layer, once a pass
+fp8_traffic     memory traffic with 8-bit products, which convert their inputs, over that without
+scale_loss      what every doubling of more than 8 GPUs adds to the time of an iteration: stragglers, congestion
+
+[gpu.FAMILY]    products: names in the GPU catalogue; shares of the dense peak: matrix (of 16 and 32 bits), fp8,
+                attention (fused)
+[software.NAME] traffic: times the memory traffic of fused operations; attention: times the share of the family;
+                tensor_exposed: part of tensor-parallel communication that no computation hides; overlap: exponent
+                k of the gradient reduction, 1 is none
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from models.software import Software
+
+FILE = Path(__file__).with_name("priors.toml")
+# Of products that no family names: what is usual today.
+_USUAL = "ampere"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPrior:
+    """Shares of the dense peak that one family of GPUs reaches."""
+
+    matrix: float
+    fp8: float
+    attention: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwarePrior:
+    """What one software is like."""
+
+    traffic: float
+    attention: float
+    tensor_exposed: float
+    overlap: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priors:
+    """All of the file."""
+
+    memory: float
+    link: float
+    network: float
+    misaligned: float
+    launch_s: float
+    fp8_traffic: float
+    scale_loss: float
+    gpus: Mapping[str, GpuPrior]
+    families: Mapping[str, str]
+    software: Mapping[Software, SoftwarePrior]
+
+    def gpu(self, product: str | None) -> GpuPrior:
+        """Of a product's family; of the usual one where none has it."""
+        return self.gpus[self.families.get(product or "", _USUAL)]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "Priors":
+        """From the file's tables."""
+        gpus = {name: dict(table) for name, table in document["gpu"].items()}
+        families = {product: name for name, table in gpus.items() for product in table.pop("products")}
+        return cls(
+            **document["common"],
+            gpus=MappingProxyType({name: GpuPrior(**table) for name, table in gpus.items()}),
+            families=MappingProxyType(families),
+            software=MappingProxyType(
+                {Software(name): SoftwarePrior(**table) for name, table in document["software"].items()}
+            ),
+        )
+
+
+@cache
+def priors() -> Priors:
+    """The shipped ones."""
+    return Priors.of(tomllib.loads(FILE.read_text(encoding="utf-8")))

@@ -1,0 +1,94 @@
+"""What trains a model: which parts of a plan a software can run. How fast it is at them: `priors` of the performance
+model.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Software(StrEnum):
+    """The software that runs a plan.
+
+    deepspeed: DeepSpeed with its pipeline engine, which Stowplan's own executor uses. megatron-lm: Megatron-LM before
+    its core (2021): attention is not fused. megatron-core: Megatron-Core, NeMo and Megatron-Bridge, with Transformer
+    Engine. torch: PyTorch's own parallelism, compiled (torchtitan, llm-foundry). torch-eager: the same, not compiled.
+    """
+
+    DEEPSPEED = "deepspeed"
+    MEGATRON_LM = "megatron-lm"
+    MEGATRON_CORE = "megatron-core"
+    TORCH = "torch"
+    TORCH_EAGER = "torch-eager"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What a software can run.
+
+    sequence_parallel: activations that tensor parallelism replicates, split over its GPUs. virtual_stages: interleaved
+    pipelines. fused_attention: attention that does not write its scores. fp8: 8-bit matrix products. pipeline_zero: the
+    highest ZeRO stage beside a pipeline. splits_sends: tensor ranks send a part of an activation each to the next
+    stage, not the whole of it. overlaps_sends: a stage computes while its activations travel.
+    """
+
+    sequence_parallel: bool
+    virtual_stages: bool
+    fused_attention: bool
+    fp8: bool
+    pipeline_zero: int
+    splits_sends: bool
+    overlaps_sends: bool
+
+
+# DeepSpeed: its pipeline engine has 1F1B alone, refuses ZeRO 2 and 3 and sends whole activations, one after another.
+# Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser. torch: torchtitan.
+FEATURES = MappingProxyType(
+    {
+        Software.DEEPSPEED: Features(
+            sequence_parallel=False,
+            virtual_stages=False,
+            fused_attention=True,
+            fp8=False,
+            pipeline_zero=1,
+            splits_sends=False,
+            overlaps_sends=False,
+        ),
+        Software.MEGATRON_LM: Features(
+            sequence_parallel=True,
+            virtual_stages=True,
+            fused_attention=False,
+            fp8=False,
+            pipeline_zero=1,
+            splits_sends=True,
+            overlaps_sends=False,
+        ),
+        Software.MEGATRON_CORE: Features(
+            sequence_parallel=True,
+            virtual_stages=True,
+            fused_attention=True,
+            fp8=True,
+            pipeline_zero=1,
+            splits_sends=True,
+            overlaps_sends=True,
+        ),
+        Software.TORCH: Features(
+            sequence_parallel=True,
+            virtual_stages=True,
+            fused_attention=True,
+            fp8=True,
+            pipeline_zero=3,
+            splits_sends=True,
+            overlaps_sends=True,
+        ),
+        Software.TORCH_EAGER: Features(
+            sequence_parallel=True,
+            virtual_stages=True,
+            fused_attention=True,
+            fp8=True,
+            pipeline_zero=3,
+            splits_sends=True,
+            overlaps_sends=True,
+        ),
+    }
+)
