@@ -28,7 +28,7 @@ from stowplan.errors import InputError
 
 
 class ScheduleKind(StrEnum):
-    """Which schedule."""
+    """Which schedule; see the head of the module."""
 
     GPIPE = "gpipe"
     ONE_F_ONE_B = "1f1b"

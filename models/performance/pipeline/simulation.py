@@ -6,6 +6,7 @@ passes that do not wait for one another: P passes cost O(P) per candidate, in ab
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def simulate(schedule: Schedule, times: StageTimes) -> Timeline:
         When the last axis of `times` is not that of the schedule's virtual stages.
     """
     graph, of_passes = pass_graph(schedule), pass_times(schedule, times)
-    end = pass_ends(graph, of_passes)
+    end, _ = pass_ends(graph, of_passes)
     duration = of_passes.duration_s[:, :, None]
     end_s = end[graph.index]
     makespan_s = end_s.max(axis=(0, 1, 2))
@@ -74,23 +75,22 @@ def simulate(schedule: Schedule, times: StageTimes) -> Timeline:
     )
 
 
-def pass_ends(graph: PassGraph, times: PassTimes) -> FloatArray:
-    """When the passes of a graph end (P, C)."""
-    num_passes, num_candidates = len(graph.kind), times.duration_s.shape[-1]
-    num_virtual = times.duration_s.shape[1]
+def pass_ends(graph: PassGraph, times: PassTimes) -> tuple[FloatArray, FloatArray]:
+    """When the passes of a graph end, and when their outputs have arrived, (P, C) each."""
+    num_virtual, num_candidates = times.duration_s.shape[1:]
     duration = times.duration_s.reshape(-1, num_candidates)
     row = graph.kind * num_virtual + graph.stage
     # The last row is nothing, which ends at 0.
-    end = np.zeros((num_passes + 1, num_candidates))
+    end = np.zeros((len(row) + 1, num_candidates))
     arrived = end
     transfer = None
     if times.transfer_s is not None:
         transfer, arrived = times.transfer_s.reshape(-1, num_candidates), np.zeros_like(end)
-    for first, last in zip(graph.levels[:-1], graph.levels[1:], strict=True):
+    for first, last in pairwise(graph.levels):
         now = end[first:last]
         np.maximum(end[graph.before[first:last]], arrived[graph.needs[first:last]], out=now)
         now += duration[row[first:last]]
         if transfer is not None:
             np.maximum(now, arrived[graph.sent_before[first:last]], out=arrived[first:last])
             arrived[first:last] += transfer[row[first:last]]
-    return end[:-1]
+    return end[:-1], arrived[:-1]

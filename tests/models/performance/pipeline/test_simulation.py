@@ -33,6 +33,7 @@ from models.performance.pipeline.times import StageTimes
 from stowplan.arrays import FloatArray
 from stowplan.errors import InputError
 from tests.models.performance.pipeline.event_loop import EventLoop
+from tests.models.performance.pipeline.scenes import schedules, some_times
 
 
 def drawn(timeline: Timeline, device: int) -> str:
@@ -66,33 +67,6 @@ def test_drawings(kind: ScheduleKind, num_chunks: int, num_micro_batches: int) -
     rows = [line.removeprefix(f"  device {d}  ").rstrip() for d, line in enumerate(text[1:3])]
     assert [drawn(timeline, d) for d in range(2)] == rows
     assert float(timeline.makespan_s) == float(text[0].split("=")[1].split()[0])
-
-
-@st.composite
-def schedules(draw: st.DrawFn, kinds: tuple[ScheduleKind, ...] = tuple(ScheduleKind)) -> Schedule:
-    """Small schedules of every kind."""
-    kind, num_devices = draw(st.sampled_from(kinds)), draw(st.integers(1, 5))
-    interleaved = kind is ScheduleKind.INTERLEAVED
-    return Schedule(
-        kind=kind,
-        num_devices=num_devices,
-        num_micro_batches=draw(st.integers(1, 4)) * num_devices if interleaved else draw(st.integers(1, 12)),
-        num_chunks=draw(st.integers(2, 3)) if interleaved else 1,
-    )
-
-
-def some_times(schedule: Schedule, seed: int, shape: tuple[int, ...] = (), *, blocking: bool = False) -> StageTimes:
-    """Random ones; half of the weight's gradients of a backward pass, transfers up to longer than passes."""
-    rng = np.random.default_rng(seed)
-    forward, backward, there, back = rng.uniform(0.1, 2.0, (4, *shape, schedule.num_virtual))
-    return StageTimes(
-        forward_s=forward,
-        backward_s=2.0 * backward,
-        weight_s=backward,
-        there_s=there * rng.choice([0.0, 0.1, 1.0]),
-        back_s=back * rng.choice([0.0, 0.1, 1.0]),
-        blocking=blocking,
-    )
 
 
 @given(schedule=schedules(), seed=st.integers(0, 2**32), blocking=st.booleans())
