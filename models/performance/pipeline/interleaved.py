@@ -53,12 +53,15 @@ def interleaved_lower_bound_s(schedule: Schedule, times: StageTimes, extra_s: Fl
         first_back = np.cumsum(backward[0] + before_back[0], axis=0) - backward[0]
         ends = np.maximum.accumulate(np.moveaxis(wide, -1, 0).reshape(p * v, -1)[:p] - first_back, axis=0)
     ahead = np.array([min(schedule.warm_up(d), total - 1) for d in range(p)])
-    chunk = (np.arange(total) % (p * v)) // p
+    groups, rest = np.divmod(ahead + 1, p * v)
+    ahead_of_chunk = groups[:, None] * p + np.clip(rest[:, None] - p * np.arange(v), 0, p)
+    last_chunk = (ahead % (p * v)) // p
     work = schedule.num_micro_batches * (forward + backward).sum(axis=0)
     come = _Way(passes=forward, sent=before_there, back=backward[-1], sent_back=before_back[-1])
     leave = _Way(passes=backward, sent=before_back, back=forward[-1], sent_back=before_there[-1])
-    paths = come.longest(ahead, chunk, np.zeros((p, 1))) + leave.longest(ahead, chunk, ends)
-    paths += work - come.ahead(ahead, chunk) - leave.ahead(ahead, chunk) - forward[-1] - backward[-1]
+    paths = come.longest(ahead_of_chunk, last_chunk, np.zeros((p, 1)))
+    paths = paths + leave.longest(ahead_of_chunk, last_chunk, ends)
+    paths += work - np.einsum("dv,vdc->dc", ahead_of_chunk, forward + backward) - forward[-1] - backward[-1]
     turning = np.array([schedule.warm_up(d) <= total - 2 for d in range(p)])
     direct = come.start() + work + leave.start() + ends
     return np.asarray(np.maximum(np.where(turning[:, None], paths, 0.0), direct).max(axis=0).reshape(of_passes.shape))
@@ -78,21 +81,17 @@ class _Way:
         """When a device has its first input (p, C)."""
         return np.asarray(np.cumsum(self.passes[0] + self.sent[0], axis=0) - self.passes[0])
 
-    def ahead(self, ahead: IntArray, chunk: IntArray) -> FloatArray:
-        """The first w + 1 passes of devices (p, C)."""
-        return np.array([self._first(d, int(num), chunk) for d, num in enumerate(ahead)])[:, 0]
+    def longest(self, ahead: IntArray, last_chunk: IntArray, begin: FloatArray) -> FloatArray:
+        """E (p, C), with `begin` (p, C) in front of the first pass.
 
-    def longest(self, ahead: IntArray, chunk: IntArray, begin: FloatArray) -> FloatArray:
-        """E (p, C), with `begin` (p, C) in front of the first pass."""
+        ahead, last_chunk: of the first w + 1 passes of devices, how many are of each chunk (p, v), and of which one the
+        last is (p,).
+        """
         start = self.start() + begin
         ends = []
-        for j, num in enumerate(ahead.tolist()):
-            along = np.cumsum(self.passes[chunk[num]] + self.sent[chunk[num]], axis=0)[: j + 1]
-            waited = np.concatenate([self._first(i, num, chunk) for i in range(j + 1)])
+        for j, chunk in enumerate(last_chunk.tolist()):
+            along = np.cumsum((self.passes[chunk] + self.sent[chunk])[: j + 1], axis=0)
+            waited = np.tensordot(ahead[j], self.passes[:, : j + 1], axes=1)
             ends.append((start[: j + 1] + waited - along).max(axis=0) + along[j])
         back = np.cumsum(self.back + self.sent_back, axis=0)
         return np.asarray(np.maximum.accumulate((ends + back)[::-1], axis=0)[::-1] - back + self.back)
-
-    def _first(self, device: int, num: int, chunk: IntArray) -> FloatArray:
-        """The first `num` + 1 passes of a device (1, C)."""
-        return (np.bincount(chunk[: num + 1], minlength=len(self.passes)) @ self.passes[:, device])[None]

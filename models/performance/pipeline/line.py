@@ -170,7 +170,7 @@ class Line:
             q = position[: k + 1]
             most = np.where(self.exists[here], self.count - 1 - self.ahead[here], -1)
             for turns in (np.maximum(q + self.count - self.num_stages, 0), np.minimum(q, most)):
-                wait = self._wait(self.count - 1 - turns, left, np.maximum(q, turns))
+                wait = self._wait(self.count - 1 - turns, left, np.maximum(q, turns), self.weight)
                 path = entry[here] + turns * self.turn[here] + self.backward_start[here] + wait + tail[left]
                 possible = (turns >= 0) & (turns <= most) & (self.count <= self.num_stages)
                 best[left] = np.maximum(best[left], np.where(possible, path, 0.0))
@@ -178,23 +178,37 @@ class Line:
 
     def _waiting(self, passes: IntArray, tail: FloatArray | None) -> FloatArray:
         """max_{q<=j} (passes_j b_q + tail_q) by j."""
+        if tail is not None and self.weight is not None:
+            return self._waiting_with_weights(np.broadcast_to(passes, tail.shape), tail, self.weight)
+        slowest = np.asarray(np.maximum.accumulate(self.backward, axis=-1) * passes)
         if tail is None:
-            return np.asarray(passes * np.maximum.accumulate(self.backward, axis=-1))
-        shape = np.broadcast_shapes(passes.shape, tail.shape)
-        waiting, passes = np.empty(shape), np.broadcast_to(passes, shape)
-        for j in range(shape[-1]):
+            return slowest
+        # Mostly what follows the gradients ends last at the first stage: then tails are equal.
+        waiting: FloatArray = slowest + tail[..., :1]
+        rows = np.broadcast_to(tail[..., -1] > tail[..., 0], waiting.shape[:-1])
+        if rows.any():
+            # Stages first: rows of them are looked at together.
+            num, backward, end = (
+                np.broadcast_to(part, waiting.shape)[rows].T.copy() for part in (passes * 1.0, self.backward, tail)
+            )
+            each = [(num[j] * backward[: j + 1] + end[: j + 1]).max(axis=0) for j in range(len(end))]
+            waiting[rows] = np.array(each).T
+        return waiting
+
+    def _waiting_with_weights(self, passes: IntArray, tail: FloatArray, weight: FloatArray) -> FloatArray:
+        waiting = np.empty(tail.shape)
+        for j in range(tail.shape[-1]):
             upto = (..., slice(0, j + 1))
-            wait = self._wait(passes[..., j : j + 1], upto, np.arange(j + 1))
+            wait = self._wait(passes[..., j : j + 1], upto, np.arange(j + 1), weight)
             waiting[..., j] = (wait + tail[upto]).max(axis=-1)
         return waiting
 
-    def _wait(self, passes: IntArray, which: tuple[EllipsisType, slice], first: IntArray) -> FloatArray:
-        """The last N - 1 backward passes but for those before them; from the `first` on each has weights behind it."""
-        wait = passes * self.backward[which]
-        if self.weight is None:
-            return np.asarray(wait)
+    def _wait(
+        self, passes: IntArray, which: tuple[EllipsisType, slice], first: IntArray, weight: FloatArray
+    ) -> FloatArray:
+        """So many last backward passes in a row; from the micro-batch `first` on each has weights behind it."""
         weights = np.minimum(np.maximum(self.count - 1 - first, 0), passes)
-        return np.asarray(wait + weights * self.weight[which])
+        return np.asarray(passes * self.backward[which] + weights * weight[which])
 
 
 def _from_behind(values: FloatArray) -> FloatArray:
