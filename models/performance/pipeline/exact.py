@@ -1,20 +1,19 @@
-r"""Exact makespans of many candidates, at a cost that does not grow with the number of micro-batches.
+r"""Makespans of many candidates, exact or within a tolerance, at a cost that does not grow with the micro-batches.
 
 In the steady phase the order of the passes repeats after q micro-batches (1, interleaved: p). Simulate n of the N
-micro-batches, and compare the last passes K of every device's steady phase with those one period before. If all, and
-the arrivals of their outputs, are later by the same delta, then
+micro-batches, and compare the last passes K of every device's steady phase, and the arrivals of their outputs, with
+those one period before. If all are later by at least delta_min and at most delta_max, then
 
-    T(N) = T(n) + delta (N - n) / q.
+    T(n) + delta_min (N - n) / q <= T(N) <= T(n) + delta_max (N - n) / q.
 
-Proof. What comes behind K waits for passes in K or behind K only: K is the last q v rounds of a forward and a backward
-pass, and a pass waits for nothing further back (in rounds, the pass before on the device by 1, the gradient from the
-next device by 0, the activation from the one before by 1, interleaved by 2; around the ring by p forward, and less than
-none backward). Starts are maxima of sums, so that adding delta to all of K adds it to all that is behind. Hence the
-passes of one more period are those of K later by delta, and what was behind K is later by delta, too. This again holds
-for the next period. A device that does nothing but work is at least its work per period later each time, so that delta
-is never below the period of the slowest device: a near miss of the comparison cannot hide a slower pace.
+Proof. What comes behind K waits for passes in K or behind K only: K is more than the last q v rounds of a forward and a
+backward pass, and a pass waits for nothing further back (in rounds: for the pass before on its device 1, for the
+gradient from the next device 0, for the activation from the one before 1, interleaved 2; around the ring at most p).
+Ends are sums of durations and of maxima of ends, so that what is behind K is later by delta_min to delta_max if all of
+K is. Hence the passes of one more period, which are to K as K is to what is one period before, are later by delta_min
+to delta_max, and so is what was behind K. The same holds for the next period.
 
-Candidates that have not settled are simulated with twice as many micro-batches, and so on until all N.
+Candidates whose bounds are too far apart are simulated with twice as many micro-batches, and so on until all N.
 """
 
 from functools import lru_cache
@@ -24,7 +23,7 @@ import numpy as np
 from models.performance.pipeline.schedule import PassKind, Schedule, ScheduleKind, pass_graph
 from models.performance.pipeline.simulation import pass_ends
 from models.performance.pipeline.times import PassTimes, StageTimes, pass_times
-from stowplan.arrays import FloatArray, IntArray, Mask
+from stowplan.arrays import FloatArray, IntArray
 
 # Differences relative to delta that are rounding.
 _EQUAL = 1e-10
@@ -32,8 +31,10 @@ _EQUAL = 1e-10
 _CHUNK = 1 << 22
 
 
-def exact_makespan_s(schedule: Schedule, times: StageTimes, extra_s: FloatArray | None = None) -> FloatArray:
-    """Seconds from the start of an iteration until the last device is done, (...); to rounding that of `simulate`.
+def exact_makespan_s(
+    schedule: Schedule, times: StageTimes, extra_s: FloatArray | None = None, *, tolerance: float = 0.0
+) -> FloatArray:
+    """Seconds from the start of an iteration until the last device is done, (...).
 
     Parameters
     ----------
@@ -41,6 +42,9 @@ def exact_makespan_s(schedule: Schedule, times: StageTimes, extra_s: FloatArray 
         (..., V)
     extra_s
         (..., V) what follows on the device when a virtual stage has its gradients; None: nothing.
+    tolerance
+        How far the bounds may be apart, relative to the upper one; the answer is between them, off by half of it at
+        most. 0: to rounding what `simulate` says.
 
     Raises
     ------
@@ -49,24 +53,15 @@ def exact_makespan_s(schedule: Schedule, times: StageTimes, extra_s: FloatArray 
     """
     of_passes = pass_times(schedule, times)
     num_virtual, num_candidates = of_passes.duration_s.shape[1:]
-    extra = np.zeros((num_virtual, 1))
-    if extra_s is not None:
-        wide = np.broadcast_to(extra_s, (*of_passes.shape, num_virtual))
-        extra = np.moveaxis(wide, -1, 0).reshape(num_virtual, -1)
-    total = np.empty(num_candidates)
-    left = np.arange(num_candidates)
-    few = _first_count(schedule)
+    wide = np.broadcast_to(0.0 if extra_s is None else extra_s, (*of_passes.shape, num_virtual))
+    extra = np.moveaxis(wide, -1, 0).reshape(num_virtual, -1)
+    total, left, few = np.empty(num_candidates), np.arange(num_candidates), _first_count(schedule)
     while left.size:
         # A little more than all is not worth a second try.
         few = schedule.num_micro_batches if 1.5 * few >= schedule.num_micro_batches else few
-        of_left = PassTimes(
-            duration_s=of_passes.duration_s[..., left],
-            transfer_s=None if of_passes.transfer_s is None else of_passes.transfer_s[..., left],
-            shape=(left.size,),
-        )
-        found, settled = _extrapolated(schedule, few, of_left, extra[:, left] if extra_s is not None else extra)
-        total[left] = found
-        left, few = left[~settled], 2 * few
+        lower, upper = _bounds(schedule, few, of_passes.at(left), extra[:, left])
+        total[left] = 0.5 * (lower + upper)
+        left, few = left[upper - lower > max(tolerance, _EQUAL) * upper], 2 * few
     return total.reshape(of_passes.shape)
 
 
@@ -84,33 +79,27 @@ def _first_count(schedule: Schedule) -> int:
             return 2 * p + 5
 
 
-def _extrapolated(schedule: Schedule, few: int, times: PassTimes, extra: FloatArray) -> tuple[FloatArray, Mask]:
-    """Makespans (C,) of all micro-batches from `few`, and whether they are exact."""
+def _bounds(schedule: Schedule, few: int, times: PassTimes, extra: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper bound of makespans (C,) of all micro-batches from `few`; equal where these are all."""
     part = schedule.with_micro_batches(few)
     graph, num_candidates = pass_graph(part), times.duration_s.shape[-1]
-    total, settled = np.empty(num_candidates), np.ones(num_candidates, dtype=bool)
+    lower, upper = np.empty((2, num_candidates))
     step = max(1, _CHUNK // len(graph.kind))
     for first in range(0, num_candidates, step):
-        chunk = slice(first, first + step)
-        transfer = None if times.transfer_s is None else times.transfer_s[..., chunk]
-        end, arrived = pass_ends(
-            graph, PassTimes(duration_s=times.duration_s[..., chunk], transfer_s=transfer, shape=())
-        )
-        total[chunk] = (_last(end, graph.index) + extra[:, chunk if extra.shape[1] > 1 else slice(None)]).max(axis=0)
+        chunk = np.arange(first, min(first + step, num_candidates))
+        end, arrived = pass_ends(graph, times.at(chunk))
+        # When virtual stages have their gradients.
+        last = end[graph.index[PassKind.BACKWARD :, :, -1]].max(axis=0)
+        lower[chunk] = upper[chunk] = (last + extra[:, chunk]).max(axis=0)
         if few < schedule.num_micro_batches:
             late, early = _steady_ends(part)
-            delta = end[late] - end[early]
-            spread = np.ptp(delta, axis=0)
-            if transfer is not None:
-                spread = np.maximum(spread, np.ptp(np.concatenate([delta, arrived[late] - arrived[early]]), axis=0))
-            settled[chunk] = spread <= _EQUAL * delta.max(axis=0)
-            total[chunk] += delta.max(axis=0) * ((schedule.num_micro_batches - few) // schedule.period)
-    return total, settled
-
-
-def _last(end: FloatArray, index: IntArray) -> FloatArray:
-    """When virtual stages have their gradients (V, C)."""
-    return np.asarray(end[index[PassKind.BACKWARD :, :, -1]].max(axis=0))
+            later = end[late] - end[early]
+            if times.transfer_s is not None:
+                later = np.concatenate([later, arrived[late] - arrived[early]])
+            periods = (schedule.num_micro_batches - few) // schedule.period
+            lower[chunk] += periods * later.min(axis=0)
+            upper[chunk] += periods * later.max(axis=0)
+    return lower, upper
 
 
 @lru_cache(maxsize=256)

@@ -180,7 +180,7 @@ class Line:
         """max_{q<=j} (passes_j b_q + tail_q) by j."""
         if tail is not None and self.weight is not None:
             return self._waiting_with_weights(np.broadcast_to(passes, tail.shape), tail, self.weight)
-        slowest = np.asarray(np.maximum.accumulate(self.backward, axis=-1) * passes)
+        slowest = np.maximum.accumulate(self.backward, axis=-1) * passes.astype(np.float64)
         if tail is None:
             return slowest
         # Mostly what follows the gradients ends last at the first stage: then tails are equal.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.performance.pipeline.schedule import Schedule, ScheduleKind
-from stowplan.arrays import FloatArray
+from stowplan.arrays import FloatArray, IntArray
 from stowplan.errors import InputError
 
 
@@ -43,6 +43,11 @@ class PassTimes:
     duration_s: FloatArray
     transfer_s: FloatArray | None
     shape: tuple[int, ...]
+
+    def at(self, candidates: IntArray) -> "PassTimes":
+        """Those of some candidates, numbered over all axes."""
+        transfer = None if self.transfer_s is None else self.transfer_s[..., candidates]
+        return PassTimes(duration_s=self.duration_s[..., candidates], transfer_s=transfer, shape=(len(candidates),))
 
 
 def pass_times(schedule: Schedule, times: StageTimes) -> PassTimes:

@@ -22,6 +22,16 @@ def test_agrees_with_the_whole_simulation(schedule: Schedule, seed: int, blockin
     np.testing.assert_allclose(found, simulated_s(schedule, times, extra), rtol=1e-9)
 
 
+@given(schedule=schedules(rounds=25), seed=st.integers(0, 2**32), tolerance=st.floats(0.0, 0.1))
+@settings(max_examples=60, deadline=None)
+def test_keeps_its_tolerance(schedule: Schedule, seed: int, tolerance: float) -> None:
+    times = some_times(schedule, seed, (10,), sends=0.2)
+    extra = some_extra(schedule, seed, (10,))
+    found = exact_makespan_s(schedule, times, extra, tolerance=tolerance)
+    bounds = 0.5 * tolerance / (1.0 - 0.5 * tolerance) + 1e-9
+    np.testing.assert_allclose(found, simulated_s(schedule, times, extra), rtol=bounds)
+
+
 def test_a_stage_that_is_hardly_slower_counts_although_it_does_so_late() -> None:
     """Stage 3 is by 0.1 % the slowest, but waits long for its first input: it sets the pace only after many rounds."""
     schedule = Schedule(kind=ScheduleKind.ONE_F_ONE_B, num_devices=4, num_micro_batches=3000)
