@@ -66,10 +66,28 @@ def pipeline_makespan_s(
     InputError
         For interleaved schedules (see `interleaved`).
     """
+    line = _line(kind, times, num_micro_batches)
+    return _longest_path(line, line.tail(extra_s))
+
+
+def pipeline_parts_s(
+    kind: ScheduleKind, times: StageTimes, num_micro_batches: Counts, extra_s: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The makespan in three parts, as Suika's formula has them: the first micro-batch, forward and back (weights of
+    ZB-H1 aside); what the others add; what `extra_s` adds. Arguments and errors as for `pipeline_makespan_s`."""
+    line = _line(kind, times, num_micro_batches)
+    passes = _longest_path(line, line.tail(None))
+    warm_up = line.forward_end[..., -1] + line.backward_end[..., -1]
+    return warm_up, passes - warm_up, _longest_path(line, line.tail(extra_s)) - passes
+
+
+def _line(kind: ScheduleKind, times: StageTimes, num_micro_batches: Counts) -> Line:
     if kind is ScheduleKind.INTERLEAVED:
         raise InputError("interleaved schedules have no closed form here; simulate them")
-    line = Line.of(kind, times, num_micro_batches)
-    tail = line.tail(extra_s)
+    return Line.of(kind, times, num_micro_batches)
+
+
+def _longest_path(line: Line, tail: FloatArray | None) -> FloatArray:
     entry, leave = line.entry(), line.leave(tail)
     middle = line.first_turns(entry, later=True) + line.stay
     if line.beside:

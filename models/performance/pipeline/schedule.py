@@ -11,7 +11,7 @@ interleaved  the same on chunks with w = min(2 (p - 1 - d) + (v - 1) p, N v), an
              (Narayanan et al. 2021, Fig. 4; `get_pp_rank_microbatches` of Megatron Core).
 zero-bubble  ZB-H1 (Qi et al. 2023, section 2.2): B is only the gradient of the inputs, W that of the weights. 1f1b, and
              behind B of micro-batch m comes W of m - d; what is left of W comes last. Every device holds as many
-             micro-batches as the first one of 1f1b does.
+             micro-batches as the first one of 1f1b does. Where stages differ much it may take longer than 1f1b.
 
 Data: F of a virtual stage waits for F of the one before, B for B of the one behind (the last: for its own F), W for B.
 """

@@ -6,13 +6,15 @@
   stage 1  .  F0 F0 F0 B0 B0 B0 B0 F1 F1 F1 B1 B1 B1 B1            17 s = 1 + 2 (3 + 4) + 2
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.performance.iteration.formulas import pipeline_s
-from models.performance.pipeline.formulas import lower_bound_s, pipeline_makespan_s, upper_bound_s
+from models.performance.pipeline.formulas import lower_bound_s, pipeline_makespan_s, pipeline_parts_s, upper_bound_s
 from models.performance.pipeline.interleaved import interleaved_lower_bound_s
 from models.performance.pipeline.schedule import Schedule, ScheduleKind
 from models.performance.pipeline.times import StageTimes
@@ -30,6 +32,30 @@ def test_drawing() -> None:
     extra = np.array([0.0, 4.0])
     assert float(pipeline_makespan_s(ScheduleKind.ONE_F_ONE_B, times, 2, extra)) == 19.0
     assert float(upper_bound_s(times, 2, extra)) == 1 + 2 + 3 + 4 + 7 + 2
+
+
+@given(schedule=schedules(IN_LINE), seed=st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_parts_add_up_and_are_suikas_where_stages_are_equal(schedule: Schedule, seed: int) -> None:
+    times, count, extra = some_times(schedule, seed, SHAPE), schedule.num_micro_batches, some_extra(schedule, seed)
+    parts = pipeline_parts_s(schedule.kind, times, count, extra)
+    np.testing.assert_allclose(sum(parts), pipeline_makespan_s(schedule.kind, times, count, extra))
+    assert all((part >= -1e-9).all() for part in parts)
+    each = np.full(schedule.num_devices, 1.5)
+    equal = StageTimes(forward_s=each, backward_s=2.0 * each)
+    falling = extra[:1] * np.arange(schedule.num_devices, 0, -1)
+    # Nothing is late behind the first stage: that is where Suika's extra time is met.
+    np.testing.assert_allclose(
+        pipeline_parts_s(ScheduleKind.ONE_F_ONE_B, equal, count, falling), pipeline_s(each, 2.0 * each, falling, count)
+    )
+
+
+@given(schedule=schedules((ScheduleKind.ONE_F_ONE_B,), rounds=6), seed=st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_without_weights_of_their_own_zero_bubble_is_1f1b(schedule: Schedule, seed: int) -> None:
+    times = replace(some_times(schedule, seed, SHAPE, sends=0.0), weight_s=0.0)
+    found = pipeline_makespan_s(ScheduleKind.ZERO_BUBBLE, times, schedule.num_micro_batches)
+    np.testing.assert_allclose(found, simulated_s(schedule, times), rtol=1e-9)
 
 
 @given(schedule=schedules(IN_LINE, rounds=6), seed=st.integers(0, 2**32), blocking=st.booleans())
