@@ -49,7 +49,8 @@ def exact_makespan_s(
     Raises
     ------
     InputError
-        When the last axis of `times` is not that of the schedule's virtual stages.
+        When the last axis of `times` is not that of the schedule's virtual stages, or more than 2^21 passes would be
+        simulated.
     """
     of_passes = pass_times(schedule, times)
     num_virtual, num_candidates = of_passes.duration_s.shape[1:]
@@ -102,7 +103,7 @@ def _bounds(schedule: Schedule, few: int, times: PassTimes, extra: FloatArray) -
     return lower, upper
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _steady_ends(schedule: Schedule) -> tuple[IntArray, IntArray]:
     """K, and the passes one period before them."""
     index = pass_graph(schedule).index

@@ -170,11 +170,26 @@ class PassGraph:
     index: IntArray
 
 
-@lru_cache(maxsize=256)
+# Of a schedule that is simulated.
+_MOST_PASSES = 1 << 21
+
+
+@lru_cache(maxsize=64)
 def pass_graph(schedule: Schedule) -> PassGraph:
-    """The graph of a schedule."""
+    """The graph of a schedule.
+
+    Raises
+    ------
+    InputError
+        When there are more than 2^21 passes.
+    """
     shape = (schedule.num_kinds, schedule.num_virtual, schedule.num_micro_batches)
     size = int(np.prod(shape))
+    if size > _MOST_PASSES:
+        raise InputError(
+            f"{schedule.num_micro_batches} micro-batches on {schedule.num_virtual} stages make {size:,} passes; "
+            f"at most {_MOST_PASSES:,} are simulated: take fewer micro-batches, or a closed form"
+        )
     orders = [np.ravel_multi_index(tuple(schedule.order(d).T), shape) for d in range(schedule.num_devices)]
     before, sent_before = np.full(size, size), np.full(size, size)
     for order in orders:

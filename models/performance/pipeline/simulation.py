@@ -51,7 +51,7 @@ def simulate(schedule: Schedule, times: StageTimes) -> Timeline:
     Raises
     ------
     InputError
-        When the last axis of `times` is not that of the schedule's virtual stages.
+        When the last axis of `times` is not that of the schedule's virtual stages, or there are more than 2^21 passes.
     """
     graph, of_passes = pass_graph(schedule), pass_times(schedule, times)
     end, _ = pass_ends(graph, of_passes)

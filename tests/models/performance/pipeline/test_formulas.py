@@ -171,6 +171,31 @@ def test_counts_broadcast_and_stages_that_are_not_there_change_nothing(
         np.testing.assert_allclose(row, pipeline_makespan_s(schedule.kind, times, count, extra))
 
 
+@pytest.mark.parametrize("kind", IN_LINE)
+def test_plans_of_several_sizes_are_rows_of_one_array(kind: ScheduleKind) -> None:
+    """Rows of 1 to 4 stages, each with a number of micro-batches of its own, as planners have them."""
+    rng = np.random.default_rng(3)
+    rows = [(num_stages, count) for num_stages in (1, 2, 3, 4) for count in (1, 2, 3, 5, 8)]
+    there = np.arange(4) < np.array([num_stages for num_stages, _ in rows])[:, None]
+    forward, backward, weight, sends, extra = there * rng.uniform(0.6, 1.4, (5, len(rows), 4))
+    times = StageTimes(
+        forward_s=forward, backward_s=backward + weight, weight_s=weight, there_s=0.1 * sends, back_s=0.1 * sends
+    )
+    together = pipeline_makespan_s(kind, times, np.array([count for _, count in rows]), extra)
+    for k, (num_stages, count) in enumerate(rows):
+        schedule = Schedule(kind=kind, num_devices=num_stages, num_micro_batches=count)
+        alone = StageTimes(
+            forward_s=forward[k, :num_stages],
+            backward_s=(backward + weight)[k, :num_stages],
+            weight_s=weight[k, :num_stages],
+            there_s=0.1 * sends[k, :num_stages],
+            back_s=0.1 * sends[k, :num_stages],
+        )
+        after = extra[k, :num_stages]
+        assert float(together[k]) == pytest.approx(float(pipeline_makespan_s(kind, alone, count, after)))
+        assert float(together[k]) == pytest.approx(float(simulated_s(schedule, alone, after)), rel=0.03)
+
+
 @pytest.mark.parametrize("num_chunks", [2, 3])
 def test_interleaved_bound_of_equal_stages_is_the_makespan(num_chunks: int) -> None:
     schedule = Schedule(kind=ScheduleKind.INTERLEAVED, num_devices=4, num_micro_batches=12, num_chunks=num_chunks)
