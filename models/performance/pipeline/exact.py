@@ -1,4 +1,4 @@
-r"""Makespans of many candidates, exact or within a tolerance, at a cost that does not grow with the micro-batches.
+r"""Makespans of many candidates, exact or within a tolerance, at a cost that seldom grows with the micro-batches.
 
 In the steady phase the order of the passes repeats after q micro-batches (1, interleaved: p). Simulate n of the N
 micro-batches, and compare the last passes K of every device's steady phase, and the arrivals of their outputs, with
@@ -13,7 +13,8 @@ Ends are sums of durations and of maxima of ends, so that what is behind K is la
 K is. Hence the passes of one more period, which are to K as K is to what is one period before, are later by delta_min
 to delta_max, and so is what was behind K. The same holds for the next period.
 
-Candidates whose bounds are too far apart are simulated with twice as many micro-batches, and so on until all N.
+Candidates whose bounds are too far apart, as where two stages are almost equally slow, are simulated with twice as
+many micro-batches, and so on until all N.
 """
 
 from functools import lru_cache
