@@ -81,6 +81,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.performance.published_steps.command:main",
         "Hold predictions against published step times and memory of real training.",
     ),
+    "pipeline-schedules": LazyCommand(
+        "benchmarks.performance.pipeline_schedules:main",
+        "Measure formulas of pipeline schedules against the simulator, and what they cost.",
+    ),
     "gpu-steps": LazyCommand(
         "benchmarks.performance.gpu_steps:main",
         "Measure steps of whole models on one GPU against the performance model.",

@@ -89,6 +89,12 @@ class ParallelPlan:
         """Pipeline degree."""
         return len(self.stages)
 
+    def in_flight(self, stage: int) -> float:
+        """Micro-batches whose activations a stage keeps at most, in whole stages, if there are as many: those that have
+        passed it and not come back. More where parts of stages take turns (Korthikanti et al. 2022, section 4.2.3)."""
+        behind, parts = self.pp - stage, self.virtual_stages
+        return float(behind) if parts == 1 else ((parts - 1) * self.pp + 2 * behind - 1) / parts
+
     @property
     def num_gpus(self) -> int:
         """GPUs of all stages."""

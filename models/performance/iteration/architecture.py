@@ -17,6 +17,8 @@ Layer
       replicated  e s 4 h + 2 s h: inputs of norms, projections, feed-forward part, and two dropout masks;
                   mixtures of experts e s (2 t h + E) more, for what is sent to the experts and comes back
                   For GPT in 16 bits: s h (24 / tp + 10).
+                  In fp8 inputs of products are kept in 8 bits, those of gated units as gate and product alone, and
+                  there is no dropout: 3 t f (1 t f) and 4 h bytes a token less
     The replicated part is C_np = 5 times the boundary activation, Suika's constant for GPT2 and Qwen2 (appendix A.4.2),
     so that the masks stay in for models that have no dropout. For LLaMA2 Suika says 7: RMS norms that keep copies in
     fp32; here norms are fused and keep their input.
@@ -314,6 +316,9 @@ def _all_kept_bytes(model: Transformer, sizes: _Sizes, *, num_experts: int, acti
     if not model.fuses_attention and model.checkpointing is not Checkpointing.SELECTIVE:
         partitioned += (2 * e + 1) * sizes.heads * s**2
     replicated = e * s * 4 * h + 2 * s * h
+    if model.precision is Precision.FP8:
+        partitioned -= s * active * (3 if model.gated else 1) * sizes.f
+        replicated -= 4 * s * h
     if num_experts > 1:
         replicated += e * s * (2 * active * h + num_experts)
     return float(partitioned), float(replicated)

@@ -24,10 +24,16 @@ from models.performance.iteration.memory import StageMemory, optimizer_shard, pe
 from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.sends import send_s
 from models.performance.iteration.shares import ShareTable, StageShares
+from models.performance.pipeline.exact import exact_makespan_s
+from models.performance.pipeline.schedule import Schedule, ScheduleKind
+from models.performance.pipeline.times import StageTimes
 from models.software import FEATURES
 from models.wording import counted
 from stowplan.arrays import FloatArray
 from stowplan.errors import InputError
+
+# Of the times of interleaved pipelines: far below what predictions are off by.
+_TOLERANCE = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,15 +111,18 @@ class PerformanceModel:
         warm_up, steady, extra = (
             float(part) for part in pipeline_s(forward, backward, exposed + optimizer, plan.num_micro_batches)
         )
+        overlaps = FEATURES[self.profile.software].overlaps_sends
         if plan.virtual_stages > 1:
-            warm_up = _interleaved_s(forward + backward, plan.virtual_stages)
-        sending = plan.virtual_stages * np.array(sends)
-        warm_up += sum(sends)
-        if FEATURES[self.profile.software].overlaps_sends:
-            # Links carry both directions at once.
-            steady = max(steady, (plan.num_micro_batches - 1) * float(sending.max()) / 2.0)
+            passes = _interleaved_s(plan, forward, backward, np.array(sends), blocking=not overlaps)
+            warm_up = max(passes - steady, 0.0)
+            steady = passes - warm_up
         else:
-            steady = (plan.num_micro_batches - 1) * float((forward + backward + sending / 2.0).max())
+            warm_up += sum(sends)
+            if overlaps:
+                # Links carry both directions at once.
+                steady = max(steady, (plan.num_micro_batches - 1) * max(sends) / 2.0)
+            else:
+                steady = (plan.num_micro_batches - 1) * float((forward + backward + np.array(sends) / 2.0).max())
         factor = float(scaling(plan.num_gpus, self.coefficients.scale_loss))
         warm_up, steady, extra = factor * warm_up, factor * steady, factor * extra
         columns = (forward, backward, communication, np.array(sends), reduction, exposed, optimizer)
@@ -269,7 +278,7 @@ class PerformanceModel:
         """Parameters, optimiser states, gradients, activations at the peak of replicas, (4, R) bytes."""
         shares = self.shares(plan)
         stages = [
-            (s.parameters, s.partitioned, s.replicated, plan.stages[i].tp, plan.stages[i].dp, plan.pp - i)
+            (s.parameters, s.partitioned, s.replicated, plan.stages[i].tp, plan.stages[i].dp, plan.in_flight(i))
             for i, s in enumerate(shares)
         ]
         rows = [(local_batch, *stages[i]) for i, local_batch in replicas]
@@ -315,11 +324,27 @@ class PerformanceModel:
         return min(self.coefficients_of(gpu_type).overlap for gpu_type in {r.gpu_type for r in stage.replicas})
 
 
-def _interleaved_s(both_s: FloatArray, virtual_stages: int) -> float:
-    """Time until the slowest stage has its first micro-batch in an interleaved pipeline, and that of this micro-batch:
-    the others' first parts are waited for, not all of their layers."""
-    slowest = float(both_s.max())
-    return slowest + (float(both_s.sum()) - slowest) / virtual_stages
+def _interleaved_s(
+    plan: ParallelPlan, forward_s: FloatArray, backward_s: FloatArray, sends_s: FloatArray, *, blocking: bool
+) -> float:
+    """Time of all passes of an interleaved pipeline, within 1 %; every stage is cut into parts of equal time."""
+    schedule = Schedule(
+        kind=ScheduleKind.INTERLEAVED,
+        num_devices=plan.pp,
+        num_chunks=plan.virtual_stages,
+        num_micro_batches=plan.num_micro_batches,
+    )
+    # Parts of the last stage hand on to the first one, over links like the slowest ones between others.
+    one_way = 0.5 * np.where(np.arange(plan.pp) < plan.pp - 1, sends_s, sends_s.max())
+    parts = np.full(plan.virtual_stages, 1.0 / plan.virtual_stages)
+    times = StageTimes(
+        forward_s=np.outer(parts, forward_s).ravel(),
+        backward_s=np.outer(parts, backward_s).ravel(),
+        there_s=np.tile(one_way, plan.virtual_stages),
+        back_s=np.tile(one_way, plan.virtual_stages),
+        blocking=blocking,
+    )
+    return float(exact_makespan_s(schedule, times, tolerance=_TOLERANCE))
 
 
 def _distinct_groups(plan: ParallelPlan, fabric: Fabric) -> tuple[list[tuple[int, str, float, int]], list[int]]:
