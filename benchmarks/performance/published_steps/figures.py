@@ -118,7 +118,7 @@ def memory_figures(cases: Sequence[Case]) -> dict[str, object]:
     ran = [fit for case, fit in zip(cases, fits, strict=True) if case.ran]
     failed = [fit for case, fit in zip(cases, fits, strict=True) if not case.ran]
     ratios = [
-        max(stage.total_bytes for stage in case.performance().memory(case.plan)) / case.memory_bytes
+        case.performance().reported_bytes(case.plan) / case.memory_bytes
         for case in cases
         if case.memory_bytes is not None
     ]

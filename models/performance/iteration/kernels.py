@@ -167,8 +167,7 @@ def layer_s(
 ) -> tuple[FloatArray, FloatArray]:
     """Forward and backward time of a layer for `batch` samples on `tp` GPUs each; arguments broadcast."""
     rate, products = machine.flops_per_s, layer.products
-    forward = sum((p.count * _product_flops(p, machine, batch, tp) for p in products), np.zeros(())) / rate
-    back = sum((p.count * _gradient_flops(p, machine, batch, tp) for p in products), np.zeros(())) / rate
+    forward, back = (part / rate for part in _flops(products, machine.num_multiprocessors, _Sizes.of(batch, tp)))
     weights = sum(p.count * p.inputs * p.outputs for p in products) / tp
     reading_s = weights * layer.number_bytes / machine.bytes_per_s
     attention_s, attention_back = _attention_s(layer, machine, batch / tp)
@@ -192,17 +191,36 @@ def _attention_s(layer: LayerKernels, machine: Machine, batch: FloatArray) -> tu
     return once, (3.0 if layer.repeats_attention else 2.0) * once
 
 
-def _product_flops(product: Product, machine: Machine, batch: FloatArray, tp: FloatArray) -> FloatArray:
-    inputs, outputs = _cut(product, tp)
-    return _tiled_flops(batch * product.tokens, outputs, inputs, machine.num_multiprocessors)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sizes:
+    """Local batches and tensor degrees, to look up what was computed for them."""
+
+    batch: bytes
+    tp: bytes
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, batch: FloatArray, tp: FloatArray) -> "_Sizes":
+        batch, tp = np.broadcast_arrays(np.asarray(batch, dtype=np.float64), np.asarray(tp, dtype=np.float64))
+        return cls(batch=batch.tobytes(), tp=tp.tobytes(), shape=batch.shape)
 
 
-def _gradient_flops(product: Product, machine: Machine, batch: FloatArray, tp: FloatArray) -> FloatArray:
-    """Products for the gradients of the tokens and of the weights."""
-    inputs, outputs = _cut(product, tp)
-    rows = batch * product.tokens
-    of_tokens = _tiled_flops(rows, inputs, outputs, machine.num_multiprocessors)
-    return of_tokens + _tiled_flops(inputs, outputs, rows, machine.num_multiprocessors)
+# Plans of a job are estimated again and again, also with other rates.
+@lru_cache(maxsize=4096)
+def _flops(
+    products: tuple[Product, ...], num_multiprocessors: int | None, sizes: _Sizes
+) -> tuple[FloatArray, FloatArray]:
+    """FLOPs of the products of a forward and a backward pass, with those lost (`_tiled_flops`)."""
+    batch, tp = (np.frombuffer(part).reshape(sizes.shape) for part in (sizes.batch, sizes.tp))
+    forward, back = np.zeros(sizes.shape), np.zeros(sizes.shape)
+    for product in products:
+        rows = batch * product.tokens
+        inputs, outputs = _cut(product, tp)
+        forward += product.count * _tiled_flops(rows, outputs, inputs, num_multiprocessors)
+        # For the gradients of the tokens, and of the weights.
+        of_tokens = _tiled_flops(rows, inputs, outputs, num_multiprocessors)
+        back += product.count * (of_tokens + _tiled_flops(inputs, outputs, rows, num_multiprocessors))
+    return forward, back
 
 
 def _cut(product: Product, tp: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -82,7 +82,8 @@ class PerformanceModel:
     `memory_bytes`: GPU type -> memory of a GPU. `headroom`: share of it kept free for what the formulas do not know
     (A.3: 10 %). `send_receive`: count the transfers between stages, which the paper neglects. The first micro-batch
     waits for them; later ones overlap with computation until they take longer than it, where the software does that,
-    and otherwise are part of the time of a stage.
+    and otherwise are part of the time of a stage. `overhead_bytes`: memory that is used beside tensors; it is in what a
+    driver will report, and belongs to the headroom.
     """
 
     profile: ModelProfile
@@ -91,6 +92,7 @@ class PerformanceModel:
     memory_bytes: Mapping[str, float]
     headroom: float = 0.1
     send_receive: bool = False
+    overhead_bytes: float = 0.0
 
     def iteration(self, plan: ParallelPlan) -> IterationTime:
         """Time of one iteration (A.2).
@@ -158,6 +160,10 @@ class PerformanceModel:
             StageMemory(parameter_bytes=row[0], optimizer_bytes=row[1], gradient_bytes=row[2], activation_bytes=row[3])
             for row in np.transpose(self._peak_parts(plan, replicas)).tolist()
         )
+
+    def reported_bytes(self, plan: ParallelPlan) -> float:
+        """Memory that the driver reports of the fullest GPU: tensors and overhead."""
+        return max(stage.total_bytes for stage in self.memory(plan)) + self.overhead_bytes
 
     def usable_bytes(self, gpu_type: str) -> float:
         """Memory of a GPU less the headroom."""

@@ -88,8 +88,8 @@ def _assemble(
     coefficients = white_box(profile, gpu_types, known)
     if calibration is not None:
         coefficients = calibrated(coefficients, calibration, gpu_types, profile.flops_precision)
+    found = known or priors()
     if profile.kernels:
-        found = known or priors()
         fabric = replace(fabric, intra_share=found.link, inter_share=found.network)
     return PerformanceModel(
         profile=profile,
@@ -97,4 +97,5 @@ def _assemble(
         fabric=fabric,
         memory_bytes={kind.name: float(kind.memory_bytes) for kind in gpu_types},
         send_receive=bool(profile.kernels),
+        overhead_bytes=found.software[profile.software].overhead_bytes,
     )

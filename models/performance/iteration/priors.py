@@ -12,7 +12,8 @@ scale_loss      what every doubling of more than 8 GPUs adds to the time of an i
                 attention (fused)
 [software.NAME] traffic: times the memory traffic of fused operations; attention: times the share of the family;
                 tensor_exposed: part of tensor-parallel communication that no computation hides; overlap: exponent
-                k of the gradient reduction, 1 is none
+                k of the gradient reduction, 1 is none; overhead_bytes: what of a GPU's memory is used beside tensors:
+                libraries, buffers of collectives, fragments
 """
 
 import tomllib
@@ -47,6 +48,7 @@ class SoftwarePrior:
     attention: float
     tensor_exposed: float
     overlap: float
+    overhead_bytes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
