@@ -17,7 +17,18 @@ from api.common.turns import Turns
 from api.convert.outcome import issue_documents
 from api.figures.request import PictureFormat
 from api.forecasts.reading import ReadForecaster
-from api.forecasts.task import FIGURE_TASK, PREDICT_TASK, TRAIN_TASK, Asked, Drawn, Trained, Training
+from api.forecasts.task import (
+    FIGURE_TASK,
+    PREDICT_TASK,
+    SNAPSHOT_TASK,
+    TRAIN_TASK,
+    Asked,
+    AskedSnapshot,
+    Drawn,
+    Trained,
+    Training,
+)
+from api.reading.texts import WantedForecasts
 from api.schemas.forecast_answer import (
     ForecasterDoc,
     ForecasterLinksDoc,
@@ -32,9 +43,10 @@ from api.store.database import Store
 from api.store.forecasters import ForecasterStore
 from api.store.keys import RequestKey
 from models.forecast.extra import require_lightgbm
+from models.forecast.known import SnapshotForecasts
 from solver.pool import DeadlineError, Pickled, WorkerPool
 from stowplan import __version__
-from stowplan.errors import StowplanError
+from stowplan.errors import Issue, StowplanError
 from workloads.trace import Trace
 
 FORECASTERS_PATH = "/v1/forecasters"
@@ -130,6 +142,34 @@ class Forecasters:
         record = await run_in_threadpool(self.record, name)
         require_lightgbm()
         found: str = await run_task(self._pool, PREDICT_TASK, Asked(name=name, record=record, body=body))
+        return found
+
+    async def of_snapshot(self, wanted: WantedForecasts) -> SnapshotForecasts | Issue:
+        """Say how much longer jobs of a snapshot last, or why that cannot be asked.
+
+        Raises
+        ------
+        ExtraMissingError
+            When LightGBM is not installed.
+        WorkerTimeoutError, QueueFullError
+            When no worker does it in time.
+        """
+        name, pointer = wanted.forecaster, "/snapshot/forecaster"
+        try:
+            record = await run_in_threadpool(self.record, name)
+        except NotFoundError:
+            detail = f"is {name!r}; there is no forecaster of that name: POST {FORECASTERS_PATH} first"
+            return Issue(code="unknown_forecaster", pointer=pointer, detail=detail)
+        except NoOutcomeError:
+            status = (await run_in_threadpool(self.forecaster, name)).status.value
+            detail = f"is {name!r}, which is {status}; it can be asked once it has succeeded"
+            return Issue(code="forecaster_not_ready", pointer=pointer, detail=detail)
+        at_s = time.time() if wanted.at_s is None else wanted.at_s
+        if not wanted.jobs:
+            return SnapshotForecasts(history=name, trained_until_s=None, at_s=at_s, jobs={})
+        require_lightgbm()
+        asked = AskedSnapshot(record=record, jobs=wanted.jobs, at_s=at_s)
+        found: SnapshotForecasts = await run_task(self._pool, SNAPSHOT_TASK, asked)
         return found
 
     async def figure(self, name: str, format_: PictureFormat) -> bytes:
