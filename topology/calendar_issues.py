@@ -93,7 +93,7 @@ def _time_issues(k: int, entry: CalendarEntry) -> Iterator[Issue]:
     for name, time_s in (("from_time", entry.from_s), ("until_time", entry.until_s)):
         if time_s is not None and (math.isnan(time_s) or abs(time_s) > HORIZON_S):
             days = time_s / 86_400.0
-            detail = f"is {days:.0f} days from the snapshot; at most 10 years, and no `until_time` for an open end"
+            detail = f"is {days:.0f} days away; at most 10 years, and no `until_time` for an open end"
             yield Issue(code="beyond_horizon", pointer=pointer_of("calendar", k, name), detail=detail)
     if entry.until_s is None:
         return

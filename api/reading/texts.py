@@ -12,7 +12,7 @@ from api.convert.located import located
 from api.convert.snapshot import cluster_from_document
 from api.jobs.calibrated_snapshots import MeasuredJob, MeasuredSnapshot, filled_in
 from api.jobs.forecast_snapshots import with_forecasts
-from api.schemas.calendar import CalendarReference
+from api.schemas.calendar import CalendarEntryDoc, CalendarReference, CalendarSource
 from api.schemas.snapshot import ClusterDoc, PlannedSnapshotReference, SnapshotDoc, SnapshotReference
 from api.store.calendars import StoredCalendar, entries_of
 from api.store.snapshots import ResolvedSnapshot, resolved, source_document
@@ -133,6 +133,19 @@ def cluster_of(source: ClusterDoc | SnapshotReference, text: RequestText) -> Clu
         return cluster_from_document(source)
 
 
+def calendar_entries(source: CalendarSource, text: RequestText) -> tuple[CalendarEntryDoc, ...]:
+    """Give the entries that a request brings, or those of the calendar that it refers to.
+
+    Raises
+    ------
+    InputError
+        When there is no such calendar; the pointer is relative to the request.
+    LackingError
+        When it is to be fetched first.
+    """
+    return entries_of(_stored_calendar(source.cluster, text)) if isinstance(source, CalendarReference) else source
+
+
 def measured_snapshot_of(source: SnapshotDoc | SnapshotReference, policy: str, text: RequestText) -> MeasuredSnapshot:
     """Give the snapshot, filled in with forecasts and with what was measured of its jobs; raises what `snapshot_of`
     does."""
@@ -209,14 +222,21 @@ def _with_calendar(source: SnapshotDoc | SnapshotReference, document: SnapshotDo
     name = _calendar_name(source)
     if name is None:
         return document
+    with located("/snapshot"):
+        stored = _stored_calendar(name, text)
+    taken_at = document.taken_at or time_of(stored.at_s)
+    return document.model_copy(update={"calendar": entries_of(stored), "taken_at": taken_at})
+
+
+def _stored_calendar(name: str, text: RequestText) -> StoredCalendar:
+    """The calendar that the service has under a name, as it is now; the pointer is relative to what refers to it."""
     if name not in text.calendars:
         raise LackingError(Lacking(calendar=name))
     stored = text.calendars[name]
     if stored is None:
         detail = f"is {name!r}; there is no calendar of that name: PUT /v1/clusters/NAME/calendar first"
-        raise InputError(detail, [Issue(code="unknown_cluster", pointer="/snapshot/calendar/cluster", detail=detail)])
-    taken_at = document.taken_at or time_of(stored.at_s)
-    return document.model_copy(update={"calendar": entries_of(stored), "taken_at": taken_at})
+        raise InputError(detail, [Issue(code="unknown_cluster", pointer="/calendar/cluster", detail=detail)])
+    return stored
 
 
 def _stored(snapshot_id: str, text: RequestText) -> str | None:

@@ -5,11 +5,9 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from api.schemas.base import MAX_GPUS, MAX_ITEMS, Document, ForecasterName, Fraction, Name
-from api.schemas.replay import MAX_S, Seconds, SomeSeconds
+from api.schemas.replay import Origin, Seconds, SomeSeconds
 from api.schemas.request import MAX_TIME_LIMIT_S
 from workloads.trace import JobState
-
-Origin = Annotated[float, Field(ge=-MAX_S, le=MAX_S)]
 
 
 class KnownJobDoc(Document):
