@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import api.calendars.reservations
+from api.calendars import conflicts, reservations
 from api.calendars.planned_nodes import PlannedNodes
 from api.calendars.reservations import Reservations
 from api.schemas.reservation import ReservationDoc
@@ -39,24 +39,23 @@ def main(path: str, now_s: str) -> None:
     """Do what the lines say until there are none."""
     vars(database)["DatabaseFile"] = Unguarded
     store = Store(Path(path))
-    decide = api.calendars.reservations.refuse_conflicts
     holds = False
 
     def refuse_conflicts(stored: StoredCalendar, *rest: Any) -> None:
         if holds:
             say({"inside": [ReservationDoc.model_validate_json(text).entry.name for text in stored.reservations]})
             sys.stdin.readline()
-        decide(stored, *rest)
+        conflicts.refuse_conflicts(stored, *rest)
 
-    vars(api.calendars.reservations)["refuse_conflicts"] = refuse_conflicts
-    reservations = Reservations(store, lambda *_: PlannedNodes(nodes=()), lambda: float(now_s))
+    vars(reservations)["refuse_conflicts"] = refuse_conflicts
+    service = Reservations(store, lambda *_: PlannedNodes(nodes=()), lambda: float(now_s))
     say("open")
     while line := sys.stdin.readline():
         command, id_ = line.split()
         holds = command == "hold"
         say("begins")
         try:
-            reservations.confirm(id_)
+            service.confirm(id_)
         except StowplanError as error:
             say({"code": error.code, "detail": error.detail})
         else:
