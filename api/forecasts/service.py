@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.common.errors import ForecasterExistsError, NoOutcomeError, NotFoundError, ShuttingDownError, StoreError
 from api.common.events import EventLog
+from api.common.pages import page_of
 from api.common.settings import Settings
 from api.common.tasks import run_task
 from api.common.times import time_of
@@ -123,11 +124,10 @@ class Forecasters:
 
     def page(self, query: ForecasterPageQuery) -> ForecasterList:
         """List forecasters from the newest to the oldest."""
-        # One more than asked for tells whether there is a next page.
-        records = self._store.page(tuple(ForecasterSummary.model_fields), query.limit + 1, query.before)
-        page = records[: query.limit]
-        more = f"{FORECASTERS_PATH}?limit={query.limit}&before={page[-1][0]}" if len(records) > query.limit else None
-        return ForecasterList(forecasters=tuple(self._summary(text) for _, text in page), next=more)
+        rows, more = page_of(
+            ForecasterSummary, self._store.page, lambda row: self._turns.get(row.name), FORECASTERS_PATH, query
+        )
+        return ForecasterList(forecasters=rows, next=more)
 
     def report(self, name: str) -> str:
         """JSON text of how well it did; NoOutcomeError when it has not succeeded."""
@@ -206,14 +206,6 @@ class Forecasters:
         if text is None:
             raise NoOutcomeError(f"forecaster {name!r} is {self.forecaster(name).status.value}: it has learned nothing")
         return text
-
-    def _summary(self, text: str) -> ForecasterSummary:
-        """A line of the list; the store knows only how a forecaster began and how it ended."""
-        stored = ForecasterSummary.model_validate_json(text)
-        active = self._turns.get(stored.name)
-        if active is None:
-            return stored
-        return ForecasterSummary(**{name: getattr(active.document, name) for name in ForecasterSummary.model_fields})
 
     def _known(self, name: str, key: RequestKey | None) -> str | None:
         """The name of what came of the same request; ForecasterExistsError when another one has it.
