@@ -142,8 +142,8 @@ def load_forecaster(path: Path) -> Forecaster:
         raise InputError(f"{path}: {error.detail}", error.issues) from error
 
 
-def load_snapshot(path: Path) -> Snapshot:
-    """Read a snapshot, or that of a whole plan request.
+def load_snapshot(path: Path, forecaster: Path | None = None) -> Snapshot:
+    """Read a snapshot, or that of a whole plan request; with what a forecaster in a file says of its jobs.
 
     Raises
     ------
@@ -155,9 +155,13 @@ def load_snapshot(path: Path) -> Snapshot:
     document = _document(path)
     try:
         text = to_json(document.get("snapshot", document), inf_nan_mode="constants")
-        return snapshot_from_document(read_document(SNAPSHOT, text, "snapshot"))
+        source = read_document(SNAPSHOT, text, "snapshot")
+        snapshot = snapshot_from_document(source)
     except InputError as error:
         raise InputError(f"{path}: {error.detail}", error.issues) from error
+    if forecaster is None:
+        return snapshot
+    return _with_forecasts(source, snapshot, load_forecaster(forecaster)).snapshot
 
 
 def load_calendar(path: Path) -> CalendarFile:

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.options import Catalogue, Json, Output, given, picture_format, readable, write
 from api.cli.pretty import pretty_json
-from api.cli.replay_calendar import calendar_of
+from api.cli.replay_calendar import calendar_of, origin_of
 from api.cli.replay_console import print_results
 from api.cli.replay_policies import known_of, parameters_of
 from api.cli.replay_run import drawn, results_of
@@ -110,9 +109,9 @@ def replay_command(
         list[str] | None, typer.Option(metavar="JOB=ENTRY", help="Job that belongs to a reservation; repeatable.")
     ] = None,
     origin: Annotated[
-        datetime | None,
+        str | None,
         typer.Option(
-            formats=["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z"],
+            metavar="TIME",
             help="When time zero of the trace was, such as 2026-12-07T09:00:00Z, for a calendar; by default what the "
             "trace says.",
         ),
@@ -138,7 +137,7 @@ def replay_command(
     path, picture = readable(file), picture_format(figure)
     trace = read_trace(path, format_=format_, columns=columns, name="stdin" if path != file else file.stem)
     if origin is not None:
-        trace = replace(trace, origin_s=origin.timestamp())
+        trace = replace(trace, origin_s=origin_of(origin))
     if window is not None:
         trace = trace.window(*window_seconds(window))
     where = cluster_of(cluster)

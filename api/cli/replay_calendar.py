@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -62,13 +63,25 @@ def calendar_of(
         raise InputError(
             f"--calendar: {trace.name!r} does not say when its time zero was; give --origin, as 2026-12-07T09:00:00Z"
         )
+    text = to_json(_entries(file), inf_nan_mode="constants")
     try:
-        documents = read_document(_ENTRIES, to_json(_entries(file), inf_nan_mode="constants"), "calendar")
+        documents = read_document(_ENTRIES, text, "calendar")
         changes = replay_calendar(documents, cluster, trace.origin_s, known_s=known_s, horizon_s=horizon_s)
     except InputError as error:
         raise InputError(f"{file}: {error.detail}", error.issues) from error
     wanted = {job: (entry, "--reserved") for job, entry in belongs}
     return ReplayCalendar(changes=changes, reserved_for=reserved_jobs(wanted, changes))
+
+
+def origin_of(text: str) -> float:
+    """The moment of `--origin` in seconds since 1970; InputError when it is none, or of no time zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InputError(f"--origin is {text!r}; must be a moment with its time zone, such as 2026-12-07T09:00:00Z")
+    return moment.timestamp()
 
 
 def _entries(file: Path) -> object:

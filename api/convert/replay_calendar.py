@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 from api.convert.calendar import entry_from_document
 from api.schemas.calendar import CalendarEntryDoc
 from executor.control.events import CalendarChange
-from stowplan.errors import InputError, Issue, Severity, pointer_of, raise_for_errors
-from topology.calendar import CalendarEntry, EntryKind
+from models.wording import counted
+from stowplan.errors import InputError, Issue, raise_for_errors
+from topology.calendar import EntryKind
 from topology.calendar_issues import calendar_issues
 from topology.cluster import Cluster
 
@@ -49,7 +50,7 @@ def replay_calendar(
     zero = _ZERO + timedelta(seconds=origin_s)
     entries = tuple(entry_from_document(document, zero) for document in documents)
     issues = calendar_issues(cluster, entries)
-    raise_for_errors([_of_named(issue, entries, name) for issue in issues], "calendar")
+    raise_for_errors(issues if name is None or not issues else [_of_named(issues, name)], "calendar")
     if all(entry.is_over or (horizon_s is not None and entry.from_s >= horizon_s) for entry in entries):
         end = "" if horizon_s is None else f" and ends {(zero + timedelta(seconds=horizon_s)).isoformat()}"
         detail = (
@@ -79,11 +80,8 @@ def _reservation_issues(wanted: Mapping[str, tuple[str, str]], changes: Sequence
             yield Issue(code="unknown_reservation", pointer=pointer, detail=detail)
 
 
-def _of_named(issue: Issue, entries: Sequence[CalendarEntry], name: str | None) -> Issue:
-    """A fault of an entry of a calendar that the request only names."""
-    if name is None or issue.severity is not Severity.ERROR:
-        return issue
-    place = issue.pointer.removeprefix("/calendar").strip("/").split("/")
-    entry = f"entry {entries[int(place[0])].name!r} " if place[0].isdigit() else ""
-    detail = f"is {name!r}, which does not go with the cluster of the replay: {entry}{issue.detail}"
-    return replace(issue, pointer=pointer_of("calendar", "cluster"), detail=detail)
+def _of_named(issues: Sequence[Issue], name: str) -> Issue:
+    """The faults of a calendar that the request only names: it has no places of its own for them."""
+    rest = "" if len(issues) == 1 else f" (and {counted(len(issues) - 1, 'fault')} more)"
+    detail = f"is {name!r}, which does not go with the cluster of the replay: {issues[0].detail}{rest}"
+    return replace(issues[0], pointer="/calendar/cluster", detail=detail)

@@ -19,6 +19,7 @@ from stowplan.errors import Issue, Severity, pointer_of
 
 # More names than that do not help anybody; the snapshot has them all.
 _MOST_NAMED = 100
+_DAY_S = 86_400.0
 _WHY_NOT = {
     "user": "no user is given, without whom nothing is known of a job; give user, and queue",
     "queue": "no queue is given, without which nothing is known of a job; give queue",
@@ -63,8 +64,7 @@ def _notes(snapshot: Snapshot, forecasts: SnapshotForecasts, name: str) -> list[
     known = [id_ for id_, said in forecasts.jobs.items() if said.lasting is not None]
     notes = []
     if known:
-        until_s = forecasts.trained_until_s
-        until = "" if until_s is None else f" until {time_of(until_s).isoformat(timespec='seconds')}"
+        until = _until(forecasts)
         detail = (
             f"is forecast by {name!r}, which was trained on {forecasts.history!r}{until}, for {_named(known)}; the "
             "input of the plan has the quantiles, give your own to plan without them"
@@ -78,6 +78,16 @@ def _notes(snapshot: Snapshot, forecasts: SnapshotForecasts, name: str) -> list[
             detail = f"{name!r} says nothing of {_named(unknown)}: {why}. Planned as if without an end"
             notes.append(_warning("not_forecast", pointer, detail))
     return notes
+
+
+def _until(forecasts: SnapshotForecasts) -> str:
+    """Until when the forecaster was trained, and how long before the snapshot that was, where it is days."""
+    until_s = forecasts.trained_until_s
+    if until_s is None:
+        return ""
+    days = round((forecasts.at_s - until_s) / _DAY_S)
+    age = f", {counted(abs(days), 'day')} {'before' if days > 0 else 'after'} the snapshot" if days else ""
+    return f" until {time_of(until_s).isoformat(timespec='seconds')}{age}"
 
 
 def _named(ids: Sequence[str]) -> str:

@@ -141,6 +141,12 @@ def test_a_plan_goes_by_a_forecaster_in_a_file(forecaster: Path, tmp_path: Path)
         ["short"],
         ["short"],
     ]
+    answer = path.with_name("answer.json")
+    answer.write_text(json.dumps(plan))
+    legal = planned("verify", path, answer, "--forecaster", forecaster, "--epsilon", 0.2, "--json")
+    assert legal == {"legal": True, "violations": []}
+    without = CliRunner().invoke(app, ["verify", str(path), str(answer), "--epsilon", "0.2"])
+    assert without.exit_code == ExitCode.ILLEGAL
     wrong = CliRunner().invoke(app, ["plan", str(path), "--forecaster", str(path)])
     assert wrong.exit_code == ExitCode.BAD_INPUT
     assert str(path) in wrong.stderr

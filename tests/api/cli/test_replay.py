@@ -126,6 +126,11 @@ def test_calendars_that_do_not_go_with_the_replay(trace: Path) -> None:
         result = run(trace, *NODE, "--calendar", file, *arguments)
         assert result.exit_code == ExitCode.BAD_INPUT, result.output
         assert detail in " ".join(result.stderr.split())
+    for moment in ("2026-12-07T09:00:00", "monday"):
+        result = run(trace, *NODE, "--calendar", file, "--origin", moment)
+        assert f"--origin is '{moment}'; must be a moment with its time zone" in result.stderr
+    result = run(trace, *NODE, "--calendar", trace, *ORIGIN)
+    assert (result.exit_code, result.stderr.count(str(trace))) == (ExitCode.BAD_INPUT, 1)
     file.write_text('{"nodes": []}')
     assert "has no list of entries" in " ".join(run(trace, *NODE, "--calendar", file, *ORIGIN).stderr.split())
     assert "there is no --calendar" in run(trace, *NODE, "--reserved", "d=for d").stderr

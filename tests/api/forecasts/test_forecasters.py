@@ -22,7 +22,7 @@ from stowplan.records import from_document
 from tests.api import forecast_requests
 from tests.api.asking import planned, post, refused, until, waited
 from tests.api.forecast_requests import PATH, forecaster_request
-from tests.api.requests import Json, sia_request
+from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
 
 pytestmark = pytest.mark.slow
@@ -136,6 +136,26 @@ def test_a_request_that_names_it_is_planned_by_what_it_says(client: httpx.Client
     assert {job["job_id"] for job in other["allocations"]} > {"short"}
     lasting = [client.get(one["links"]["input"]).json()["snapshot"]["jobs"][0]["lasting"] for one in (plan, other)]
     assert lasting[0] == lasting[1]
+
+
+@pytest.mark.usefixtures("site")
+def test_planning_ahead_goes_by_it(client: httpx.Client) -> None:
+    """All nodes are in use by bert, whose jobs take hours; one of eight GPUs starts in a day."""
+    request = arnold_request(policy="ahead")
+    (llm,) = request["snapshot"]["jobs"]
+    window = {"earliest_start_s": 86_400.0, "latest_start_s": 86_400.0, "remaining_s": 3600.0}
+    runs: list[Json] = [
+        {"id": f"r{k}", "min_gpus": 2, "user": "bert", "running_s": 60.0, "current": {f"n{k}": [0, 1]}}
+        for k in range(6)
+    ]
+    request["snapshot"] |= {"taken_at": "2024-10-04T05:00:00Z", "jobs": [{**llm, **window}, *runs]}
+    unknown = planned(client, request)
+    named = planned(client, changed(request, "/snapshot/forecaster", "site"))
+    # Four nodes, and nobody knows whether their jobs end; or all but surely over by then.
+    before, after = (sum(t["value"] for t in plan["score"] if t["term"] == "evictions") for plan in (unknown, named))
+    assert after < 0.05 * before
+    (note,) = [note for note in named["warnings"] if note["code"] == "forecast"]
+    assert "6 jobs ('r0'," in note["detail"]
 
 
 @pytest.mark.usefixtures("site")

@@ -17,10 +17,12 @@ QUANTILES = Lasting(probabilities=(0.5, 0.9), seconds=(60.0, 120.0))
 AT_S = 1_728_018_000.0
 
 
-def filled(forecasts: dict[str, JobForecast], num_jobs: int = 2, **fields: object) -> ForecastSnapshot:
+def filled(
+    forecasts: dict[str, JobForecast], num_jobs: int = 2, trained_until_s: float | None = AT_S - 60, **fields: object
+) -> ForecastSnapshot:
     jobs = [{"id": f"j{k}"} for k in range(num_jobs)]
     document = SNAPSHOT.validate_json(json_text({**sia_request(jobs)["snapshot"], **fields}))
-    said = SnapshotForecasts(history="march", trained_until_s=AT_S - 60, at_s=AT_S, jobs=forecasts)
+    said = SnapshotForecasts(history="march", trained_until_s=trained_until_s, at_s=AT_S, jobs=forecasts)
     return with_forecasts(document, snapshot_from_document(document), said, "site")
 
 
@@ -33,6 +35,20 @@ def test_the_document_says_what_is_planned() -> None:
     (note,) = found.notes
     assert (note.code, note.pointer, note.severity) == ("forecast", "/snapshot/jobs/1/lasting", "warning")
     assert "'site', which was trained on 'march' until 2024-10-04T04:59:00+00:00, for 1 job ('j1')" in note.detail
+
+
+@pytest.mark.parametrize(
+    ("trained_until_s", "words"),
+    [
+        (None, "trained on 'march', for 1 job"),
+        (AT_S - 86_400.0, "until 2024-10-03T05:00:00+00:00, 1 day before the snapshot, for"),
+        (AT_S - 30 * 86_400.0, "30 days before the snapshot"),
+        (AT_S + 2 * 86_400.0, "2 days after the snapshot"),
+    ],
+)
+def test_how_old_the_forecaster_is_stands_in_the_note(trained_until_s: float | None, words: str) -> None:
+    (note,) = filled({"j1": JobForecast(lasting=QUANTILES)}, trained_until_s=trained_until_s).notes
+    assert words in note.detail
 
 
 def test_its_own_moment_stays() -> None:

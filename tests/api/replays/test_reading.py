@@ -362,7 +362,7 @@ def test_a_named_calendar_is_asked_for_and_judged_by_the_cluster() -> None:
         (
             known("x").calendars,
             "/calendar/cluster",
-            "'floor', which does not go with the cluster of the replay: entry 'for d'",
+            "'floor', which does not go with the cluster of the replay: 'for d' names node 'x'",
         ),
     ):
         with pytest.raises(InputError) as error:
