@@ -15,7 +15,7 @@ from api.jobs.forecast_snapshots import with_forecasts
 from api.schemas.calendar import CalendarEntryDoc, CalendarReference, CalendarSource
 from api.schemas.snapshot import ClusterDoc, PlannedSnapshotReference, SnapshotDoc, SnapshotReference
 from api.store.calendars import StoredCalendar, entries_of
-from api.store.snapshots import ResolvedSnapshot, resolved, source_document
+from api.store.snapshots import ResolvedSnapshot, resolved_document, source_document
 from models.forecast.known import KnownJob, SnapshotForecasts, unforeseen_jobs
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError, Issue
@@ -173,12 +173,12 @@ def _resolved(source: SnapshotDoc | SnapshotReference, text: RequestText) -> _Re
         stored = source_document(source, lambda id_: _stored(id_, text))
     document = _with_calendar(source, stored, text)
     name = _forecaster_name(source)
-    if name is None and document is stored:
-        return _Resolved(used=resolved(source, lambda id_: _stored(id_, text)), document=stored)
-    used = resolved(document.model_copy(update={"forecaster": None}), lambda id_: _stored(id_, text))
     if name is None:
-        return _Resolved(used=used, document=document)
-    return _forecast(name, used, document, text)
+        return _Resolved(
+            used=resolved_document(source if document is stored else document, document), document=document
+        )
+    document = document.model_copy(update={"forecaster": None})
+    return _forecast(name, resolved_document(document, document), document, text)
 
 
 def _forecast(name: str, used: ResolvedSnapshot, document: SnapshotDoc, text: RequestText) -> _Resolved:
@@ -191,10 +191,9 @@ def _forecast(name: str, used: ResolvedSnapshot, document: SnapshotDoc, text: Re
     if isinstance(forecasts, Issue):
         raise InputError(forecasts.detail, [forecasts])
     filled = with_forecasts(document, used.snapshot, forecasts, name)
-    whole = filled.document.model_copy(update={"forecaster": None})
-    content = whole.model_dump_json()
+    content = filled.document.model_dump_json()
     used = ResolvedSnapshot(snapshot=filled.snapshot, id=snapshot_id(content), text=content)
-    return _Resolved(used=used, document=whole, notes=filled.notes)
+    return _Resolved(used=used, document=filled.document, notes=filled.notes)
 
 
 def _as_posted(source: SnapshotDoc | SnapshotReference, found: ResolvedSnapshot) -> ResolvedSnapshot:
