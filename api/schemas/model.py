@@ -88,16 +88,32 @@ class TransformerDoc(TrainingDoc):
     """Fewer than heads: grouped-query attention. Default: as many as heads."""
     head_size: _Width | None = None
     """Default: hidden_size / num_heads."""
+    value_head_size: _Width | None = None
+    """With kv_rank: size of a head's value. Default: head_size."""
+    rotary_head_size: _Width | None = None
+    """With kv_rank: how much of head_size carries the position, as one key for all heads."""
+    query_rank: _Width | None = None
+    """With kv_rank: size of the latent that queries come from. Default: none, they come from the hidden state."""
+    kv_rank: _Width | None = None
+    """Multi-head latent attention (DeepSeek): size of the latent that keys and values come from. Default: none."""
+    query_key_norms: bool | None = None
+    """A norm of each head's queries and of its keys. Default: false."""
+    attention_window: _Tokens | None = None
+    """Tokens that one attends to at most. Default: all."""
+    global_attention_interval: _Layers | None = None
+    """With attention_window: every how many layers a token attends to all. Default: in no layer."""
     feed_forward_size: _Width | None = None
     """Default: 4 x hidden_size."""
     gated: bool | None = None
     """Three matrices in the feed-forward part instead of two. Default: false."""
     normalisation: Normalisation | None = None
     """Default: layernorm."""
+    post_norms: bool | None = None
+    """A norm behind attention and behind the feed-forward part, too. Default: false."""
     biases: Biases | None = None
     """Which linear layers have a bias. Default: all."""
     positions: Positions | None = None
-    """A learned table, or rotary. Default: learned."""
+    """A learned table, rotary, or ALiBi. Default: learned."""
     tied_embeddings: bool | None = None
     """Embedding and head share their weights. Default: true."""
     num_experts: _Experts | None = None
@@ -106,6 +122,12 @@ class TransformerDoc(TrainingDoc):
     """Default: 1."""
     expert_interval: _Layers | None = None
     """Every how many layers the feed-forward part is a mixture. Default: 1."""
+    first_dense_layers: Annotated[int, Field(ge=0, le=MAX_LAYERS)] | None = None
+    """Layers in front whose feed-forward part is no mixture. Default: 0."""
+    expert_feed_forward_size: _Width | None = None
+    """Inner size of one expert. Default: feed_forward_size."""
+    shared_expert_size: _Width | None = None
+    """Inner size of what works on every token beside the experts, in all. Default: there is none."""
     checkpointing: Checkpointing | None = None
     """Activation checkpointing. Default: none."""
 
