@@ -54,6 +54,11 @@ def model_names() -> tuple[str, ...]:
     return tuple(entry.name for entry in _catalogue(own_file()).entries)
 
 
+def is_model_name(name: str) -> bool:
+    """Whether the catalogue has a model of this name, whatever the case and separators."""
+    return _catalogue(own_file()).find(name) is not None
+
+
 def find_model(
     name: str,
     *,

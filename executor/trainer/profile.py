@@ -32,7 +32,8 @@ from models.performance.iteration.architecture import profile_of
 from models.performance.iteration.fabric import flat_fabric
 from models.performance.iteration.inversion import invert
 from models.performance.iteration.measurement import Measurement
-from models.transformer import Precision, Transformer
+from models.readers import is_file_name, read_model_file
+from models.transformer import JobModel, Precision, Transformer
 from stowplan.errors import InputError, StowplanError
 from topology.cluster import GpuType
 
@@ -190,7 +191,10 @@ def _plan(arguments: argparse.Namespace, model: Transformer) -> ParallelPlan:
 
 
 def _options() -> Iterator[tuple[tuple[str, ...], dict[str, object]]]:
-    yield ("--model",), {"required": True, "help": "A transformer of the catalogue, such as llama2-7b."}
+    yield (
+        ("--model",),
+        {"required": True, "help": "A transformer of the catalogue, such as llama2-7b, or a file that describes one."},
+    )
     yield ("--gpu-type",), {"required": True, "help": "Name of this device's type in the cluster."}
     for degree in ("--pp", "--dp", "--tp", "--micro-batch"):
         yield (degree,), {"type": int, "default": 1}
@@ -209,7 +213,12 @@ def main(arguments: Sequence[str]) -> int:
         parser.add_argument(*names, **settings)  # type: ignore[arg-type]
     given = parser.parse_args(arguments)
     try:
-        model = find_model(given.model, global_batch=given.global_batch, precision=Precision(given.precision))
+        training = {"global_batch": given.global_batch, "precision": Precision(given.precision)}
+        model: JobModel
+        if is_file_name(given.model):
+            model = read_model_file(Path(given.model)).transformer(**training)
+        else:
+            model = find_model(given.model, **training)
         if not isinstance(model, Transformer):
             raise InputError(f"{given.model} is no transformer")
         if given.num_layers is not None:
