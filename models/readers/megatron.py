@@ -22,19 +22,6 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^${}]*))?\})")
 _PRINTED = re.compile(r"(?:.*?[\]:]\s*|\s*)([a-z][a-z0-9_]*) \.{3,} ?(.*?)\s*")
 # Longer words and values are no arguments of a model.
 _MAX_TEXT, _MAX_VALUE = 1000, 200
-# What changes the model and stands in no description here.
-_UNSUPPORTED = MappingProxyType(
-    {
-        "hybrid-override-pattern": "a mixture of attention and state-space layers",
-        "hybrid-layer-pattern": "a mixture of attention and state-space layers",
-        "heterogeneous-layers-config-path": "layers of several kinds in a file",
-        "heterogeneous-layers-config-encoded-json": "layers of several kinds",
-        "window-size": "attention within a window",
-        "window-attn-skip-freq": "attention within a window",
-        "decoder-num-layers": "an encoder",
-        "spec": "layers by a specification of your own",
-    }
-)
 _OPTIMIZERS = MappingProxyType({"adam": Optimizer.ADAM, "sgd": Optimizer.SGD})
 
 
@@ -52,8 +39,6 @@ def read_megatron(text: str) -> ForeignModel:
     if not values:
         raise FileFormatError("has no arguments such as --num-layers 32; is it a script of Megatron-LM?")
     reading = Reading(values)
-    for flag, what in _UNSUPPORTED.items():
-        reading.refuse_if(f"--{flag}", what, wrong=reading.given(f"--{flag}") is not None)
     plan = _plan(reading)
     fields = model_fields(reading)
     fields["vocabulary_size"] = padded_vocabulary(reading, plan.tp)

@@ -21,6 +21,19 @@ _POSITIONS: Mapping[str, Positions] = MappingProxyType(
     {"learned_absolute": Positions.LEARNED, "rope": Positions.ROTARY, "yarn": Positions.ROTARY}
 )
 _NORMS = MappingProxyType({"layernorm": Normalisation.LAYERNORM, "rmsnorm": Normalisation.RMSNORM})
+# What changes the model and stands in no description here.
+_UNSUPPORTED = MappingProxyType(
+    {
+        "hybrid-override-pattern": "a mixture of attention and state-space layers",
+        "hybrid-layer-pattern": "a mixture of attention and state-space layers",
+        "heterogeneous-layers-config-path": "layers of several kinds in a file",
+        "heterogeneous-layers-config-encoded-json": "layers of several kinds",
+        "window-size": "attention within a window",
+        "window-attn-skip-freq": "attention within a window",
+        "decoder-num-layers": "an encoder",
+        "spec": "layers by a specification of your own",
+    }
+)
 # The tokenizer of GPT-2, which needs no size beside it.
 _GPT2_TOKENIZER = "GPT2BPETokenizer"
 _GPT2_VOCABULARY = 50_257
@@ -29,6 +42,8 @@ _REPEATED = re.compile(r"\[([01])\](?:\*(\d{1,6}))?(?:\+\[([01])\](?:\*(\d{1,6})
 
 def model_fields(reading: Reading) -> dict[str, Any]:
     """Fields of the shape but the vocabulary; faults go to `reading`."""
+    for flag, what in _UNSUPPORTED.items():
+        reading.refuse_if(f"--{flag}", what, wrong=reading.given(f"--{flag}") is not None)
     num_layers = reading.number("--num-layers", most=MAX_LAYERS)
     hidden = reading.number("--hidden-size", most=MAX_WIDTH)
     gated = reading.flag("--swiglu")
@@ -53,7 +68,7 @@ def model_fields(reading: Reading) -> dict[str, Any]:
         "biases": Biases.ALL if bias else Biases.QKV if reading.flag("--add-qkv-bias") else Biases.NONE,
         "positions": Positions.ROTARY if rotary else positions,
         "tied_embeddings": not reading.flag("--untie-embeddings-and-output-weights"),
-        "sequence_length": reading.number("--seq-length", "--encoder-seq-length", most=MAX_TOKENS),
+        "sequence_length": reading.number("--seq-length", most=MAX_TOKENS),
     }
     if reading.flag("--multi-latent-attention"):
         fields |= _latent(reading)
@@ -69,7 +84,7 @@ def padded_vocabulary(reading: Reading, tp: int) -> int:
         return padded
     known = _GPT2_VOCABULARY if reading.given("--tokenizer-type") == _GPT2_TOKENIZER else None
     if reading.given("--vocab-size") is None and known is None:
-        detail = "is missing: the tokenizer decides it, which is not read; write --vocab-size N beside the others"
+        detail = "is missing: the tokenizer decides it, which is not read; state it here"
         reading.refuse("--vocab-size", detail, code="missing_key")
         return 1
     size = reading.number("--vocab-size", most=MAX_TOKENS, default=known)

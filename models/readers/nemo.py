@@ -37,6 +37,8 @@ _PRECISIONS = MappingProxyType(
 )
 _REFERENCE = re.compile(r"\$\{(?:\.|model\.)(\w+)\}")
 _PRODUCT = re.compile(r"\$\{multiply:\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\}")
+# The time that PyYAML takes grows with the square of the depth of brackets.
+_MAX_CHARACTERS, _MAX_BRACKETS = 2**18, 1000
 _DISTRIBUTED = ("distributed_fused_adam", "mcore_distributed_optim")
 
 
@@ -50,6 +52,8 @@ def read_nemo(text: str) -> ForeignModel:
     InputError
         When it describes no model, or one that cannot be described; pointers lead into the document.
     """
+    if len(text) > _MAX_CHARACTERS or text.count("[") + text.count("{") > _MAX_BRACKETS:
+        raise FileFormatError("is too large for a configuration of NeMo")
     try:
         document = yaml.safe_load(text) if not _has_aliases(text) else None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
