@@ -1,6 +1,6 @@
 """Models that files of other tools describe, on the command line: reading them, and the plan that they run."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from stowplan.errors import InputError
 OF_THE_FILE = "file"
 
 
-def read_model(name: str, *, hint: bool) -> ForeignModel:
-    """The model of a file; what it leaves open and what is not looked at is told, with a hint at the plan that it runs.
+def read_model(name: str, *, given: Collection[str], hint: bool) -> ForeignModel:
+    """The model of a file; what is not looked at and what is assumed of fields that are not given is told, with a hint
+    at the plan that it runs.
 
     Raises
     ------
@@ -27,7 +28,7 @@ def read_model(name: str, *, hint: bool) -> ForeignModel:
     hints = (
         [f"the file runs pp {plan.pp}, tp {plan.tp}: --degrees {OF_THE_FILE} evaluates that"] if plan and hint else []
     )
-    for note in (*model.notes, *hints):
+    for note in (*(note.text for note in model.notes if note.field not in given), *hints):
         console.errors().print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
     return model
 

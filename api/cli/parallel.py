@@ -123,7 +123,7 @@ def _request(
         )
     name, described = str(training["model"]), None
     if is_file_name(name):
-        described = read_model(name, hint=degrees is None)
+        described = read_model(name, given=training, hint=degrees is None)
         training = {**described.fields, **{field: value for field, value in training.items() if field != "model"}}
     training = {"global_batch": _GLOBAL_BATCH, **training}
     counts = _counts(gpus)

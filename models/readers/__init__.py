@@ -10,11 +10,11 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 
 from models.catalogue import is_model_name
-from models.readers.base import FilePlan, ForeignModel
+from models.readers.base import FilePlan, ForeignModel, Note
 from stowplan.errors import FileFormatError, InputError
 from stowplan.files import read_text
 
-__all__ = ["READERS", "FilePlan", "ForeignModel", "Reader", "is_file_name", "read_model_file"]
+__all__ = ["READERS", "FilePlan", "ForeignModel", "Note", "Reader", "is_file_name", "read_model_file"]
 
 # Far above every description, far below weights that are taken for one.
 _MAX_BYTES = 2**20

@@ -25,16 +25,26 @@ class FilePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What a file says and nobody here goes by, or what had to be assumed; a sentence for people.
+
+    field: of `Transformer`; there is nothing to tell where it is given beside the file. None for all else.
+    """
+
+    text: str
+    field: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignModel:
     """A model as a file describes it.
 
     `fields`: those of `Transformer` that the file states, also of training. `plan`: None where the format has none.
-    `notes`: what the file says and nobody here goes by, and what had to be assumed; sentences for people.
     """
 
     fields: Mapping[str, Any]
     plan: FilePlan | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def transformer(self, **given: Any) -> Transformer:
         """The model, with what is given in place of what the file says; None gives nothing.
@@ -56,7 +66,7 @@ class Reading:
     values: Mapping[str, Any]
     pointer: str = ""
     issues: list[Issue] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     def given(self, key: str) -> Any:
         """The value as it stands there; None where it is null or missing."""
@@ -127,9 +137,9 @@ class Reading:
             detail = f"is {_shown(self.given(key))}: {what} has no place in descriptions of models here"
             self.refuse(key, detail, code="unsupported")
 
-    def note(self, text: str) -> None:
-        """Keep something to tell."""
-        self.notes.append(text)
+    def note(self, text: str, *, of: str | None = None) -> None:
+        """Keep something to tell, of a field of `Transformer` where it is about one."""
+        self.notes.append(Note(text=text, field=of))
 
     def finish(self, fields: Mapping[str, Any], plan: FilePlan | None = None) -> ForeignModel:
         """The model, whose fields without a value are left out.
@@ -154,7 +164,8 @@ def assumed_length(longest: int, reading: Reading, original: int | None = None) 
     length = min(longest, original or longest, LONGEST_ASSUMED)
     reading.note(
         f"sequences of {length:,} tokens are assumed (the file says only that {longest:,} are possible); "
-        "--sequence-length for another length"
+        "--sequence-length for another length",
+        of="sequence_length",
     )
     return length
 

@@ -141,7 +141,7 @@ def _training(reading: Reading) -> dict[str, Any]:
     if reading.given("--recompute-activations") is True:
         granularity = Checkpointing.SELECTIVE
     if granularity is Checkpointing.FULL and str(reading.given("--recompute-method")) == "block":
-        reading.note("--recompute-method block: all layers are planned to be recomputed, not some")
+        reading.note("--recompute-method block: all layers are planned to be recomputed, not some", of="checkpointing")
     return {
         "global_batch": reading.optional("--global-batch-size", most=MAX_TOKENS),
         "micro_batch": reading.optional("--micro-batch-size", most=MAX_TOKENS),

@@ -55,7 +55,8 @@ def read_torchtitan(text: str) -> ForeignModel:
     if whole < 1:
         whole = local * dp if local is not None and dp is not None else 0
     if not whole:
-        reading.note("the global batch is not said: local_batch_size on as many GPUs as there are; give --global-batch")
+        text = "the global batch is not said: local_batch_size on as many GPUs as there are; give --global-batch"
+        reading.note(text, of="global_batch")
     if degrees["cp"] > 1:
         reading.note(f"context_parallel_degree {degrees['cp']} is not planned")
     if degrees["ep"] > 1:
@@ -116,7 +117,7 @@ def _zero_stage(reading: Reading, shards: int, pp: int) -> int:
     if shards == 1:
         return 0
     if pp > 1:
-        reading.note("FSDP within a pipeline is planned as ZeRO stage 1: --zero-stage for another")
+        reading.note("FSDP within a pipeline is planned as ZeRO stage 1: --zero-stage for another", of="zero_stage")
         return 1
     return 3
 
@@ -124,5 +125,5 @@ def _zero_stage(reading: Reading, shards: int, pp: int) -> int:
 def _checkpointing(table: Reading) -> Checkpointing:
     mode: Checkpointing = table.word("mode", _CHECKPOINTING, default="selective")
     if mode is Checkpointing.SELECTIVE:
-        table.note("selective activation checkpointing is planned as that of attention only")
+        table.note("selective activation checkpointing is planned as that of attention only", of="checkpointing")
     return mode

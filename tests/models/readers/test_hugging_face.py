@@ -79,13 +79,13 @@ def test_text_of_a_release_that_leaves_out_defaults() -> None:
     text = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
     read = describe({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", **text}})
     assert parameter_count(profile_of(read.transformer())) == 3_880_263_168
-    assert any("encoders of pictures" in note for note in read.notes)
+    assert any("encoders of pictures" in note.text for note in read.notes)
 
 
 def test_how_long_sequences_are_is_said() -> None:
     read = describe(_with("llama3.1-8b", max_position_embeddings=131072))
     assert read.fields["sequence_length"] == 8192
-    assert any("131,072 are possible" in note for note in read.notes)
+    assert any("131,072 are possible" in note.text for note in read.notes)
     scaled = _with("llama3.1-8b", rope_scaling={"original_max_position_embeddings": 4096})
     scaled.pop("rope_parameters")
     assert describe(scaled).fields["sequence_length"] == 4096

@@ -143,7 +143,7 @@ def test_deepseek() -> None:
     assert [
         word
         for word in ("multi-token", "--expert-model-parallel-size 64", "8-bit", "--context")
-        if any(word in note for note in read.notes)
+        if any(word in note.text for note in read.notes)
     ] == ["multi-token", "--expert-model-parallel-size 64", "8-bit"]
 
 

@@ -61,7 +61,7 @@ def test_a_configuration(tmp_path: Path) -> None:
     assert (model.checkpointing, model.precision) == (Checkpointing.FULL, Precision.BF16)
     # As many GPUs as there are decide the batch.
     assert "global_batch" not in read.fields
-    assert any("give --global-batch" in note for note in read.notes)
+    assert any("give --global-batch" in note.text for note in read.notes)
 
 
 def test_an_older_one_in_a_pipeline() -> None:
@@ -70,7 +70,7 @@ def test_an_older_one_in_a_pipeline() -> None:
     model = read.transformer()
     assert (model.global_batch, model.micro_batch, model.zero_stage) == (32, None, 1)
     assert model.checkpointing is Checkpointing.SELECTIVE
-    assert sum(word in note for note in read.notes for word in ("context_parallel_degree 2", "ZeRO stage 1")) == 2
+    assert sum(word in note.text for note in read.notes for word in ("context_parallel_degree 2", "ZeRO stage 1")) == 2
     assert "expert_feed_forward_size" not in read.fields
 
 
