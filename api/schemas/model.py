@@ -2,11 +2,12 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.schemas.base import MAX_COUNT, Count, Document, Name, NonNegative, Positive
 from models.catalogue import find_model
+from models.readers.hugging_face import describe
 from models.transformer import (
     MAX_EXPERTS,
     MAX_HEADS,
@@ -30,6 +31,8 @@ _Width = Annotated[int, Field(ge=1, le=MAX_WIDTH)]
 _Heads = Annotated[int, Field(ge=1, le=MAX_HEADS)]
 _Experts = Annotated[int, Field(ge=1, le=MAX_EXPERTS)]
 _Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+# Faults of a configuration that an issue tells.
+_MAX_TOLD = 10
 _SHAPE = ("num_layers", "hidden_size", "vocabulary_size", "sequence_length")
 
 
@@ -54,6 +57,15 @@ def _operators_name(name: str) -> str:
     return name
 
 
+def _configuration(config: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        describe(config)
+    except InputError as error:
+        told = "; ".join(f"{issue.pointer} {issue.detail}" for issue in error.issues[:_MAX_TOLD])
+        raise PydanticCustomError("invalid_config", "{detail}", {"detail": f"{error.detail}: {told}"}) from error
+    return config
+
+
 class TrainingDoc(Document):
     """How a model is trained."""
 
@@ -74,12 +86,15 @@ class TransformerDoc(TrainingDoc):
 
     model: Annotated[Name, AfterValidator(_transformer_name)] | None = None
     """A model of the catalogue, such as `llama2-13b`; fields given beside it take precedence."""
+    config: Annotated[dict[str, JsonValue], Field(max_length=1024), AfterValidator(_configuration)] | None = None
+    """In place of `model`: a `config.json` of Hugging Face, with `sequence_length` beside it; fields given beside it
+    take precedence."""
     num_layers: _Layers | None = None
-    """Required without `model`."""
+    """Required without `model` and `config`."""
     hidden_size: _Width | None = None
-    """Required without `model`."""
+    """Required without `model` and `config`."""
     vocabulary_size: _Tokens | None = None
-    """Required without `model`."""
+    """Required without `model` and `config`."""
     sequence_length: _Tokens | None = None
     """Tokens of a sequence. Required without `model`."""
     num_heads: _Heads | None = None
@@ -133,7 +148,13 @@ class TransformerDoc(TrainingDoc):
 
     @model_validator(mode="after")
     def _named_or_described(self) -> Self:
-        missing = [name for name in _SHAPE if getattr(self, name) is None]
+        if self.model is not None and self.config is not None:
+            raise PydanticCustomError("one_of", "give one of model and config")
+        needed = _SHAPE if self.config is None else _SHAPE[-1:]
+        missing = [name for name in needed if getattr(self, name) is None]
+        if self.config is not None and missing:
+            detail = "lacks sequence_length; config says only how long sequences may be"
+            raise PydanticCustomError("missing_field", "{detail}", {"detail": detail})
         if self.model is None and missing:
             detail = f"lacks {', '.join(missing)}; give them, or name a model of the catalogue in `model`"
             raise PydanticCustomError("missing_field", "{detail}", {"detail": detail})
