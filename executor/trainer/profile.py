@@ -25,7 +25,7 @@ from executor.stage_profile import StageProfile
 from executor.trainer.clock import CudaClock, HostClock, StepClock
 from executor.trainer.context import LayerContext
 from executor.trainer.layers import transformer_layers
-from executor.training_job import Device
+from executor.training_job import Device, model_faults
 from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.performance.iteration.architecture import profile_of
@@ -34,7 +34,7 @@ from models.performance.iteration.inversion import invert
 from models.performance.iteration.measurement import Measurement
 from models.readers import is_file_name, read_model_file
 from models.transformer import JobModel, Precision, Transformer
-from stowplan.errors import InputError, StowplanError
+from stowplan.errors import InputError, StowplanError, raise_for_errors
 from topology.cluster import GpuType
 
 _WARM_UP = 3
@@ -140,8 +140,10 @@ def stage_profile(model: Transformer, plan: ParallelPlan, device: Device, repeat
     Raises
     ------
     InputError
-        When the model cannot be built with the degrees of the plan, or there is no such device.
+        When the trainer does not know such models, the model cannot be built with the degrees of the plan, or there is
+        no such device.
     """
+    raise_for_errors(list(model_faults(model)), "model")
     if device is Device.CUDA and not torch.cuda.is_available():
         raise InputError("device is cuda; this machine shows no GPU")
     backend = "nccl" if device is Device.CUDA else "gloo"
@@ -213,7 +215,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.add_argument(*names, **settings)  # type: ignore[arg-type]
     given = parser.parse_args(arguments)
     try:
-        training = {"global_batch": given.global_batch, "precision": Precision(given.precision)}
+        training = {"global_batch": given.global_batch, "precision": Precision(given.precision), "zero_stage": 1}
         model: JobModel
         if is_file_name(given.model):
             model = read_model_file(Path(given.model)).transformer(**training)

@@ -58,6 +58,7 @@ from types import MappingProxyType
 
 from models.dimensions import Dimensions
 from models.performance.iteration.profile import LayerCost, ModelProfile
+from models.performance.iteration.shape_issues import shape_issues
 from models.transformer import (
     Biases,
     Checkpointing,
@@ -99,9 +100,6 @@ _SHAPE = (
     "expert_feed_forward_size",
     "shared_expert_size",
 )
-# What has no meaning without latent attention, and without experts.
-_OF_LATENTS = ("value_head_size", "rotary_head_size", "query_rank")
-_OF_EXPERTS = ("first_dense_layers", "expert_feed_forward_size", "shared_expert_size")
 _OPERATOR_COSTS = (
     "parameters",
     "forward_flops",
@@ -150,7 +148,7 @@ def model_issues(model: JobModel, pointer: str) -> list[Issue]:
         detail = f"is {model.micro_batch}, which does not divide global_batch {model.global_batch}"
         issues.append(_issue("batch_not_divisible", f"{pointer}/micro_batch", detail))
     if isinstance(model, Transformer):
-        return [*issues, *_shape_issues(model, pointer)]
+        return [*issues, *shape_issues(model, pointer)]
     return [*issues, *_operator_issues(model, pointer)]
 
 
@@ -196,12 +194,13 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
     sizes = _Sizes.of(model)
     kinds = [_LayerKind.of(model, k) for k in range(model.num_layers)]
     costs = {kind: _layer_of(model, sizes, kind) for kind in set(kinds)}
+    attention = {kind: _attention_flops(model, _sizes_in(model, sizes, kind)) for kind in costs}
     layers = tuple(costs[kind] for kind in kinds)
     head = _head(model, sizes)
     in_layers = sum(layer.forward_flops for layer in layers)
     repeated = {
         Checkpointing.NONE: 0.0,
-        Checkpointing.SELECTIVE: sum(_attention_flops(model, _sizes_in(model, sizes, kind)) for kind in kinds),
+        Checkpointing.SELECTIVE: sum(attention[kind] for kind in kinds),
         Checkpointing.FULL: in_layers,
     }[model.checkpointing]
     return ModelProfile(
@@ -427,75 +426,6 @@ def _optimizer_bytes(model: JobModel) -> float:
     return _MOMENT_BYTES[model.optimizer] + copy
 
 
-def _shape_issues(model: Transformer, pointer: str) -> Iterator[Issue]:
-    """Faults of a transformer whose counts are positive."""
-    heads = Dimensions.of(model).heads
-    if model.head_size is None and model.hidden_size % heads:
-        near = _nearest_divisor(model.hidden_size, heads)
-        detail = f"are {heads}, which do not divide hidden_size {model.hidden_size}; {near} would, or give head_size"
-        yield _issue("heads_not_divisible", f"{pointer}/num_heads", detail)
-    if model.num_kv_heads is not None and heads % model.num_kv_heads:
-        near = _nearest_divisor(heads, model.num_kv_heads)
-        detail = f"are {model.num_kv_heads}, which do not divide the {heads} attention heads; {near} would"
-        yield _issue("heads_not_divisible", f"{pointer}/num_kv_heads", detail)
-    yield from _attention_issues(model, pointer)
-    yield from _expert_issues(model, pointer)
-
-
-def _attention_issues(model: Transformer, pointer: str) -> Iterator[Issue]:
-    """Faults of latent attention and windows."""
-    if model.global_attention_interval is not None and model.attention_window is None:
-        detail = "has no meaning without attention_window: all layers attend to all tokens"
-        yield _issue("useless_field", f"{pointer}/global_attention_interval", detail)
-    if model.kv_rank is not None:
-        yield from _latent_issues(model, pointer)
-        return
-    for field in _OF_LATENTS:
-        if getattr(model, field) is not None:
-            detail = "has no meaning without kv_rank, which makes the attention latent"
-            yield _issue("useless_field", f"{pointer}/{field}", detail)
-
-
-def _latent_issues(model: Transformer, pointer: str) -> Iterator[Issue]:
-    sizes = Dimensions.of(model)
-    for field in ("head_size", "rotary_head_size"):
-        if getattr(model, field) is None:
-            detail = "is missing; latent attention (kv_rank) needs head_size, and rotary_head_size of it"
-            yield _issue("missing_field", f"{pointer}/{field}", detail)
-    if model.rotary_head_size is not None and model.rotary_head_size >= sizes.head:
-        detail = f"is {model.rotary_head_size}; less than head_size, {sizes.head}, of which it is a part"
-        yield _issue("out_of_range", f"{pointer}/rotary_head_size", detail)
-    if sizes.kv_heads != sizes.heads:
-        detail = f"is {sizes.kv_heads}; latent attention has as many as heads, {sizes.heads}: leave it out"
-        yield _issue("out_of_range", f"{pointer}/num_kv_heads", detail)
-    if model.query_key_norms:
-        yield _issue("useless_field", f"{pointer}/query_key_norms", "is true; latent attention has norms of its own")
-    if model.biases is not Biases.NONE:
-        detail = f"is {model.biases.value}; latent attention is described without biases: none"
-        yield _issue("out_of_range", f"{pointer}/biases", detail)
-
-
-def _expert_issues(model: Transformer, pointer: str) -> Iterator[Issue]:
-    """Faults of mixtures of experts."""
-    if model.num_experts == 1:
-        for field in _OF_EXPERTS:
-            if getattr(model, field):
-                yield _issue("useless_field", f"{pointer}/{field}", "has no meaning without experts: give num_experts")
-    if model.experts_per_token > model.num_experts:
-        detail = f"is {model.experts_per_token}; at most num_experts, {model.num_experts}"
-        yield _issue("out_of_range", f"{pointer}/experts_per_token", detail)
-    if model.num_experts > 1 and model.expert_interval > model.num_layers:
-        detail = (
-            f"is {model.expert_interval}; at most num_layers, {model.num_layers}, or there is no layer with experts"
-        )
-        yield _issue("out_of_range", f"{pointer}/expert_interval", detail)
-        return
-    last = model.num_layers // model.expert_interval * model.expert_interval
-    if model.num_experts > 1 and model.first_dense_layers >= last:
-        detail = f"is {model.first_dense_layers}; less than {last}, the last layer with experts, or there is none"
-        yield _issue("out_of_range", f"{pointer}/first_dense_layers", detail)
-
-
 def _operator_issues(model: OperatorModel, pointer: str) -> Iterator[Issue]:
     if not model.operators:
         yield _issue("no_operators", f"{pointer}/operators", "the model has no operators; at least 1")
@@ -510,11 +440,6 @@ def _operator_issues(model: OperatorModel, pointer: str) -> Iterator[Issue]:
                 yield _issue("negative", where, f"is {value}; must be finite and at least 0")
     if legal and not any(operator.forward_flops > 0 for operator in model.operators):
         yield _issue("no_computation", f"{pointer}/operators", "no operator has forward_flops above 0")
-
-
-def _nearest_divisor(number: int, wanted: int) -> int:
-    """Largest divisor of `number` up to `wanted`."""
-    return next(k for k in range(min(wanted, number), 0, -1) if number % k == 0)
 
 
 def _issue(code: str, pointer: str, detail: str) -> Issue:

@@ -407,6 +407,25 @@ CONFIG: Json = {
 }
 
 
+def test_latent_attention_and_shared_experts_of_your_own(client: httpx.Client) -> None:
+    latent = {"head_size": 96, "rotary_head_size": 32, "value_head_size": 64, "query_rank": 256, "kv_rank": 128}
+    experts = {"num_experts": 4, "experts_per_token": 2, "expert_feed_forward_size": 512, "shared_expert_size": 512}
+    job = {**GPT, **latent, **experts, "first_dense_layers": 1, "biases": "none", "normalisation": "rmsnorm"}
+    answer = answered(client, {"job": job, "gpus": [H100]})
+    attention = 1024 * 256 + 256 * 16 * 96 + 1024 * (128 + 32) + 128 * 16 * (64 + 64) + 16 * 64 * 1024 + 256 + 128
+    dense, mixture = 2 * 1024 * 4096, 5 * 2 * 1024 * 512 + 4 * 1024
+    others = 12 * (attention + 2 * 1024) + 1024 + 1024 * (32000 + 512)
+    assert answer.job.num_parameters == others + dense + 11 * mixture
+    faults = refused(
+        client, {"job": {**job, "kv_rank": None, "num_experts": 1, "experts_per_token": 1}, "gpus": [H100]}
+    )
+    assert {pointer for _, pointer, _ in faults} == {
+        f"/job/{field}"
+        for field in (*latent, "first_dense_layers", "expert_feed_forward_size", "shared_expert_size")
+        if field not in ("head_size", "kv_rank")
+    }
+
+
 def test_a_model_as_hugging_face_describes_it(client: httpx.Client) -> None:
     """The released Qwen3 0.6B costs what the catalogue's does; what stands beside it takes precedence."""
     job = {"config": CONFIG, "sequence_length": 2048, "global_batch": 64}

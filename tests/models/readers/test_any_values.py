@@ -1,6 +1,7 @@
 """Whatever stands in a file, there is a model or an InputError with pointers, and never anything else."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.performance.iteration.architecture import profile_of
+from models.readers.base import ForeignModel
 from models.readers.hugging_face import describe
 from models.readers.megatron import read_megatron
 from models.readers.nemo import read_nemo
@@ -131,15 +133,16 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def _described(read: Any) -> None:
-    fault, model = None, None
+def _described(read: Callable[[], ForeignModel]) -> None:
     try:
         model = read().transformer()
     except InputError as error:
-        fault = error
-    if fault is not None:
-        assert fault.detail
-        assert all(issue.pointer.startswith("/") or not issue.pointer for issue in fault.issues)
-    else:
-        # What is read can be planned.
-        assert profile_of(model).num_layers == model.num_layers
+        _points(error)
+        return
+    # What is read can be planned.
+    assert profile_of(model).num_layers == model.num_layers
+
+
+def _points(error: InputError) -> None:
+    assert error.detail
+    assert all(issue.pointer.startswith("/") or not issue.pointer for issue in error.issues)
