@@ -73,7 +73,8 @@ def read_model_file(path: Path) -> ForeignModel:
         if path.stat().st_size > _MAX_BYTES:
             raise FileFormatError.at(str(path), None, "is too large for a description of a model; are these weights?")
     except OSError as error:
-        raise FileFormatError.at(str(path), None, f"cannot be read: {error.strerror}") from error
+        known = f"; the catalogue has {path.name!r}" if is_model_name(path.name) else ""
+        raise FileFormatError.at(str(path), None, f"cannot be read: {error.strerror}{known}") from error
     text = read_text(path)
     if not text.strip():
         raise FileFormatError.at(str(path), None, f"is empty; {_wanted()}")

@@ -93,8 +93,9 @@ def padded_vocabulary(reading: Reading, tp: int) -> int:
 
 
 def _query_groups(reading: Reading) -> int | None:
-    groups = reading.optional("--num-query-groups", most=MAX_HEADS)
-    return groups if reading.flag("--group-query-attention") else None
+    if not reading.flag("--group-query-attention"):
+        return None
+    return reading.number("--num-query-groups", most=MAX_HEADS, default=1)
 
 
 def _latent(reading: Reading) -> dict[str, Any]:

@@ -121,6 +121,9 @@ def test_a_list_of_arguments_and_defaults() -> None:
     assert read_megatron(_GPT.replace("--fp16", "")).transformer().precision is Precision.FP32
     # Two thirds of 4 x 1,024, to a multiple of 64.
     assert read_megatron(_GPT + " --swiglu").transformer().feed_forward_size == 2688
+    # Groups are not used unless it is said, and one unless it is said how many.
+    assert read_megatron(_GPT + " --num-query-groups 4").transformer().num_kv_heads is None
+    assert read_megatron(_GPT + " --group-query-attention").transformer().num_kv_heads == 1
     # The last one holds.
     assert read_megatron(_GPT + " --num_layers=48").transformer().num_layers == 48
 

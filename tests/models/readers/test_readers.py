@@ -50,6 +50,8 @@ def test_no_content_is_an_accident(suffix: str, content: bytes, tmp_path: Path) 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"config\.json: cannot be read: No such file"):
         read_model_file(tmp_path)
+    with pytest.raises(InputError, match=r"No such file or directory; the catalogue has 'Llama-3\.1-8B'"):
+        read_model_file(Path("meta-llama/Llama-3.1-8B"))
     weights = tmp_path / "model.json"
     with weights.open("wb") as file:
         file.truncate(2**21)
