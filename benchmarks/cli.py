@@ -77,6 +77,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "performance-model": LazyCommand(
         "benchmarks.performance.performance_model:main", "Measure how good the predictions of iteration times are."
     ),
+    "pipeline-schedules": LazyCommand(
+        "benchmarks.performance.pipeline_schedules:main",
+        "Measure formulas of pipeline schedules against the simulator, and what they cost.",
+    ),
     "gpu-steps": LazyCommand(
         "benchmarks.performance.gpu_steps:main",
         "Measure steps of whole models on one GPU against the performance model.",

@@ -1,0 +1,27 @@
+"""The benchmark of pipeline schedules, on few candidates."""
+
+import pytest
+
+from benchmarks.performance.pipeline_schedules import cost_rows, error_rows
+
+
+@pytest.mark.slow
+def test_formulas_are_as_close_as_they_say() -> None:
+    for row in error_rows(3):
+        lowest, highest, interleaved = row["formula lowest"], row["formula highest"], row["schedule"] == "interleaved"
+        assert isinstance(lowest, float)
+        assert isinstance(highest, float)
+        assert highest <= 1e-9
+        assert lowest >= (-0.15 if interleaved else -0.03 if row["transfers"] == "beside" else -0.01)
+        if row["schedule"] in {"gpipe", "1f1b"} and row["transfers"] != "beside":
+            assert lowest >= -1e-9
+
+
+@pytest.mark.slow
+def test_every_cost_is_measured() -> None:
+    row = next(iter(cost_rows(3, 1)))
+    assert row["schedule"] == "1f1b"
+    for name in ("suika_us", "formula_us", "exact_us", "simulated_us"):
+        taken_us = row[name]
+        assert isinstance(taken_us, float)
+        assert taken_us > 0
