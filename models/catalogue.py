@@ -171,6 +171,11 @@ _TRANSFORMER = Keys(
     },
 )
 
+# Fields of `Transformer` that say what a model is, and not how it is trained.
+SHAPE_FIELDS = tuple(
+    name for name in (*_TRANSFORMER.required, *_TRANSFORMER.optional) if name not in ("architecture", *_TRAINING)
+)
+
 
 def _depth(value: object) -> int:
     if value not in STAGES or not isinstance(value, int):

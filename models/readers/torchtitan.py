@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from models.catalogue import find_model
+from models.catalogue import SHAPE_FIELDS, find_model
 from models.readers.base import MAX_DEGREE, FilePlan, ForeignModel, Reading
 from models.transformer import MAX_TOKENS, Checkpointing, Optimizer, Precision, Transformer
 from stowplan.errors import FileFormatError
@@ -24,8 +24,6 @@ _MODELS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 _OPTIMIZERS = MappingProxyType({"adamw": Optimizer.ADAM, "adam": Optimizer.ADAM})
 _CHECKPOINTING = MappingProxyType({kind.value: kind for kind in Checkpointing})
 _DTYPES = MappingProxyType({"bfloat16": Precision.BF16, "float32": Precision.FP32})
-# What a description of the model itself has.
-_TRAINING = frozenset({"global_batch", "micro_batch", "precision", "optimizer", "checkpointing", "zero_stage", "name"})
 
 
 def read_torchtitan(text: str) -> ForeignModel:
@@ -45,9 +43,7 @@ def read_torchtitan(text: str) -> ForeignModel:
     reading = Reading(document)
     model = _model(reading.section("model"))
     training, degrees = reading.section("training"), _degrees(reading)
-    fields: dict[str, Any] = {
-        name: getattr(model, name) for name in Transformer.__dataclass_fields__ if name not in _TRAINING
-    }
+    fields: dict[str, Any] = {name: getattr(model, name) for name in SHAPE_FIELDS}
     shards, replicas = degrees["shard"], degrees["replicate"]
     dp = None if shards == -1 else shards * replicas
     local = training.optional("local_batch_size", "batch_size", most=MAX_TOKENS)
