@@ -29,6 +29,14 @@ _POSITIVE = (
     *("num_heads", "num_kv_heads", "head_size", "feed_forward_size"),
 )
 
+# What a transformer may have and the trainer's blocks have not.
+_NOT_TRAINED = {
+    "kv_rank": "latent attention",
+    "query_key_norms": "norms of queries and keys",
+    "attention_window": "attention within a window",
+    "post_norms": "norms behind attention and feed-forward part",
+}
+
 
 class Device(StrEnum):
     """What the ranks compute on: CPU with gloo, CUDA with NCCL."""
@@ -206,6 +214,11 @@ def model_faults(model: Transformer) -> Iterator[Issue]:
             yield _fault("not_positive", f"model/{name}", f"is {value}; at least 1")
     if model.num_experts > 1:
         yield _fault("experts", "model/num_experts", f"is {model.num_experts}; the trainer knows dense models only")
+    if model.positions is Positions.ALIBI:
+        yield _fault("positions", "model/positions", "is alibi; the trainer knows learned and rotary positions")
+    for name, what in _NOT_TRAINED.items():
+        if value := getattr(model, name):
+            yield _fault("attention", f"model/{name}", f"is {str(value).lower()}; the trainer has no {what}")
     if model.precision is Precision.FP16:
         yield _fault("precision", "model/precision", "is fp16; the trainer knows bf16 and fp32")
     if model.optimizer is not Optimizer.ADAM:

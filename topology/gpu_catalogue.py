@@ -4,8 +4,8 @@
     [gpu.NAME]
     memory_bytes                      printed number of GB, 10^9 bytes each: drivers report 0 to 7 % more, so that what
                                       fits here fits there
-    peak_flops_per_s                  table of dense peaks (without sparsity), as printed: fp32, tf32, fp16, bf16; a
-                                      precision without hardware is left out
+    peak_flops_per_s                  table of dense peaks (without sparsity), as printed: fp32, tf32, fp16, bf16, fp8,
+                                      fp4; a precision without hardware is left out
     memory_bandwidth_bytes_per_s      of the device memory
     intra_node_bandwidth_bytes_per_s  of one GPU to the others of its node (NVLink or PCIe), in one direction: data
                                       sheets add up both (NVLink of an H100: 900 GB/s printed, 450 GB/s here); PCIe 4.0
@@ -30,7 +30,7 @@ from topology.cluster import GpuType
 
 # What stands in for a precision that a product lacks: tensor cores of the same width first, then plain FP32 units.
 _STAND_IN = MappingProxyType({"bf16": "fp16", "tf32": "fp32"})
-_PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+_PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 _MAX_GPUS_PER_NODE = 4096
 
 

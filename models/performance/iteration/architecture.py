@@ -17,6 +17,13 @@ Layer
       replicated  e s 4 h + 2 s h: inputs of norms, projections, feed-forward part, and two dropout masks;
                   mixtures of experts e s (2 t h + E) more, for what is sent to the experts and comes back
                   For GPT in 16 bits: s h (24 / tp + 10).
+    Latent attention (DeepSeek-V2, section 2.1: u and c ranks of queries, keys and values, d and w sizes of a query and
+    of a value, r of d rotary) has h u + u a d (h a d without u) + h (c + r) + c a (d - r + w) + a w h weights in place
+    of h q + h v + q h, norms of u and c, attention of 2 s^2 a (d + w) FLOPs, keeps the latents, too (2 e s (u + c),
+    replicated), and is taken to be divided by the tensor degree as a whole. An attention window n makes s^2 a
+    product s min(s, n). Norms of queries and keys and norms behind attention and feed-forward part keep their inputs
+    and are read and written; a shared expert is a feed-forward part of its own size beside t others.
+
     The replicated part is C_np = 5 times the boundary activation, Suika's constant for GPT2 and Qwen2 (appendix A.4.2),
     so that the masks stay in for models that have no dropout. For LLaMA2 Suika says 7: RMS norms that keep copies in
     fp32; here norms are fused and keep their input.
@@ -46,11 +53,12 @@ reach 9 TFLOP/s on an A100: 44 % of its FP32 peak, 6 % of TF32.)
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from models.dimensions import Dimensions
 from models.performance.iteration.profile import LayerCost, ModelProfile
+from models.performance.iteration.shape_issues import shape_issues
 from models.transformer import (
     Biases,
     Checkpointing,
@@ -79,10 +87,18 @@ _SHAPE = (
     "num_heads",
     "num_kv_heads",
     "head_size",
+    "value_head_size",
+    "rotary_head_size",
+    "query_rank",
+    "kv_rank",
+    "attention_window",
+    "global_attention_interval",
     "feed_forward_size",
     "num_experts",
     "experts_per_token",
     "expert_interval",
+    "expert_feed_forward_size",
+    "shared_expert_size",
 )
 _OPERATOR_COSTS = (
     "parameters",
@@ -118,6 +134,9 @@ def model_issues(model: JobModel, pointer: str) -> list[Issue]:
         for field in (*_COUNTS, *(_SHAPE if isinstance(model, Transformer) else ()))
         if (value := getattr(model, field)) is not None and value < 1
     ]
+    if isinstance(model, Transformer) and model.first_dense_layers < 0:
+        detail = f"is {model.first_dense_layers}; must be at least 0"
+        issues.append(_issue("out_of_range", f"{pointer}/first_dense_layers", detail))
     if not 0 <= model.zero_stage <= 3:
         issues.append(_issue("out_of_range", f"{pointer}/zero_stage", f"is {model.zero_stage}; one of 0, 1, 2, 3"))
     if model.global_batch > MAX_GLOBAL_BATCH:
@@ -129,19 +148,26 @@ def model_issues(model: JobModel, pointer: str) -> list[Issue]:
         detail = f"is {model.micro_batch}, which does not divide global_batch {model.global_batch}"
         issues.append(_issue("batch_not_divisible", f"{pointer}/micro_batch", detail))
     if isinstance(model, Transformer):
-        return [*issues, *_shape_issues(model, pointer)]
+        return [*issues, *shape_issues(model, pointer)]
     return [*issues, *_operator_issues(model, pointer)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sizes:
-    """Sizes of a model; `q`, `v` and `e` as in the module docstring."""
+    """Sizes of one kind of layer; `q`, `v`, `f` and `e` as in the module docstring.
+
+    `out`: what attention gives, heads x size of a value. `attended`: tokens that one attends to. `shared`: inner size
+    of the shared expert, 0 without one.
+    """
 
     heads: int
     kv_heads: int
     q: int
     v: int
+    out: int
+    attended: int
     f: int
+    shared: int
     matrices: int
     e: int
     norm: int
@@ -153,8 +179,11 @@ class _Sizes:
             heads=sizes.heads,
             kv_heads=sizes.kv_heads,
             q=sizes.heads * sizes.head,
-            v=2 * sizes.kv_heads * sizes.head,
+            v=sizes.kv_heads * (sizes.head + sizes.value_head),
+            out=sizes.heads * sizes.value_head,
+            attended=model.sequence_length,
             f=sizes.feed_forward,
+            shared=0,
             matrices=3 if model.gated else 2,
             e=model.precision.number_bytes,
             norm=model.hidden_size * (2 if model.normalisation is Normalisation.LAYERNORM else 1),
@@ -163,18 +192,15 @@ class _Sizes:
 
 def _transformer_profile(model: Transformer) -> ModelProfile:
     sizes = _Sizes.of(model)
-    dense = _layer(model, sizes, num_experts=1, active=1)
-    mixture = _layer(model, sizes, num_experts=model.num_experts, active=model.experts_per_token)
-    # The last of every `expert_interval` layers, as GShard alternates from a dense one on.
-    layers = tuple(
-        mixture if model.num_experts > 1 and (k + 1) % model.expert_interval == 0 else dense
-        for k in range(model.num_layers)
-    )
+    kinds = [_LayerKind.of(model, k) for k in range(model.num_layers)]
+    costs = {kind: _layer_of(model, sizes, kind) for kind in set(kinds)}
+    attention = {kind: _attention_flops(model, _sizes_in(model, sizes, kind)) for kind in costs}
+    layers = tuple(costs[kind] for kind in kinds)
     head = _head(model, sizes)
     in_layers = sum(layer.forward_flops for layer in layers)
     repeated = {
         Checkpointing.NONE: 0.0,
-        Checkpointing.SELECTIVE: model.num_layers * _attention_flops(model, sizes),
+        Checkpointing.SELECTIVE: sum(attention[kind] for kind in kinds),
         Checkpointing.FULL: in_layers,
     }[model.checkpointing]
     return ModelProfile(
@@ -194,24 +220,72 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
         tensor_units=(
             ("attention heads", sizes.heads),
             ("KV heads", sizes.kv_heads),
-            ("feed-forward size", sizes.f),
+            *_feed_forward_units(model, {kind.experts for kind in kinds}),
         ),
         tied_parameters=float(model.vocabulary_size * model.hidden_size) if model.tied_embeddings else 0.0,
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _LayerKind:
+    """Whether a layer has experts, and whether its attention ends at the window."""
+
+    experts: bool
+    windowed: bool
+
+    @classmethod
+    def of(cls, model: Transformer, k: int) -> "_LayerKind":
+        """Kind of layer k: experts and attention to all tokens in the last of every so many layers, as GShard and
+        Gemma alternate."""
+        wide = model.global_attention_interval
+        return cls(
+            experts=model.num_experts > 1 and k >= model.first_dense_layers and (k + 1) % model.expert_interval == 0,
+            windowed=model.attention_window is not None and (wide is None or (k + 1) % wide != 0),
+        )
+
+
+def _sizes_in(model: Transformer, sizes: _Sizes, kind: _LayerKind) -> _Sizes:
+    """Sizes of a layer of this kind."""
+    if kind.windowed:
+        sizes = replace(sizes, attended=min(sizes.attended, model.attention_window or sizes.attended))
+    if kind.experts:
+        sizes = replace(sizes, f=Dimensions.of(model).expert, shared=model.shared_expert_size or 0)
+    return sizes
+
+
+def _layer_of(model: Transformer, sizes: _Sizes, kind: _LayerKind) -> LayerCost:
+    num_experts, active = (model.num_experts, model.experts_per_token) if kind.experts else (1, 1)
+    return _layer(model, _sizes_in(model, sizes, kind), num_experts=num_experts, active=active)
+
+
+def _feed_forward_units(model: Transformer, experts: set[bool]) -> Iterator[tuple[str, int]]:
+    """What tensor parallelism divides of the feed-forward parts: those of layers without and with experts."""
+    sizes = Dimensions.of(model)
+    if False in experts or sizes.expert == sizes.feed_forward:
+        yield "feed-forward size", sizes.feed_forward
+    if True in experts and sizes.expert != sizes.feed_forward:
+        yield "expert size", sizes.expert
+    if True in experts and model.shared_expert_size is not None:
+        yield "shared expert size", model.shared_expert_size
+
+
 def _layer(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> LayerCost:
     """One block, with `active` of `num_experts` feed-forward parts at work on a token."""
     h, s = model.hidden_size, model.sequence_length
-    projections = h * sizes.q + h * sizes.v + sizes.q * h
-    expert = sizes.matrices * h * sizes.f
+    projections = _projection_parameters(model, sizes)
+    expert, shared = sizes.matrices * h * sizes.f, sizes.matrices * h * sizes.shared
     router = h * num_experts if num_experts > 1 else 0
     partitioned, replicated = _kept_bytes(model, sizes, num_experts=num_experts, active=active)
     return LayerCost(
         parameters=float(
-            projections + num_experts * expert + router + 2 * sizes.norm + _bias_parameters(model, sizes, num_experts)
+            projections
+            + num_experts * expert
+            + shared
+            + router
+            + _norm_parameters(model, sizes)
+            + _bias_parameters(model, sizes, num_experts)
         ),
-        forward_flops=2.0 * s * (projections + active * expert + router) + _attention_flops(model, sizes),
+        forward_flops=2.0 * s * (projections + active * expert + shared + router) + _attention_flops(model, sizes),
         memory_traffic_bytes=_traffic_bytes(model, sizes, num_experts=num_experts, active=active),
         tensor_parallel_bytes=2.0 * sizes.e * s * h,
         boundary_bytes=float(sizes.e * s * h),
@@ -222,7 +296,22 @@ def _layer(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) 
 
 def _attention_flops(model: Transformer, sizes: _Sizes) -> float:
     """Scores and their product with the values; the projections around them are not part of it."""
-    return 4.0 * model.sequence_length**2 * sizes.q
+    return 2.0 * model.sequence_length * sizes.attended * (sizes.q + sizes.out)
+
+
+def _projection_parameters(model: Transformer, sizes: _Sizes) -> int:
+    """Matrices before and behind attention; FLOPs of a token are twice as many."""
+    h = model.hidden_size
+    if model.kv_rank is None:
+        return h * sizes.q + h * sizes.v + sizes.out * h
+    rotary = model.rotary_head_size or 0
+    queries = h * sizes.q if model.query_rank is None else (h + sizes.q) * model.query_rank
+    return queries + h * (model.kv_rank + rotary) + model.kv_rank * (sizes.v - sizes.heads * rotary) + sizes.out * h
+
+
+def _norm_parameters(model: Transformer, sizes: _Sizes) -> int:
+    of_heads = 2 * Dimensions.of(model).head if model.query_key_norms else 0
+    return (4 if model.post_norms else 2) * sizes.norm + of_heads + (model.query_rank or 0) + (model.kv_rank or 0)
 
 
 def _bias_parameters(model: Transformer, sizes: _Sizes, num_experts: int) -> int:
@@ -231,21 +320,24 @@ def _bias_parameters(model: Transformer, sizes: _Sizes, num_experts: int) -> int
     if model.biases is Biases.QKV:
         return sizes.q + sizes.v
     h = model.hidden_size
-    return sizes.q + sizes.v + h + num_experts * ((sizes.matrices - 1) * sizes.f + h)
+    shared = (sizes.matrices - 1) * sizes.shared + h if sizes.shared else 0
+    return sizes.q + sizes.v + h + num_experts * ((sizes.matrices - 1) * sizes.f + h) + shared
 
 
 def _traffic_bytes(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> float:
     """Activations read and written, operation by operation."""
     h = model.hidden_size
-    hidden = (sizes.matrices - 1) * sizes.f
-    norms_and_residuals = 2 * 2 * h + 2 * 3 * h
-    projections = (h + sizes.q + sizes.v) + (sizes.q + h)
-    attention = (sizes.q + sizes.v) + sizes.q
+    norms_and_residuals = (4 if model.post_norms else 2) * 2 * h + 2 * 3 * h
+    if model.query_key_norms:
+        norms_and_residuals += 2 * _normed_heads(model)
+    projections = (h + sizes.q + sizes.v) + (sizes.out + h) + 4 * _latent_size(model)
+    attention = (sizes.q + sizes.v) + sizes.out
     if model.checkpointing is Checkpointing.SELECTIVE:
-        attention += 4 * sizes.heads * model.sequence_length
-    expert = (h + hidden) + (hidden + sizes.f) + (sizes.f + h)
+        attention += 4 * sizes.heads * sizes.attended
+    expert = 2 * h + 2 * sizes.matrices * sizes.f
+    shared = 2 * h + 2 * sizes.matrices * sizes.shared if sizes.shared else 0
     routing = (h + num_experts) + 2 * (h + active * h) if num_experts > 1 else 0
-    numbers = norms_and_residuals + projections + attention + active * expert + routing
+    numbers = norms_and_residuals + projections + attention + active * expert + shared + routing
     return float(sizes.e * model.sequence_length * numbers)
 
 
@@ -254,11 +346,27 @@ def _kept_bytes(model: Transformer, sizes: _Sizes, *, num_experts: int, active: 
     h, s, e = model.hidden_size, model.sequence_length, sizes.e
     if model.checkpointing is Checkpointing.FULL:
         return 0.0, float(e * s * h)
-    partitioned = e * s * (2 * sizes.q + sizes.v + active * (4 if model.gated else 2) * sizes.f)
-    replicated = e * s * 4 * h + 2 * s * h
+    inner = (4 if model.gated else 2) * (active * sizes.f + sizes.shared)
+    partitioned = e * s * (sizes.q + sizes.out + sizes.v + inner)
+    if model.query_key_norms:
+        partitioned += e * s * _normed_heads(model)
+    replicated = e * s * 4 * h + 2 * s * h + 2 * e * s * _latent_size(model)
+    if model.post_norms:
+        replicated += e * s * 2 * h
     if num_experts > 1:
         replicated += e * s * (2 * active * h + num_experts)
     return float(partitioned), float(replicated)
+
+
+def _normed_heads(model: Transformer) -> int:
+    """Numbers of a token that norms of queries and keys read."""
+    sizes = Dimensions.of(model)
+    return (sizes.heads + sizes.kv_heads) * sizes.head
+
+
+def _latent_size(model: Transformer) -> int:
+    """Numbers of a token that latent attention keeps before and behind their norms; 0 without it."""
+    return (model.query_rank or 0) + (model.kv_rank or 0)
 
 
 def _embedding(model: Transformer, sizes: _Sizes) -> LayerCost:
@@ -318,27 +426,6 @@ def _optimizer_bytes(model: JobModel) -> float:
     return _MOMENT_BYTES[model.optimizer] + copy
 
 
-def _shape_issues(model: Transformer, pointer: str) -> Iterator[Issue]:
-    """Faults of a transformer whose counts are positive."""
-    heads = Dimensions.of(model).heads
-    if model.head_size is None and model.hidden_size % heads:
-        near = _nearest_divisor(model.hidden_size, heads)
-        detail = f"are {heads}, which do not divide hidden_size {model.hidden_size}; {near} would, or give head_size"
-        yield _issue("heads_not_divisible", f"{pointer}/num_heads", detail)
-    if model.num_kv_heads is not None and heads % model.num_kv_heads:
-        near = _nearest_divisor(heads, model.num_kv_heads)
-        detail = f"are {model.num_kv_heads}, which do not divide the {heads} attention heads; {near} would"
-        yield _issue("heads_not_divisible", f"{pointer}/num_kv_heads", detail)
-    if model.experts_per_token > model.num_experts:
-        detail = f"is {model.experts_per_token}; at most num_experts, {model.num_experts}"
-        yield _issue("out_of_range", f"{pointer}/experts_per_token", detail)
-    if model.num_experts > 1 and model.expert_interval > model.num_layers:
-        detail = (
-            f"is {model.expert_interval}; at most num_layers, {model.num_layers}, or there is no layer with experts"
-        )
-        yield _issue("out_of_range", f"{pointer}/expert_interval", detail)
-
-
 def _operator_issues(model: OperatorModel, pointer: str) -> Iterator[Issue]:
     if not model.operators:
         yield _issue("no_operators", f"{pointer}/operators", "the model has no operators; at least 1")
@@ -353,11 +440,6 @@ def _operator_issues(model: OperatorModel, pointer: str) -> Iterator[Issue]:
                 yield _issue("negative", where, f"is {value}; must be finite and at least 0")
     if legal and not any(operator.forward_flops > 0 for operator in model.operators):
         yield _issue("no_computation", f"{pointer}/operators", "no operator has forward_flops above 0")
-
-
-def _nearest_divisor(number: int, wanted: int) -> int:
-    """Largest divisor of `number` up to `wanted`."""
-    return next(k for k in range(min(wanted, number), 0, -1) if number % k == 0)
 
 
 def _issue(code: str, pointer: str, detail: str) -> Issue:
