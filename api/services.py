@@ -43,7 +43,10 @@ class Services:
         self.deployments = Deployments(settings, self._planned_job, feedback)
         measured = MeasuredJobs(self.jobs, self.deployments.restart_cost_s)
         self.readers = readers
-        self.reader = RequestReader(readers, self.snapshots, CalendarStore(store), measured, settings)
+        self.forecasters = Forecasters(settings, store, pool)
+        self.reader = RequestReader(
+            readers, self.snapshots, CalendarStore(store), measured, self.forecasters.of_snapshot, settings
+        )
         self.plans = Plans(settings, store, pool, self.reader, self.metrics)
         self.plan_drawings = PlanDrawings(pool, self.plans)
         self.what_ifs = WhatIfs(settings, self.plans, readers, pool)
@@ -52,7 +55,6 @@ class Services:
         self.comparison_drawings = ComparisonDrawings(self.comparisons, pool)
         self.replays = Replays(settings, store)
         self.replay_drawings = ReplayDrawings(self.replays, pool)
-        self.forecasters = Forecasters(settings, store, pool)
         self.calendars = Calendars(store, self.snapshots)
         self.calendar_drawings = CalendarDrawings(self.calendars, pool)
         self.reservations = Reservations(store, self._planned_nodes)

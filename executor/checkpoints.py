@@ -29,7 +29,18 @@ PARTIAL = ".partial"
 UNIVERSAL = ".universal"
 
 # What may change between two runs of one training: how it is computed, not what. Sizes are compared filled in.
-_FREE = ("name", "micro_batch", "checkpointing", "num_heads", "num_kv_heads", "head_size", "feed_forward_size")
+_FREE = (
+    "name",
+    "micro_batch",
+    "checkpointing",
+    "software",
+    "attention",
+    "sequence_parallel",
+    "num_heads",
+    "num_kv_heads",
+    "head_size",
+    "feed_forward_size",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from executor.records import read_record, write_record
 from models.dimensions import Dimensions
+from models.software import Software
 from models.transformer import Optimizer, Positions, Precision, Transformer
 from stowplan.errors import Issue, raise_for_errors
 
@@ -28,6 +29,14 @@ _POSITIVE = (
     *("num_layers", "hidden_size", "vocabulary_size", "sequence_length", "global_batch"),
     *("num_heads", "num_kv_heads", "head_size", "feed_forward_size"),
 )
+
+# What a transformer may have and the trainer's blocks have not.
+_NOT_TRAINED = {
+    "kv_rank": "latent attention",
+    "query_key_norms": "norms of queries and keys",
+    "attention_window": "attention within a window",
+    "post_norms": "norms behind attention and feed-forward part",
+}
 
 
 class Device(StrEnum):
@@ -206,8 +215,12 @@ def model_faults(model: Transformer) -> Iterator[Issue]:
             yield _fault("not_positive", f"model/{name}", f"is {value}; at least 1")
     if model.num_experts > 1:
         yield _fault("experts", "model/num_experts", f"is {model.num_experts}; the trainer knows dense models only")
-    if model.precision is Precision.FP16:
-        yield _fault("precision", "model/precision", "is fp16; the trainer knows bf16 and fp32")
+    if model.positions is Positions.ALIBI:
+        yield _fault("positions", "model/positions", "is alibi; the trainer knows learned and rotary positions")
+    for name, what in _NOT_TRAINED.items():
+        if value := getattr(model, name):
+            yield _fault("attention", f"model/{name}", f"is {str(value).lower()}; the trainer has no {what}")
+    yield from _computation_faults(model)
     if model.optimizer is not Optimizer.ADAM:
         yield _fault("optimizer", "model/optimizer", f"is {model.optimizer}; the trainer knows adam")
     if model.zero_stage != 1:
@@ -218,6 +231,19 @@ def model_faults(model: Transformer) -> Iterator[Issue]:
         )
         detail = f"is {model.zero_stage}; the trainer runs stage 1 only, {why}: plan with stage 1"
         yield _fault("zero_stage", "model/zero_stage", detail)
+
+
+def _computation_faults(model: Transformer) -> Iterator[Issue]:
+    """How the trainer does not compute."""
+    if model.precision in (Precision.FP16, Precision.FP8):
+        yield _fault("precision", "model/precision", f"is {model.precision}; the trainer knows bf16 and fp32")
+    if model.software is not Software.DEEPSPEED:
+        detail = f"is {model.software}; the trainer runs under deepspeed: plan with it"
+        yield _fault("software", "model/software", detail)
+    if not model.fuses_attention:
+        yield _fault("attention", "model/attention", "is plain; the trainer's attention is fused")
+    if model.splits_sequences:
+        yield _fault("sequence_parallel", "model/sequence_parallel", "is true; the trainer replicates activations")
 
 
 def _degree_faults(job: TrainingJob) -> Iterator[Issue]:

@@ -54,6 +54,11 @@ def model_names() -> tuple[str, ...]:
     return tuple(entry.name for entry in _catalogue(own_file()).entries)
 
 
+def is_model_name(name: str) -> bool:
+    """Whether the catalogue has a model of this name, whatever the case and separators."""
+    return _catalogue(own_file()).find(name) is not None
+
+
 def find_model(
     name: str,
     *,
@@ -142,17 +147,33 @@ _TRANSFORMER = Keys(
         "num_heads": whole(MAX_HEADS),
         "num_kv_heads": whole(MAX_HEADS),
         "head_size": whole(MAX_WIDTH),
+        "value_head_size": whole(MAX_WIDTH),
+        "rotary_head_size": whole(MAX_WIDTH),
+        "query_rank": whole(MAX_WIDTH),
+        "kv_rank": whole(MAX_WIDTH),
+        "query_key_norms": truth,
+        "attention_window": whole(MAX_TOKENS),
+        "global_attention_interval": whole(MAX_LAYERS),
         "feed_forward_size": whole(MAX_WIDTH),
         "gated": truth,
         "normalisation": one_of(Normalisation),
+        "post_norms": truth,
         "biases": one_of(Biases),
         "positions": one_of(Positions),
         "tied_embeddings": truth,
         "num_experts": whole(MAX_EXPERTS),
         "experts_per_token": whole(MAX_EXPERTS),
         "expert_interval": whole(MAX_LAYERS),
+        "first_dense_layers": whole(MAX_LAYERS, least=0),
+        "expert_feed_forward_size": whole(MAX_WIDTH),
+        "shared_expert_size": whole(MAX_WIDTH),
         **_TRAINING,
     },
+)
+
+# Fields of `Transformer` that say what a model is, and not how it is trained.
+SHAPE_FIELDS = tuple(
+    name for name in (*_TRANSFORMER.required, *_TRANSFORMER.optional) if name not in ("architecture", *_TRAINING)
 )
 
 

@@ -9,7 +9,8 @@ from models.transformer import Transformer
 class Dimensions:
     """Sizes that layers are built with and costs derived from.
 
-    `head`: size of one head. `feed_forward`: inner size of the feed-forward part.
+    `head`: size of a head's query and key, `value_head`: of its value. `feed_forward`: inner size of the feed-forward
+    part, `expert`: of one expert.
     """
 
     hidden: int
@@ -17,15 +18,21 @@ class Dimensions:
     kv_heads: int
     head: int
     feed_forward: int
+    value_head: int
+    expert: int
 
     @classmethod
     def of(cls, model: Transformer) -> "Dimensions":
         """Fill in the defaults that `Transformer` documents."""
         heads = model.num_heads or max(1, model.hidden_size // 64)
+        head = model.head_size or model.hidden_size // heads
+        feed_forward = model.feed_forward_size or 4 * model.hidden_size
         return cls(
             hidden=model.hidden_size,
             heads=heads,
             kv_heads=model.num_kv_heads or heads,
-            head=model.head_size or model.hidden_size // heads,
-            feed_forward=model.feed_forward_size or 4 * model.hidden_size,
+            head=head,
+            feed_forward=feed_forward,
+            value_head=model.value_head_size or head,
+            expert=model.expert_feed_forward_size or feed_forward,
         )

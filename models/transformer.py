@@ -69,10 +69,11 @@ class Biases(StrEnum):
 
 
 class Positions(StrEnum):
-    """Position information: a learned table of `sequence_length` rows, or rotary (no parameters)."""
+    """Position information: a learned table of `sequence_length` rows, rotary or ALiBi (neither has parameters)."""
 
     LEARNED = "learned"
     ROTARY = "rotary"
+    ALIBI = "alibi"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +83,24 @@ class Transformer:
     Shape. `sequence_length` in tokens. `num_heads` None: hidden_size / 64, at least 1. `num_kv_heads` None: as many as
     heads (fewer: grouped-query attention). `head_size` None: hidden_size / num_heads. `feed_forward_size` None:
     4 x hidden_size. (`models.dimensions` fills these in.) `gated`: three matrices in the feed-forward part instead of
-    two. `num_experts` > 1 makes every `expert_interval`-th feed-forward part a mixture of experts, `experts_per_token`
-    of which work on a token.
+    two.
+
+    Attention. `query_key_norms`: an RMS norm of each head's queries and one of its keys (Qwen3, Gemma 3).
+    `attention_window`: a token attends to so many at most, but in every `global_attention_interval`-th layer to all
+    (Gemma, GPT-OSS; None: no layer does; chunks of that length, as in Llama 4, cost the same here). `kv_rank`:
+    multi-head latent attention (DeepSeek-V2, section 2.1): keys and values of all heads come from a latent of that
+    size, queries from one of `query_rank` (None: from the hidden state). Then `head_size` is that of queries and keys,
+    of which `rotary_head_size` carry the position and are one key for all heads; `value_head_size` is that of values.
+    `post_norms`: a norm behind attention and one behind the feed-forward part, too (Gemma 2 and 3).
+
+    Experts. `num_experts` > 1 makes every `expert_interval`-th feed-forward part from `first_dense_layers` on a mixture
+    of experts, `experts_per_token` of which work on a token. `expert_feed_forward_size`: inner size of one of them;
+    None: feed_forward_size, which dense layers have. `shared_expert_size`: inner size of what works on every token
+    beside them, in all (two shared experts of 1,536: 3,072); None: there is none.
+
+    Not described, and not counted: biases of routers, attention sinks and the gate of a shared expert (under a
+    millionth of models that have them), norms of the embedding (BLOOM), encoders of pictures, and layers that predict
+    further tokens (DeepSeek-V3's MTP: 11.5 B parameters beside the published 671 B).
 
     Training. `global_batch`: sequences of one optimiser step. `micro_batch`: sequences of one micro-batch per replica;
     None leaves it to the planner. `zero_stage`: what ZeRO shards over the replicas: 1 optimiser states, 2 gradients
@@ -102,15 +119,26 @@ class Transformer:
     num_heads: int | None = None
     num_kv_heads: int | None = None
     head_size: int | None = None
+    value_head_size: int | None = None
+    rotary_head_size: int | None = None
+    query_rank: int | None = None
+    kv_rank: int | None = None
+    query_key_norms: bool = False
+    attention_window: int | None = None
+    global_attention_interval: int | None = None
     feed_forward_size: int | None = None
     gated: bool = False
     normalisation: Normalisation = Normalisation.LAYERNORM
+    post_norms: bool = False
     biases: Biases = Biases.ALL
     positions: Positions = Positions.LEARNED
     tied_embeddings: bool = True
     num_experts: int = 1
     experts_per_token: int = 1
     expert_interval: int = 1
+    first_dense_layers: int = 0
+    expert_feed_forward_size: int | None = None
+    shared_expert_size: int | None = None
     precision: Precision = Precision.BF16
     optimizer: Optimizer = Optimizer.ADAM
     checkpointing: Checkpointing = Checkpointing.NONE

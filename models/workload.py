@@ -96,6 +96,8 @@ class Job:
     `lasting` is how long the job lasts from now, or from its start while it waits, as quantiles; `calendar_entry` names
     the reservation that it belongs to. A job that is planned ahead starts from `earliest_start_s` to `latest_start_s`
     from now (None: as late as the horizon).
+    For forecasters, and for no policy: `user` and `application` (the model or program) beside `queue`, `time_limit_s`
+    that its user gave the job at most, and `running_s` for which it has run (None: not known, or it waits).
     """
 
     id: str
@@ -128,6 +130,10 @@ class Job:
     calendar_entry: str | None = None
     earliest_start_s: float = 0.0
     latest_start_s: float | None = None
+    user: str | None = None
+    application: str | None = None
+    time_limit_s: float | None = None
+    running_s: float | None = None
 
     @property
     def model(self) -> JobModel | None:
@@ -234,6 +240,7 @@ def _job_issues(pointer: str, job: Job, known: Set[str], type_of: Mapping[str, s
             yield Issue(code="negative", pointer=where, detail=f"is {value}; must be finite and at least 0")
     yield from _type_issues(pointer, job, known)
     yield from _training_issues(pointer, job)
+    yield from _time_issues(pointer, job)
     yield from _plan_issues(pointer, job, type_of)
     degrees = job.parallelism
     for field in Parallelism.__slots__ if degrees is not None else ():
@@ -268,13 +275,18 @@ def _training_issues(pointer: str, job: Job) -> Iterator[Issue]:
         yield Issue(
             code="not_positive", pointer=f"{pointer}/remaining_iterations", detail=f"is {left}; finite and above 0"
         )
-    left_s = job.remaining_s
-    if left_s is not None and not (math.isfinite(left_s) and left_s >= 0):
-        yield Issue(
-            code="negative",
-            pointer=f"{pointer}/remaining_s",
-            detail=f"is {left_s}; must be finite and at least 0, or left out where it is not known",
-        )
+
+
+def _time_issues(pointer: str, job: Job) -> Iterator[Issue]:
+    """Faults of how long the job is said to take, and to have run."""
+    for name in ("remaining_s", "running_s"):
+        value_s = getattr(job, name)
+        if value_s is not None and not (math.isfinite(value_s) and value_s >= 0):
+            detail = f"is {value_s}; must be finite and at least 0, or left out where it is not known"
+            yield Issue(code="negative", pointer=f"{pointer}/{name}", detail=detail)
+    limit_s = job.time_limit_s
+    if limit_s is not None and not (math.isfinite(limit_s) and limit_s > 0):
+        yield Issue(code="not_positive", pointer=f"{pointer}/time_limit_s", detail=f"is {limit_s}; finite and above 0")
 
 
 def _plan_issues(pointer: str, job: Job, type_of: Mapping[str, str]) -> Iterator[Issue]:

@@ -9,6 +9,8 @@ memory_bandwidth_bytes_per_s = 3350e9
 intra_node_bandwidth_bytes_per_s = 450e9
 inter_node_bandwidth_bytes_per_s = 400e9
 gpus_per_node = 4
+architecture = "hopper"
+num_multiprocessors = 132
 node = "4 GPUs under one switch"
 source = "the figures of an h100"
 

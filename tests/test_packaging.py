@@ -19,5 +19,5 @@ def test_every_package_of_the_rooms_is_shipped() -> None:
 def test_the_catalogues_are_shipped() -> None:
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     there = {path.parent.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*.toml")}
-    assert there == {Path("models"), Path("topology")}
+    assert there == {Path("models"), Path("models/performance/iteration"), Path("topology")}
     assert all("*.toml" in data[".".join(folder.parts)] for folder in there)

@@ -26,7 +26,7 @@ def calendar_issues(cluster: Cluster, entries: Sequence[CalendarEntry]) -> list[
     if too_many:
         return too_many
     counts = Counter(entry.name for entry in entries)
-    known = {node.id for node in cluster.nodes}
+    known = {node.id: None for node in cluster.nodes}
     sizes = set_sizes(cluster)
     issues = [
         issue
@@ -93,7 +93,7 @@ def _time_issues(k: int, entry: CalendarEntry) -> Iterator[Issue]:
     for name, time_s in (("from_time", entry.from_s), ("until_time", entry.until_s)):
         if time_s is not None and (math.isnan(time_s) or abs(time_s) > HORIZON_S):
             days = time_s / 86_400.0
-            detail = f"is {days:.0f} days from the snapshot; at most 10 years, and no `until_time` for an open end"
+            detail = f"is {days:.0f} days away; at most 10 years, and no `until_time` for an open end"
             yield Issue(code="beyond_horizon", pointer=pointer_of("calendar", k, name), detail=detail)
     if entry.until_s is None:
         return
@@ -106,7 +106,9 @@ def _time_issues(k: int, entry: CalendarEntry) -> Iterator[Issue]:
         yield Issue(code="from_after_until", pointer=where, detail=detail)
 
 
-def _place_issues(k: int, entry: CalendarEntry, known: set[str], sizes: Mapping[NodeSet, int]) -> Iterator[Issue]:
+def _place_issues(
+    k: int, entry: CalendarEntry, known: Mapping[str, None], sizes: Mapping[NodeSet, int]
+) -> Iterator[Issue]:
     if bool(entry.nodes) == (entry.shape is not None):
         detail = f"{entry.name!r} needs one of `nodes` and `shape`"
         yield Issue(code="one_of", pointer=pointer_of("calendar", k), detail=detail)
@@ -114,7 +116,9 @@ def _place_issues(k: int, entry: CalendarEntry, known: set[str], sizes: Mapping[
     for n, node in enumerate(entry.nodes):
         where = pointer_of("calendar", k, "nodes", n)
         if node not in known:
-            detail = f"{entry.name!r} names node {node!r}, which the cluster does not have"
+            detail = (
+                f"{entry.name!r} names node {node!r}, which the cluster does not have; it has {next(iter(known))!r}"
+            )
             yield Issue(code="unknown_node", pointer=where, detail=detail)
         if node in seen:
             yield Issue(code="listed_twice", pointer=where, detail=f"{node!r} is listed before; list it once")

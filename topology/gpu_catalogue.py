@@ -4,14 +4,16 @@
     [gpu.NAME]
     memory_bytes                      printed number of GB, 10^9 bytes each: drivers report 0 to 7 % more, so that what
                                       fits here fits there
-    peak_flops_per_s                  table of dense peaks (without sparsity), as printed: fp32, tf32, fp16, bf16,
-                                      fp8; a precision without hardware is left out
+    peak_flops_per_s                  table of dense peaks (without sparsity), as printed: fp32, tf32, fp16, bf16, fp8,
+                                      fp4; a precision without hardware is left out
     memory_bandwidth_bytes_per_s      of the device memory
     intra_node_bandwidth_bytes_per_s  of one GPU to the others of its node (NVLink or PCIe), in one direction: data
                                       sheets add up both (NVLink of an H100: 900 GB/s printed, 450 GB/s here); PCIe 4.0
                                       x16 carries 31.5 GB/s
     inter_node_bandwidth_bytes_per_s  of the whole node, in one direction
     gpus_per_node, node               the usual node, and what it is
+    architecture                      whose GPUs reach like shares of their peaks: volta, ampere, ada, hopper, blackwell,
+                                      cdna3; may be left out
     num_multiprocessors               streaming multiprocessors (compute units), each at work on a tile of a matrix
                                       product at a time; may be left out
 
@@ -32,7 +34,7 @@ from topology.cluster import GpuType
 
 # What stands in for a precision that a product lacks: tensor cores of the same width first, then plain FP32 units.
 _STAND_IN = MappingProxyType({"bf16": "fp16", "tf32": "fp32"})
-_PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
+_PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 _MAX_GPUS_PER_NODE = 4096
 
 
@@ -52,6 +54,7 @@ class GpuProduct:
     gpus_per_node: int
     node: str
     source: str
+    architecture: str | None = None
     num_multiprocessors: int | None = None
 
     def peak(self, precision: str) -> float:
@@ -134,7 +137,7 @@ _KEYS = Keys(
         "gpus_per_node": whole(_MAX_GPUS_PER_NODE),
         "node": text,
     },
-    optional={"num_multiprocessors": whole(_MAX_GPUS_PER_NODE)},
+    optional={"architecture": text, "num_multiprocessors": whole(_MAX_GPUS_PER_NODE)},
 )
 
 

@@ -10,7 +10,10 @@ from topology.cluster import Cluster, GpuType, Node
 from topology.gpu_catalogue import GpuProduct, find_product, gpu_type_of
 from topology.serialize import load_cluster_json
 
-CLUSTER_HELP = "A file of `stowplan import`, or nodes by GPU: h100:64, or a100=a100-40gb:80x4,v100:20x16."
+CLUSTER_HELP = (
+    "A file of `stowplan import`, or nodes by GPU: h100:64, or a100=a100-40gb:80x4,v100:20x16; those are a100-00, "
+    "a100-01, ..., v100-00, ...."
+)
 _PART = re.compile(r"(?:(?P<name>[^=:,]+)=)?(?P<product>[^=:,]+):(?P<nodes>[0-9]+)(?:x(?P<gpus>[0-9]+))?")
 _MAX_NODES = 100_000
 

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,10 +21,12 @@ from api.cli.exit_codes import ExitCode
 from api.cli.files import load_snapshot
 from api.cli.local_worker import LocalPlanner
 from api.cli.plan_console import print_outcome
+from api.cli.what_if_console import print_what_if
 from api.common.examples import Example, examples
 from api.convert.outcome import outcome_from_document
 from api.figures.request import FigureRequest
 from api.schemas.plan import PlanDoc, PlanStatus
+from api.schemas.what_if import WhatIfDoc
 from models.policies import POLICIES
 from stowplan.errors import WorkerError
 
@@ -34,13 +36,22 @@ _STOP_LIMIT_S = 15.0
 _POLL_S = 0.2
 # What examples demonstrate: all but these have a plan.
 _INFEASIBLE_PREFIX = "infeasible-"
+# Example -> variants of it, one of which rules forbid: in 30 days is later than the job may start.
+_DAY_S = 86_400.0
+_VARIANTS: Mapping[str, tuple[dict[str, Any], ...]] = {
+    "ahead-two-weeks": (
+        {"name": "drain minipod-3", "drain": ["minipod-3"]},
+        {"name": "in 16 days", "place": {"job": "pretrain-175b", "start_s": 16 * _DAY_S}},
+        {"name": "in 30 days", "place": {"job": "pretrain-175b", "start_s": 30 * _DAY_S}},
+    )
+}
 
 
 @command("demo")
 def demo_command(
     folder: Annotated[Path, typer.Option("--output", "-o", help="Folder for answers and pictures.")] = Path("out"),
 ) -> None:
-    """Start a service, post every example, print the answers, write them and their pictures, stop the service."""
+    """Start a service, post every example and what if, print and draw the answers, write them, stop the service."""
     if not run_demo(folder, output()):
         raise typer.Exit(ExitCode.OUR_FAULT)
 
@@ -95,6 +106,34 @@ def _show(example: Example, port: int, planner: LocalPlanner, folder: Path, cons
         (folder / f"{example.id}.svg").write_bytes(picture)
     drawing = FigureRequest(snapshot=load_snapshot(request), outcome=outcome, format="png")
     (folder / f"{example.id}.png").write_bytes(planner.draw(drawing))
+    if example.id in _VARIANTS:
+        yield from _compare(plan, example.id, port, folder, console)
+
+
+def _compare(plan: PlanDoc, name: str, port: int, folder: Path, console: Console) -> Iterator[str]:
+    """Ask what would be if, print and write what differs, with a picture of every variant that has a plan; yields what
+    is unexpected."""
+    asked = json.dumps({"variants": _VARIANTS[name]}, indent=2).encode()
+    (folder / f"{name}.variants.json").write_bytes(asked)
+    status, body = _call(port, "POST", f"{plan.links.self}:what-if", asked, {"Prefer": f"wait={_ANSWER_LIMIT_S:.0f}"})
+    if status != http.client.OK:
+        yield f"{name}: what-if answered {status}: {body.decode(errors='replace')}"
+        return
+    found = WhatIfDoc.model_validate_json(body)
+    (folder / f"{name}.what-if.json").write_text(found.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    console.print()
+    print_what_if(console, found.base, [(each, each.plan) for each in found.variants])
+    if all(each.plan is not None for each in found.variants):
+        yield f"{name}: none of the variants is forbidden"
+    for k, each in enumerate(found.variants):
+        if each.plan is None:
+            continue
+        if each.plan.status is not PlanStatus.SUCCEEDED or not each.plan.verified:
+            yield f"{name}, {each.variant.name}: ended as {each.plan.status}, verified {each.plan.verified}"
+        status, picture = _call(port, "GET", each.figure or "")
+        if status != http.client.OK:
+            yield f"{name}, {each.variant.name}: there is no picture of what differs ({status})"
+        (folder / f"{name}.what-if-{k}.svg").write_bytes(picture)
 
 
 def _final(port: int, plan: PlanDoc) -> PlanDoc:

@@ -15,13 +15,19 @@ from api.convert.located import located
 from api.convert.reading import read_document, refuse_repeated_keys
 from api.convert.request import check_request, issue_in_request
 from api.convert.snapshot import cluster_from_document, snapshot_from_document
+from api.jobs.forecast_snapshots import ForecastSnapshot, with_forecasts
 from api.schemas.calendar import CalendarEntryDoc, CalendarReference
 from api.schemas.request import MAX_THREADS, MAX_TIME_LIMIT_S, PLAN_BODIES, PLAN_BODY, AllocationDoc, PlanBodyDoc
 from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
+from models.forecast.extra import require_lightgbm
+from models.forecast.forecaster import Forecaster
+from models.forecast.known import unforeseen_jobs
+from models.forecast.snapshots import forecast_jobs
 from models.plan import PlanRequest
 from models.workload import Snapshot
 from stowplan.errors import FileFormatError, InputError, Issue
 from stowplan.files import read_text
+from stowplan.records import from_document
 from topology.calendar import CalendarEntry
 from topology.calendar_issues import calendar_issues, calendar_warnings
 from topology.cluster import Cluster
@@ -33,13 +39,14 @@ UNCAPPED = Settings(max_time_limit_s=MAX_TIME_LIMIT_S, max_threads=MAX_THREADS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
-    """A request in a file, and its warnings, with pointers as the file has them. is_bare: the file is a snapshot; body
-    is the request as it was read."""
+    """A request in a file, and its warnings, with pointers as the file has them; the first of them are of what was
+    `filled_in`. is_bare: the file is a snapshot; body is the request as it was read."""
 
     body: PlanBodyDoc
     request: PlanRequest
     warnings: tuple[Issue, ...]
     is_bare: bool
+    filled_in: tuple[Issue, ...] = ()
 
     def in_file(self, issues: Iterable[Issue]) -> tuple[Issue, ...]:
         """What planning says, which points from the snapshot, with pointers as the file has them."""
@@ -62,6 +69,7 @@ def load_request(
     policy: str | None = None,
     parameters: Mapping[str, object] | None = None,
     options: Mapping[str, object] | None = None,
+    forecaster: Path | None = None,
 ) -> PlanFile:
     """Read a whole plan request, or a snapshot that `policy` plans with its default parameters.
 
@@ -73,6 +81,8 @@ def load_request(
         Needed for a snapshot; must agree with that of a request.
     parameters, options
         Fields that take precedence over those of the file.
+    forecaster
+        File of the one that says how long jobs last that do not say it themselves.
 
     Returns
     -------
@@ -86,6 +96,7 @@ def load_request(
     InputError
         When the document is wrong; pointers are relative to the file.
     """
+    learned = None if forecaster is None else load_forecaster(forecaster)
     # The packaged examples say what they are.
     document = {name: part for name, part in _document(path).items() if name not in ("title", "description")}
     bare = "snapshot" not in document
@@ -103,15 +114,36 @@ def load_request(
         read = read_document(PLAN_BODY, to_json(body, inf_nan_mode="constants"))
         with located("/snapshot"):
             snapshot = _inline(read.snapshot)
+        notes: tuple[Issue, ...] = ()
+        if learned is not None and isinstance(read.snapshot, SnapshotDoc):
+            filled = _with_forecasts(read.snapshot, snapshot, learned)
+            read, snapshot, notes = read.model_copy(update={"snapshot": filled.document}), filled.snapshot, filled.notes
         checked = check_request(read, snapshot, UNCAPPED)
-        warnings = _in_file(checked.issues, bare)
-        return PlanFile(body=read, request=checked.required(), warnings=warnings, is_bare=bare)
+        told = _in_file(notes, bare)
+        warnings = (*told, *_in_file(checked.issues, bare))
+        return PlanFile(body=read, request=checked.required(), warnings=warnings, is_bare=bare, filled_in=told)
     except InputError as error:
         raise InputError(f"{path}: {error.detail}", _in_file(error.issues, bare)) from error
 
 
-def load_snapshot(path: Path) -> Snapshot:
-    """Read a snapshot, or that of a whole plan request.
+def load_forecaster(path: Path) -> Forecaster:
+    """Read what `stowplan forecast train` wrote.
+
+    Raises
+    ------
+    FileFormatError
+        When the file cannot be read or is not JSON; names the line.
+    InputError
+        When it is no forecaster, or one of another version.
+    """
+    try:
+        return from_document(Forecaster, read_json(path), "forecaster")
+    except InputError as error:
+        raise InputError(f"{path}: {error.detail}", error.issues) from error
+
+
+def load_snapshot(path: Path, forecaster: Path | None = None) -> Snapshot:
+    """Read a snapshot, or that of a whole plan request; with what a forecaster in a file says of its jobs.
 
     Raises
     ------
@@ -123,9 +155,13 @@ def load_snapshot(path: Path) -> Snapshot:
     document = _document(path)
     try:
         text = to_json(document.get("snapshot", document), inf_nan_mode="constants")
-        return snapshot_from_document(read_document(SNAPSHOT, text, "snapshot"))
+        source = read_document(SNAPSHOT, text, "snapshot")
+        snapshot = snapshot_from_document(source)
     except InputError as error:
         raise InputError(f"{path}: {error.detail}", error.issues) from error
+    if forecaster is None:
+        return snapshot
+    return _with_forecasts(source, snapshot, load_forecaster(forecaster)).snapshot
 
 
 def load_calendar(path: Path) -> CalendarFile:
@@ -208,6 +244,15 @@ def _document(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise FileFormatError.at(str(path), None, "must be an object: a plan request, a snapshot or a plan")
     return document
+
+
+def _with_forecasts(document: SnapshotDoc, snapshot: Snapshot, forecaster: Forecaster) -> ForecastSnapshot:
+    """The snapshot with what a forecaster says of its jobs."""
+    jobs = tuple(unforeseen_jobs(snapshot))
+    if jobs:
+        require_lightgbm()
+    found = forecast_jobs(forecaster, jobs, (document.taken_at or datetime.now(UTC)).timestamp())
+    return with_forecasts(document, snapshot, found, forecaster.history)
 
 
 def _inline(source: SnapshotDoc | SnapshotReference) -> Snapshot:

@@ -9,7 +9,7 @@ from pydantic_core import to_json as json_bytes
 
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.files import read_json
+from api.cli.files import load_forecaster, read_json
 from api.cli.forecast_console import print_forecasts, print_report
 from api.cli.local_worker import SLACK_S
 from api.cli.options import Json, picture_format, print_document, readable, write
@@ -21,7 +21,7 @@ from api.schemas.forecast import FORECAST_BODY, ForecastsDoc
 from models.forecast.forecaster import Forecaster
 from solver.pool import WorkerPool
 from stowplan.errors import InputError
-from stowplan.records import from_document, to_document, to_json
+from stowplan.records import to_document, to_json
 from workloads.readers import READERS, read_trace
 
 _FIGURE_TASK = "api.figures.forecast:figure_task"
@@ -56,7 +56,7 @@ def train_command(
 @command("show", epilog=EPILOG)
 def show_command(file: ForecasterFile, figure: Figure = None, json_: Json = False) -> None:
     """Print what a forecaster was trained on, and how well it did."""
-    _tell(_forecaster(file), figure, picture_format(figure), json_=json_)
+    _tell(load_forecaster(readable(file)), figure, picture_format(figure), json_=json_)
 
 
 @command("predict", epilog=EPILOG)
@@ -66,7 +66,7 @@ def predict_command(
     json_: Json = False,
 ) -> None:
     """Say how long jobs last, those that run for how long they have already."""
-    forecaster = _forecaster(file)
+    forecaster = load_forecaster(readable(file))
     try:
         asked = read_document(FORECAST_BODY, json_bytes(read_json(readable(jobs)), inf_nan_mode="constants"))
         found = forecasts(forecaster, asked)
@@ -76,13 +76,6 @@ def predict_command(
         print_document(ForecastsDoc(forecaster=forecaster.history, forecasts=found))
     else:
         print_forecasts(found)
-
-
-def _forecaster(file: Path) -> Forecaster:
-    try:
-        return from_document(Forecaster, read_json(readable(file)), "forecaster")
-    except InputError as error:
-        raise InputError(f"{file}: {error.detail}", error.issues) from error
 
 
 def _tell(forecaster: Forecaster, figure: Path | None, picture: PictureFormat | None, *, json_: bool) -> None:

@@ -72,7 +72,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "demo": LazyCommand(
         "api.cli.demo:demo_command",
-        "Start a service, post every example, print the answers, write them and their pictures, stop the service.",
+        "Start a service, post every example and what if, print and draw the answers, write them, stop the service.",
     ),
     "deploy": LazyCommand(
         "api.cli.deploy:deploy_command",

@@ -22,6 +22,14 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="JSON file; - for sta
 Policy = Annotated[
     str | None, typer.Option(help=f"One of {', '.join(PLAN_BODIES)}; needed when FILE is a bare snapshot.")
 ]
+ForecasterOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--forecaster",
+        metavar="FILE",
+        help="What `stowplan forecast train` wrote: how long jobs last that do not say it themselves.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the JSON to this file, too.")]
 

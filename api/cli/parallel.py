@@ -13,6 +13,7 @@ from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.files import UNCAPPED, read_json
 from api.cli.local_worker import LocalPlanner
+from api.cli.model_file import OF_THE_FILE, plan_of_file, read_model
 from api.cli.options import Catalogue, Json, Output, given, picture_format, print_document, readable, write
 from api.cli.parallel_console import print_answer
 from api.cli.progress import progress_line
@@ -23,6 +24,8 @@ from api.figures.request import ParallelFigure
 from api.schemas.parallel import ParallelPlanBody
 from api.schemas.parallel_answer import ParallelPlanAnswer
 from models.parallelism.request import Planner
+from models.readers import is_file_name
+from models.software import Software
 from stowplan.errors import InputError
 
 _BODY = TypeAdapter(ParallelPlanBody)
@@ -35,7 +38,13 @@ def parallel_command(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="A whole request as JSON; - for standard input.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Model of the catalogue, such as llama2-13b.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Model of the catalogue, such as llama2-13b, or a file that describes one: config.json of Hugging "
+            "Face, arguments of Megatron-LM, TOML of torchtitan, YAML of NeMo."
+        ),
+    ] = None,
     gpus: Annotated[
         list[str] | None, typer.Option(help="How many GPUs: 16, several (8,16,32), or a range (8-64).")
     ] = None,
@@ -48,14 +57,18 @@ def parallel_command(
     ] = None,
     micro_batch: Annotated[int | None, typer.Option(min=1, help="Sequences of a micro-batch per replica.")] = None,
     sequence_length: Annotated[int | None, typer.Option(min=1, help="Tokens of a sequence.")] = None,
-    precision: Annotated[str | None, typer.Option(help="bf16, fp16 or fp32.")] = None,
+    precision: Annotated[str | None, typer.Option(help="bf16, fp16, fp32 or fp8.")] = None,
     checkpointing: Annotated[str | None, typer.Option(help="none, selective or full.")] = None,
     zero_stage: Annotated[int | None, typer.Option(min=0, max=3, help="What ZeRO shards.")] = None,
+    software: Annotated[
+        str | None, typer.Option(help=f"What trains: {', '.join(software.value for software in Software)}.")
+    ] = None,
     planner: Annotated[
         str | None, typer.Option(help=f"One of {', '.join(planner.value for planner in Planner)}.")
     ] = None,
     degrees: Annotated[
-        str | None, typer.Option(help="Evaluate this plan instead: pp2,dp2,tp4,mb32 (micro-batches).")
+        str | None,
+        typer.Option(help="Evaluate this plan instead: pp2,dp2,tp4,mb32 (micro-batches), or `file`: that of --model."),
     ] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the planning.")] = None,
     json_: Json = False,
@@ -73,10 +86,11 @@ def parallel_command(
         "precision": precision,
         "checkpointing": checkpointing,
         "zero_stage": zero_stage,
+        "software": software,
     }
     options = given({"planner": planner, "time_limit_s": time_limit})
     if file is None:
-        document = _request(given(training), _offers(gpus or [], gpu_type or [], gpus_per_node), degrees)
+        document = _request(given(training), gpus or [], gpu_type or [], gpus_per_node, degrees)
     else:
         _refuse_beside_file(training | {"gpus": gpus, "gpu_type": gpu_type, "degrees": degrees})
         document = read_json(readable(file))
@@ -104,18 +118,34 @@ def _print(answer: ParallelPlanAnswer, as_json: bool) -> None:
         print_answer(console.output(), answer)
 
 
-def _request(training: dict[str, object], offers: list[dict[str, Any]], degrees: str | None) -> dict[str, Any]:
+def _request(
+    training: dict[str, Any], gpus: list[str], gpu_types: list[str], gpus_per_node: int | None, degrees: str | None
+) -> dict[str, Any]:
     if "model" not in training:
-        raise InputError("--model is missing; name a model of the catalogue such as llama2-13b, or give a FILE")
+        raise InputError(
+            "--model is missing; name a model of the catalogue such as llama2-13b or a file that describes one, "
+            "or give a FILE"
+        )
+    name, described = str(training["model"]), None
+    if is_file_name(name):
+        described = read_model(name, given=training, hint=degrees is None)
+        training = {**described.fields, **{field: value for field, value in training.items() if field != "model"}}
+    training = {"global_batch": _GLOBAL_BATCH, **training}
+    counts = _counts(gpus)
+    plan: dict[str, int] | None = None
+    if degrees is not None and degrees.strip() == OF_THE_FILE:
+        plan, counts = plan_of_file(described, training, counts), {}
+    elif degrees is not None:
+        plan = _degrees(degrees)
+    offers = _offers(counts, gpu_types, gpus_per_node)
     if not offers:
         raise InputError("--gpu-type is missing; name a GPU of the catalogue such as h100")
-    document: dict[str, Any] = {"job": {"global_batch": _GLOBAL_BATCH, **training}, "gpus": offers}
-    return document if degrees is None else {**document, "degrees": _degrees(degrees)}
+    document: dict[str, Any] = {"job": training, "gpus": offers}
+    return document if plan is None else {**document, "degrees": plan}
 
 
-def _offers(gpus: list[str], gpu_types: list[str], gpus_per_node: int | None) -> list[dict[str, Any]]:
+def _offers(counts: dict[str, Any], gpu_types: list[str], gpus_per_node: int | None) -> list[dict[str, Any]]:
     names = [name.strip() for text in gpu_types for name in text.split(",") if name.strip()]
-    counts = _counts(gpus)
     return [{"gpu_type": name, **counts, **given({"gpus_per_node": gpus_per_node})} for name in names]
 
 

@@ -14,6 +14,7 @@ from api.cli.local_worker import LocalPlanner, local_document
 from api.cli.options import (
     Catalogue,
     File,
+    ForecasterOption,
     Json,
     Output,
     Policy,
@@ -47,6 +48,7 @@ def plan_command(
     scheduling_unit: Annotated[str | None, typer.Option(help="Arnold: pp or dp.")] = None,
     minipod_tier: Annotated[str | None, typer.Option(help="Arnold: tier whose units are the minipods.")] = None,
     parameters: Annotated[str | None, typer.Option(help="Any parameters of the policy, as a JSON object.")] = None,
+    forecaster: ForecasterOption = None,
     json_: Json = False,
     figure: Annotated[Path | None, typer.Option(help="Draw the plan into this .svg or .png file.")] = None,
     output: Output = None,
@@ -62,13 +64,14 @@ def plan_command(
         "scheduling_unit": scheduling_unit,
         "minipod_tier": minipod_tier,
     }
-    asked = load_request(readable(file), policy, {**json_object(parameters), **given(named)}, given(options))
+    fields = {**json_object(parameters), **given(named)}
+    asked = load_request(readable(file), policy, fields, given(options), forecaster)
     request = asked.request
     console.print_warnings(asked.warnings)
     with LocalPlanner() as planner:
         with progress_line() as watcher:
             outcome = planner.plan(request, watcher)
-        outcome = replace(outcome, warnings=asked.in_file(outcome.warnings))
+        outcome = replace(outcome, warnings=(*asked.filled_in, *asked.in_file(outcome.warnings)))
         # Those of the request were printed before.
         console.print_warnings([warning for warning in outcome.warnings if warning not in asked.warnings])
         # A solve may have been long: whatever goes wrong with the files, the answer is printed, and it is written

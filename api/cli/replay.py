@@ -1,6 +1,7 @@
 """`stowplan replay`: what policies would have made of a trace of jobs."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.options import Catalogue, Json, Output, given, picture_format, readable, write
 from api.cli.pretty import pretty_json
+from api.cli.replay_calendar import calendar_of, origin_of
 from api.cli.replay_console import print_results
 from api.cli.replay_policies import known_of, parameters_of
 from api.cli.replay_run import drawn, results_of
@@ -93,6 +95,27 @@ def replay_command(
     horizon: Annotated[
         float | None, typer.Option(help="Hours after which the replay ends; needed for failures.")
     ] = None,
+    calendar: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON file with a list of entries, or an object with them as `entries`, or a snapshot: who has which "
+            "nodes when."
+        ),
+    ] = None,
+    calendar_known: Annotated[
+        float, typer.Option(min=0, help="Hours of the trace until which nobody knows of the calendar.")
+    ] = 0.0,
+    reserved: Annotated[
+        list[str] | None, typer.Option(metavar="JOB=ENTRY", help="Job that belongs to a reservation; repeatable.")
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="When time zero of the trace was, such as 2026-12-07T09:00:00Z, for a calendar; by default what the "
+            "trace says.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of noise and failures.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Replay with so many seeds, from --seed on.")] = 1,
     processes: Annotated[
@@ -113,6 +136,8 @@ def replay_command(
     """Replay a trace of jobs on a cluster under policies, and compare when jobs end."""
     path, picture = readable(file), picture_format(figure)
     trace = read_trace(path, format_=format_, columns=columns, name="stdin" if path != file else file.stem)
+    if origin is not None:
+        trace = replace(trace, origin_s=origin_of(origin))
     if window is not None:
         trace = trace.window(*window_seconds(window))
     where = cluster_of(cluster)
@@ -137,6 +162,9 @@ def replay_command(
         shared_models=shared,
     )
     failures = None if mtbf is None else FailureParameters(mtbf_s=mtbf * _S_PER_HOUR, repair_s=repair * _S_PER_HOUR)
+    horizon_s = None if horizon is None else horizon * _S_PER_HOUR
+    known_s = calendar_known * _S_PER_HOUR
+    known_calendar = calendar_of(calendar, reserved or [], trace, where, known_s=known_s, horizon_s=horizon_s)
     chosen = parameters_of(policies, policy or [], gang, known=known)
     if state is not None and len(chosen) * seeds > 1:
         raise InputError(f"--state is of one replay; there are {len(chosen) * seeds}")
@@ -150,7 +178,9 @@ def replay_command(
             profiles=profiles,
             modelled=modelled,
             failures=failures,
-            horizon_s=None if horizon is None else horizon * _S_PER_HOUR,
+            horizon_s=horizon_s,
+            calendars=known_calendar.changes,
+            reserved_for=known_calendar.reserved_for,
             seed=number,
         )
         for parameters in chosen

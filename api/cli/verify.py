@@ -12,7 +12,7 @@ from api.cli import console
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import load_allocations, load_snapshot
-from api.cli.options import Catalogue, Json, print_document, readable
+from api.cli.options import Catalogue, ForecasterOption, Json, print_document, readable
 from api.convert.outcome import issue_documents
 from api.convert.placement import placement_issues
 from api.schemas.problem import VerificationDoc
@@ -35,11 +35,12 @@ def verify_command(
             help="Probability with which a job may still run when its nodes are closed.",
         ),
     ] = EPSILON,
+    forecaster: ForecasterOption = None,
     json_: Json = False,
     _catalogue: Catalogue = None,
 ) -> None:
     """Check somebody's placement on a snapshot and print every rule that it breaks."""
-    known = load_snapshot(readable(snapshot))
+    known = load_snapshot(readable(snapshot), forecaster)
     placement = load_allocations(readable(allocations))
     violations = placement_issues(placement, known, epsilon)
     if json_:

@@ -15,6 +15,7 @@ from api.cli.local_worker import LocalPlanDoc, LocalPlanner, local_document
 from api.cli.options import (
     Catalogue,
     File,
+    ForecasterOption,
     Json,
     Output,
     Policy,
@@ -72,6 +73,7 @@ def what_if_command(
         Path | None, typer.Option(help="JSON file with several, as in the body of POST /v1/plans/{id}:what-if.")
     ] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for each solve.")] = None,
+    forecaster: ForecasterOption = None,
     json_: Json = False,
     figure: Annotated[Path | None, typer.Option(help="Draw what differs into this .svg or .png file.")] = None,
     output: Output = None,
@@ -82,7 +84,7 @@ def what_if_command(
     The options make one variant, --variants adds others. Ctrl-C stops the solve that runs and keeps its best plan.
     """
     picture = picture_format(figure)
-    asked = load_request(readable(file), policy, None, given({"time_limit_s": time_limit}))
+    asked = load_request(readable(file), policy, None, given({"time_limit_s": time_limit}), forecaster)
     own = {"drain": drain, "down": down, "remove_jobs": remove_job}
     checked = checked_variants(asked, given(own), set_ or [], variants)
     console.print_warnings(asked.warnings)

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 
 from api.common.errors import NoOutcomeError, NotFoundError, StoreError
 from api.common.events import EventLog
+from api.common.pages import page_of
 from api.common.settings import Settings
 from api.common.times import time_of
 from api.common.turns import Turns
@@ -98,11 +99,10 @@ class Comparisons:
 
     def page(self, query: ComparisonPageQuery) -> ComparisonList:
         """List comparisons from the newest to the oldest."""
-        # One more than asked for tells whether there is a next page.
-        records = self._store.comparisons(tuple(ComparisonSummary.model_fields), query.limit + 1, query.before)
-        page = records[: query.limit]
-        more = f"{COMPARISONS_PATH}?limit={query.limit}&before={page[-1][0]}" if len(records) > query.limit else None
-        return ComparisonList(comparisons=tuple(self._summary(text) for _, text in page), next=more)
+        rows, more = page_of(
+            ComparisonSummary, self._store.comparisons, lambda row: self._turns.get(row.id), COMPARISONS_PATH, query
+        )
+        return ComparisonList(comparisons=rows, next=more)
 
     def drawable(self, comparison_id: str) -> ComparisonDoc:
         """Look at a comparison that has something to draw.
@@ -140,15 +140,6 @@ class Comparisons:
         """Stop; the worker is killed when it has not come back at `end_s` (monotonic clock)."""
         self.begin_shutdown()
         self._turns.close(end_s)
-
-    def _summary(self, text: str) -> ComparisonSummary:
-        """A line of the list; the store knows only how a comparison began and how it ended."""
-        stored = ComparisonSummary.model_validate_json(text)
-        active = self._turns.get(stored.id)
-        if active is None:
-            return stored
-        known = active.document
-        return ComparisonSummary(**{name: getattr(known, name) for name in ComparisonSummary.model_fields})
 
     def _drop(self, active: "_Active") -> None:
         self._finish(active, active.stopped or ComparisonStatus.CANCELED, None)

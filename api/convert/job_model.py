@@ -7,6 +7,7 @@ from typing import Any
 from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
 from models.catalogue import find_model
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients, SizeCoefficients
+from models.readers.hugging_face import describe
 from models.transformer import JobModel, Operator, OperatorModel, Transformer
 
 
@@ -18,8 +19,11 @@ def model_from_document(document: TransformerDoc | OperatorModelDoc) -> JobModel
 
 
 def transformer_from_document(document: TransformerDoc) -> Transformer:
-    """Build the model; what the document leaves out is that of the catalogue's model, if it names one."""
-    given = {name: value for name, value in document if value is not None and name != "model"}
+    """Build the model; what the document leaves out is that of the catalogue's model or of a `config.json`, if it names
+    or holds one."""
+    given = {name: value for name, value in document if value is not None and name not in ("model", "config")}
+    if document.config is not None:
+        return describe(document.config).transformer(**given)
     if document.model is None:
         return Transformer(**given)
     known = find_model(document.model, global_batch=document.global_batch)
@@ -35,7 +39,7 @@ def transformer_to_document(model: Transformer) -> TransformerDoc:
 
 def operators_from_document(document: OperatorModelDoc) -> OperatorModel:
     """Build the model, from its operators or from the catalogue."""
-    names = ("global_batch", "micro_batch", "precision", "optimizer", "zero_stage")
+    names = ("global_batch", "micro_batch", "precision", "optimizer", "zero_stage", "software")
     given = {name: value for name in names if (value := getattr(document, name)) is not None}
     if document.operators is not None:
         operators = tuple(Operator(**vars(operator)) for operator in document.operators)

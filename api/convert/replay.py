@@ -1,7 +1,7 @@
 """From the body of replays to what is replayed."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import Any
@@ -9,7 +9,10 @@ from typing import Any
 from api.common.settings import Settings
 from api.convert.application import profiles_from_documents
 from api.convert.located import located
+from api.convert.replay_calendar import replay_calendar, reserved_jobs
+from api.schemas.calendar import CalendarEntryDoc, CalendarReference
 from api.schemas.replay import ReplayBody, ReplayPolicyDoc, TraceDoc
+from executor.control.events import CalendarChange
 from executor.control.options import ControlOptions
 from executor.simulation.known import Known
 from executor.simulation.setup import ReplaySetup, covered_trace, covering
@@ -31,14 +34,18 @@ _REMEDIES = {
     Known.MODELS: "set `modelled`, and give jobs a model of the catalogue as `application`, and `global_batch`",
 }
 _MAX_FAILURES = 1_000_000
+# Of a job of the trace what the trace itself does not know.
+_BELONGS = "calendar_entry"
 _TRUTH = (
     *("start_s", "restart_s", "delay_per_gpu_s", "checkpoint_s", "elasticity", "estimates", "noise"),
     *("profiling", "shared_models"),
 )
 
 
-def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tuple[ReplaySetup, ...]:
-    """What is replayed: every policy with every seed, in this order.
+def replay_setups(
+    body: ReplayBody, cluster: Cluster, settings: Settings, entries: Sequence[CalendarEntryDoc] = ()
+) -> tuple[ReplaySetup, ...]:
+    """What is replayed: every policy with every seed, in this order; `entries` are those of the calendar.
 
     Raises
     ------
@@ -78,6 +85,15 @@ def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tup
                 raise InputError("", [_repeated("", "is listed before with the same parameters; list it once")])
     with _collected(issues), located("/trace"):
         trace = _trace(body.trace)
+    calendars: tuple[CalendarChange, ...] = ()
+    reserved: dict[str, str] = {}
+    with _collected(issues):
+        named = body.calendar.cluster if isinstance(body.calendar, CalendarReference) else None
+        known_s, horizon_s = body.calendar_known_s, body.horizon_s
+        calendars = replay_calendar(
+            entries, cluster, body.trace.origin_s, known_s=known_s, horizon_s=horizon_s, name=named
+        )
+        reserved = reserved_jobs(_reserved(body.trace), calendars)
     raise_for_errors(issues, "request")
     common: dict[str, Any] = {
         "cluster": cluster,
@@ -88,6 +104,8 @@ def replay_setups(body: ReplayBody, cluster: Cluster, settings: Settings) -> tup
         "truth": TruthParameters(**{name: getattr(body, name) for name in _TRUTH}),
         "failures": None if body.failures is None else FailureParameters(**vars(body.failures)),
         "horizon_s": body.horizon_s,
+        "calendars": calendars,
+        "reserved_for": reserved,
     }
     return tuple(
         ReplaySetup(
@@ -203,9 +221,18 @@ def _trace(document: TraceDoc) -> Trace:
     jobs: list[TraceJob] = []
     for k, job in enumerate(document.jobs):
         with _collected(issues), located(pointer_of("jobs", k)):
-            jobs.append(TraceJob(**vars(job)))
+            jobs.append(TraceJob(**{name: value for name, value in vars(job).items() if name != _BELONGS}))
     raise_for_errors(issues, "trace")
-    return Trace(name=document.name, jobs=tuple(jobs))
+    return Trace(name=document.name, jobs=tuple(jobs), origin_s=document.origin_s)
+
+
+def _reserved(document: TraceDoc) -> dict[str, tuple[str, str]]:
+    """Job -> its reservation, and where that is said."""
+    return {
+        job.id: (job.calendar_entry, pointer_of("trace", "jobs", k, _BELONGS))
+        for k, job in enumerate(document.jobs)
+        if job.calendar_entry is not None
+    }
 
 
 def _repeated(pointer: str, detail: str) -> Issue:

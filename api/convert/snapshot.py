@@ -46,6 +46,12 @@ def snapshot_from_document(document: SnapshotDoc) -> Snapshot:
     InputError
         With one issue per fault, pointers relative to the document.
     """
+    if document.forecaster is not None:
+        detail = (
+            "names a forecaster, which only requests to a service that has it can do; give `lasting` of jobs, or on "
+            "the command line --forecaster FILE"
+        )
+        raise InputError(detail, [Issue(code="stored_forecaster", pointer="/forecaster", detail=detail)])
     with located("/cluster"):
         cluster = cluster_from_document(document.cluster)
     type_of = {node.id: node.gpu_type for node in cluster.nodes}

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.common.errors import ForecasterExistsError, NoOutcomeError, NotFoundError, ShuttingDownError, StoreError
 from api.common.events import EventLog
+from api.common.pages import page_of
 from api.common.settings import Settings
 from api.common.tasks import run_task
 from api.common.times import time_of
@@ -17,7 +18,18 @@ from api.common.turns import Turns
 from api.convert.outcome import issue_documents
 from api.figures.request import PictureFormat
 from api.forecasts.reading import ReadForecaster
-from api.forecasts.task import FIGURE_TASK, PREDICT_TASK, TRAIN_TASK, Asked, Drawn, Trained, Training
+from api.forecasts.task import (
+    FIGURE_TASK,
+    PREDICT_TASK,
+    SNAPSHOT_TASK,
+    TRAIN_TASK,
+    Asked,
+    AskedSnapshot,
+    Drawn,
+    Trained,
+    Training,
+)
+from api.reading.texts import WantedForecasts
 from api.schemas.forecast_answer import (
     ForecasterDoc,
     ForecasterLinksDoc,
@@ -32,9 +44,10 @@ from api.store.database import Store
 from api.store.forecasters import ForecasterStore
 from api.store.keys import RequestKey
 from models.forecast.extra import require_lightgbm
+from models.forecast.known import SnapshotForecasts
 from solver.pool import DeadlineError, Pickled, WorkerPool
 from stowplan import __version__
-from stowplan.errors import StowplanError
+from stowplan.errors import Issue, StowplanError
 from workloads.trace import Trace
 
 FORECASTERS_PATH = "/v1/forecasters"
@@ -111,11 +124,10 @@ class Forecasters:
 
     def page(self, query: ForecasterPageQuery) -> ForecasterList:
         """List forecasters from the newest to the oldest."""
-        # One more than asked for tells whether there is a next page.
-        records = self._store.page(tuple(ForecasterSummary.model_fields), query.limit + 1, query.before)
-        page = records[: query.limit]
-        more = f"{FORECASTERS_PATH}?limit={query.limit}&before={page[-1][0]}" if len(records) > query.limit else None
-        return ForecasterList(forecasters=tuple(self._summary(text) for _, text in page), next=more)
+        rows, more = page_of(
+            ForecasterSummary, self._store.page, lambda row: self._turns.get(row.name), FORECASTERS_PATH, query
+        )
+        return ForecasterList(forecasters=rows, next=more)
 
     def report(self, name: str) -> str:
         """JSON text of how well it did; NoOutcomeError when it has not succeeded."""
@@ -130,6 +142,34 @@ class Forecasters:
         record = await run_in_threadpool(self.record, name)
         require_lightgbm()
         found: str = await run_task(self._pool, PREDICT_TASK, Asked(name=name, record=record, body=body))
+        return found
+
+    async def of_snapshot(self, wanted: WantedForecasts) -> SnapshotForecasts | Issue:
+        """Say how much longer jobs of a snapshot last, or why that cannot be asked.
+
+        Raises
+        ------
+        ExtraMissingError
+            When LightGBM is not installed.
+        WorkerTimeoutError, QueueFullError
+            When no worker does it in time.
+        """
+        name, pointer = wanted.forecaster, "/snapshot/forecaster"
+        try:
+            record = await run_in_threadpool(self.record, name)
+        except NotFoundError:
+            detail = f"is {name!r}; there is no forecaster of that name: POST {FORECASTERS_PATH} first"
+            return Issue(code="unknown_forecaster", pointer=pointer, detail=detail)
+        except NoOutcomeError:
+            status = (await run_in_threadpool(self.forecaster, name)).status.value
+            detail = f"is {name!r}, which is {status}; it can be asked once it has succeeded"
+            return Issue(code="forecaster_not_ready", pointer=pointer, detail=detail)
+        at_s = time.time() if wanted.at_s is None else wanted.at_s
+        if not wanted.jobs:
+            return SnapshotForecasts(history=name, trained_until_s=None, at_s=at_s, jobs={})
+        require_lightgbm()
+        asked = AskedSnapshot(record=record, jobs=wanted.jobs, at_s=at_s)
+        found: SnapshotForecasts = await run_task(self._pool, SNAPSHOT_TASK, asked)
         return found
 
     async def figure(self, name: str, format_: PictureFormat) -> bytes:
@@ -166,14 +206,6 @@ class Forecasters:
         if text is None:
             raise NoOutcomeError(f"forecaster {name!r} is {self.forecaster(name).status.value}: it has learned nothing")
         return text
-
-    def _summary(self, text: str) -> ForecasterSummary:
-        """A line of the list; the store knows only how a forecaster began and how it ended."""
-        stored = ForecasterSummary.model_validate_json(text)
-        active = self._turns.get(stored.name)
-        if active is None:
-            return stored
-        return ForecasterSummary(**{name: getattr(active.document, name) for name in ForecasterSummary.model_fields})
 
     def _known(self, name: str, key: RequestKey | None) -> str | None:
         """The name of what came of the same request; ForecasterExistsError when another one has it.

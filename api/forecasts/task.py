@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 from api.figures.request import PictureFormat
+from models.forecast.known import KnownJob
 from workloads.trace import Trace
 
 TRAIN_TASK = "api.forecasts.worker_tasks:train_task"
 PREDICT_TASK = "api.forecasts.worker_tasks:predict_task"
+SNAPSHOT_TASK = "api.forecasts.worker_tasks:snapshot_task"
 FIGURE_TASK = "api.forecasts.worker_tasks:figure_task"
 
 
@@ -35,6 +37,15 @@ class Asked:
     name: str
     record: str
     body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedSnapshot:
+    """A forecaster as JSON text, and jobs of a snapshot that was taken at `at_s` seconds since 1970."""
+
+    record: str
+    jobs: tuple[KnownJob, ...]
+    at_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

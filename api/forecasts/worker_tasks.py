@@ -4,11 +4,13 @@ import json
 
 from api.convert.forecast import forecasts
 from api.convert.reading import read_document
-from api.forecasts.task import Asked, Drawn, Trained, Training
+from api.forecasts.task import Asked, AskedSnapshot, Drawn, Trained, Training
 from api.schemas.forecast import FORECAST_BODY, ForecastsDoc
 from models.forecast.forecaster import Forecaster
+from models.forecast.known import SnapshotForecasts
 from models.forecast.learning import train
 from models.forecast.report import ForecastReport
+from models.forecast.snapshots import forecast_jobs
 from solver.monitor import SolveMonitor
 from stowplan.records import from_document, to_json
 
@@ -45,6 +47,12 @@ def predict_task(asked: Asked, monitor: SolveMonitor) -> str:  # noqa: ARG001 - 
     forecaster = from_document(Forecaster, json.loads(asked.record), "forecaster")
     found = forecasts(forecaster, body)
     return ForecastsDoc(forecaster=asked.name, forecasts=found).model_dump_json()
+
+
+def snapshot_task(asked: AskedSnapshot, monitor: SolveMonitor) -> SnapshotForecasts:  # noqa: ARG001 - see above
+    """Say how much longer jobs of a snapshot last."""
+    forecaster = from_document(Forecaster, json.loads(asked.record), "forecaster")
+    return forecast_jobs(forecaster, asked.jobs, asked.at_s)
 
 
 def figure_task(drawn: Drawn, monitor: SolveMonitor) -> bytes:  # noqa: ARG001 - the pool's convention

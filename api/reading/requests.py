@@ -1,6 +1,7 @@
 """Requests that bring or name a snapshot: from bytes to what the services need of them."""
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,14 @@ from starlette.concurrency import run_in_threadpool
 from api.common.settings import Settings
 from api.jobs.calibrated_snapshots import MeasuredJobs
 from api.reading.readers import Readers
-from api.reading.texts import Lacking, RequestText
+from api.reading.texts import Lacking, RequestText, WantedForecasts
 from api.store.calendars import CalendarStore
 from api.store.snapshots import Snapshots
+from models.forecast.known import SnapshotForecasts
+from stowplan.errors import Issue
+
+# What a forecaster says of jobs, or why it says nothing, with a pointer relative to the request.
+Forecast = Callable[[WantedForecasts], Awaitable[SnapshotForecasts | Issue]]
 
 
 class RequestReader:
@@ -23,12 +29,14 @@ class RequestReader:
         snapshots: Snapshots,
         calendars: CalendarStore,
         measured: MeasuredJobs,
+        forecast: Forecast,
         settings: Settings,
     ) -> None:
         self._readers = readers
         self._snapshots = snapshots
         self._calendars = calendars
         self._measured = measured
+        self._forecast = forecast
         # The token is nobody's business but ours.
         self._settings = settings.model_copy(update={"token": None})
 
@@ -47,7 +55,10 @@ class RequestReader:
         known = self._measured.ids() if fill_in else frozenset[str]()
         text = RequestText(body=body, settings=self._settings, measured_jobs=known)
         while isinstance(found := await self._readers.read(task, text, text.num_bytes), Lacking):
-            text = await run_in_threadpool(self._supplied, text, found)
+            if found.forecasts is None:
+                text = await run_in_threadpool(self._supplied, text, found)
+            else:
+                text = replace(text, forecasts=await self._forecast(found.forecasts))
         return found
 
     def _supplied(self, text: RequestText, lacking: Lacking) -> RequestText:

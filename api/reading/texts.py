@@ -11,10 +11,12 @@ from api.convert.hashing import snapshot_id
 from api.convert.located import located
 from api.convert.snapshot import cluster_from_document
 from api.jobs.calibrated_snapshots import MeasuredJob, MeasuredSnapshot, filled_in
-from api.schemas.calendar import CalendarReference
+from api.jobs.forecast_snapshots import with_forecasts
+from api.schemas.calendar import CalendarEntryDoc, CalendarReference, CalendarSource
 from api.schemas.snapshot import ClusterDoc, PlannedSnapshotReference, SnapshotDoc, SnapshotReference
 from api.store.calendars import StoredCalendar, entries_of
-from api.store.snapshots import ResolvedSnapshot, resolved, source_document
+from api.store.snapshots import ResolvedSnapshot, resolved_document, source_document
+from models.forecast.known import KnownJob, SnapshotForecasts, unforeseen_jobs
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError, Issue
 from topology.cluster import Cluster
@@ -27,7 +29,8 @@ class RequestText:
     """The body of a request, and what is known of what it may refer to.
 
     `snapshots`: texts of stored ones by id, None for one that there is not; `calendars` by name likewise. `measured`:
-    of those jobs, among `measured_jobs`, that the request has.
+    of those jobs, among `measured_jobs`, that the request has. `forecasts`: what the forecaster that it names says of
+    its jobs, or why it says nothing, with a pointer relative to the request.
     """
 
     body: bytes
@@ -36,6 +39,7 @@ class RequestText:
     snapshots: Mapping[str, str | None] = field(default_factory=dict)
     measured: Mapping[str, MeasuredJob] = field(default_factory=dict)
     calendars: Mapping[str, StoredCalendar | None] = field(default_factory=dict)
+    forecasts: SnapshotForecasts | Issue | None = None
 
     def with_found(
         self,
@@ -44,7 +48,7 @@ class RequestText:
         measured: Mapping[str, MeasuredJob],
         calendar: StoredCalendar | None,
     ) -> "RequestText":
-        """The same with what it was lacking."""
+        """The same with what it was lacking, but for forecasts."""
         snapshots = self.snapshots if lacking.snapshot_id is None else {lacking.snapshot_id: snapshot}
         calendars = self.calendars if lacking.calendar is None else {lacking.calendar: calendar}
         return replace(self, snapshots=snapshots, calendars=calendars, measured={**self.measured, **measured})
@@ -59,12 +63,23 @@ class RequestText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WantedForecasts:
+    """A forecaster by name, and what it is asked about. `at_s`: the moment of the snapshot in seconds since 1970, None
+    for now."""
+
+    forecaster: str
+    jobs: tuple[KnownJob, ...]
+    at_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lacking:
-    """What a text refers to and does not bring: a stored snapshot or calendar, or measurements of jobs."""
+    """What a text refers to and does not bring: a stored snapshot or calendar, measurements of jobs, or forecasts."""
 
     snapshot_id: str | None = None
     calendar: str | None = None
     jobs: frozenset[str] = frozenset()
+    forecasts: WantedForecasts | None = None
 
 
 class LackingError(Exception):
@@ -89,8 +104,8 @@ def reading_task(read: Callable[[RequestText], T]) -> Callable[[RequestText, Sol
 
 
 def snapshot_of(source: SnapshotDoc | SnapshotReference, text: RequestText) -> ResolvedSnapshot:
-    """Give the snapshot that a request brings or refers to, with the calendar that it refers to; the id is that of what
-    the request says itself.
+    """Give the snapshot that a request brings or refers to, with the calendar and forecasts that it refers to; the id
+    is that of what the request says itself.
 
     Raises
     ------
@@ -99,7 +114,7 @@ def snapshot_of(source: SnapshotDoc | SnapshotReference, text: RequestText) -> R
     LackingError
         When it is to be fetched first.
     """
-    return _as_posted(source, _resolved(source, text))
+    return _as_posted(source, _resolved(source, text).used)
 
 
 def cluster_of(source: ClusterDoc | SnapshotReference, text: RequestText) -> Cluster:
@@ -118,26 +133,73 @@ def cluster_of(source: ClusterDoc | SnapshotReference, text: RequestText) -> Clu
         return cluster_from_document(source)
 
 
+def calendar_entries(source: CalendarSource, text: RequestText) -> tuple[CalendarEntryDoc, ...]:
+    """Give the entries that a request brings, or those of the calendar that it refers to.
+
+    Raises
+    ------
+    InputError
+        When there is no such calendar; the pointer is relative to the request.
+    LackingError
+        When it is to be fetched first.
+    """
+    return entries_of(_stored_calendar(source.cluster, text)) if isinstance(source, CalendarReference) else source
+
+
 def measured_snapshot_of(source: SnapshotDoc | SnapshotReference, policy: str, text: RequestText) -> MeasuredSnapshot:
-    """Give the snapshot, filled in with what was measured of its jobs; raises what `snapshot_of` does."""
-    used = _resolved(source, text)
-    measured = text.measured_jobs & {job.id for job in used.snapshot.jobs}
+    """Give the snapshot, filled in with forecasts and with what was measured of its jobs; raises what `snapshot_of`
+    does."""
+    found = _resolved(source, text)
+    measured = text.measured_jobs & {job.id for job in found.used.snapshot.jobs}
     if measured - text.measured.keys():
         raise LackingError(Lacking(jobs=measured))
-    found = MeasuredSnapshot(posted=used, used=used)
+    filled = MeasuredSnapshot(posted=found.used, used=found.used)
     if measured:
-        document = source_document(_with_calendar(source, text), lambda id_: _stored(id_, text))
-        found = filled_in(used, document, policy, {job: text.measured[job] for job in measured})
-    return replace(found, posted=_as_posted(source, used))
+        filled = filled_in(found.used, found.document, policy, {job: text.measured[job] for job in measured})
+    return replace(filled, posted=_as_posted(source, found.used), notes=(*found.notes, *filled.notes))
 
 
-def _resolved(source: SnapshotDoc | SnapshotReference, text: RequestText) -> ResolvedSnapshot:
-    return resolved(_with_calendar(source, text), lambda id_: _stored(id_, text))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Resolved:
+    """A snapshot with the calendar and forecasts that it refers to, its document, and notes on the forecasts."""
+
+    used: ResolvedSnapshot
+    document: SnapshotDoc
+    notes: tuple[Issue, ...] = ()
+
+
+def _resolved(source: SnapshotDoc | SnapshotReference, text: RequestText) -> _Resolved:
+    with located("/snapshot"):
+        stored = source_document(source, lambda id_: _stored(id_, text))
+    document = _with_calendar(source, stored, text)
+    name = _forecaster_name(source)
+    if name is None:
+        return _Resolved(
+            used=resolved_document(source if document is stored else document, document), document=document
+        )
+    document = document.model_copy(update={"forecaster": None})
+    return _forecast(name, resolved_document(document, document), document, text)
+
+
+def _forecast(name: str, used: ResolvedSnapshot, document: SnapshotDoc, text: RequestText) -> _Resolved:
+    """Fill in what a forecaster says."""
+    forecasts = text.forecasts
+    if forecasts is None:
+        at_s = None if document.taken_at is None else document.taken_at.timestamp()
+        jobs = tuple(unforeseen_jobs(used.snapshot))
+        raise LackingError(Lacking(forecasts=WantedForecasts(forecaster=name, jobs=jobs, at_s=at_s)))
+    if isinstance(forecasts, Issue):
+        raise InputError(forecasts.detail, [forecasts])
+    filled = with_forecasts(document, used.snapshot, forecasts, name)
+    content = filled.document.model_dump_json()
+    used = ResolvedSnapshot(snapshot=filled.snapshot, id=snapshot_id(content), text=content)
+    return _Resolved(used=used, document=filled.document, notes=filled.notes)
 
 
 def _as_posted(source: SnapshotDoc | SnapshotReference, found: ResolvedSnapshot) -> ResolvedSnapshot:
-    """The same under the id of the request, which is the same whatever is in the calendar that it names."""
-    if _calendar_name(source) is None:
+    """The same under the id of the request, which is the same whatever is in the calendar that it names, and whatever
+    the forecaster says."""
+    if _calendar_name(source) is None and _forecaster_name(source) is None:
         return found
     posted = source.model_dump_json()
     return replace(found, id=snapshot_id(posted), text=posted)
@@ -149,21 +211,31 @@ def _calendar_name(source: SnapshotDoc | SnapshotReference) -> str | None:
     return calendar.cluster if isinstance(calendar, CalendarReference) else None
 
 
-def _with_calendar(source: SnapshotDoc | SnapshotReference, text: RequestText) -> SnapshotDoc | SnapshotReference:
-    """The snapshot with the entries of the calendar that it names, as they are now."""
+def _forecaster_name(source: SnapshotDoc | SnapshotReference) -> str | None:
+    """The forecaster that a request names."""
+    return source.forecaster if isinstance(source, SnapshotDoc | PlannedSnapshotReference) else None
+
+
+def _with_calendar(source: SnapshotDoc | SnapshotReference, document: SnapshotDoc, text: RequestText) -> SnapshotDoc:
+    """The snapshot with the entries of the calendar that the request names, as they are now."""
     name = _calendar_name(source)
     if name is None:
-        return source
+        return document
     with located("/snapshot"):
-        document = source_document(source, lambda id_: _stored(id_, text))
+        stored = _stored_calendar(name, text)
+    taken_at = document.taken_at or time_of(stored.at_s)
+    return document.model_copy(update={"calendar": entries_of(stored), "taken_at": taken_at})
+
+
+def _stored_calendar(name: str, text: RequestText) -> StoredCalendar:
+    """The calendar that the service has under a name, as it is now; the pointer is relative to what refers to it."""
     if name not in text.calendars:
         raise LackingError(Lacking(calendar=name))
     stored = text.calendars[name]
     if stored is None:
         detail = f"is {name!r}; there is no calendar of that name: PUT /v1/clusters/NAME/calendar first"
-        raise InputError(detail, [Issue(code="unknown_cluster", pointer="/snapshot/calendar/cluster", detail=detail)])
-    taken_at = document.taken_at or time_of(stored.at_s)
-    return document.model_copy(update={"calendar": entries_of(stored), "taken_at": taken_at})
+        raise InputError(detail, [Issue(code="unknown_cluster", pointer="/calendar/cluster", detail=detail)])
+    return stored
 
 
 def _stored(snapshot_id: str, text: RequestText) -> str | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from api.convert.hashing import hash_of
 from api.convert.reading import read_document
 from api.convert.replay import num_replayed, replay_setups
-from api.reading.texts import RequestText, cluster_of, reading_task
+from api.reading.texts import RequestText, calendar_entries, cluster_of, reading_task
 from api.replays.task import PackedReplays
 from api.schemas.replay import REPLAY_BODY
 from api.schemas.replay_answer import ReplayRunDoc
@@ -45,7 +45,7 @@ def read_replays(text: RequestText) -> ReadReplays:
     """
     body = read_document(REPLAY_BODY, text.body)
     cluster = cluster_of(body.cluster, text)
-    setups = replay_setups(body, cluster, text.settings)
+    setups = replay_setups(body, cluster, text.settings, calendar_entries(body.calendar, text))
     num_jobs, cluster_text = num_replayed(setups[0]), to_json(cluster)
     return ReadReplays(
         packed=PackedReplays.of(setups),

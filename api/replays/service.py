@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from api.common.errors import NoOutcomeError, NotFoundError, StoreError
 from api.common.events import STATE, EventLog, PlanEvent
+from api.common.pages import page_of
 from api.common.settings import Settings
 from api.common.times import time_of
 from api.common.turns import Turns
@@ -110,11 +111,8 @@ class Replays:
 
     def page(self, query: ReplayPageQuery) -> ReplayList:
         """List replays from the newest to the oldest."""
-        # One more than asked for tells whether there is a next page.
-        records = self._store.page(tuple(ReplaySummary.model_fields), query.limit + 1, query.before)
-        page = records[: query.limit]
-        more = f"{REPLAYS_PATH}?limit={query.limit}&before={page[-1][0]}" if len(records) > query.limit else None
-        return ReplayList(replays=tuple(self._summary(text) for _, text in page), next=more)
+        rows, more = page_of(ReplaySummary, self._store.page, lambda row: self._turns.get(row.id), REPLAYS_PATH, query)
+        return ReplayList(replays=rows, next=more)
 
     def report(self, replays_id: str) -> Iterator[str]:
         """JSON text of all replays that have figures, in parts; NotFoundError when there are none of this id."""
@@ -171,15 +169,6 @@ class Replays:
         """Stop; workers are killed that have not come back at `end_s` (monotonic clock)."""
         self.begin_shutdown()
         self._turns.close(end_s)
-
-    def _summary(self, text: str) -> ReplaySummary:
-        """A line of the list; the store knows only how replays began and how they ended."""
-        stored = ReplaySummary.model_validate_json(text)
-        active = self._turns.get(stored.id)
-        if active is None:
-            return stored
-        known = active.document
-        return ReplaySummary(**{name: getattr(known, name) for name in ReplaySummary.model_fields})
 
     def _report(self, replays_id: str) -> Iterator[str]:
         yield '{"replays": ['

@@ -4,14 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from api.schemas.base import MAX_GPUS, MAX_ITEMS, Document, Fraction, Name
-from api.schemas.replay import MAX_S, Seconds, SomeSeconds
+from api.schemas.base import MAX_GPUS, MAX_ITEMS, Document, ForecasterName, Fraction, Name
+from api.schemas.replay import Origin, Seconds, SomeSeconds
 from api.schemas.request import MAX_TIME_LIMIT_S
 from workloads.trace import JobState
-
-# What may stand in a path.
-ForecasterName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-Origin = Annotated[float, Field(ge=-MAX_S, le=MAX_S)]
 
 
 class KnownJobDoc(Document):

@@ -2,17 +2,20 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.schemas.base import MAX_COUNT, Count, Document, Name, NonNegative, Positive
 from models.catalogue import find_model
+from models.readers.hugging_face import describe
+from models.software import Software
 from models.transformer import (
     MAX_EXPERTS,
     MAX_HEADS,
     MAX_LAYERS,
     MAX_TOKENS,
     MAX_WIDTH,
+    Attention,
     Biases,
     Checkpointing,
     JobModel,
@@ -30,6 +33,8 @@ _Width = Annotated[int, Field(ge=1, le=MAX_WIDTH)]
 _Heads = Annotated[int, Field(ge=1, le=MAX_HEADS)]
 _Experts = Annotated[int, Field(ge=1, le=MAX_EXPERTS)]
 _Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+# Faults of a configuration that an issue tells.
+_MAX_TOLD = 10
 _SHAPE = ("num_layers", "hidden_size", "vocabulary_size", "sequence_length")
 
 
@@ -54,6 +59,15 @@ def _operators_name(name: str) -> str:
     return name
 
 
+def _configuration(config: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        describe(config)
+    except InputError as error:
+        told = "; ".join(f"{issue.pointer} {issue.detail}" for issue in error.issues[:_MAX_TOLD])
+        raise PydanticCustomError("invalid_config", "{detail}", {"detail": f"{error.detail}: {told}"}) from error
+    return config
+
+
 class TrainingDoc(Document):
     """How a model is trained."""
 
@@ -67,6 +81,8 @@ class TrainingDoc(Document):
     """Default: that of the catalogue's model, else adam."""
     zero_stage: Annotated[int, Field(ge=0, le=3)] | None = None
     """What ZeRO shards over the replicas: 1 optimiser states, 2 gradients too, 3 weights too. Default: 1."""
+    software: Software | None = None
+    """What trains: it decides about overlap, about what stages send, and how fast layers are. Default: deepspeed."""
 
 
 class TransformerDoc(TrainingDoc):
@@ -74,12 +90,15 @@ class TransformerDoc(TrainingDoc):
 
     model: Annotated[Name, AfterValidator(_transformer_name)] | None = None
     """A model of the catalogue, such as `llama2-13b`; fields given beside it take precedence."""
+    config: Annotated[dict[str, JsonValue], Field(max_length=1024), AfterValidator(_configuration)] | None = None
+    """In place of `model`: a `config.json` of Hugging Face, with `sequence_length` beside it; fields given beside it
+    take precedence."""
     num_layers: _Layers | None = None
-    """Required without `model`."""
+    """Required without `model` and `config`."""
     hidden_size: _Width | None = None
-    """Required without `model`."""
+    """Required without `model` and `config`."""
     vocabulary_size: _Tokens | None = None
-    """Required without `model`."""
+    """Required without `model` and `config`."""
     sequence_length: _Tokens | None = None
     """Tokens of a sequence. Required without `model`."""
     num_heads: _Heads | None = None
@@ -88,16 +107,32 @@ class TransformerDoc(TrainingDoc):
     """Fewer than heads: grouped-query attention. Default: as many as heads."""
     head_size: _Width | None = None
     """Default: hidden_size / num_heads."""
+    value_head_size: _Width | None = None
+    """With kv_rank: size of a head's value. Default: head_size."""
+    rotary_head_size: _Width | None = None
+    """With kv_rank: how much of head_size carries the position, as one key for all heads."""
+    query_rank: _Width | None = None
+    """With kv_rank: size of the latent that queries come from. Default: none, they come from the hidden state."""
+    kv_rank: _Width | None = None
+    """Multi-head latent attention (DeepSeek): size of the latent that keys and values come from. Default: none."""
+    query_key_norms: bool | None = None
+    """A norm of each head's queries and of its keys. Default: false."""
+    attention_window: _Tokens | None = None
+    """Tokens that one attends to at most. Default: all."""
+    global_attention_interval: _Layers | None = None
+    """With attention_window: every how many layers a token attends to all. Default: in no layer."""
     feed_forward_size: _Width | None = None
     """Default: 4 x hidden_size."""
     gated: bool | None = None
     """Three matrices in the feed-forward part instead of two. Default: false."""
     normalisation: Normalisation | None = None
     """Default: layernorm."""
+    post_norms: bool | None = None
+    """A norm behind attention and behind the feed-forward part, too. Default: false."""
     biases: Biases | None = None
     """Which linear layers have a bias. Default: all."""
     positions: Positions | None = None
-    """A learned table, or rotary. Default: learned."""
+    """A learned table, rotary, or ALiBi. Default: learned."""
     tied_embeddings: bool | None = None
     """Embedding and head share their weights. Default: true."""
     num_experts: _Experts | None = None
@@ -106,12 +141,29 @@ class TransformerDoc(TrainingDoc):
     """Default: 1."""
     expert_interval: _Layers | None = None
     """Every how many layers the feed-forward part is a mixture. Default: 1."""
+    first_dense_layers: Annotated[int, Field(ge=0, le=MAX_LAYERS)] | None = None
+    """Layers in front whose feed-forward part is no mixture. Default: 0."""
+    expert_feed_forward_size: _Width | None = None
+    """Inner size of one expert. Default: feed_forward_size."""
+    shared_expert_size: _Width | None = None
+    """Inner size of what works on every token beside the experts, in all. Default: there is none."""
     checkpointing: Checkpointing | None = None
     """Activation checkpointing. Default: none."""
+    attention: Attention | None = None
+    """One kernel, or several that keep their scores. Default: fused where the software can."""
+    sequence_parallel: bool | None = None
+    """Whether activations that tensor parallelism replicates are split over its GPUs. Default: where the software
+    can."""
 
     @model_validator(mode="after")
     def _named_or_described(self) -> Self:
-        missing = [name for name in _SHAPE if getattr(self, name) is None]
+        if self.model is not None and self.config is not None:
+            raise PydanticCustomError("one_of", "give one of model and config")
+        needed = _SHAPE if self.config is None else _SHAPE[-1:]
+        missing = [name for name in needed if getattr(self, name) is None]
+        if self.config is not None and missing:
+            detail = "lacks sequence_length; config says only how long sequences may be"
+            raise PydanticCustomError("missing_field", "{detail}", {"detail": detail})
         if self.model is None and missing:
             detail = f"lacks {', '.join(missing)}; give them, or name a model of the catalogue in `model`"
             raise PydanticCustomError("missing_field", "{detail}", {"detail": detail})

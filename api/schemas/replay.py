@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, create_
 
 from api.schemas.application import MAX_APPLICATIONS, ApplicationDoc
 from api.schemas.base import MAX_GPUS, MAX_ITEMS, Count, Document, Name, NumGpus, OneOf
+from api.schemas.calendar import CalendarSource
 from api.schemas.parameters import PARAMETERS
 from api.schemas.policies.base import ParametersDoc
 from api.schemas.request import MAX_TIME_LIMIT_S, which_snapshot
@@ -18,6 +19,7 @@ MAX_SEEDS = 1000
 MAX_S = 1e11
 Seconds = Annotated[float, Field(ge=0, le=MAX_S)]
 SomeSeconds = Annotated[float, Field(gt=0, le=MAX_S)]
+Origin = Annotated[float, Field(ge=-MAX_S, le=MAX_S)]
 
 ClusterSource = Annotated[
     Annotated[ClusterDoc, Tag("inline")] | Annotated[SnapshotReference, Tag("stored")],
@@ -52,12 +54,16 @@ class TraceJobDoc(Document):
     """Whose quota it counts against."""
     time_limit_s: SomeSeconds | None = None
     """What its user gave it at most."""
+    calendar_entry: Name | None = None
+    """The reservation of `calendar` that the job belongs to."""
 
 
 class TraceDoc(Document):
     """Jobs by submission."""
 
     name: Name
+    origin_s: Origin | None = None
+    """Time zero in seconds since 1970 (UTC); needed where there is a calendar."""
     jobs: Annotated[tuple[TraceJobDoc, ...], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
@@ -170,6 +176,11 @@ class ReplayBody(Document):
     `modelled` of what is true over the model."""
     failures: FailuresDoc | None = None
     """They need a horizon."""
+    calendar: CalendarSource = ()
+    """Who has which nodes when: entries, or `{"cluster": name}`, the calendar that the service has, as it is when the
+    request is read. Times are those of the clock; `origin_s` of the trace says when the replay begins."""
+    calendar_known_s: Seconds = 0.0
+    """When the calendar becomes known, from time zero of the trace: until then everybody plans without it."""
     time_limit_s: Annotated[float, Field(gt=0, le=MAX_TIME_LIMIT_S)] | None = None
     """Wall-clock limit of each replay (null: that of the service); its figures then count until where it was."""
 

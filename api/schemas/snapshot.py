@@ -11,6 +11,7 @@ from api.schemas.base import (
     MAX_ITEMS,
     Count,
     Document,
+    ForecasterName,
     Fraction,
     GpuIndex,
     GpuMap,
@@ -170,6 +171,14 @@ class JobDoc(Document):
     """Planned ahead: the job starts no earlier than so many seconds from now."""
     latest_start_s: NonNegative | None = None
     """Nor later (null: within the parameter `horizon_days`)."""
+    user: Name | None = None
+    """For forecasters: who submitted it; with `queue` and `min_gpus` what tells most about how long it lasts."""
+    application: Name | None = None
+    """For forecasters: the model or program; jobs of one application are alike."""
+    time_limit_s: Positive | None = None
+    """For forecasters: what its user gave it at most."""
+    running_s: NonNegative | None = None
+    """For forecasters: how long the job has run by now (null: `attained_gpu_s` by its GPUs, where that is above 0)."""
 
 
 class SnapshotDoc(Document):
@@ -181,6 +190,9 @@ class SnapshotDoc(Document):
     """The moment; needed where there are entries of a calendar, otherwise it is now."""
     calendar: CalendarSource = ()
     """Who has which nodes when: entries, or in requests to a service `{"cluster": name}`, the calendar that it has."""
+    forecaster: ForecasterName | None = None
+    """In requests to a service: the forecaster that says `lasting` of the jobs that do not say how long they last
+    themselves, as of `taken_at`. What it said stands in the input of the plan, in its place."""
 
 
 SNAPSHOT: TypeAdapter[SnapshotDoc] = TypeAdapter(SnapshotDoc)
@@ -197,3 +209,5 @@ class PlannedSnapshotReference(SnapshotReference):
 
     calendar: CalendarReference | None = None
     """In place of the entries that the snapshot has."""
+    forecaster: ForecasterName | None = None
+    """The forecaster that says `lasting` of the jobs that do not say how long they last themselves."""

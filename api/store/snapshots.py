@@ -89,9 +89,16 @@ def resolved(source: SnapshotDoc | SnapshotReference, find: Callable[[str], str 
     InputError
         When it is wrong or not known; pointers are relative to the request.
     """
+    with located("/snapshot"):
+        document = source_document(source, find)
+    return resolved_document(source, document)
+
+
+def resolved_document(source: SnapshotDoc | SnapshotReference, document: SnapshotDoc) -> ResolvedSnapshot:
+    """The same where the document that a request brings or refers to is known."""
     text = source.model_dump_json()
     with located("/snapshot"):
-        snapshot = snapshot_from_document(source_document(source, find))
+        snapshot = snapshot_from_document(document)
     id_ = source.snapshot_id if isinstance(source, SnapshotReference) else snapshot_id(text)
     return ResolvedSnapshot(snapshot=snapshot, id=id_, text=text)
 

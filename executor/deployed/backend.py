@@ -18,11 +18,21 @@ from typing import IO
 
 from executor.control.actions import Action, Place, Stop
 from executor.control.backend import Facts, Measured
-from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange, Tick
+from executor.control.events import (
+    Arrival,
+    CalendarChange,
+    Completion,
+    Event,
+    Failure,
+    Measurement,
+    NodeChange,
+    Tick,
+)
 from executor.deployed.job import DeployedJob, Happening, Patience, is_there, write_job
 from executor.deployed.submission import Submission
 from models.workload import Snapshot
 from stowplan.errors import InputError, StowplanError
+from topology.calendar import CalendarEntry
 from topology.cluster import Cluster, NodeState
 
 # No name of a deployment.
@@ -51,13 +61,14 @@ class DeployedBackend:
     else than was known is a `Measurement`. One that cannot be reached keeps its GPUs until it can be ended, or a node
     of it is said to be down.
 
-    One thread controls; any other may `submit`, `change_node` and `close`. `poll_s`: how often it looks what runs.
-    `now_s` is 0 when the backend is made.
+    One thread controls; any other may `submit`, `change_node`, `change_calendar` and `close`. `calendar`: its entries
+    in seconds from when the backend is made, at which `now_s` is 0. `poll_s`: how often it looks what runs.
 
     Raises
     ------
     InputError
-        When another process controls what is below `root`, or what runs there does not go with the cluster.
+        When another process controls what is below `root`, or what runs there, or the calendar, does not go with the
+        cluster.
     """
 
     def __init__(
@@ -65,12 +76,14 @@ class DeployedBackend:
         root: Path,
         cluster: Cluster,
         *,
+        calendar: tuple[CalendarEntry, ...] = (),
         patience: Patience | None = None,
         poll_s: float = 0.5,
         clock: Clock | None = None,
     ) -> None:
         self._root = root
         self._cluster = cluster
+        self._calendar = calendar
         self._patience = patience or Patience()
         self._poll_s = poll_s
         self._clock = clock or Clock()
@@ -78,7 +91,7 @@ class DeployedBackend:
         self._now_s = 0.0
         self._wake_s: float | None = None
         # What others have told since the last look; `_changed` guards it, and `_work` what the controller does.
-        self._told: list[tuple[Arrival, DeployedJob] | NodeChange] = []
+        self._told: list[tuple[Arrival, DeployedJob] | NodeChange | CalendarChange] = []
         self._changed, self._work, self._is_closed = threading.Condition(), threading.Lock(), False
         self._due: list[Event] = []
         self._jobs: dict[str, DeployedJob] = {}
@@ -123,6 +136,17 @@ class DeployedBackend:
             self._told.append(NodeChange(at_s=self._passed_s(), node=node, state=state))
             self._changed.notify_all()
 
+    def change_calendar(self, entries: Sequence[CalendarEntry]) -> None:
+        """Say what the calendar is from now on, with all its entries, in seconds from now; InputError where it does not
+        go with the cluster. Nodes that are to arrive are nodes of the cluster from the beginning."""
+        Snapshot(cluster=self._cluster, jobs=(), calendar=tuple(entries))
+        with self._changed:
+            at_s = self._passed_s()
+            # On the backend's clock.
+            known = tuple(entry.seen_at(-at_s) for entry in entries)
+            self._told.append(CalendarChange(at_s=at_s, entries=known))
+            self._changed.notify_all()
+
     def close(self) -> None:
         """End the wait for events, for good; what runs goes on, and another process may take over."""
         with self._changed:
@@ -134,7 +158,7 @@ class DeployedBackend:
     def facts(self) -> Facts:
         """What runs where, as it was decided."""
         jobs = tuple(job.facts(self._now_s) for job in self._jobs.values() if not job.given.has_ended)
-        return Facts(cluster=self._cluster, jobs=jobs)
+        return Facts(cluster=self._cluster, jobs=jobs, calendar=self._calendar)
 
     def measured(self, job_id: str) -> Measured:
         """What its ranks have measured."""
@@ -196,7 +220,8 @@ class DeployedBackend:
             job.resume(self._cluster)
             if not job.is_over:
                 self._jobs[job.id] = job
-        Snapshot(cluster=self._cluster, jobs=tuple(job.submission.job for job in self._jobs.values()))
+        jobs_here = tuple(job.submission.job for job in self._jobs.values())
+        Snapshot(cluster=self._cluster, jobs=jobs_here, calendar=self._calendar)
         # These wait, as the facts will say.
         tuple(self._lost({node.id for node in self._cluster.nodes if node.state is NodeState.DOWN}))
 
@@ -216,7 +241,7 @@ class DeployedBackend:
         return max(0.0, min(self._poll_s, until_s))
 
     def _look(self) -> tuple[Event, ...]:
-        """Do what is due, and say what has happened: what ended first, then nodes and arrivals, then the tick."""
+        """Do what is due, and say what has happened: what ended first, then nodes and calendars, arrivals, the tick."""
         with self._changed:
             told, self._told = self._told, []
         self._now_s = self._passed_s()
@@ -226,6 +251,9 @@ class DeployedBackend:
         for item in told:
             if isinstance(item, NodeChange):
                 events += self._changed_node(item)
+            elif isinstance(item, CalendarChange):
+                self._calendar = item.entries
+                events.append(item)
         for item in told:
             if isinstance(item, tuple):
                 events.append(item[0])

@@ -25,15 +25,16 @@ from executor.stage_profile import StageProfile
 from executor.trainer.clock import CudaClock, HostClock, StepClock
 from executor.trainer.context import LayerContext
 from executor.trainer.layers import transformer_layers
-from executor.training_job import Device
+from executor.training_job import Device, model_faults
 from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.performance.iteration.architecture import profile_of
 from models.performance.iteration.fabric import flat_fabric
 from models.performance.iteration.inversion import invert
 from models.performance.iteration.measurement import Measurement
-from models.transformer import Precision, Transformer
-from stowplan.errors import InputError, StowplanError
+from models.readers import is_file_name, read_model_file
+from models.transformer import JobModel, Precision, Transformer
+from stowplan.errors import InputError, StowplanError, raise_for_errors
 from topology.cluster import GpuType
 
 _WARM_UP = 3
@@ -139,8 +140,10 @@ def stage_profile(model: Transformer, plan: ParallelPlan, device: Device, repeat
     Raises
     ------
     InputError
-        When the model cannot be built with the degrees of the plan, or there is no such device.
+        When the trainer does not know such models, the model cannot be built with the degrees of the plan, or there is
+        no such device.
     """
+    raise_for_errors(list(model_faults(model)), "model")
     if device is Device.CUDA and not torch.cuda.is_available():
         raise InputError("device is cuda; this machine shows no GPU")
     backend = "nccl" if device is Device.CUDA else "gloo"
@@ -190,7 +193,10 @@ def _plan(arguments: argparse.Namespace, model: Transformer) -> ParallelPlan:
 
 
 def _options() -> Iterator[tuple[tuple[str, ...], dict[str, object]]]:
-    yield ("--model",), {"required": True, "help": "A transformer of the catalogue, such as llama2-7b."}
+    yield (
+        ("--model",),
+        {"required": True, "help": "A transformer of the catalogue, such as llama2-7b, or a file that describes one."},
+    )
     yield ("--gpu-type",), {"required": True, "help": "Name of this device's type in the cluster."}
     for degree in ("--pp", "--dp", "--tp", "--micro-batch"):
         yield (degree,), {"type": int, "default": 1}
@@ -209,7 +215,12 @@ def main(arguments: Sequence[str]) -> int:
         parser.add_argument(*names, **settings)  # type: ignore[arg-type]
     given = parser.parse_args(arguments)
     try:
-        model = find_model(given.model, global_batch=given.global_batch, precision=Precision(given.precision))
+        training = {"global_batch": given.global_batch, "precision": Precision(given.precision), "zero_stage": 1}
+        model: JobModel
+        if is_file_name(given.model):
+            model = read_model_file(Path(given.model)).transformer(**training)
+        else:
+            model = find_model(given.model, **training)
         if not isinstance(model, Transformer):
             raise InputError(f"{given.model} is no transformer")
         if given.num_layers is not None:

@@ -15,7 +15,7 @@ import numpy as np
 from models.forecast.boosting import Hazards, curves
 from models.forecast.calibration import Calibration, Followed, Scores
 from models.forecast.features import FEATURES, FeatureMatrix, Names, features_of
-from models.forecast.history import LEAST_S, History, began
+from models.forecast.history import LEAST_S, History, began, has_ended
 from models.forecast.lasting import Lasting
 from models.forecast.report import ForecastReport
 from models.forecast.scores import PROBABILITIES
@@ -71,7 +71,11 @@ class Forecaster:
         return read_csv(self.memory, "memory of the forecaster", self.history)
 
     def forecast(
-        self, questions: Sequence[Question], since: Trace | None = None, threads: int = 1
+        self,
+        questions: Sequence[Question],
+        since: Trace | None = None,
+        threads: int = 1,
+        at_s: float | None = None,
     ) -> tuple[Lasting | None, ...]:
         """How much longer jobs last; None: longer than was ever seen.
 
@@ -81,6 +85,10 @@ class Forecaster:
             Their submissions are in seconds of the forecaster's trace.
         since
             Jobs since it was trained. Those submitted before say what became of jobs that ran then.
+        at_s
+            The questions are all jobs that run at this moment, in seconds of the forecaster's trace: what ran when it
+            was trained, and is not among them, is over, nobody knows after how long. None: the last moment of which it
+            knows, at which others run.
 
         Raises
         ------
@@ -89,9 +97,10 @@ class Forecaster:
         """
         told = () if since is None else _shifted(since, self.origin_s)
         now_s = max([self.trained_until_s, *(_seen_until_s(job) for job in told)])
-        asked = [_as_running(question, now_s) for question in questions]
+        asked = [_as_running(question, now_s if at_s is None else at_s) for question in questions]
         newer = [job for job in told if job.submit_s > self.trained_until_s]
-        known = {job.id: job for job in (*self._before(told), *newer, *asked)}
+        others = (job for job in (*self._before(told), *newer) if at_s is None or has_ended(job))
+        known = {job.id: job for job in (*others, *asked)}
         jobs = sorted(known.values(), key=attrgetter("submit_s"))
         place = {job.id: k for k, job in enumerate(jobs)}
         rows = features_of(self._history(jobs, now_s), self.names)

@@ -9,6 +9,7 @@ from api.common.settings import Settings
 from api.convert.reading import read_document
 from api.convert.replay import replay_setups
 from api.convert.snapshot import cluster_from_document
+from api.schemas.calendar import CalendarReference
 from api.schemas.replay import REPLAY_BODY, REPLAY_EXAMPLE
 from api.schemas.snapshot import ClusterDoc
 from executor.simulation.setup import ReplaySetup
@@ -23,6 +24,31 @@ PATH = "/v1/replays"
 def replay_request(**fields: Any) -> Json:
     """Four jobs on a node of 8 GPUs, under gang with EASY backfill and without."""
     return {**copy.deepcopy(REPLAY_EXAMPLE), **fields}
+
+
+def reserved_request(**fields: Any) -> Json:
+    """As in `tests.executor.control.test_calendar`: the node is kept for d from 150 s to 300 s, known at 5 s."""
+    sizes = ((0, 8, 100), (10, 8, 30), (11, 8, 30), (140, 8, 100))
+    jobs = [
+        {"id": id_, "submit_s": submit_s, "num_gpus": num_gpus, "duration_s": duration_s}
+        for id_, (submit_s, num_gpus, duration_s) in zip("abcd", sizes, strict=True)
+    ]
+    jobs[3]["calendar_entry"] = "for d"
+    entry = {
+        "name": "for d",
+        "kind": "reservation",
+        "from_time": "2026-12-07T09:02:30Z",
+        "until_time": "2026-12-07T10:05:00+01:00",
+        "nodes": ["a100-0"],
+    }
+    request: Json = {
+        # 2026-12-07T09:00:00Z.
+        "trace": {"name": "four", "origin_s": 1_796_634_000, "jobs": jobs},
+        "policies": [{"policy": "gang"}],
+        "calendar": [entry],
+        "calendar_known_s": 5,
+    }
+    return replay_request(**{**request, **fields})
 
 
 def tabled_request(**fields: Any) -> Json:
@@ -56,7 +82,8 @@ def setups_of(request: Json, settings: Settings = SETTINGS) -> tuple[ReplaySetup
     """What is replayed."""
     body = read_document(REPLAY_BODY, json_text(request))
     assert isinstance(body.cluster, ClusterDoc)
-    return replay_setups(body, cluster_from_document(body.cluster), settings)
+    entries = () if isinstance(body.calendar, CalendarReference) else body.calendar
+    return replay_setups(body, cluster_from_document(body.cluster), settings, entries)
 
 
 def measured_request(**fields: Any) -> Json:

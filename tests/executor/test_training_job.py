@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from executor.training_job import Schedule, TrainingJob, learning_rate_at, read_training_job, write_training_job
-from models.transformer import Optimizer, Precision, Transformer
+from models.transformer import Optimizer, Positions, Precision, Transformer
 from stowplan.errors import InputError
 from stowplan.records import from_document, to_json
 from tests.executor.jobs import GPT, LLAMA, tiny_job
@@ -33,7 +33,7 @@ def test_unreadable_file_is_named(tmp_path: Path) -> None:
 def test_every_wrong_field_is_reported_where_it_is() -> None:
     document = json.loads(to_json(tiny_job()))
     document["dp"] = "two"
-    document["model"]["precision"] = "fp8"
+    document["model"]["precision"] = "int3"
     document["stage_layers"] = [4, None]
     document["colour"] = "red"
     del document["num_steps"]
@@ -67,6 +67,11 @@ def test_number_must_be_a_finite_number(value: object) -> None:
         ({"model": replace(GPT, precision=Precision.FP16)}, "knows bf16 and fp32"),
         ({"model": replace(GPT, optimizer=Optimizer.SGD)}, "knows adam"),
         ({"model": replace(GPT, num_experts=4)}, "dense models only"),
+        ({"model": replace(GPT, kv_rank=8)}, "the trainer has no latent attention"),
+        ({"model": replace(GPT, query_key_norms=True)}, "is true; the trainer has no norms of queries and keys"),
+        ({"model": replace(GPT, attention_window=8)}, "is 8; the trainer has no attention within a window"),
+        ({"model": replace(GPT, post_norms=True)}, "the trainer has no norms behind attention"),
+        ({"model": replace(GPT, positions=Positions.ALIBI)}, "is alibi; the trainer knows learned and rotary"),
         ({"model": replace(GPT, zero_stage=3)}, "runs stage 1 only"),
         ({"model": replace(GPT, num_kv_heads=3)}, "do not divide into 3 key-value heads"),
         ({"model": replace(LLAMA, head_size=15)}, "need an even size"),

@@ -4,6 +4,7 @@ from models.catalogue import find_model, model_names
 from models.performance.iteration.architecture import parameter_count, profile_of
 from models.transformer import Checkpointing, OperatorModel, Optimizer, Precision, Transformer
 from stowplan.errors import InputError
+from tests.models.test_published_parameters import RELEASED
 
 # Counts in the index files of the released weights (LLaMA paper, table 2: 6.7, 13.0, 32.5, 65.2 billion).
 _RELEASED = {
@@ -64,7 +65,7 @@ def test_mixtures_against_alpas_count(name: str) -> None:
 
 
 # Names say as much as they have digits: Alpa's 15B is one of 15.4 billion, and its 1.3B mixture one of 1.35 billion.
-@pytest.mark.parametrize("name", model_names())
+@pytest.mark.parametrize("name", [name for name in model_names() if name not in RELEASED])
 def test_count_is_near_the_name(name: str) -> None:
     size = name.rsplit("-", 1)[1]
     named = float(size[:-1]) * {"m": 1e6, "b": 1e9}[size[-1]]
@@ -83,7 +84,7 @@ def test_every_model_has_a_profile(name: str) -> None:
 
 def test_names_are_unique_in_every_notation() -> None:
     keys = [name.replace("-", "") for name in model_names()]
-    assert len(set(keys)) == len(keys) == 9 + 7 + 4 + 6 + 6 + 6
+    assert len(set(keys)) == len(keys) == 9 + 7 + 4 + 6 + 6 + 6 + len(RELEASED)
 
 
 @pytest.mark.parametrize("name", ["LLaMA2-13B", "llama2_13b", "Llama 2 13B", "llama-2-13b"])
@@ -134,8 +135,8 @@ def test_wide_resnets_have_no_sequences() -> None:
 
 def test_unknown_name_gives_near_matches_and_all_names() -> None:
     with pytest.raises(InputError) as raised:
-        find_model("llama3-13b", global_batch=8)
-    assert "'llama3-13b'" in raised.value.detail
+        find_model("llama2-14b", global_batch=8)
+    assert "'llama2-14b'" in raised.value.detail
     assert "'llama2-13b'" in raised.value.detail
     assert raised.value.detail.endswith(", ".join(model_names()))
     with pytest.raises(InputError, match="no model 'xyzzy' in the catalogue; known: gpt2-350m"):

@@ -33,6 +33,7 @@ EXAMPLES = {
     "elasticflow-ilp": "elasticflow-deadlines",
 }
 # They exclude what the examples say instead, or need more beside them.
+_FOR_FORECASTERS = {"user", "application", "time_limit_s", "running_s"}
 _LEFT_OUT = {"performance", "transformer", "operators", "parallel_plan", "calibration"}
 
 
@@ -58,6 +59,10 @@ def _said(job: Job, k: int, gpu_type: str) -> dict[str, Any]:
         "calendar_entry": f"reservation {k % 2}",
         "earliest_start_s": 60.0 * k,
         "latest_start_s": 7200.0 * (k + 1),
+        "user": f"user {k % 2}",
+        "application": f"model {k % 2}",
+        "time_limit_s": 60.0 * (k + 1),
+        "running_s": 60.0 * k,
         "min_gpus": job.min_gpus,
     }
 
@@ -71,7 +76,7 @@ def test_what_is_ignored_changes_nothing(name: str) -> None:
     read = read_document(PLAN_BODY, json.dumps({**body, "policy": name}).encode())
     text = RequestText(body=b"", settings=Settings())
     asked = check_request(read, snapshot_of(read.snapshot, text).snapshot, text.settings).required()
-    said = set(policy.ignores) - _LEFT_OUT
+    said = (set(policy.ignores) | _FOR_FORECASTERS) - _LEFT_OUT
     gpu_type = asked.snapshot.cluster.nodes[0].gpu_type
     jobs = tuple(
         replace(job, **{field: value for field, value in _said(job, k, gpu_type).items() if field in said})

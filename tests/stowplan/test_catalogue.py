@@ -155,7 +155,7 @@ def test_an_entry_takes_the_place_of_a_shipped_one_only_where_it_says_so(tmp_pat
         (GPU.replace("3e12", "0"), "/gpu/x1/memory_bandwidth_bytes_per_s", "is 0; must be a number above 0"),
         (GPU.replace("3e12", "nan"), "/gpu/x1/memory_bandwidth_bytes_per_s", "is nan; must be a number above 0"),
         (GPU.replace("900e12", "-1"), "/gpu/x1/peak_flops_per_s/bf16", "is -1; must be a number above 0"),
-        (GPU.replace("bf16", "fp8"), "/gpu/x1/peak_flops_per_s/fp8", "known: fp32, tf32, fp16, bf16"),
+        (GPU.replace("bf16", "fp9"), "/gpu/x1/peak_flops_per_s/fp9", "known: fp32, tf32, fp16, bf16, fp8, fp4"),
         (GPU.replace("{ bf16 = 900e12 }", "{}"), "/gpu/x1/peak_flops_per_s", "must have at least one of fp32"),
         (GPU.replace("{ bf16 = 900e12 }", "900e12"), "/gpu/x1/peak_flops_per_s", "must be a table"),
         (GPU.replace("= 8\n", "= 9999\n"), "/gpu/x1/gpus_per_node", "from 1 to 4096"),

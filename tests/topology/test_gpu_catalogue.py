@@ -6,7 +6,22 @@ from stowplan.errors import InputError
 from topology.cluster import Cluster, Node
 from topology.gpu_catalogue import GpuProduct, find_product, gpu_type_of, known_product, products
 
-_NAMES = ["a10", "a40", "l20", "v100", "a100-40gb", "a100-80gb", "h100", "h200", "l40s", "b200"]
+_NAMES = [
+    "a10",
+    "a40",
+    "l20",
+    "v100",
+    "a100-40gb",
+    "a100-80gb",
+    "h100",
+    "h200",
+    "l40s",
+    "b200",
+    "gb200",
+    "h20",
+    "mi300x",
+    "mi325x",
+]
 
 
 def test_products() -> None:
@@ -24,7 +39,7 @@ def test_complete_and_positive(product: GpuProduct) -> None:
         *product.peak_flops_per_s.values(),
     ]
     assert all(math.isfinite(figure) and figure > 0 for figure in figures)
-    assert {"fp32", "fp16"} <= product.peak_flops_per_s.keys() <= {"fp32", "tf32", "fp16", "bf16"}
+    assert {"fp32", "fp16"} <= product.peak_flops_per_s.keys() <= {"fp32", "tf32", "fp16", "bf16", "fp8", "fp4"}
     assert product.node
     assert product.source
     # Memory is faster than the links between GPUs of a node, and these are faster than a GPU's part of the network.
@@ -35,6 +50,10 @@ def test_complete_and_positive(product: GpuProduct) -> None:
     if "tf32" in product.peak_flops_per_s:
         ratio = product.peak("bf16") / product.peak("tf32")
         assert ratio == pytest.approx(2.0, rel=0.03)
+    # And again to 8 and to 4 bits.
+    for wide, narrow in (("bf16", "fp8"), ("fp8", "fp4")):
+        if narrow in product.peak_flops_per_s:
+            assert product.peak(narrow) / product.peak(wide) == pytest.approx(2.0, rel=0.03)
 
 
 def test_suikas_cluster() -> None:
@@ -62,6 +81,14 @@ def test_unknown_precision_lists_what_there_is() -> None:
         find_product("v100").peak("fp8")
 
 
+def test_a_rack_is_a_node() -> None:
+    """GB200 NVL72: 180 PFLOP/s dense in 16 bits and 13.4 TB in all, 1.8 TB/s of NVLink in both directions."""
+    gb200 = find_product("gb200")
+    assert gb200.gpus_per_node * gb200.peak("bf16") == 180e15
+    assert gb200.gpus_per_node * gb200.memory_bytes == pytest.approx(13.4e12, rel=0.001)
+    assert 2 * gb200.intra_node_bandwidth_bytes_per_s == 1.8e12
+
+
 @pytest.mark.parametrize(
     ("name", "product"),
     [
@@ -73,6 +100,8 @@ def test_unknown_precision_lists_what_there_is() -> None:
         ("a100", "a100-40gb"),
         ("Tesla V100-SXM2-32GB", "v100"),
         ("NVIDIA L40S", "l40s"),
+        ("NVIDIA GB200", "gb200"),
+        ("AMD Instinct MI300X", "mi300x"),
     ],
 )
 def test_aliases(name: str, product: str) -> None:

@@ -19,6 +19,13 @@ Layer
                   For GPT in 16 bits: s h (24 / tp + 10).
                   In fp8 inputs of products are kept in 8 bits, those of gated units as gate and product alone, and
                   there is no dropout: 3 t f (1 t f) and 4 h bytes a token less
+    Latent attention (DeepSeek-V2, section 2.1: u and c ranks of queries, keys and values, d and w sizes of a query and
+    of a value, r of d rotary) has h u + u a d (h a d without u) + h (c + r) + c a (d - r + w) + a w h weights in place
+    of h q + h v + q h, norms of u and c, attention of 2 s^2 a (d + w) FLOPs, keeps the latents, too (2 e s (u + c),
+    replicated), and is taken to be divided by the tensor degree as a whole. An attention window n makes s^2 a
+    product s min(s, n). Norms of queries and keys and norms behind attention and feed-forward part keep their inputs
+    and are read and written; a shared expert is a feed-forward part of its own size beside t others.
+
     The replicated part is C_np = 5 times the boundary activation, Suika's constant for GPT2 and Qwen2 (appendix A.4.2),
     so that the masks stay in for models that have no dropout. For LLaMA2 Suika says 7: RMS norms that keep copies in
     fp32; here norms are fused and keep their input.
@@ -51,19 +58,20 @@ reach 9 TFLOP/s on an A100: 44 % of its FP32 peak, 6 % of TF32.)
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
 from models.dimensions import Dimensions
 from models.performance.iteration.kernels import LayerKernels, Product
+from models.performance.iteration.layer_activations import kept_bytes, moved_numbers, traffic_bytes, working_bytes
+from models.performance.iteration.layer_sizes import LayerKind, LayerSizes, sizes_in
 from models.performance.iteration.profile import LayerCost, ModelProfile
+from models.performance.iteration.shape_issues import shape_issues
 from models.software import Software
 from models.transformer import (
     Biases,
     Checkpointing,
     JobModel,
-    Normalisation,
     Operator,
     OperatorModel,
     Optimizer,
@@ -87,10 +95,18 @@ _SHAPE = (
     "num_heads",
     "num_kv_heads",
     "head_size",
+    "value_head_size",
+    "rotary_head_size",
+    "query_rank",
+    "kv_rank",
+    "attention_window",
+    "global_attention_interval",
     "feed_forward_size",
     "num_experts",
     "experts_per_token",
     "expert_interval",
+    "expert_feed_forward_size",
+    "shared_expert_size",
 )
 _OPERATOR_COSTS = (
     "parameters",
@@ -127,6 +143,9 @@ def model_issues(model: JobModel, pointer: str) -> list[Issue]:
         for field in (*_COUNTS, *(_SHAPE if isinstance(model, Transformer) else ()))
         if (value := getattr(model, field)) is not None and value < 1
     ]
+    if isinstance(model, Transformer) and model.first_dense_layers < 0:
+        detail = f"is {model.first_dense_layers}; must be at least 0"
+        issues.append(_issue("out_of_range", f"{pointer}/first_dense_layers", detail))
     if not 0 <= model.zero_stage <= 3:
         issues.append(_issue("out_of_range", f"{pointer}/zero_stage", f"is {model.zero_stage}; one of 0, 1, 2, 3"))
     if model.global_batch > MAX_GLOBAL_BATCH:
@@ -138,53 +157,22 @@ def model_issues(model: JobModel, pointer: str) -> list[Issue]:
         detail = f"is {model.micro_batch}, which does not divide global_batch {model.global_batch}"
         issues.append(_issue("batch_not_divisible", f"{pointer}/micro_batch", detail))
     if isinstance(model, Transformer):
-        return [*issues, *_shape_issues(model, pointer)]
+        return [*issues, *shape_issues(model, pointer)]
     return [*issues, *_operator_issues(model, pointer)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sizes:
-    """Sizes of a model; `q`, `v` and `e` as in the module docstring."""
-
-    heads: int
-    kv_heads: int
-    q: int
-    v: int
-    f: int
-    matrices: int
-    e: int
-    norm: int
-
-    @classmethod
-    def of(cls, model: Transformer) -> "_Sizes":
-        sizes = Dimensions.of(model)
-        return cls(
-            heads=sizes.heads,
-            kv_heads=sizes.kv_heads,
-            q=sizes.heads * sizes.head,
-            v=2 * sizes.kv_heads * sizes.head,
-            f=sizes.feed_forward,
-            matrices=3 if model.gated else 2,
-            e=model.precision.number_bytes,
-            norm=model.hidden_size * (2 if model.normalisation is Normalisation.LAYERNORM else 1),
-        )
-
-
 def _transformer_profile(model: Transformer) -> ModelProfile:
-    sizes = _Sizes.of(model)
-    dense = _layer(model, sizes, num_experts=1, active=1)
-    mixture = _layer(model, sizes, num_experts=model.num_experts, active=model.experts_per_token)
-    # The last of every `expert_interval` layers, as GShard alternates from a dense one on.
-    layers = tuple(
-        mixture if model.num_experts > 1 and (k + 1) % model.expert_interval == 0 else dense
-        for k in range(model.num_layers)
-    )
+    sizes = LayerSizes.of(model)
+    kinds = [LayerKind.of(model, k) for k in range(model.num_layers)]
+    costs = {kind: _layer_of(model, sizes, kind) for kind in set(kinds)}
+    attention = {kind: _attention_flops(model, sizes_in(model, sizes, kind)) for kind in costs}
+    layers = tuple(costs[kind] for kind in kinds)
     head = _head(model, sizes)
-    working = _working_bytes(model, sizes)
+    working = [working_bytes(model, sizes_in(model, sizes, kind), *_experts(model, kind)) for kind in costs]
     in_layers = sum(layer.forward_flops for layer in layers)
     repeated = {
         Checkpointing.NONE: 0.0,
-        Checkpointing.SELECTIVE: 0.0 if model.fuses_attention else model.num_layers * _attention_flops(model, sizes),
+        Checkpointing.SELECTIVE: 0.0 if model.fuses_attention else sum(attention[kind] for kind in kinds),
         Checkpointing.FULL: in_layers,
     }[model.checkpointing]
     return ModelProfile(
@@ -204,29 +192,55 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
         tensor_units=(
             ("attention heads", sizes.heads),
             ("KV heads", sizes.kv_heads),
-            ("feed-forward size", sizes.f),
+            *_feed_forward_units(model, {kind.experts for kind in kinds}),
         ),
         tied_parameters=float(model.vocabulary_size * model.hidden_size) if model.tied_embeddings else 0.0,
         sequence_parallel=model.splits_sequences,
-        working_partitioned_bytes=working[0],
-        working_replicated_bytes=working[1],
+        working_partitioned_bytes=max(partitioned for partitioned, _ in working),
+        working_replicated_bytes=max(replicated for _, replicated in working),
         software=model.software,
     )
 
 
-def _layer(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> LayerCost:
+def _layer_of(model: Transformer, sizes: LayerSizes, kind: LayerKind) -> LayerCost:
+    num_experts, active = _experts(model, kind)
+    return _layer(model, sizes_in(model, sizes, kind), num_experts=num_experts, active=active)
+
+
+def _experts(model: Transformer, kind: LayerKind) -> tuple[int, int]:
+    """Feed-forward parts of a layer, and how many of them work on a token."""
+    return (model.num_experts, model.experts_per_token) if kind.experts else (1, 1)
+
+
+def _feed_forward_units(model: Transformer, experts: set[bool]) -> Iterator[tuple[str, int]]:
+    """What tensor parallelism divides of the feed-forward parts: those of layers without and with experts."""
+    sizes = Dimensions.of(model)
+    if False in experts or sizes.expert == sizes.feed_forward:
+        yield "feed-forward size", sizes.feed_forward
+    if True in experts and sizes.expert != sizes.feed_forward:
+        yield "expert size", sizes.expert
+    if True in experts and model.shared_expert_size is not None:
+        yield "shared expert size", model.shared_expert_size
+
+
+def _layer(model: Transformer, sizes: LayerSizes, *, num_experts: int, active: int) -> LayerCost:
     """One block, with `active` of `num_experts` feed-forward parts at work on a token."""
     h, s = model.hidden_size, model.sequence_length
-    projections = h * sizes.q + h * sizes.v + sizes.q * h
-    expert = sizes.matrices * h * sizes.f
+    projections = _projection_parameters(model, sizes)
+    expert, shared = sizes.matrices * h * sizes.f, sizes.matrices * h * sizes.shared
     router = h * num_experts if num_experts > 1 else 0
-    partitioned, replicated = _kept_bytes(model, sizes, num_experts=num_experts, active=active)
+    partitioned, replicated = kept_bytes(model, sizes, num_experts, active)
     return LayerCost(
         parameters=float(
-            projections + num_experts * expert + router + 2 * sizes.norm + _bias_parameters(model, sizes, num_experts)
+            projections
+            + num_experts * expert
+            + shared
+            + router
+            + _norm_parameters(model, sizes)
+            + _bias_parameters(model, sizes, num_experts)
         ),
-        forward_flops=2.0 * s * (projections + active * expert + router) + _attention_flops(model, sizes),
-        memory_traffic_bytes=_traffic_bytes(model, sizes, num_experts=num_experts, active=active),
+        forward_flops=2.0 * s * (projections + active * expert + shared + router) + _attention_flops(model, sizes),
+        memory_traffic_bytes=traffic_bytes(model, sizes, num_experts, active),
         tensor_parallel_bytes=2.0 * sizes.e * s * h,
         boundary_bytes=float(sizes.e * s * h),
         partitioned_activation_bytes=partitioned,
@@ -235,23 +249,23 @@ def _layer(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) 
     )
 
 
-def _kernels(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> LayerKernels:
+def _kernels(model: Transformer, sizes: LayerSizes, *, num_experts: int, active: int) -> LayerKernels:
     """What a block computes with: projections, feed-forward parts, attention, and all else, which moves memory."""
     h, s, e = model.hidden_size, model.sequence_length, sizes.e
     hidden = (sizes.matrices - 1) * sizes.f
     routed = s * active / num_experts
-    partitioned, replicated = _moved_numbers(model, sizes, num_experts=num_experts, active=active)
+    partitioned, replicated = moved_numbers(model, sizes, num_experts, active)
     return LayerKernels(
         products=(
-            Product(inputs=h, outputs=sizes.q + sizes.v, tokens=s, by_outputs=True),
-            Product(inputs=sizes.q, outputs=h, tokens=s, by_outputs=False),
+            *_projections(model, sizes),
             Product(inputs=h, outputs=hidden, tokens=routed, by_outputs=True, count=num_experts),
             Product(inputs=sizes.f, outputs=h, tokens=routed, by_outputs=False, count=num_experts),
+            *_shared_expert(model, sizes),
         ),
         attention_flops=_attention_flops(model, sizes),
         fused=model.fuses_attention,
         aligned=(sizes.q // sizes.heads) % 8 == 0,
-        scores_bytes=0.0 if model.fuses_attention else 6.0 * e * sizes.heads * s**2,
+        scores_bytes=0.0 if model.fuses_attention else 6.0 * e * sizes.heads * s * sizes.attended,
         partitioned_bytes=float(e * s * partitioned),
         replicated_bytes=float(e * s * replicated),
         number_bytes=float(e),
@@ -261,79 +275,61 @@ def _kernels(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int
     )
 
 
-def _attention_flops(model: Transformer, sizes: _Sizes) -> float:
+def _projections(model: Transformer, sizes: LayerSizes) -> Iterator[Product]:
+    """Products before and behind attention."""
+    h, s = model.hidden_size, model.sequence_length
+    if model.kv_rank is None:
+        yield Product(inputs=h, outputs=sizes.q + sizes.v, tokens=s, by_outputs=True)
+    else:
+        rotary, latent = model.rotary_head_size or 0, model.kv_rank
+        queries = sizes.q if model.query_rank is None else model.query_rank
+        yield Product(inputs=h, outputs=queries, tokens=s, by_outputs=True)
+        if model.query_rank is not None:
+            yield Product(inputs=model.query_rank, outputs=sizes.q, tokens=s, by_outputs=True)
+        yield Product(inputs=h, outputs=latent + rotary, tokens=s, by_outputs=True)
+        yield Product(inputs=latent, outputs=sizes.v - sizes.heads * rotary, tokens=s, by_outputs=True)
+    yield Product(inputs=sizes.out, outputs=h, tokens=s, by_outputs=False)
+
+
+def _shared_expert(model: Transformer, sizes: LayerSizes) -> Iterator[Product]:
+    """Products of the feed-forward part that works on all tokens beside experts."""
+    if sizes.shared:
+        h, s, hidden = model.hidden_size, model.sequence_length, (sizes.matrices - 1) * sizes.shared
+        yield Product(inputs=h, outputs=hidden, tokens=s, by_outputs=True)
+        yield Product(inputs=sizes.shared, outputs=h, tokens=s, by_outputs=False)
+
+
+def _attention_flops(model: Transformer, sizes: LayerSizes) -> float:
     """Scores and their product with the values; the projections around them are not part of it."""
-    return 4.0 * model.sequence_length**2 * sizes.q
+    return 2.0 * model.sequence_length * sizes.attended * (sizes.q + sizes.out)
 
 
-def _bias_parameters(model: Transformer, sizes: _Sizes, num_experts: int) -> int:
+def _projection_parameters(model: Transformer, sizes: LayerSizes) -> int:
+    """Matrices before and behind attention; FLOPs of a token are twice as many."""
+    h = model.hidden_size
+    if model.kv_rank is None:
+        return h * sizes.q + h * sizes.v + sizes.out * h
+    rotary = model.rotary_head_size or 0
+    queries = h * sizes.q if model.query_rank is None else (h + sizes.q) * model.query_rank
+    return queries + h * (model.kv_rank + rotary) + model.kv_rank * (sizes.v - sizes.heads * rotary) + sizes.out * h
+
+
+def _norm_parameters(model: Transformer, sizes: LayerSizes) -> int:
+    of_heads = 2 * Dimensions.of(model).head if model.query_key_norms else 0
+    return (4 if model.post_norms else 2) * sizes.norm + of_heads + (model.query_rank or 0) + (model.kv_rank or 0)
+
+
+def _bias_parameters(model: Transformer, sizes: LayerSizes, num_experts: int) -> int:
     if model.biases is Biases.NONE:
         return 0
     if model.biases is Biases.QKV:
         return sizes.q + sizes.v
     h = model.hidden_size
-    return sizes.q + sizes.v + h + num_experts * ((sizes.matrices - 1) * sizes.f + h)
+    shared = (sizes.matrices - 1) * sizes.shared + h if sizes.shared else 0
+    return sizes.q + sizes.v + h + num_experts * ((sizes.matrices - 1) * sizes.f + h) + shared
 
 
-def _traffic_bytes(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> float:
-    """Activations read and written."""
-    partitioned, replicated = _moved_numbers(model, sizes, num_experts=num_experts, active=active)
-    numbers = partitioned + replicated
-    if not model.fuses_attention:
-        numbers += 6 * sizes.heads * model.sequence_length
-    return float(sizes.e * model.sequence_length * numbers)
-
-
-def _moved_numbers(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> tuple[int, int]:
-    """Numbers that a token reads and writes, operation by operation, without scores: partitioned, replicated."""
-    h = model.hidden_size
-    hidden = (sizes.matrices - 1) * sizes.f
-    norms_and_residuals = 2 * 2 * h + 2 * 3 * h
-    attention = (sizes.q + sizes.v) + (sizes.q + sizes.v) + sizes.q + sizes.q
-    expert = hidden + (hidden + sizes.f) + sizes.f
-    routing = (h + num_experts) + 2 * (h + active * h) if num_experts > 1 else 0
-    ends = (h + h) + active * (h + h)
-    return attention + active * expert, norms_and_residuals + ends + routing
-
-
-def _kept_bytes(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> tuple[float, float]:
-    """Activations of a layer kept for the backward pass: partitioned, replicated."""
-    if model.checkpointing is Checkpointing.FULL:
-        return 0.0, float(sizes.e * model.sequence_length * model.hidden_size)
-    if model.checkpointing is Checkpointing.SELECTIVE and model.fuses_attention:
-        given = 2 * sizes.q + sizes.v + active * (sizes.matrices - 1) * sizes.f
-        unit = sizes.e * model.sequence_length
-        return float(unit * given), float(
-            unit * (2 * model.hidden_size + (active * model.hidden_size if num_experts > 1 else 0))
-        )
-    return _all_kept_bytes(model, sizes, num_experts=num_experts, active=active)
-
-
-def _all_kept_bytes(model: Transformer, sizes: _Sizes, *, num_experts: int, active: int) -> tuple[float, float]:
-    """The same where no layer is repeated."""
-    h, s, e = model.hidden_size, model.sequence_length, sizes.e
-    partitioned = e * s * (2 * sizes.q + sizes.v + active * (4 if model.gated else 2) * sizes.f)
-    if not model.fuses_attention and model.checkpointing is not Checkpointing.SELECTIVE:
-        partitioned += (2 * e + 1) * sizes.heads * s**2
-    replicated = e * s * 4 * h + 2 * s * h
-    if model.precision is Precision.FP8:
-        partitioned -= s * active * (3 if model.gated else 1) * sizes.f
-        replicated -= 4 * s * h
-    if num_experts > 1:
-        replicated += e * s * (2 * active * h + num_experts)
-    return float(partitioned), float(replicated)
-
-
-def _working_bytes(model: Transformer, sizes: _Sizes) -> tuple[float, float]:
-    """Activations of the layer that is being repeated, the largest one: partitioned, replicated."""
-    if model.checkpointing is not Checkpointing.FULL:
-        return 0.0, 0.0
-    return _all_kept_bytes(
-        model, sizes, num_experts=model.num_experts, active=model.experts_per_token if model.num_experts > 1 else 1
-    )
-
-
-def _embedding(model: Transformer, sizes: _Sizes) -> LayerCost:
+def _embedding(model: Transformer, sizes: LayerSizes) -> LayerCost:
     h, s = model.hidden_size, model.sequence_length
     learned = model.positions is Positions.LEARNED
     return LayerCost(
@@ -343,7 +339,7 @@ def _embedding(model: Transformer, sizes: _Sizes) -> LayerCost:
     )
 
 
-def _head(model: Transformer, sizes: _Sizes) -> LayerCost:
+def _head(model: Transformer, sizes: LayerSizes) -> LayerCost:
     h, s, vocabulary = model.hidden_size, model.sequence_length, model.vocabulary_size
     return LayerCost(
         parameters=float(sizes.norm + (0 if model.tied_embeddings else vocabulary * h)),
@@ -403,27 +399,6 @@ def _optimizer_bytes(model: JobModel) -> float:
     return _MOMENT_BYTES[model.optimizer] + copy
 
 
-def _shape_issues(model: Transformer, pointer: str) -> Iterator[Issue]:
-    """Faults of a transformer whose counts are positive."""
-    heads = Dimensions.of(model).heads
-    if model.head_size is None and model.hidden_size % heads:
-        near = _nearest_divisor(model.hidden_size, heads)
-        detail = f"are {heads}, which do not divide hidden_size {model.hidden_size}; {near} would, or give head_size"
-        yield _issue("heads_not_divisible", f"{pointer}/num_heads", detail)
-    if model.num_kv_heads is not None and heads % model.num_kv_heads:
-        near = _nearest_divisor(heads, model.num_kv_heads)
-        detail = f"are {model.num_kv_heads}, which do not divide the {heads} attention heads; {near} would"
-        yield _issue("heads_not_divisible", f"{pointer}/num_kv_heads", detail)
-    if model.experts_per_token > model.num_experts:
-        detail = f"is {model.experts_per_token}; at most num_experts, {model.num_experts}"
-        yield _issue("out_of_range", f"{pointer}/experts_per_token", detail)
-    if model.num_experts > 1 and model.expert_interval > model.num_layers:
-        detail = (
-            f"is {model.expert_interval}; at most num_layers, {model.num_layers}, or there is no layer with experts"
-        )
-        yield _issue("out_of_range", f"{pointer}/expert_interval", detail)
-
-
 def _operator_issues(model: OperatorModel, pointer: str) -> Iterator[Issue]:
     if not model.operators:
         yield _issue("no_operators", f"{pointer}/operators", "the model has no operators; at least 1")
@@ -438,11 +413,6 @@ def _operator_issues(model: OperatorModel, pointer: str) -> Iterator[Issue]:
                 yield _issue("negative", where, f"is {value}; must be finite and at least 0")
     if legal and not any(operator.forward_flops > 0 for operator in model.operators):
         yield _issue("no_computation", f"{pointer}/operators", "no operator has forward_flops above 0")
-
-
-def _nearest_divisor(number: int, wanted: int) -> int:
-    """Largest divisor of `number` up to `wanted`."""
-    return next(k for k in range(min(wanted, number), 0, -1) if number % k == 0)
 
 
 def _issue(code: str, pointer: str, detail: str) -> Issue:

@@ -8,8 +8,8 @@ launch_s        seconds to start the kernels of a layer, once a pass
 fp8_traffic     memory traffic with 8-bit products, which convert their inputs, over that without
 scale_loss      what every doubling of more than 8 GPUs adds to the time of an iteration: stragglers, congestion
 
-[gpu.FAMILY]    products: names in the GPU catalogue; shares of the dense peak: matrix (of 16 and 32 bits), fp8,
-                attention (fused)
+[gpu.FAMILY]    architectures: of products in the GPU catalogue; shares of the dense peak: matrix (of 16 and 32 bits),
+                fp8, attention (fused)
 [software.NAME] traffic: times the memory traffic of fused operations; attention: times the share of the family;
                 tensor_exposed: part of tensor-parallel communication that no computation hides; overlap: exponent
                 k of the gradient reduction, 1 is none; overhead_bytes: what of a GPU's memory is used beside tensors:
@@ -27,7 +27,7 @@ from typing import Any
 from models.software import Software
 
 FILE = Path(__file__).with_name("priors.toml")
-# Of products that no family names: what is usual today.
+# Of products whose architecture no family has: what is usual.
 _USUAL = "ampere"
 
 
@@ -66,15 +66,15 @@ class Priors:
     families: Mapping[str, str]
     software: Mapping[Software, SoftwarePrior]
 
-    def gpu(self, product: str | None) -> GpuPrior:
-        """Of a product's family; of the usual one where none has it."""
-        return self.gpus[self.families.get(product or "", _USUAL)]
+    def gpu(self, architecture: str | None) -> GpuPrior:
+        """Of the family that has an architecture; of the usual one where none has it."""
+        return self.gpus[self.families.get(architecture or "", _USUAL)]
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Priors":
         """From the file's tables."""
         gpus = {name: dict(table) for name, table in document["gpu"].items()}
-        families = {product: name for name, table in gpus.items() for product in table.pop("products")}
+        families = {own: name for name, table in gpus.items() for own in table.pop("architectures")}
         return cls(
             **document["common"],
             gpus=MappingProxyType({name: GpuPrior(**table) for name, table in gpus.items()}),

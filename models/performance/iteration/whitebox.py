@@ -99,7 +99,7 @@ def _sums_machine(profile: ModelProfile, kind: GpuType) -> _SumsMachine:
 def _curve(profile: ModelProfile, kind: GpuType, known: Priors) -> KernelCurve:
     """Kernels of a profile on a GPU type."""
     product = known_product(kind.name)
-    of_gpu, software = known.gpu(None if product is None else product.name), known.software[profile.software]
+    of_gpu, software = known.gpu(None if product is None else product.architecture), known.software[profile.software]
     in_8_bits = profile.flops_precision == _FP8
     plain_peak = peak_flops_per_s(kind.name, "bf16" if in_8_bits else profile.flops_precision, kind.peak_flops_per_s)
     peak = peak_flops_per_s(kind.name, profile.flops_precision, kind.peak_flops_per_s)

@@ -33,6 +33,7 @@ from api.store import database
 from api.store.database import Store
 from api.store.snapshots import Snapshots
 from stowplan.errors import InputError, StowplanError
+from tests.api.calendars.other_process import Unguarded
 from tests.api.requests import Json, json_text
 
 T = TypeVar("T")
@@ -277,21 +278,6 @@ def test_what_was_confirmed_survives_a_restart(tmp_path: Path) -> None:
     store.close()
 
 
-class _Unguarded:
-    """A file that several may open, as processes do on a machine where locks do not reach."""
-
-    trouble = None
-
-    def __init__(self, _: Path) -> None:
-        pass
-
-    def note_log(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
 def confirmed_at_once(rooms: Rooms, reservation: ReservationDoc, barrier: threading.Barrier) -> StowplanError | None:
     """Confirm when the other one does; the error that it ends with."""
     barrier.wait()
@@ -307,7 +293,7 @@ def test_of_two_confirmations_at_the_same_time_one_wins(
     num_stores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two threads of one service, or two services with connections of their own to one file."""
-    monkeypatch.setattr(database, "DatabaseFile", _Unguarded)
+    monkeypatch.setattr(database, "DatabaseFile", Unguarded)
     clock = Clock()
     stores = [Store(tmp_path / "plans.sqlite") for _ in range(num_stores)]
     services = [Rooms(store, clock) for store in stores]
@@ -328,7 +314,7 @@ def test_of_two_confirmations_at_the_same_time_one_wins(
 
 
 def test_of_two_writers_of_a_version_one_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "DatabaseFile", _Unguarded)
+    monkeypatch.setattr(database, "DatabaseFile", Unguarded)
     clock = Clock()
     stores = [Store(tmp_path / "plans.sqlite") for _ in range(2)]
     one, other = (Rooms(store, clock) for store in stores)

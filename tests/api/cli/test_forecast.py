@@ -10,6 +10,7 @@ from api.cli.exit_codes import ExitCode
 from api.cli.forecast import FORECAST_COMMANDS
 from api.cli.main import app
 from models.forecast import extra
+from tests.api.requests import Json, sia_request
 from tests.models.forecast.histories import made_history
 from workloads.writer import write_csv
 
@@ -116,3 +117,47 @@ def test_what_cannot_be_learned_is_refused(tmp_path: Path, forecaster: Path, mon
     missing = run("predict", forecaster, written(tmp_path, {"jobs": [{"id": "a", "num_gpus": 1}]}))
     assert missing.exit_code == ExitCode.OUR_FAULT
     assert "pip install -e '.[forecast]'" in missing.stderr
+
+
+@pytest.mark.slow
+def test_a_plan_goes_by_a_forecaster_in_a_file(forecaster: Path, tmp_path: Path) -> None:
+    """The node is closed in an hour; jobs of anna take minutes, those of bert hours."""
+    entry = {"name": "service", "kind": "maintenance", "from_time": "2024-10-04T11:00:00Z", "nodes": ["n0", "n1"]}
+    jobs = [{"id": "short", "user": "anna"}, {"id": "long", "user": "bert"}]
+    request = sia_request(jobs, policy="gang", parameters={"epsilon": 0.2})
+    request["snapshot"] |= {
+        "taken_at": "2024-10-04T10:00:00Z",
+        "calendar": [{**entry, "until_time": "2024-10-05T00:00:00Z"}],
+    }
+    path = written(tmp_path, request)
+    assert planned("plan", path, "--json")["allocations"] == []
+    plan = planned("plan", path, "--forecaster", forecaster, "--json")
+    assert [job["job_id"] for job in plan["allocations"]] == ["short"]
+    assert [note["code"] for note in plan["warnings"]][:1] == ["forecast"]
+    compared = planned("what-if", path, "--forecaster", forecaster, "--remove-job", "long", "--json")
+    assert [
+        [job["job_id"] for job in one["allocations"]] for one in (compared["base"], compared["variants"][0]["plan"])
+    ] == [
+        ["short"],
+        ["short"],
+    ]
+    answer = path.with_name("answer.json")
+    answer.write_text(json.dumps(plan))
+    legal = planned("verify", path, answer, "--forecaster", forecaster, "--epsilon", 0.2, "--json")
+    assert legal == {"legal": True, "violations": []}
+    without = CliRunner().invoke(app, ["verify", str(path), str(answer), "--epsilon", "0.2"])
+    assert without.exit_code == ExitCode.ILLEGAL
+    wrong = CliRunner().invoke(app, ["plan", str(path), "--forecaster", str(path)])
+    assert wrong.exit_code == ExitCode.BAD_INPUT
+    assert str(path) in wrong.stderr
+    named = written(tmp_path, {**request, "snapshot": {**request["snapshot"], "forecaster": "site"}})
+    refused = CliRunner().invoke(app, ["plan", str(named)])
+    assert refused.exit_code == ExitCode.BAD_INPUT
+    assert "--forecaster FILE" in " ".join(refused.stderr.split())
+
+
+def planned(*arguments: object) -> Json:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    document: Json = json.loads(result.stdout)
+    return document

@@ -25,11 +25,13 @@ from api.cli.main import COMMANDS, app
 from api.cli.plan_console import print_outcome
 from api.cli.pretty import pretty_json
 from api.cli.quantities import parse_quantity
+from api.cli.what_if import checked_variants
 from api.common.errors import NotFoundError, WorkerTimeoutError
 from api.common.examples import examples
 from api.convert.reading import MalformedJsonError
 from api.convert.snapshot import snapshot_from_document
 from api.schemas.snapshot import SnapshotDoc
+from api.schemas.what_if import WhatIfDoc
 from models.plan import PlanOutcome, PlanTask, Resume
 from models.planning import plan
 from models.policies import POLICIES
@@ -636,6 +638,32 @@ def test_demo_runs_examples_through_a_service(tmp_path: Path, monkeypatch: pytes
     assert names == sorted(
         f"{example.id}.{end}" for example in chosen for end in ("json", "request.json", "svg", "png")
     )
+
+
+@pytest.mark.slow
+def test_demo_shows_variants_beside_their_plan(
+    client: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "_service", lambda: nullcontext(client.base_url.port))
+    chosen = tuple(example for example in examples() if example.id == "ahead-two-weeks")
+    monkeypatch.setattr(demo, "examples", lambda: chosen)
+    result = run("demo", "--output", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "price of pretrain-175b there" in result.stdout
+    assert "rules forbid 'pretrain-175b' there" in result.stdout
+    found = WhatIfDoc.model_validate_json((tmp_path / "ahead-two-weeks.what-if.json").read_text())
+    assert [row.plan is None for row in found.variants] == [False, False, True]
+    for k in range(2):
+        assert "<svg" in (tmp_path / f"ahead-two-weeks.what-if-{k}.svg").read_text()
+    # What it asked can be asked again, of the request that it wrote.
+    asked = load_request(tmp_path / "ahead-two-weeks.request.json")
+    assert len(checked_variants(asked, {}, [], tmp_path / "ahead-two-weeks.variants.json")) == 3
+    # All of them forbidden, or none, is not what it demonstrates.
+    variants = {"ahead-two-weeks": ({"name": "nothing"},)}
+    monkeypatch.setattr(demo, "_VARIANTS", variants)
+    again = run("demo", "--output", tmp_path)
+    assert again.exit_code == ExitCode.OUR_FAULT
+    assert "none of the variants is forbidden" in again.stdout
 
 
 @pytest.mark.slow

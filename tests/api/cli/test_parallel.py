@@ -121,3 +121,61 @@ def test_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(*SMALL, "--gpus", "8", "--gpu-type", "h100", "--time-limit", "0.1")
     assert result.exit_code == ExitCode.NO_SOLUTION
     assert "not done within 0.1 s" in result.stderr
+
+
+_CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 1024,
+    "intermediate_size": 2816,
+    "max_position_embeddings": 131072,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 24,
+    "vocab_size": 32000,
+}
+_ARGUMENTS = """--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --vocab-size 50257
+--micro-batch-size 2 --global-batch-size 64 --bf16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2"""
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_model_in_a_file(tmp_path: Path) -> None:
+    """What is not given is that of the file; what the file leaves open is told, unless it is given."""
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(_CONFIG), encoding="utf-8")
+    result = run("--model", file, "--gpus", "4", "--gpu-type", "h100", "--json")
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    assert "note: sequences of 8,192 tokens are assumed" in result.stderr
+    assert ParallelPlanAnswer.model_validate_json(result.stdout).best.num_gpus == 4
+    shorter = run("--model", file, "--gpus", "4", "--gpu-type", "h100", "--sequence-length", "1024", "--json")
+    assert "note" not in shorter.stderr
+    assert shorter.stdout != result.stdout
+
+
+@pytest.mark.usefixtures("warm")
+def test_the_plan_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    file.write_text(_ARGUMENTS, encoding="utf-8")
+    base = ("--model", file, "--gpu-type", "h100")
+    result = run(*base, "--gpus", "8", "--degrees", "file", "--json")
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    plan = ParallelPlanAnswer.model_validate_json(result.stdout).best
+    assert (plan.num_gpus, plan.notation[:11]) == (8, "PP2 DP2 TP2")
+    assert "--degrees file evaluates that" in run(*base, "--gpus", "4").stderr
+    for arguments, message in [
+        ((*base, "--degrees", "file"), "does not say on how many GPUs it runs; give --gpus"),
+        ((*base, "--degrees", "file", "--gpus", "4,8"), "give --gpus one number"),
+        ((*base, "--degrees", "file", "--gpus", "6"), "6 GPUs do not divide into replicas of pp 2 x tp 2"),
+        ((*base, "--degrees", "file", "--gpus", "8", "--global-batch", "6"), "does not divide into micro-batches of 2"),
+        (("--model", "gpt2-350m", "--gpu-type", "h100", "--degrees", "file"), "is no file that says how it runs"),
+    ]:
+        refused = run(*arguments)
+        assert refused.exit_code == ExitCode.BAD_INPUT, refused.output
+        assert message in refused.stderr
+
+
+def test_a_file_that_describes_no_model(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(_CONFIG | {"hidden_size": None}), encoding="utf-8")
+    result = run("--model", file, "--gpus", "4", "--gpu-type", "h100")
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert f"{file}: the description of the model has 1 fault" in result.stderr
+    assert "/hidden_size: is missing" in result.stderr

@@ -12,7 +12,7 @@ from tests.workloads.profiles import write_profiles
 
 # a runs, b needs the whole node, c ends before b can start, d does not.
 TRACE = "id,submit_s,num_gpus,duration_s\na,0,4,100\nb,10,8,50\nc,20,4,30\nd,25,4,200\ne,26,0,1\n"
-NODE = ("--cluster", "a100:1x8")
+NODE = ("--cluster", "a100=a100:1x8")
 
 
 def run(*arguments: object) -> Result:
@@ -81,6 +81,59 @@ def test_a_replay_goes_on_from_a_file(trace: Path, tmp_path: Path) -> None:
 def test_what_did_not_end_is_told(trace: Path) -> None:
     result = run(trace, *NODE, "--horizon", 0.05, "--window", "0,1")
     assert "gang: 1 jobs did not end" in result.stdout
+
+
+RESERVATION = {
+    "name": "for d",
+    "kind": "reservation",
+    "from_time": "2026-12-07T09:00:10Z",
+    "until_time": "2026-12-07T09:03:00Z",
+    "nodes": ["a100-0"],
+}
+ORIGIN = ("--origin", "2026-12-07T09:00:00Z")
+
+
+@pytest.mark.parametrize(
+    "document", [[RESERVATION], {"entries": [], "reservations": [{"entry": RESERVATION}]}, {"calendar": [RESERVATION]}]
+)
+def test_calendars_of_files(trace: Path, document: object) -> None:
+    """a runs when the calendar becomes known and leaves at 10 s, b and c wait until 180 s; d comes to its own node."""
+    file = trace.with_name("calendar.json")
+    file.write_text(json.dumps(document))
+    result = run(
+        trace, *NODE, "--calendar", file, *ORIGIN, "--reserved", "d=for d", "--calendar-known", 0.001, "--json"
+    )
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    (replay,) = json.loads(result.stdout)["replays"]
+    jobs = {job["id"]: job for job in replay["jobs"]}
+    assert [(span["start_s"], span["end_s"]) for span in jobs["a"]["spans"]][:1] == [(0, 10)]
+    assert (jobs["d"]["started_s"], jobs["d"]["ended_s"]) == (25, 225)
+    assert min(jobs[name]["started_s"] for name in "bc") >= 180
+
+
+def test_calendars_that_do_not_go_with_the_replay(trace: Path) -> None:
+    file = trace.with_name("calendar.json")
+    for entry, arguments, detail in (
+        (RESERVATION, (), "give --origin"),
+        (RESERVATION | {"nodes": ["n0"]}, ORIGIN, "names node 'n0', which the cluster does not have"),
+        (RESERVATION, ("--origin", "2027-01-01T00:00:00Z"), "begins 2027-01-01T00:00:00+00:00"),
+        (RESERVATION, (*ORIGIN, "--reserved", "x=for d"), "has no job 'x'"),
+        (RESERVATION, (*ORIGIN, "--reserved", "d"), "must be JOB=ENTRY"),
+        (RESERVATION, (*ORIGIN, "--reserved", "d=for e"), "no reservation of that name"),
+        (RESERVATION | {"until": 3}, ORIGIN, "there is no field 'until'"),
+    ):
+        file.write_text(json.dumps([entry]))
+        result = run(trace, *NODE, "--calendar", file, *arguments)
+        assert result.exit_code == ExitCode.BAD_INPUT, result.output
+        assert detail in " ".join(result.stderr.split())
+    for moment in ("2026-12-07T09:00:00", "monday"):
+        result = run(trace, *NODE, "--calendar", file, "--origin", moment)
+        assert f"--origin is '{moment}'; must be a moment with its time zone" in result.stderr
+    result = run(trace, *NODE, "--calendar", trace, *ORIGIN)
+    assert (result.exit_code, result.stderr.count(str(trace))) == (ExitCode.BAD_INPUT, 1)
+    file.write_text('{"nodes": []}')
+    assert "has no list of entries" in " ".join(run(trace, *NODE, "--calendar", file, *ORIGIN).stderr.split())
+    assert "there is no --calendar" in run(trace, *NODE, "--reserved", "d=for d").stderr
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,7 @@ batches_of_models = st.builds(
 def transformers(draw: st.DrawFn) -> Transformer:
     kv_heads, group, head_size = draw(st.integers(1, 8)), draw(st.integers(1, 8)), draw(st.integers(1, 128))
     heads = kv_heads * group
+    window = draw(st.none() | counts)
     return Transformer(
         num_layers=draw(st.integers(1, 100)),
         vocabulary_size=draw(counts),
@@ -187,6 +188,13 @@ def transformers(draw: st.DrawFn) -> Transformer:
         num_experts=draw(st.integers(4, 64)),
         experts_per_token=draw(st.integers(1, 4)),
         expert_interval=1,
+        first_dense_layers=0,
+        expert_feed_forward_size=draw(st.none() | counts),
+        shared_expert_size=draw(st.none() | counts),
+        query_key_norms=draw(st.booleans()),
+        post_norms=draw(st.booleans()),
+        attention_window=window,
+        global_attention_interval=None if window is None else draw(st.none() | st.integers(1, 6)),
         precision=draw(st.sampled_from(Precision)),
         optimizer=draw(st.sampled_from(Optimizer)),
         checkpointing=draw(st.sampled_from(Checkpointing)),

@@ -76,7 +76,7 @@ def test_unknown_fields_are_compared_with_those_of_the_place(pointer: str, hint:
 def test_fields_of_a_reference_are_not_those_of_a_snapshot() -> None:
     document = changed(SIA, "/snapshot/snapshot_id", "snapshot-0")
     assert {issue.detail for issue in issues_of(json_text(document))} == {
-        f"there is no field '{name}' here; the fields here are ['calendar', 'snapshot_id']"
+        f"there is no field '{name}' here; the fields here are ['calendar', 'forecaster', 'snapshot_id']"
         for name in ("cluster", "jobs")
     }
 

@@ -20,9 +20,9 @@ from models.forecast.forecaster import Forecaster
 from solver.pool import WorkerPool
 from stowplan.records import from_document
 from tests.api import forecast_requests
-from tests.api.asking import post, until, waited
+from tests.api.asking import planned, post, refused, until, waited
 from tests.api.forecast_requests import PATH, forecaster_request
-from tests.api.requests import Json
+from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
 
 pytestmark = pytest.mark.slow
@@ -91,6 +91,117 @@ def test_it_is_asked_how_long_jobs_last(client: httpx.Client) -> None:
     told = seconds_of(client, {**ASKED, "since": {"name": "since", "origin_s": 20_000 * 86400.0, "jobs": since}})
     assert told["long"] is not None
     assert told["long"][5] < long[5]
+
+
+def planned_by(name: str = "site", **fields: object) -> Json:
+    """Two nodes that are closed an hour from the last submission on; a job of anna, one of bert, one of nobody."""
+    entry = {
+        "name": "service",
+        "kind": "maintenance",
+        "from_time": "2024-10-04T06:00:00Z",
+        "until_time": "2024-10-04T09:00:00Z",
+        "nodes": ["n0", "n1"],
+    }
+    jobs: list[Json] = [
+        {"id": "short", "min_gpus": 4, "user": "anna", "priority": 2},
+        {"id": "long", "min_gpus": 4, "user": "bert"},
+        {"id": "whose", "min_gpus": 4},
+    ]
+    request = sia_request(jobs, policy="gang", parameters={"epsilon": 0.2})
+    more = {"taken_at": "2024-10-04T05:00:00Z", "calendar": [entry], "forecaster": name, **fields}
+    return {**request, "snapshot": {**request["snapshot"], **more}}
+
+
+@pytest.mark.usefixtures("site")
+def test_a_request_that_names_it_is_planned_by_what_it_says(client: httpx.Client) -> None:
+    plan = planned(client, planned_by())
+    assert [job["job_id"] for job in plan["allocations"]] == ["short"]
+    assert {job["job_id"]: job["reason"] for job in plan["unplaced"]} == {"long": "reserved", "whose": "reserved"}
+    told = {note["code"]: note for note in plan["warnings"]}
+    assert told["forecast"]["pointer"] == "/snapshot/jobs/0/lasting"
+    assert "2 jobs ('short', 'long')" in told["forecast"]["detail"]
+    assert told["not_forecast"]["pointer"] == "/snapshot/jobs/2/user"
+    # The input has what was said, and no name any more: posted again it is planned the same, whatever is said later.
+    input_ = client.get(plan["links"]["input"]).json()
+    assert (input_["snapshot"]["forecaster"], input_["snapshot"]["jobs"][2]["lasting"]) == (None, None)
+    again = planned(client, input_)
+    assert (again["input_hash"], again["allocations"]) == (plan["input_hash"], plan["allocations"])
+    # The forecaster itself says the same.
+    questions = [{"id": "short", "num_gpus": 4, "user": "anna", "submit_s": 18_000}]
+    assert input_["snapshot"]["jobs"][0]["lasting"]["seconds"] == seconds_of(client, {"jobs": questions})["short"]
+    # Variants go by the same.
+    variant = {"name": "no service", "remove_entries": ["service"]}
+    what_if = post(client, f"{plan['links']['self']}:what-if", {"variants": [variant]}, Prefer="wait=50").json()
+    other = what_if["variants"][0]["plan"]
+    assert {job["job_id"] for job in other["allocations"]} > {"short"}
+    lasting = [client.get(one["links"]["input"]).json()["snapshot"]["jobs"][0]["lasting"] for one in (plan, other)]
+    assert lasting[0] == lasting[1]
+
+
+@pytest.mark.usefixtures("site")
+def test_planning_ahead_goes_by_it(client: httpx.Client) -> None:
+    """All nodes are in use by bert, whose jobs take hours; one of eight GPUs starts in a day."""
+    request = arnold_request(policy="ahead")
+    (llm,) = request["snapshot"]["jobs"]
+    window = {"earliest_start_s": 86_400.0, "latest_start_s": 86_400.0, "remaining_s": 3600.0}
+    runs: list[Json] = [
+        {"id": f"r{k}", "min_gpus": 2, "user": "bert", "running_s": 60.0, "current": {f"n{k}": [0, 1]}}
+        for k in range(6)
+    ]
+    request["snapshot"] |= {"taken_at": "2024-10-04T05:00:00Z", "jobs": [{**llm, **window}, *runs]}
+    unknown = planned(client, request)
+    named = planned(client, changed(request, "/snapshot/forecaster", "site"))
+    # Four nodes, and nobody knows whether their jobs end; or all but surely over by then.
+    before, after = (sum(t["value"] for t in plan["score"] if t["term"] == "evictions") for plan in (unknown, named))
+    assert after < 0.05 * before
+    (note,) = [note for note in named["warnings"] if note["code"] == "forecast"]
+    assert "6 jobs ('r0'," in note["detail"]
+
+
+@pytest.mark.usefixtures("site")
+def test_stored_snapshots_and_placements_go_by_it_too(client: httpx.Client) -> None:
+    request = planned_by()
+    bare = {name: value for name, value in request["snapshot"].items() if name != "forecaster"}
+    id_ = post(client, "/v1/snapshots", bare).json()["id"]
+    stored = planned(client, {**request, "snapshot": {"snapshot_id": id_, "forecaster": "site"}})
+    assert stored["allocations"] == planned(client, request)["allocations"]
+    placement = {"snapshot": request["snapshot"], "epsilon": 0.2}
+    verdicts = [
+        post(
+            client,
+            "/v1/placements:verify",
+            {**placement, "allocations": [{"job_id": job, "gpus": {"n0": [0, 1, 2, 3]}}]},
+        )
+        for job in ("short", "long")
+    ]
+    assert [verdict.json()["legal"] for verdict in verdicts] == [True, False]
+    validated = post(client, "/v1/plans:validate", request).json()
+    assert validated["valid"]
+    assert {"forecast", "not_forecast"} <= {issue["code"] for issue in validated["issues"]}
+
+
+@pytest.mark.usefixtures("site")
+def test_the_same_key_is_the_same_request_whatever_is_forecast(client: httpx.Client) -> None:
+    # It has no moment of its own: what is forecast changes with the time.
+    request = planned_by(taken_at=None, calendar=[])
+    ids = [post(client, "/v1/plans", request, Idempotency_Key="forecast").json()["id"] for _ in range(2)]
+    assert ids[0] == ids[1]
+    other = post(client, "/v1/plans", planned_by(calendar=[]), Idempotency_Key="forecast")
+    assert other.status_code == 409
+
+
+def test_forecasters_that_cannot_be_asked_are_refused(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    pointer = "/snapshot/forecaster"
+    assert refused(client, planned_by("nobody")) == (422, [("unknown_forecaster", pointer)])
+    validated = post(client, "/v1/plans:validate", planned_by("nobody")).json()
+    assert [issue["code"] for issue in validated["issues"]] == ["unknown_forecaster"]
+    assert refused(client, planned_by("no/name")) == (422, [("wrong_format", pointer)])
+    stored = post(client, "/v1/snapshots", planned_by()["snapshot"])
+    assert [issue["code"] for issue in stored.json()["errors"]] == ["stored_forecaster"]
+    stands_in(monkeypatch)
+    post(client, PATH, forecaster_request("learning"))
+    assert refused(client, planned_by("learning")) == (422, [("forecaster_not_ready", pointer)])
+    assert client.delete(f"{PATH}/learning").status_code == 202
 
 
 @pytest.mark.parametrize(

@@ -392,3 +392,71 @@ def test_a_picture_of_another_kind(client: httpx.Client) -> None:
     answer = post(client, "/v1/parallel-plans/figure.gif", REQUEST)
     assert answer.status_code == 422
     assert "path parameter 'picture'" in answer.json()["errors"][0]["detail"]
+
+
+CONFIG: Json = {
+    "model_type": "qwen3",
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 40960,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": True,
+    "vocab_size": 151936,
+}
+
+
+def test_latent_attention_and_shared_experts_of_your_own(client: httpx.Client) -> None:
+    latent = {"head_size": 96, "rotary_head_size": 32, "value_head_size": 64, "query_rank": 256, "kv_rank": 128}
+    experts = {"num_experts": 4, "experts_per_token": 2, "expert_feed_forward_size": 512, "shared_expert_size": 512}
+    job = {**GPT, **latent, **experts, "first_dense_layers": 1, "biases": "none", "normalisation": "rmsnorm"}
+    answer = answered(client, {"job": job, "gpus": [H100]})
+    attention = 1024 * 256 + 256 * 16 * 96 + 1024 * (128 + 32) + 128 * 16 * (64 + 64) + 16 * 64 * 1024 + 256 + 128
+    dense, mixture = 2 * 1024 * 4096, 5 * 2 * 1024 * 512 + 4 * 1024
+    others = 12 * (attention + 2 * 1024) + 1024 + 1024 * (32000 + 512)
+    assert answer.job.num_parameters == others + dense + 11 * mixture
+    faults = refused(
+        client, {"job": {**job, "kv_rank": None, "num_experts": 1, "experts_per_token": 1}, "gpus": [H100]}
+    )
+    assert {pointer for _, pointer, _ in faults} == {
+        f"/job/{field}"
+        for field in (*latent, "first_dense_layers", "expert_feed_forward_size", "shared_expert_size")
+        if field not in ("head_size", "kv_rank")
+    }
+
+
+def test_a_model_as_hugging_face_describes_it(client: httpx.Client) -> None:
+    """The released Qwen3 0.6B costs what the catalogue's does; what stands beside it takes precedence."""
+    job = {"config": CONFIG, "sequence_length": 2048, "global_batch": 64}
+    offer = {"gpu_type": "h100", "counts": [8]}
+    answer = answered(client, {"job": job, "gpus": [offer]})
+    assert answer.job.num_parameters == 596_049_920
+    named = {"model": "qwen3-0.6b", "sequence_length": 2048, "global_batch": 64}
+    known = answered(client, {"job": named, "gpus": [offer]})
+    assert answer.best.iteration_s == known.best.iteration_s
+    half = answered(client, {"job": {**job, "num_layers": 14}, "gpus": [offer]})
+    assert half.best.iteration_s < 0.7 * answer.best.iteration_s
+
+
+@pytest.mark.parametrize(
+    ("job", "pointer", "detail"),
+    [
+        ({"config": CONFIG}, "/job", "lacks sequence_length; config says only how long sequences may be"),
+        ({"config": CONFIG, "sequence_length": 8, "model": "gpt2-350m"}, "/job", "give one of model and config"),
+        (
+            {"config": {**CONFIG, "hidden_size": None}, "sequence_length": 8},
+            "/job/config",
+            "the description of the model has 1 fault: /hidden_size is missing; a whole number from 1 on",
+        ),
+        (
+            {"config": {"model_type": "t5"}, "sequence_length": 8},
+            "/job/config",
+            "/model_type is 't5', which is not read",
+        ),
+    ],
+)
+def test_configurations_that_are_refused(client: httpx.Client, job: Json, pointer: str, detail: str) -> None:
+    ((_, found, said),) = refused(client, {"job": {"global_batch": 8, **job}, "gpus": [H100]})
+    assert found == pointer
+    assert detail in said

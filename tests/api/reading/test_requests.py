@@ -10,8 +10,9 @@ from api.app import create_app
 from api.common.errors import WorkerTimeoutError
 from api.plans.reading import read_plan
 from api.reading.readers import Readers
-from api.reading.texts import Lacking, RequestText
+from api.reading.texts import Lacking, RequestText, WantedForecasts
 from api.workers import reader_pool
+from models.forecast.known import KnownJob
 from models.policies import POLICIES
 from solver.monitor import SolveMonitor
 from solver.pool import WorkerPool
@@ -81,6 +82,14 @@ def test_readers_say_what_they_lack() -> None:
     named = changed(sia_request(), "/snapshot/calendar", {"cluster": "main"})
     text = RequestText(body=json_text(named), settings=SETTINGS)
     assert read_plan(text, SolveMonitor()) == Lacking(calendar="main")
+    forecast = changed(sia_request(), "/snapshot/forecaster", "site")
+    forecast["snapshot"] |= {"taken_at": "1970-01-02T00:00:00Z"}
+    forecast["snapshot"]["jobs"][0]["remaining_s"] = 60.0
+    wanted = WantedForecasts(
+        forecaster="site", jobs=(KnownJob(id="j1", num_gpus=1, age_s=0.0, running_s=0.0),), at_s=86_400.0
+    )
+    text = RequestText(body=json_text(forecast), settings=SETTINGS)
+    assert read_plan(text, SolveMonitor()) == Lacking(forecasts=wanted)
     text = RequestText(body=json_text(sia_request()), settings=SETTINGS, measured_jobs=known)
     assert read_plan(text, SolveMonitor()) == Lacking(jobs=frozenset({"j1"}))
 

@@ -2,24 +2,34 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
 from api.common.settings import Settings
-from api.reading.texts import RequestText
+from api.reading.texts import Lacking, RequestText
 from api.replays.reading import ReadReplays, read_replays
+from api.store.calendars import StoredCalendar
 from executor.simulation.replay import Replay
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError
 from tests.api.conftest import SETTINGS
-from tests.api.replay_requests import measured_request, modelled_request, replay_request, setups_of, tabled_request
+from tests.api.replay_requests import (
+    measured_request,
+    modelled_request,
+    replay_request,
+    reserved_request,
+    setups_of,
+    tabled_request,
+)
 from tests.api.requests import Json, changed, json_text
 from tests.growth import work
 from tests.paths import ROOT
 
 GANG, TABLE, MODELLED, MEASURED = replay_request(), tabled_request(), modelled_request(), measured_request()
+RESERVED = reserved_request()
 _ROW = TABLE["throughputs"][0]
 _M = MEASURED["applications"][0]
 
@@ -250,6 +260,65 @@ CASES: list[tuple[str, Json, str, Any, str, str, str]] = [
     ("elasticity", GANG, "/elasticity", 0.5, "out_of_range", "", "at least 1"),
     ("estimates", GANG, "/estimates", "good", "unknown_value", "", "must be 'exact', 'limit' or 'none'"),
     ("nan", GANG, "/start_s", float("nan"), "not_finite", "", "must be a finite number"),
+    (
+        "node of another cluster",
+        RESERVED,
+        "/calendar/0/nodes",
+        ["a100-0", "h100-0"],
+        "unknown_node",
+        "/calendar/0/nodes/1",
+        "'for d' names node 'h100-0', which the cluster does not have",
+    ),
+    ("no time zero", RESERVED, "/trace/origin_s", None, "missing_field", "", "when time zero of the trace was"),
+    (
+        "another time zero",
+        RESERVED,
+        "/trace/origin_s",
+        1_796_734_000,
+        "calendar_elsewhere",
+        "/calendar",
+        "begins 2026-12-08T12:46:40+00:00; see origin_s",
+    ),
+    (
+        "behind the horizon",
+        {**RESERVED, "horizon_s": 150.0},
+        "/seeds",
+        [0],
+        "calendar_elsewhere",
+        "/calendar",
+        "and ends 2026-12-07T09:02:30+00:00",
+    ),
+    ("far away", RESERVED, "/trace/origin_s", 0.0, "beyond_horizon", "/calendar/0/from_time", "20794 days away"),
+    (
+        "job of another reservation",
+        RESERVED,
+        "/trace/jobs/1/calendar_entry",
+        "for b",
+        "unknown_reservation",
+        "",
+        "the calendar of the replay has no reservation of that name",
+    ),
+    (
+        "job of a reservation without a calendar",
+        GANG,
+        "/trace/jobs/1/calendar_entry",
+        "for b",
+        "unknown_reservation",
+        "",
+        "no reservation",
+    ),
+    ("from after until", RESERVED, "/calendar/0/until_time", "2026-12-07T09:00:00Z", "from_after_until", "", "150 s"),
+    ("unknown field of an entry", RESERVED, "/calendar/0/node", [], "unknown_field", "", "did you mean 'nodes'?"),
+    (
+        "time without a zone",
+        RESERVED,
+        "/calendar/0/from_time",
+        "2026-12-07T09:00:00",
+        "missing_time_zone",
+        "",
+        "Z or an offset",
+    ),
+    ("known before the trace", RESERVED, "/calendar_known_s", -1, "negative", "", "at least 0"),
     ("cluster in words", GANG, "/cluster", "a100:1x8", "wrong_type", "", "must be an object"),
     ("type of a node", GANG, "/cluster/nodes/0/gpu_type", "h", "unknown_gpu_type", "", "the cluster knows ['a100']"),
     ("unknown field of the cluster", GANG, "/cluster/node", [], "unknown_field", "", "did you mean 'nodes'?"),
@@ -270,6 +339,37 @@ def test_is_refused(request_: Json, pointer: str, value: Any, code: str, expecte
     ]
     assert details, error.value.issues
     assert words in details[0]
+
+
+def test_a_named_calendar_is_asked_for_and_judged_by_the_cluster() -> None:
+    request = reserved_request(calendar={"cluster": "floor"})
+    text = RequestText(body=json_text(request), settings=SETTINGS)
+    assert read_replays(text, SolveMonitor()) == Lacking(calendar="floor")
+
+    def known(*nodes: str) -> RequestText:
+        (entry,) = reserved_request()["calendar"]
+        entries = json_text([{**entry, "nodes": list(nodes)}]).decode()
+        stored = StoredCalendar(
+            name="floor", at_s=0.0, version=1, updated_at_s=0.0, cluster="", entries=entries, reservations=()
+        )
+        return replace(text, calendars={"floor": stored})
+
+    found, inline = read_replays(known("a100-0"), SolveMonitor()), read(RESERVED)
+    assert isinstance(found, ReadReplays)
+    assert found.packed == inline.packed
+    for calendars, pointer, words in (
+        ({"floor": None}, "/calendar/cluster", "there is no calendar of that name"),
+        (
+            known("x").calendars,
+            "/calendar/cluster",
+            "'floor', which does not go with the cluster of the replay: 'for d' names node 'x'",
+        ),
+    ):
+        with pytest.raises(InputError) as error:
+            read_replays(replace(text, calendars=calendars), SolveMonitor())
+        (issue,) = error.value.issues
+        assert issue.pointer == pointer
+        assert words in issue.detail
 
 
 def test_a_trace_above_the_limit_is_refused() -> None:

@@ -29,16 +29,17 @@ from solver.pool import DeadlineError, WorkerPool
 from stowplan.errors import WorkerError
 from stowplan.records import to_document
 from tests.api import replay_tasks
-from tests.api.asking import events_of, post, waited
+from tests.api.asking import JSON, events_of, post, waited
 from tests.api.replay_requests import (
     PATH,
     measured_request,
     modelled_request,
     replay_request,
+    reserved_request,
     setups_of,
     tabled_request,
 )
-from tests.api.requests import Json, changed
+from tests.api.requests import Json, changed, json_text
 from tests.api.serving import serving
 from tests.api.warm import WarmPool
 from tests.waiting import eventually
@@ -102,6 +103,21 @@ def test_completions_by_hand(client: httpx.Client, done: Json) -> None:
     assert [row["figures"]["completion_s"]["mean"] for row in done["replays"]] == [148.75, 181.25]
     assert done["times"]["queued"] <= done["times"]["running"] <= done["times"]["finished"]
     assert client.get(done["links"]["self"]).json() == done
+
+
+def test_a_calendar_is_honoured(client: httpx.Client) -> None:
+    """The drawing is in `tests.executor.control.test_calendar`; c starts before d where there is no calendar."""
+    kept, free = reserved_request(), reserved_request(calendar=[])
+    del free["trace"]["jobs"][3]["calendar_entry"]
+    (replay,), (without,) = (report_of(client, replayed(client, request)) for request in (kept, free))
+    assert ends(replay) == {"a": 100, "b": 130, "c": 330, "d": 240}
+    assert ends(without) == {"a": 100, "b": 130, "c": 160, "d": 260}
+    calendar = {"cluster": kept["cluster"], "entries": kept["calendar"]}
+    client.put("/v1/clusters/replayed/calendar", content=json_text(calendar), headers=JSON)
+    named = reserved_request(calendar={"cluster": "replayed"})
+    assert ends(report_of(client, replayed(client, named))[0]) == ends(replay)
+    unknown = post(client, PATH, reserved_request(calendar={"cluster": "nowhere"}))
+    assert (unknown.status_code, unknown.json()["errors"][0]["pointer"]) == (422, "/calendar/cluster")
 
 
 def test_figures_are_those_of_a_replay_here(client: httpx.Client) -> None:

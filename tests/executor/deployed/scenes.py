@@ -25,6 +25,7 @@ from models.plan import JobAllocation
 from models.transformer import Precision, Transformer
 from models.workload import Job
 from tests.executor.deployed.scripted import ScriptedBackend, VirtualClock
+from topology.calendar import CalendarEntry
 from topology.cluster import Cluster, NodeState
 from workloads.trace import TraceJob
 
@@ -151,7 +152,8 @@ def run_of(number: int, plan: ParallelPlan, where: Cluster, first: int, last: in
 
 @dataclass(slots=True)
 class Deployed:
-    """A deployed cluster under a virtual clock; `told`: what happens at which second, a job or (node, state)."""
+    """A deployed cluster under a virtual clock; `told`: what happens at which second: a job, (node, state), or the
+    entries of the calendar on that clock."""
 
     root: Path
     cluster: Cluster
@@ -167,10 +169,15 @@ class Deployed:
             made.tell(at_s, what)
         return made
 
-    def tell(self, at_s: float, what: Submission | tuple[str, NodeState]) -> None:
-        backend = self.backend
-        line = partial(backend.submit, what) if isinstance(what, Submission) else partial(backend.change_node, *what)
-        self.clock.script.append((at_s, line))
+    def tell(self, at_s: float, what: Submission | tuple[str, NodeState] | list[CalendarEntry]) -> None:
+        backend, line = self.backend, partial[None]
+        if isinstance(what, Submission):
+            told = line(backend.submit, what)
+        elif isinstance(what, list):
+            told = line(backend.change_calendar, [entry.seen_at(at_s) for entry in what])
+        else:
+            told = line(backend.change_node, *what)
+        self.clock.script.append((at_s, told))
         self.clock.script.sort(key=lambda line: line[0])
 
     def taken_over(self, cluster: Cluster | None = None) -> "Deployed":

@@ -13,7 +13,7 @@ import pytest
 from executor.control.actions import Place, Stop
 from executor.control.backend import JobFacts
 from executor.control.controller import Controller
-from executor.control.events import Arrival, Completion, Event, Failure, NodeChange, Tick
+from executor.control.events import Arrival, CalendarChange, Completion, Event, Failure, NodeChange, Tick
 from executor.control.options import ControlOptions
 from executor.deployed.backend import DeployedBackend
 from executor.deployment import deployment_name
@@ -26,6 +26,7 @@ from tests.executor.deployed.scenes import Deployed, job_of, submitted
 from tests.executor.deployed.scripted import ScriptedBackend
 from tests.growth import work
 from tests.models.allocation.gang.scenes import cluster
+from topology.calendar import CalendarEntry, EntryKind
 from topology.cluster import NodeState
 
 
@@ -295,6 +296,27 @@ def test_who_takes_over_is_told_of_nodes_anew(scene: Deployed) -> None:
     assert state(after, "j").phase == "stopped"
     with pytest.raises(InputError, match="a1"):
         after.taken_over(cluster(2))
+
+
+def test_a_calendar_becomes_known(scene: Deployed) -> None:
+    """On the clock of the backend, whenever it is told; as it was told last to who takes over the control."""
+    place(scene, j="a0")
+    at(scene, 20.0)
+    entry = CalendarEntry(name="e", kind=EntryKind.MAINTENANCE, from_s=10.0, until_s=40.0, nodes=("a0",))
+    scene.backend.change_calendar([entry])
+    known = replace(entry, from_s=30.0, until_s=60.0)
+    assert scene.backend.next_events() == (CalendarChange(at_s=20.0, entries=(known,)),)
+    assert scene.backend.facts().calendar == (known,)
+    with pytest.raises(InputError, match="b0"):
+        scene.backend.change_calendar([replace(entry, nodes=("b0",))])
+    scene.backend.close()
+    again = DeployedBackend(scene.root, scene.cluster, calendar=(entry,), clock=scene.clock)
+    assert again.facts().calendar == (entry,)
+    again.close()
+    with pytest.raises(InputError, match="b0"):
+        DeployedBackend(scene.root, scene.cluster, calendar=(replace(entry, nodes=("b0",)),), clock=scene.clock)
+    # Whoever was refused holds nobody up.
+    DeployedBackend(scene.root, scene.cluster, clock=scene.clock).close()
 
 
 def test_a_job_that_does_not_go_with_the_cluster_is_refused(scene: Deployed) -> None:

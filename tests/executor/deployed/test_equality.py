@@ -9,7 +9,7 @@ import pytest
 
 from executor.control.actions import Action, Stop
 from executor.control.controller import Step
-from executor.control.events import Event, Failure, Measurement, NodeChange, Tick
+from executor.control.events import CalendarChange, Event, Failure, Measurement, NodeChange, Tick
 from executor.control.options import ControlOptions
 from executor.deployed.submission import Submission
 from executor.simulation.backend import SimulatedBackend
@@ -25,6 +25,7 @@ from models.workload import Parallelism
 from tests.executor.deployed.scenes import Deployed, Linear, Measuring, job_of, steps_of, submitted
 from tests.executor.deployed.scripted import ScriptedBackend
 from tests.models.allocation.gang.scenes import cluster
+from topology.calendar import CalendarEntry, EntryKind
 from topology.cluster import NodeState
 
 # Of a batch of 8, at a step per GPU second.
@@ -105,6 +106,75 @@ def test_simulated_and_deployed_jobs_are_decided_on_alike(
     for action in (action for _, _, actions in found for action in actions or ()):
         seen.add(Stop if isinstance(action, Stop) else action.allocation.change)
     assert kinds <= seen
+
+
+def reserved() -> tuple[tuple[float, Submission], ...]:
+    """The jobs of the queue, and one for which nodes are kept."""
+    return (*queue(), (96.0, sized("owner", 8, 80, priority=3, calendar_entry="for owner")))
+
+
+def entry(name: str, kind: EntryKind, from_s: float, until_s: float | None, *nodes: str, **more: Any) -> CalendarEntry:
+    return CalendarEntry(name=name, kind=kind, from_s=from_s, until_s=until_s, nodes=nodes, **more)
+
+
+# a2 comes at 48 s. Two nodes are kept from 72 s on, which becomes known at 32 s while jobs run there that would not be
+# over by then; a0 goes at 224 s.
+_ARRIVES = entry("new", EntryKind.ARRIVAL, 48.0, None, "a2")
+CALENDARS = (
+    (0.0, [_ARRIVES]),
+    (
+        32.0,
+        [
+            _ARRIVES,
+            entry("for owner", EntryKind.RESERVATION, 72.0, 184.0, "a0", "a1"),
+            entry("gone", EntryKind.DEPARTURE, 224.0, None, "a0"),
+        ],
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "round_s"),
+    [
+        (GangParameters(), None),
+        (PREEMPTING, None),
+        (replace(PREEMPTING, order=QueueOrder.LAS, service_thresholds=(100.0,)), 20.0),
+        (GavelParameters(round_s=20.0), 20.0),
+    ],
+    ids=["fifo", "priority", "las", "gavel"],
+)
+def test_calendars_lead_to_the_same_decisions(parameters: Parameters, round_s: float | None, tmp_path: Path) -> None:
+    jobs, where, options = reserved(), cluster(4, 4, 4), ControlOptions(parameters=parameters, round_s=round_s)
+    simulated = SimulatedBackend(
+        where,
+        [Simulated(at_s=at_s, job=job.job) for at_s, job in jobs],
+        Linear([job for _, job in jobs]),
+        changes=[CalendarChange(at_s=at_s, entries=tuple(entries)) for at_s, entries in CALENDARS],
+    )
+    deployed = Deployed.of(tmp_path, where, *CALENDARS, *jobs)
+    expected = decisions(steps_of(simulated, options, len(jobs)))
+    found = decisions(steps_of(deployed.backend, options, len(jobs)))
+    deployed.backend.close()
+    assert found == expected
+    used: dict[str, set[float]] = {name: set() for name in ("a0", "a1", "a2")}
+    cleared, owner = set(), set()
+    for at_s, _, actions in found:
+        for action in actions or ():
+            nodes = set() if isinstance(action, Stop) else {part.node for part in action.allocation.gpus}
+            for node in nodes:
+                used[node].add(at_s)
+            if isinstance(action, Stop) or action.allocation.change is Change.MOVED:
+                cleared |= {at_s} if 72.0 <= at_s < 96.0 else set()
+            if not isinstance(action, Stop) and action.allocation.job_id == "owner":
+                owner = nodes
+            else:
+                assert not (nodes & {"a0", "a1"} and 72.0 <= at_s < 184.0), "kept for owner"
+    # What arrives is used, and not before; what goes is not used any more; who was on the nodes of owner
+    # when they began to be kept had to leave.
+    assert min(used["a2"]) >= 48.0
+    assert max(used["a0"]) < 224.0
+    assert owner == {"a0", "a1"}
+    assert cleared == {72.0 if round_s is None else 80.0}
 
 
 def wrongly_tabled() -> tuple[tuple[float, Submission], ...]:

@@ -58,6 +58,18 @@ def test_the_command_writes_what_can_be_read_again(tmp_path: Path, capsys: pytes
     assert "gpt5" in capsys.readouterr().err
 
 
+def test_a_model_of_a_file_that_the_trainer_cannot_build(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "train.sh"
+    shape = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 8 --vocab-size 128"
+    arguments = ["--model", str(file), "--gpu-type", "h100", "--device", "cpu", "-o", str(tmp_path / "p.json")]
+    file.write_text(f"{shape} --num-experts 4 --bf16", encoding="utf-8")
+    assert main(arguments) == 2
+    assert "/model/num_experts: is 4; the trainer knows dense models only" in capsys.readouterr().err
+    file.write_text(f"{shape} --precision fp16 --fp16", encoding="utf-8")
+    assert main([*arguments, "--precision", "fp32", "--repeats", "1", "--global-batch", "1"]) == 0
+    assert read_record(StageProfile, tmp_path / "p.json", "profile").model.sequence_length == 8
+
+
 def test_profiles_are_records(tmp_path: Path) -> None:
     profile = stage_profile(TINY, PLAN, Device.CPU, repeats=1)
     write_record(profile, tmp_path / "profile.json")

@@ -138,6 +138,8 @@ def answered(core: float, parameters: Parameters, job: Job) -> tuple[PlanOutcome
 
 # Of two layers no pipeline over four nodes can be made: gradients have to cross the core.
 SHALLOW = replace(GPT, num_layers=2, global_batch=64)
+# Of short sequences stages send little, and replicas reduce as much as of long ones.
+SHORT = replace(SHALLOW, sequence_length=256)
 
 
 @pytest.mark.parametrize("parameters", [SiaParameters(), ArenaParameters(), SuikaParameters()])
@@ -157,8 +159,8 @@ def test_a_job_over_three_pods_is_slower_where_the_core_is(parameters: Parameter
 
 @pytest.mark.parametrize("parameters", [SiaParameters(), ArenaParameters()])
 def test_plans_are_made_for_the_bandwidth_that_there_is_at_best(parameters: Parameters) -> None:
-    """With a tenth of it a pipeline of two stages, within pods as far as may be, beats four replicas of all layers."""
-    job = Job(id="x", transformer=SHALLOW, min_gpus=16, max_gpus=16)
+    """With a tenth of it a pipeline of two stages, within pods as far as may be, beats replicas of all layers."""
+    job = Job(id="x", transformer=SHORT, min_gpus=16, max_gpus=16)
     degrees = []
     for core in (1.0, 0.1):
         plan_ = answered(core, parameters, job)[1].parallel_plan
@@ -168,12 +170,12 @@ def test_plans_are_made_for_the_bandwidth_that_there_is_at_best(parameters: Para
 
 
 def test_stages_are_put_inside_pods_whatever_nodes_are_called() -> None:
-    """Two stages of two replicas, each on a pod of two nodes: no gradient crosses the core, however slow it is."""
+    """Two stages of two replicas, each on a pod of two nodes: no gradient crosses the core, but what stages send."""
     speeds = []
     for core in (0.1, 0.01):
         made = three_pods(core)
         nodes = tuple(replace(node, path=(f"p{k % 2}",)) for k, node in enumerate(made.nodes))
-        job = Job(id="x", transformer=SHALLOW, min_gpus=16, max_gpus=16)
+        job = Job(id="x", transformer=SHORT, min_gpus=16, max_gpus=16)
         snapshot = Snapshot(cluster=replace(made, nodes=nodes), jobs=(job,))
         outcome = plan(PlanRequest(snapshot=snapshot, parameters=SiaParameters()))
         assert outcome.plan is not None
@@ -181,8 +183,8 @@ def test_stages_are_put_inside_pods_whatever_nodes_are_called() -> None:
         assert got.parallel_plan is not None
         for stage in got.parallel_plan.stages:
             assert len({int(replica.node[1:]) % 2 for replica in stage.replicas}) == 1
-        speeds.append(got.expected_goodput)
-    assert speeds[0] == speeds[1]
+        speeds.append(got.expected_goodput or 0.0)
+    assert speeds[0] > speeds[1]
 
 
 @pytest.mark.parametrize("parameters", [SiaParameters(), ArenaParameters()])

@@ -46,6 +46,7 @@ _TINY = Transformer(
     global_batch=8,
     precision=Precision.FP16,
 )
+_LATENT = {"head_size": 3, "rotary_head_size": 1, "kv_rank": 6, "biases": Biases.NONE}
 _OPERATOR = Operator(
     name="a",
     parameters=7,
@@ -219,6 +220,81 @@ def test_mixture_of_experts_by_hand() -> None:
     assert mixture.memory_traffic_bytes == dense.memory_traffic_bytes + 2 * 3 * (40 + 8 + 24)
 
 
+def test_latent_attention_by_hand() -> None:
+    """2 heads of 3, 1 of it rotary, values of 2; latents of 5 and 6 numbers; s = 3, h = 4, norms of 4, f = 8.
+
+    Queries 4 x 5 + 5 x 6, keys and values 4 x (6 + 1) + 6 x 2 x (2 + 2), output 4 x 4: 142 weights.
+    """
+    plain = replace(_TINY, normalisation=Normalisation.RMSNORM, biases=Biases.NONE)
+    model = replace(plain, head_size=3, value_head_size=2, rotary_head_size=1, query_rank=5, kv_rank=6)
+    layer, other = profile_of(model).layers[0], profile_of(plain).layers[0]
+    assert layer.parameters == 142 + 64 + 8 + 5 + 6
+    # Scores of 6 numbers a token, and their product with the values of 4.
+    assert layer.forward_flops == 2 * 3 * (142 + 64) + 2 * 9 * (6 + 4)
+    # Queries 6, keys 6, values 4, output 4, and the feed-forward part's 16.
+    assert layer.partitioned_activation_bytes == 2 * 3 * (20 + 16)
+    assert layer.replicated_activation_bytes == other.replicated_activation_bytes + 2 * 3 * 2 * 11
+    # In place of 16 into and out of projections, 8 behind and 16 in attention.
+    assert layer.memory_traffic_bytes == other.memory_traffic_bytes + 2 * 3 * ((20 + 8 + 20 + 44) - (16 + 8 + 16))
+    without = profile_of(replace(model, query_rank=None)).layers[0]
+    assert without.parameters == layer.parameters - 50 - 5 + 24
+
+
+def test_windows_by_hand() -> None:
+    """Of 3 tokens each attends to 2, but to all in every second layer."""
+    plain = replace(_TINY, attention=Attention.PLAIN, checkpointing=Checkpointing.SELECTIVE)
+    model = replace(plain, attention_window=2, global_attention_interval=2)
+    local, wide = profile_of(model).layers
+    everywhere = profile_of(plain)
+    assert wide == everywhere.layers[1]
+    assert local.forward_flops == 768 + 4 * 3 * 2 * 4
+    assert wide.memory_traffic_bytes - local.memory_traffic_bytes == 2 * 3 * 6 * 2 * (3 - 2)
+    assert profile_of(model).backward_ratio == pytest.approx(2 + (96 + 144) / (2 * 768 + 96 + 144 + 240))
+    nowhere = profile_of(replace(model, global_attention_interval=None))
+    assert nowhere.layers == (local, local)
+    assert profile_of(replace(model, attention_window=3)).layers == everywhere.layers
+
+
+def test_more_norms_by_hand() -> None:
+    """Behind both parts norms of 2 x 4 weights that read and write 4; two of 2 weights read and write 4 in heads."""
+    plain = profile_of(_TINY).layers[0]
+    behind = profile_of(replace(_TINY, post_norms=True)).layers[0]
+    assert behind.parameters == plain.parameters + 16
+    assert behind.replicated_activation_bytes == plain.replicated_activation_bytes + 2 * 3 * 8
+    assert behind.memory_traffic_bytes == plain.memory_traffic_bytes + 2 * 3 * 16
+    heads = profile_of(replace(_TINY, query_key_norms=True)).layers[0]
+    assert heads.parameters == plain.parameters + 4
+    assert heads.partitioned_activation_bytes == plain.partitioned_activation_bytes + 2 * 3 * 8
+    assert heads.memory_traffic_bytes == plain.memory_traffic_bytes + 2 * 3 * 16
+
+
+def test_experts_of_another_size_by_hand() -> None:
+    """Behind a dense layer: 4 experts of 2 x 4 x 3, 3 + 4 biases, two at work; a shared one of 2 x 4 x 5, 5 + 4."""
+    model = replace(
+        _TINY,
+        num_experts=4,
+        experts_per_token=2,
+        first_dense_layers=1,
+        expert_feed_forward_size=3,
+        shared_expert_size=5,
+    )
+    dense, mixture = profile_of(model).layers
+    assert dense == profile_of(_TINY).layers[0]
+    without = dense.parameters - 64 - 12
+    assert mixture.parameters == without + 4 * (24 + 7) + 16 + 40 + 9
+    assert mixture.forward_flops == dense.forward_flops + 2 * 3 * (2 * 24 + 40 + 16 - 64)
+    assert mixture.partitioned_activation_bytes == dense.partitioned_activation_bytes + 2 * 3 * 2 * (2 * 3 + 5 - 8)
+    # An expert moves 4 + 3, 3 + 3 and 3 + 4 numbers a token, the shared one 28 in place of 40; routing 8 + 2 x 12.
+    assert mixture.memory_traffic_bytes == dense.memory_traffic_bytes + 2 * 3 * (2 * 20 + 28 - 40 + 8 + 24)
+    assert profile_of(model).tensor_units[2:] == (
+        ("feed-forward size", 8),
+        ("expert size", 3),
+        ("shared expert size", 5),
+    )
+    alone = profile_of(replace(model, first_dense_layers=0, shared_expert_size=None))
+    assert alone.tensor_units[2:] == (("expert size", 3),)
+
+
 def test_flops_of_a_mixture_follow_active_parameters() -> None:
     """Without attention and router FLOPs are 2 per token and active weight: far below 2 per token and parameter."""
     model = find_model("moe-27b", global_batch=8)
@@ -323,6 +399,61 @@ def test_operators() -> None:
             "out_of_range",
             "expert_interval",
             "is 3; at most num_layers, 2, or there is no layer with experts",
+        ),
+        (
+            {"num_experts": 2, "first_dense_layers": 2},
+            "out_of_range",
+            "first_dense_layers",
+            "is 2; less than 2, the last layer with experts, or there is none",
+        ),
+        ({"first_dense_layers": -1}, "out_of_range", "first_dense_layers", "is -1; must be at least 0"),
+        (
+            {"shared_expert_size": 4},
+            "useless_field",
+            "shared_expert_size",
+            "has no meaning without experts: give num_experts",
+        ),
+        (
+            {"global_attention_interval": 2},
+            "useless_field",
+            "global_attention_interval",
+            "has no meaning without attention_window: all layers attend to all tokens",
+        ),
+        (
+            {"query_rank": 2},
+            "useless_field",
+            "query_rank",
+            "has no meaning without kv_rank, which makes the attention latent",
+        ),
+        (
+            {**_LATENT, "rotary_head_size": None},
+            "missing_field",
+            "rotary_head_size",
+            "is missing; latent attention (kv_rank) needs head_size, and rotary_head_size of it",
+        ),
+        (
+            {**_LATENT, "rotary_head_size": 3},
+            "out_of_range",
+            "rotary_head_size",
+            "is 3; less than head_size, 3, of which it is a part",
+        ),
+        (
+            {**_LATENT, "num_kv_heads": 1},
+            "out_of_range",
+            "num_kv_heads",
+            "is 1; latent attention has as many as heads, 2: leave it out",
+        ),
+        (
+            {**_LATENT, "query_key_norms": True},
+            "useless_field",
+            "query_key_norms",
+            "is true; latent attention has norms of its own",
+        ),
+        (
+            {**_LATENT, "biases": Biases.QKV},
+            "out_of_range",
+            "biases",
+            "is qkv; latent attention is described without biases: none",
         ),
     ],
 )
