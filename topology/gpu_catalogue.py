@@ -12,7 +12,7 @@
                                       x16 carries 31.5 GB/s
     inter_node_bandwidth_bytes_per_s  of the whole node, in one direction
     gpus_per_node, node               the usual node, and what it is
-    architecture                      whose GPUs reach like shares of their peaks: volta, ampere, ada, hopper, blackwell,
+    architecture                      whose GPUs reach like shares of peaks: volta, ampere, ada, hopper, blackwell,
                                       cdna3; may be left out
     num_multiprocessors               streaming multiprocessors (compute units), each at work on a tile of a matrix
                                       product at a time; may be left out
