@@ -31,7 +31,7 @@ from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import scaled, virtual_model
-from models.transformer import Checkpointing
+from models.transformer import Attention, Checkpointing, Transformer
 from topology.gpu_catalogue import find_product, gpu_type_of
 
 PROTOCOL = __doc__
@@ -75,6 +75,9 @@ class Case:
             checkpointing=Checkpointing.FULL,
             zero_stage=1,
         )
+        if isinstance(model, Transformer):
+            # XLA had no fused attention then.
+            model = replace(model, attention=Attention.PLAIN)
         kind = gpu_type_of(find_product(self.gpu_type), model.precision.value)
         return virtual_model(model, kind, self.num_gpus // self.num_nodes, self.num_nodes)
 

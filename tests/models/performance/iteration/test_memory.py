@@ -85,3 +85,34 @@ def test_one_stage_alone_is_the_same() -> None:
 
 def _with_memory(*, x: float, y: float = 1000.0, headroom: float = 0.0) -> PerformanceModel:
     return model(profile(4), memory_bytes={"x": x, "y": y}, headroom=headroom)
+
+
+def test_sequence_parallelism_splits_what_is_replicated() -> None:
+    """Of one replica with two shards: 6 / 2 + 1 bytes a sample and layer without it, (6 + 1) / 2 with it."""
+    whole, split = (
+        model(replace(profile(), sequence_parallel=flag)).memory(plan((6, 2, {"a": [1]}), num_micro_batches=1))[0]
+        for flag in (False, True)
+    )
+    assert (whole.activation_bytes, split.activation_bytes) == (6 * 4.0, 6 * 3.5)
+
+
+def test_the_layer_that_is_being_repeated_is_there_beside_what_is_kept() -> None:
+    working = replace(profile(), working_partitioned_bytes=10.0, working_replicated_bytes=3.0)
+    (stage,) = model(working).memory(plan((6, 2, {"a": [2]}), num_micro_batches=1))
+    (without,) = model().memory(plan((6, 2, {"a": [2]}), num_micro_batches=1))
+    assert stage.activation_bytes - without.activation_bytes == 2 * (10 / 2 + 3)
+
+
+def test_interleaved_stages_keep_more() -> None:
+    """1 + (p - 1) / (p v) of what the first stage keeps otherwise (Korthikanti et al. 2022, section 4.2.3)."""
+    plain = plan((3, 1, {"a": [1]}), (3, 1, {"b": [1]}), num_micro_batches=8)
+    first, last = (
+        [stage.activation_bytes for stage in model().memory(of)] for of in (plain, replace(plain, virtual_stages=3))
+    )
+    assert last[0] == pytest.approx(first[0] * (1 + 1 / (2 * 3)))
+    assert last[1] == pytest.approx(first[1] * (2 * 2 + 1) / 3)
+
+
+def test_the_driver_reports_overhead_too() -> None:
+    of = plan((6, 1, {"a": [1]}))
+    assert model(overhead_bytes=7.0).reported_bytes(of) == model().memory(of)[0].total_bytes + 7

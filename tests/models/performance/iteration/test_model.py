@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.performance.iteration.coefficients import JobCoefficients
 from models.performance.iteration.fabric import Fabric
-from models.performance.iteration.formulas import exposed_reduction_s, saturated_bandwidth
+from models.performance.iteration.formulas import exposed_reduction_s, saturated_bandwidth, scaling
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import LayerCost
 from stowplan.errors import InputError
@@ -218,3 +218,25 @@ def _reduction_s(nodes: list[str], volume: float, tp: int, on: Fabric) -> float:
             slowest = on.fractions[common] * min(left.inter_bytes_per_s, right.inter_bytes_per_s)
             times.append(volume / slowest)
     return max(times)
+
+
+@given(st.integers(2, 3), st.integers(1, 4))
+@settings(max_examples=12, deadline=None)
+def test_parts_of_stages_shorten_the_bubble(parts: int, rounds: int) -> None:
+    """(p - 1) / v of a stage's time in place of p - 1, where stages are alike."""
+    plain = plan((6, 1, {"a": [1]}), (6, 1, {"d": [1]}), num_micro_batches=2 * rounds)
+    job = model(profile(12), coefficients=JobCoefficients(gpus={"x": GPUS["x"], "y": GPUS["x"]}, sizes=SIZES))
+    cut = job.iteration(replace(plain, virtual_stages=parts))
+    whole = job.iteration(plain)
+    stage = whole.stages[0].forward_s + whole.stages[0].backward_s
+    assert whole.warm_up_s + whole.steady_s == pytest.approx((2 * rounds + 1) * stage)
+    assert cut.warm_up_s + cut.steady_s == pytest.approx((2 * rounds + 1 / parts) * stage, rel=0.01)
+    assert cut.extra_s == whole.extra_s
+
+
+def test_a_site_as_large_is_slower() -> None:
+    one = plan((6, 1, {"a": [3]}), num_micro_batches=4)
+    job = model(coefficients=JobCoefficients(gpus=GPUS, sizes=SIZES, scale_loss=0.5))
+    assert job.iteration(one).total_s == model().iteration(one).total_s
+    assert float(scaling(64, 0.01)) == pytest.approx(1.03)
+    assert float(scaling(8, 0.01)) == float(scaling(1, 0.01)) == 1.0
