@@ -16,6 +16,7 @@ from solver.options import SolveOptions
 
 _MAX_NODES_SHOWN = 4
 _MAX_HOSTS_SHOWN = 32
+_MAX_MOVES_SHOWN = 8
 _MAX_STARTS_SHOWN = 8
 _DAY_S, _HOUR_S = 86_400.0, 3600.0
 
@@ -140,6 +141,11 @@ def _print_ahead(console: Console, planned: Sequence[AheadPlacement]) -> None:
             console.print(
                 escape(f"{job.placement.job_id}: {said}, {percent(job.training.goodput)} of the time at work")
             )
+        for move in job.moves[:_MAX_MOVES_SHOWN]:
+            where = f"from {', '.join(move.from_nodes)} to {', '.join(move.to_nodes)}"
+            console.print(escape(f"move {move.job_id} by {_days(move.latest_s)} {where}, at {number(move.price)}"))
+        if len(job.moves) > _MAX_MOVES_SHOWN:
+            console.print(f"and {counted(len(job.moves) - _MAX_MOVES_SHOWN, 'move')} more")
         busy = ", ".join(f"{_days(at.at_s)} {at.num_nodes:.0f}" for at in job.retention[::2])
         console.print(escape(f"nodes of {job.placement.job_id} still in use: {busy}"))
         shown = job.other_starts[:: -(-len(job.other_starts) // _MAX_STARTS_SHOWN)]

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Beyond that, nobody waits for the program to be declared where the search has found nothing.
 _MOST_DECLARED = 50_000
+# Or where it has found a plan, and the gap is open.
+_MOST_CLOSED = 5_000
 
 
 class AheadFormulation(Formulation):
@@ -67,21 +69,25 @@ class AheadFormulation(Formulation):
         return self.compiled.problem
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
-        """Search; a small program is solved where that finds nothing, or where the options name a general solver."""
+        """Search; a small program is solved where that leaves a gap, or where the options name a general solver."""
         if options.solver not in (AUTO, EXACT):
             return super().solve(options, monitor)
         budget = Budget(options=options, monitor=monitor)
         answer = AheadSearch(self.instance, budget).run()
-        is_open = answer.placings is None and np.isfinite(answer.bound) and budget.ended_by is None
-        if is_open and options.solver == AUTO and self.layout.num_columns <= _MOST_DECLARED:
-            rest = SolveOptions(
-                time_limit_s=budget.remaining_s,
-                relative_gap=options.relative_gap,
-                threads=options.threads,
-                seed=options.seed,
-            )
-            return super().solve(rest, monitor)
-        return self._result(budget, answer)
+        result = self._result(budget, answer)
+        is_open = result.termination in (TerminationReason.FEASIBLE, TerminationReason.NO_SOLUTION_FOUND)
+        most = _MOST_DECLARED if answer.placings is None else _MOST_CLOSED
+        if not is_open or budget.ended_by is not None or options.solver != AUTO or self.layout.num_columns > most:
+            return result
+        rest = SolveOptions(
+            time_limit_s=budget.remaining_s,
+            relative_gap=options.relative_gap,
+            threads=options.threads,
+            seed=options.seed,
+        )
+        declared = super().solve(rest, monitor)
+        is_closed = declared.termination in (TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE)
+        return declared if is_closed or answer.placings is None else result
 
     def _result(self, budget: Budget, answer: AheadAnswer) -> SolveResult:
         limit: Limit | None = None
