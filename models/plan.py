@@ -199,6 +199,17 @@ class JobMove:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """The reservation that a job had when it was planned, its start, and what has changed: nodes that the job gets and
+    the reservation does not name, and such that it names and the job does not get."""
+
+    reservation: str
+    start_s: float
+    new_nodes: tuple[str, ...]
+    left_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AheadPlacement:
     """When and where a job starts that is planned ahead; seconds from the snapshot.
 
@@ -207,7 +218,7 @@ class AheadPlacement:
     spares. `expected_evictions`: nodes that are expected to be in use still at the start, `idle_s` the sum of those of
     the nodes. `other_starts` are the starts that were looked at, this one among them, ascending. `retention`: from now
     to the start, if nothing new is admitted. `moves`: running jobs that are moved before the start, so that nodes of
-    theirs are free by then.
+    theirs are free by then. `promise`: where the job had a reservation before.
     """
 
     placement: PretrainingPlacement
@@ -222,6 +233,7 @@ class AheadPlacement:
     retention: tuple[Retention, ...] = ()
     training: TrainingEstimate | None = None
     moves: tuple[JobMove, ...] = ()
+    promise: Promise | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,18 @@ class JobMoveDoc(Document):
     """What it is expected to lose by its restart, and what it costs to keep its new nodes free."""
 
 
+class PromiseDoc(Document):
+    """The reservation that a job had when it was planned, and what has changed."""
+
+    reservation: str
+    start_s: float
+    """The start that was promised."""
+    new_nodes: tuple[str, ...]
+    """Nodes that the job gets, and the reservation does not name."""
+    left_nodes: tuple[str, ...]
+    """Nodes that the reservation names, and the job does not get."""
+
+
 class AheadPlacementDoc(Document):
     """When and where a job starts that is planned ahead; seconds from the snapshot."""
 
@@ -78,3 +90,5 @@ class AheadPlacementDoc(Document):
     """Where a plan was chosen, or the duration follows from the model."""
     moves: tuple[JobMoveDoc, ...] = ()
     """Running jobs that are moved before the start, so that nodes of theirs are free by then."""
+    promise: PromiseDoc | None = None
+    """Where the job had a reservation before: one that it names, of its name, or that it owns."""

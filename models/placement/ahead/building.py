@@ -12,6 +12,7 @@ from models.placement.ahead.future import free_within, idle_between, probabiliti
 from models.placement.ahead.instance import AheadInstance, AheadJob, Option, Shape
 from models.placement.ahead.moving import MovableJob, Moving, movable_jobs, movers_by_class
 from models.placement.ahead.parameters import AheadParameters
+from models.placement.ahead.promise import keeps_start, promised_start_s
 from models.placement.ahead.wanted import DAY_S, WantedJob, WantedPlan, tier_of, wanted_jobs
 from models.placement.arnold.instance import affinity_weights
 from models.placement.occupancy import occupancy
@@ -90,13 +91,13 @@ class AheadProblem:
     ) -> AheadJob:
         parameters, job = self.parameters, wanted.job
         minipod_weight, spread_weight = affinity_weights(wanted.affinity.alpha, parameters.scheduling_unit)
-        costs = expected.cost(wanted)
+        costs, change = expected.cost(wanted), self.node_change(wanted)
         options: list[Option] = []
         for number, plan in enumerate(wanted.plans):
             num_groups, group_size = plan.matrix.groups(parameters.scheduling_unit)
             usable, clearable = expected.usable(wanted, plan)
             for k in own.tolist():
-                node_cost = np.where(usable[:, k], costs[:, k], np.inf)
+                node_cost = np.where(usable[:, k], costs[:, k] + change, np.inf)
                 option = Option(
                     shape=Shape(num_groups=num_groups, group_size=group_size),
                     start_s=float(instants[k]),
@@ -104,7 +105,7 @@ class AheadProblem:
                     cost=self.time_cost(wanted, plan, float(instants[k])),
                     node_cost=node_cost,
                     plan=number,
-                    moves=moving.at(wanted, k, costs[:, k], clearable[:, k], node_cost),
+                    moves=moving.at(wanted, k, costs[:, k], np.where(clearable[:, k], change, np.inf), node_cost),
                 )
                 options.append(option)
         return AheadJob(
@@ -123,10 +124,22 @@ class AheadProblem:
         """The summands of the objective that follow from the start and the plan."""
         day_price = self.parameters.lateness_price_per_day * wanted.job.weight
         is_chosen = wanted.job.parallelism is None and math.isfinite(plan.duration_s)
-        return {
+        terms = {
             "lateness": day_price * (start_s - wanted.earliest_s) / DAY_S,
             "training": day_price * plan.duration_s / DAY_S if is_chosen else 0.0,
         }
+        if wanted.reservation is not None:
+            kept = keeps_start(wanted.reservation, start_s)
+            terms["start_change"] = 0.0 if kept else self.parameters.start_change_price * wanted.job.weight
+        return terms
+
+    def node_change(self, wanted: WantedJob) -> FloatVector:
+        """Price of a node of each class that the reservation of the job does not name, (C,)."""
+        entry = wanted.reservation
+        price = self.parameters.node_change_price * wanted.job.weight
+        if entry is None or not entry.nodes:
+            return np.zeros(len(self.classes))
+        return np.array([0.0 if entry.name in {own.name for own in each.closed} else price for each in self.classes])
 
 
 def ahead_problem(snapshot: Snapshot, parameters: AheadParameters) -> AheadProblem:
@@ -142,9 +155,10 @@ def ahead_problem(snapshot: Snapshot, parameters: AheadParameters) -> AheadProbl
 def start_times(problem: AheadProblem) -> list[FloatVector]:
     """Starts that are looked at for each job, ascending, at most `num_starts`.
 
-    The earliest and the latest; when entries of the calendar begin and end, and when other planned jobs end that start
-    as early as they may; of what is left of the number one half evenly over the window, a whole number of days apart
-    where that fits, and one half evenly over the nodes that are as likely as not to become free in it.
+    The one that was promised; the earliest and the latest; when entries of the calendar begin and end, and when other
+    planned jobs end that start as early as they may; of what is left of the number one half evenly over the window, a
+    whole number of days apart where that fits, and one half evenly over the nodes that are as likely as not to become
+    free in it.
     """
     return [_starts(problem, wanted) for wanted in problem.wanted]
 
@@ -155,7 +169,9 @@ def _starts(problem: AheadProblem, wanted: WantedJob) -> FloatVector:
     entries = [time_s for entry in problem.snapshot.calendar for time_s in (entry.begin_s, entry.end_s)]
     before = [time_s - plan.duration_s for time_s in entries if math.isfinite(time_s) for plan in wanted.plans]
     turns = {time_s for time_s in (*others, *entries, *before) if first < time_s < last}
-    known = [first, last, *sorted(turns)][:most]
+    promised = [] if wanted.reservation is None else [promised_start_s(wanted.reservation)]
+    first_of_all = [time_s for time_s in promised if first <= time_s <= last]
+    known = list(dict.fromkeys([*first_of_all, first, last, *sorted(turns)]))[:most]
     left = most - len(known)
     num_days = math.ceil((last - first) / DAY_S / max(1, left // 2))
     even = np.arange(first, last, max(1, num_days) * DAY_S)[: left // 2]

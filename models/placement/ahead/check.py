@@ -4,7 +4,7 @@ Pointers are relative to the plan (`/ahead/0/start_s`).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 
@@ -28,10 +28,11 @@ from models.placement.ahead.move_check import (
 from models.placement.ahead.parameters import AheadParameters
 from models.placement.arnold.check import placement_violations
 from models.placement.arnold.parameters import SchedulingUnit
-from models.plan import AheadPlacement, Change, JobAllocation, KeptNode, Plan, TrainingEstimate
+from models.plan import AheadPlacement, Change, JobAllocation, KeptNode, Plan, Promise, TrainingEstimate
 from models.transformer import Transformer
 from models.workload import Job, Snapshot
 from stowplan.errors import Issue
+from topology.calendar import CalendarEntry, EntryKind
 from topology.cluster import NodeState
 
 _DAY_S, _HOUR_S = 86_400.0, 3600.0
@@ -55,6 +56,7 @@ def plan_violations(snapshot: Snapshot, parameters: AheadParameters, plan: Plan,
             *_window(scene, k, job, placed),
             *_nodes(scene, k, job, placed),
             *move_violations(scene, k, job, placed),
+            *_promise(scene, k, job, placed),
         ]
     found += [*_meetings(plan), *move_meetings(plan)]
     return found or list(_score(scene, plan, objective))
@@ -69,11 +71,19 @@ def _scene(snapshot: Snapshot, parameters: AheadParameters) -> Scene:
             running.add(job.id)
             for part in job.current:
                 on.setdefault(part.node, {})[job.id] = len(part.gpus)
+    jobs = {job.id: job for job in snapshot.jobs}
+    reservations: dict[str, CalendarEntry] = {}
+    for job in snapshot.jobs:
+        entry = _reserved(job, snapshot.calendar) if _is_wanted(job) and job.id not in running else None
+        if entry is not None:
+            reservations[job.id] = entry
+            jobs[job.id] = replace(job, calendar_entry=entry.name)
     return Scene(
         snapshot=snapshot,
         parameters=parameters,
         nodes=nodes,
-        jobs={job.id: job for job in snapshot.jobs},
+        jobs=jobs,
+        reservations=reservations,
         on=on,
         running=frozenset(running),
     )
@@ -179,6 +189,28 @@ def _placement(scene: Scene, k: int, job: Job, placed: AheadPlacement) -> Iterat
     types = {scene.nodes[node].gpu_type for row in placed.placement.cells for node in row if node in scene.nodes}
     if types != {placed.gpu_type}:
         yield violation(k, "wrong_gpu_type", "gpu_type", f"says {placed.gpu_type!r}, its nodes are {sorted(types)}")
+
+
+def _reserved(job: Job, calendar: Sequence[CalendarEntry]) -> CalendarEntry | None:
+    """The reservation of a job: the one it names, else the first of its name, else the first that it owns."""
+    open_ones = [e for e in calendar if e.kind is EntryKind.RESERVATION and e.end_s > 0.0]
+    if job.calendar_entry is not None:
+        return next((entry for entry in open_ones if entry.name == job.calendar_entry), None)
+    owned = sorted((entry for entry in open_ones if entry.owner == job.id), key=lambda e: (e.begin_s, e.name))
+    return next((entry for entry in open_ones if entry.name == job.id), owned[0] if owned else None)
+
+
+def _promise(scene: Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[Issue]:
+    """What is said of the reservation of the job, and of what has changed."""
+    entry, said = scene.reservations.get(job.id), placed.promise
+    real = None
+    if entry is not None:
+        nodes = [node.node for node in placed.nodes]
+        new = tuple(node for node in nodes if node not in entry.nodes) if entry.nodes else ()
+        left = tuple(node for node in entry.nodes if node not in nodes)
+        real = Promise(reservation=entry.name, start_s=max(0.0, entry.begin_s), new_nodes=new, left_nodes=left)
+    if said != real:
+        yield violation(k, "wrong_promise", "promise", f"is {said}, recomputed {real}")
 
 
 def _window(scene: Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[Issue]:
@@ -348,10 +380,11 @@ def _terms(scene: Scene, placed: AheadPlacement) -> dict[str, float]:
     if parameters.scheduling_unit is SchedulingUnit.DP:
         by_minipods, by_spread, names = by_spread, by_minipods, ("pp_minipods", "dp_spread")
     price = parameters.spread_price * job.weight
+    promise = placed.promise
     late_days = (placed.start_s - job.earliest_start_s) / _DAY_S
     length_s = _length_s(scene, job, placed)
     chosen_days = length_s / _DAY_S if job.parallelism is None and math.isfinite(length_s) else 0.0
-    return {
+    terms = {
         names[0]: price * by_minipods * placement.num_minipods_used,
         names[1]: price * by_spread * placement.max_unit_spread,
         "lateness": parameters.lateness_price_per_day * job.weight * late_days,
@@ -361,6 +394,11 @@ def _terms(scene: Scene, placed: AheadPlacement) -> dict[str, float]:
         "idle_nodes": parameters.idle_price_per_node_hour * placed.idle_s / _HOUR_S,
         "moves": math.fsum(move_price(scene, job, placed, move) for move in placed.moves),
     }
+    if promise is not None:
+        is_changed = abs(placed.start_s - promise.start_s) > TOLERANCE
+        terms["start_change"] = parameters.start_change_price * job.weight if is_changed else 0.0
+        terms["node_changes"] = parameters.node_change_price * job.weight * len(promise.new_nodes)
+    return terms
 
 
 def _length_s(scene: Scene, job: Job, placed: AheadPlacement) -> float:

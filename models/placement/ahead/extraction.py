@@ -12,6 +12,7 @@ from models.placement.ahead.building import AheadProblem, NodeClass, jobs_on, op
 from models.placement.ahead.future import free_within, idle_between
 from models.placement.ahead.instance import Option, Placing, placing_cost, stays
 from models.placement.ahead.moves import place_with_moves
+from models.placement.ahead.promise import promise_of
 from models.placement.ahead.single import free_at
 from models.placement.ahead.wanted import DAY_S, WantedJob
 from models.placement.arnold.assignment import arrange, pick_nodes
@@ -25,6 +26,7 @@ from models.plan import (
     KeptNode,
     Plan,
     PretrainingPlacement,
+    Promise,
     Retention,
     ScoreTerm,
     StartCost,
@@ -36,6 +38,8 @@ from models.workload import Job
 from stowplan.arrays import IntMatrix
 
 _HOUR_S = 3600.0
+# Nodes named in a sentence.
+_MOST_NAMES = 8
 # Moments at which nodes in use are told.
 _NUM_TIMES = 9
 # Starts of a job whose cost is shown at least, and classes x starts x jobs at most.
@@ -84,6 +88,8 @@ def score_terms(problem: AheadProblem, wanted: WantedJob, placed: AheadPlacement
         "idle_nodes": parameters.idle_price_per_node_hour * placed.idle_s / _HOUR_S,
         "moves": math.fsum(move.price for move in placed.moves),
     }
+    if placed.promise is not None:
+        terms["node_changes"] = parameters.node_change_price * job.weight * len(placed.promise.new_nodes)
     for term, value in terms.items():
         yield ScoreTerm(term=term, job_id=job.id, value=value)
 
@@ -129,6 +135,7 @@ def _placements(problem: AheadProblem, placings: tuple[Placing, ...]) -> Iterato
             retention=tuple(_retention(problem, counts, options[p].start_s, cleared)),
             training=plan.training,
             moves=moves[p],
+            promise=None if wanted.reservation is None else promise_of(wanted.reservation, kept),
         )
 
 
@@ -246,15 +253,28 @@ def _other_starts(problem: AheadProblem, placings: tuple[Placing, ...], p: int) 
 
 def _starts_later(placed: AheadPlacement) -> UnplacedJob:
     days, num_nodes = placed.start_s / DAY_S, len(placed.nodes)
+    remedy = "reserve the nodes, and plan again as forecasts change"
+    if placed.promise is not None:
+        remedy = _promised(placed.promise, placed.start_s)
     return UnplacedJob(
         job_id=placed.placement.job_id,
         reason="planned_ahead",
         detail=f"job {placed.placement.job_id!r} starts in {days:.2f} days on {counted(num_nodes, 'node')}; of these "
         f"{placed.expected_evictions:.1f} are expected to be in use still",
         counts={"nodes": num_nodes},
-        remedy="reserve the nodes, and plan again as forecasts change",
+        remedy=remedy,
         preempted=False,
     )
+
+
+def _promised(promise: Promise, start_s: float) -> str:
+    """What to do with the reservation of the job."""
+    changes = [] if start_s == promise.start_s else [f"its start (was {promise.start_s / DAY_S:.2f} days)"]
+    if promise.new_nodes:
+        changes.append(f"{len(promise.new_nodes)} of its nodes (now {', '.join(promise.new_nodes[:_MOST_NAMES])})")
+    if not changes:
+        return f"reservation {promise.reservation!r} stays as it is"
+    return f"change {' and '.join(changes)} in reservation {promise.reservation!r}"
 
 
 def _must_leave(job: Job) -> UnplacedJob:

@@ -9,6 +9,7 @@ from models.placement.ahead.parameters import AheadParameters
 from models.plan import AheadPlacement, JobMove, Plan
 from models.workload import Job, Snapshot
 from stowplan.errors import Issue
+from topology.calendar import CalendarEntry
 from topology.cluster import Node, NodeState
 
 TOLERANCE = 1e-6
@@ -17,12 +18,14 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """The snapshot as the check needs it: nodes by id, who is on them with how many GPUs, running jobs."""
+    """The snapshot as the check needs it: nodes by id, who is on them with how many GPUs, running jobs; reservations of
+    jobs that wait to be planned, which they name."""
 
     snapshot: Snapshot
     parameters: AheadParameters
     nodes: Mapping[str, Node]
     jobs: Mapping[str, Job]
+    reservations: Mapping[str, CalendarEntry]
     on: Mapping[str, Mapping[str, int]]
     running: frozenset[str]
 

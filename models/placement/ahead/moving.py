@@ -95,7 +95,7 @@ class Moving:
         self._problem, self._skeleton, self._instants, self._busy = problem, skeleton, instants, busy
 
     def at(
-        self, wanted: "WantedJob", k: int, cost: FloatVector, clearable: Mask, node_cost: FloatVector
+        self, wanted: "WantedJob", k: int, cost: FloatVector, cleared_more: FloatVector, node_cost: FloatVector
     ) -> Moves | None:
         """Moves for a job that starts at instant k; None where they gain nothing.
 
@@ -103,8 +103,8 @@ class Moving:
         ----------
         cost
             What a node of each class costs when all jobs are left there, (C,), also where it may not be used.
-        clearable
-            Whether it may be used when all are moved, (C,).
+        cleared_more
+            What it costs more to use it when all are moved, (C,); infinity: it may not be used.
         node_cost
             As `cost`; infinity where it may not be used as it is.
         """
@@ -118,7 +118,7 @@ class Moving:
         move_cost = np.where(may_move, self._move_cost[:, k], np.inf)
         moves = Moves(
             move_cost=move_cost,
-            cleared_cost=np.where(clearable, cost - self._busy[:, k], np.inf),
+            cleared_cost=cost - self._busy[:, k] + cleared_more,
             target_cost=target_cost,
             open_until_s=open_until_s,
         )

@@ -22,6 +22,8 @@ class AheadParameters(Parameters):
     restart, also where they are moved. idle_price_per_node_hour: of an hour in which a node is expected to be free and
     kept so for the job.
 
+    start_change_price: of another start than that of the reservation that the job already has; node_change_price: of
+    every node that it does not name.
     moved_nodes: running jobs on at most so many nodes may be moved to free ones before a start (0: nobody is moved).
     start_probability: all nodes of a job must be free at its start with at least this probability, taken as
     independent: each with the n-th root of it, for n nodes. None: evictions are priced, and nothing else.
@@ -48,6 +50,8 @@ class AheadParameters(Parameters):
     eviction_price_per_node: float = 0.1
     restart_price_per_gpu_hour: float = 0.01
     idle_price_per_node_hour: float = 0.001
+    start_change_price: float = 1000.0
+    node_change_price: float = 1.0
     moved_nodes: int = 4
     start_probability: float | None = None
     end_probability: float = 0.9
