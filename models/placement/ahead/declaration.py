@@ -51,6 +51,7 @@ is Hall's condition. Nodes of a class are alike, so that intervals that never as
 dealt out to single nodes in the order of their starts.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 
 import numpy as np
@@ -121,18 +122,21 @@ def ahead_model(instance: AheadInstance) -> pyo.ConcreteModel:
         for j in model.j:
             grouped[p, k, j] += model.x[p, k, i, j]
     taken = dict.fromkeys(grouped, 0)
+    points = instance.change_points
+    during = {
+        key: points[bisect_left(points, option.start_s) : bisect_left(points, option.end_s)]
+        for key, option in options.items()
+    }
     lasting: dict[tuple[int, float], list[object]] = {}
     of_class = {key: model.q[key] for key in usable}
     of_class |= {key: of_class[key] + model.f[key] if key in of_class else model.f[key] for key in clearable}
     for (p, o, c), nodes in of_class.items():
         taken[p, plan_of[p, o], minipod_of[c]] += nodes
-        for instant in instance.change_points:
-            if options[p, o].start_s <= instant < options[p, o].end_s:
-                lasting.setdefault((c, instant), []).append(nodes)
+        for instant in during[p, o]:
+            lasting.setdefault((c, instant), []).append(nodes)
     for p, o, c in targets:
-        for instant in instance.change_points:
-            if options[p, o].start_s <= instant:
-                lasting.setdefault((c, instant), []).append(model.r[p, o, c])
+        for instant in points[bisect_left(points, options[p, o].start_s) :]:
+            lasting.setdefault((c, instant), []).append(model.r[p, o, c])
     of_job = {(p, j): [(p, k, j) for k in range(len(shapes[p]))] for p in model.p for j in model.j}
     chosen = {
         (p, k): pyo.quicksum(model.z[p, o] for q, o in plan_of if q == p and plan_of[p, o] == k)
