@@ -41,3 +41,30 @@ def test_a_plan_grows_with_the_cluster(parameters: Parameters) -> None:
     # Once before: what is loaded for it counts, too.
     cost(16)
     assert cost(240) <= 2.3 * cost(120)
+
+
+def test_moving_jobs_grows_with_the_cluster() -> None:
+    def cost(size: int) -> int:
+        """One job of three of four minipods; of their nodes every fourth is in use, by a job that may be moved."""
+        kind = cluster(*[size // 4] * 4)
+        running = tuple(
+            Job(id=f"j{k}", current=on(node.id), restart_cost_s=60.0)
+            for k, node in enumerate(kind.nodes)
+            if k % 4 == 0 and node.path != ("d",)
+        )
+        job = wanted("big", rows=3 * size // 8, columns=2, latest_start_s=0.0)
+        request = PlanRequest(
+            snapshot=Snapshot(cluster=kind, jobs=(job, *running)),
+            parameters=AheadParameters(alpha=0.3, eviction_price_per_node=5.0, moved_nodes=1),
+            options=SolveOptions(solver=EXACT, relative_gap=0.05),
+        )
+
+        def moved() -> None:
+            found = plan(request).plan
+            assert found is not None
+            assert len(found.ahead[0].moves) > size // 16
+
+        return work(moved)
+
+    cost(32)
+    assert cost(320) <= 2.3 * cost(160)
