@@ -4,7 +4,7 @@ Pointers are relative to the plan (`/ahead/0/start_s`).
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 
@@ -205,8 +205,9 @@ def _promise(scene: Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator
     entry, said = scene.reservations.get(job.id), placed.promise
     real = None
     if entry is not None:
-        nodes = [node.node for node in placed.nodes]
-        new = tuple(node for node in nodes if node not in entry.nodes) if entry.nodes else ()
+        nodes = {node.node: None for node in placed.nodes}
+        promised = set(entry.nodes)
+        new = tuple(node for node in nodes if node not in promised) if promised else ()
         left = tuple(node for node in entry.nodes if node not in nodes)
         real = Promise(reservation=entry.name, start_s=max(0.0, entry.begin_s), new_nodes=new, left_nodes=left)
     if said != real:
@@ -239,13 +240,12 @@ def _nodes(scene: Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[I
         if entry.name != job.calendar_entry and entry.begin_s < end_s and placed.start_s < entry.end_s
     ]
     closed = {node: entry for entry in closing for node in entry.nodes}
-    opened_s = dict(opened_at(scene, job, placed.start_s))
+    opened_s, moved = dict(opened_at(scene, job, placed.start_s)), {move.job_id for move in placed.moves}
     for i, node in enumerate(placed.nodes):
         if node.node in closed:
             detail = f"node {node.node!r} is closed by {closed[node.node].kind} {closed[node.node].name!r} meanwhile"
             yield violation(k, "calendar_not_honoured", f"nodes/{i}", detail)
-        yield from _node(scene, f"nodes/{i}", k, node, placed, opened_s.get(node.node, 0.0))
-    moved = {move.job_id for move in placed.moves}
+        yield from _node(scene, f"nodes/{i}", k, node, placed.start_s, moved, opened_s.get(node.node, 0.0))
     all_free = math.prod(
         over_by(scene.jobs[name], placed.start_s)
         for node in placed.placement.hosts
@@ -282,9 +282,10 @@ def _nodes(scene: Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[I
     yield from _shapes(scene, k, placed)
 
 
-def _node(scene: Scene, at: str, k: int, node: KeptNode, placed: AheadPlacement, opened_s: float) -> Iterator[Issue]:
+def _node(
+    scene: Scene, at: str, k: int, node: KeptNode, start_s: float, moved: Container[str], opened_s: float
+) -> Iterator[Issue]:
     """Who is there can make way, is moved, or is over, and the odds are as is said."""
-    start_s, moved = placed.start_s, {move.job_id for move in placed.moves}
     there = [scene.jobs[name] for name in scene.on.get(node.node, {})]
     for other in there:
         over = over_by(other, start_s)
@@ -369,11 +370,12 @@ def _score(scene: Scene, plan: Plan, objective: float) -> Iterator[Issue]:
 def _terms(scene: Scene, placed: AheadPlacement) -> dict[str, float]:
     parameters, placement = scene.parameters, placed.placement
     job = scene.jobs[placement.job_id]
+    moved = {move.job_id for move in placed.moves}
     lost_gpu_s = math.fsum(
         (1.0 - over_by(scene.jobs[name], placed.start_s)) * scene.jobs[name].restart_cost_s * num_gpus
         for node in placed.nodes
         for name, num_gpus in scene.on.get(node.node, {}).items()
-        if scene.jobs[name].preemptible and all(move.job_id != name for move in placed.moves)
+        if scene.jobs[name].preemptible and name not in moved
     )
     by_minipods, by_spread = placement.alpha, 1 - placement.alpha
     names = ("dp_minipods", "pp_spread")
@@ -381,6 +383,7 @@ def _terms(scene: Scene, placed: AheadPlacement) -> dict[str, float]:
         by_minipods, by_spread, names = by_spread, by_minipods, ("pp_minipods", "dp_spread")
     price = parameters.spread_price * job.weight
     promise = placed.promise
+    opened_s = dict(opened_at(scene, job, placed.start_s)) if placed.moves else {}
     late_days = (placed.start_s - job.earliest_start_s) / _DAY_S
     length_s = _length_s(scene, job, placed)
     chosen_days = length_s / _DAY_S if job.parallelism is None and math.isfinite(length_s) else 0.0
@@ -392,7 +395,7 @@ def _terms(scene: Scene, placed: AheadPlacement) -> dict[str, float]:
         "evictions": parameters.eviction_price_per_node * placed.expected_evictions,
         "restarts": parameters.restart_price_per_gpu_hour * lost_gpu_s / _HOUR_S,
         "idle_nodes": parameters.idle_price_per_node_hour * placed.idle_s / _HOUR_S,
-        "moves": math.fsum(move_price(scene, job, placed, move) for move in placed.moves),
+        "moves": math.fsum(move_price(scene, placed, move, opened_s) for move in placed.moves),
     }
     if promise is not None:
         is_changed = abs(placed.start_s - promise.start_s) > TOLERANCE

@@ -235,7 +235,10 @@ def _other_starts(problem: AheadProblem, placings: tuple[Placing, ...], p: int) 
     moved = frozenset(i for _, placing in others if placing.relocation for i in placing.relocation.movers)
     own_s = job.options[placings[p].option].start_s
     cheapest: dict[float, float | None] = {own_s: placing_cost(job, placings[p])}
-    most = max(_FEWEST_STARTS, _MOST_WORK // (instance.class_size.size * len(instance.jobs) * len(wanted.plans)))
+    # With moves a job is placed up to three times.
+    num_placed = sum(1 if option.moves is None else 3 for option in job.options)
+    work = instance.class_size.size * len(instance.jobs) * len(wanted.plans) * num_placed // len(job.options)
+    most = max(_FEWEST_STARTS, _MOST_WORK // work)
     starts = sorted({option.start_s for option in job.options} - {own_s})
     shown = set(starts[:: -(-len(starts) // most)] if starts else ())
     for o, option in enumerate(job.options):

@@ -32,6 +32,10 @@ class Scene:
 
 def move_violations(scene: Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[Issue]:
     """Each job may be moved, its new nodes suit it, nothing runs there, and nothing closes them; the price is right."""
+    opened_s, closing = dict(opened_at(scene, job, placed.start_s)), dict[str, list[CalendarEntry]]()
+    for entry in scene.snapshot.calendar if placed.moves else ():
+        for node in entry.nodes if placed.start_s < entry.end_s else ():
+            closing.setdefault(node, []).append(entry)
     for m, move in enumerate(placed.moves):
         moved, at = scene.jobs.get(move.job_id), f"moves/{m}"
         if moved is None or moved.id not in scene.running or not _may_move(scene, moved):
@@ -44,8 +48,8 @@ def move_violations(scene: Scene, k: int, job: Job, placed: AheadPlacement) -> I
         if len(set(move.to_nodes)) != len(current):
             detail = f"must be to {len(current)} nodes, is to {len(set(move.to_nodes))}"
             yield violation(k, "wrong_move", f"{at}/to_nodes", detail)
-        yield from _targets(scene, k, at, moved, placed, move)
-        price = move_price(scene, job, placed, move)
+        yield from _targets(scene, k, at, moved, move, closing)
+        price = move_price(scene, placed, move, opened_s)
         if not abs(move.price - price) <= TOLERANCE * max(1.0, price):
             yield violation(k, "wrong_price", f"{at}/price", f"is {move.price}, recomputed {price}")
 
@@ -68,12 +72,11 @@ def move_meetings(plan: Plan) -> Iterator[Issue]:
                 yield violation(k, "node_taken_twice", "moves", detail)
 
 
-def move_price(scene: Scene, job: Job, placed: AheadPlacement, move: JobMove) -> float:
-    """What the moved job is expected to lose, and for how long its new nodes are kept free."""
+def move_price(scene: Scene, placed: AheadPlacement, move: JobMove, opened_s: Mapping[str, float]) -> float:
+    """What the moved job is expected to lose, and for how long new nodes are kept free (`opened_s`: `opened_at`)."""
     moved, parameters = scene.jobs[move.job_id], scene.parameters
     num_gpus = sum(len(part.gpus) for part in moved.current or ())
     lost_gpu_s = (1.0 - over_by(moved, placed.start_s)) * num_gpus * moved.restart_cost_s
-    opened_s = dict(opened_at(scene, job, placed.start_s))
     idle_s = math.fsum(placed.start_s - opened_s.get(node, 0.0) for node in move.to_nodes)
     restart, idle = parameters.restart_price_per_gpu_hour, parameters.idle_price_per_node_hour
     return (restart * lost_gpu_s + idle * idle_s) / _HOUR_S
@@ -105,19 +108,21 @@ def _may_move(scene: Scene, job: Job) -> bool:
     return is_free and len(job.current or ()) <= scene.parameters.moved_nodes
 
 
-def _targets(scene: Scene, k: int, at: str, moved: Job, placed: AheadPlacement, move: JobMove) -> Iterator[Issue]:
+def _targets(
+    scene: Scene, k: int, at: str, moved: Job, move: JobMove, closing: Mapping[str, list[CalendarEntry]]
+) -> Iterator[Issue]:
+    """`closing`: the entries over each node that end after the start."""
     kinds = {_kind(scene, part.node) for part in moved.current or ()}
     until_s = lasts_s(scene, moved)
-    closing = [entry for entry in scene.snapshot.calendar if entry.begin_s < until_s and placed.start_s < entry.end_s]
-    closed = {node: entry.name for entry in closing for node in entry.nodes}
     for node in move.to_nodes:
         known = scene.nodes.get(node)
         is_free = known is not None and known.state is NodeState.UP and not known.gpus_in_use
         if not is_free or node in scene.on or {_kind(scene, node)} != kinds:
             detail = f"node {node!r} is not free, or not of the kind of those of job {moved.id!r}"
             yield violation(k, "node_not_free", f"{at}/to_nodes", detail)
-        if node in closed:
-            detail = f"node {node!r} is closed by {closed[node]!r} before job {moved.id!r} is over"
+        closed = [entry.name for entry in closing.get(node, ()) if entry.begin_s < until_s]
+        if closed:
+            detail = f"node {node!r} is closed by {closed[0]!r} before job {moved.id!r} is over"
             yield violation(k, "calendar_not_honoured", f"{at}/to_nodes", detail)
 
 

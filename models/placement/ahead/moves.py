@@ -52,7 +52,7 @@ def place_with_moves(
     """Place a job as `single.place_at_best`, with moves; see `settled`."""
     if job.options[option].moves is None:
         return place_at_best(instance, job, option, room)
-    answer = place_at_best(instance, _loosened_job(instance, job), option, room)
+    answer = place_at_best(instance, _with_option(job, option, _loosened(instance, job.options[option])), option, room)
     return settled(instance, job, option, answer, room, target_room, staying)
 
 
@@ -136,13 +136,17 @@ def wanted_targets(instance: AheadInstance, option: Option, nodes: IntVector) ->
 
 
 def _loosened_job(instance: AheadInstance, job: AheadJob) -> AheadJob:
-    options = tuple(
-        option
-        if option.moves is None
-        else replace(option, node_cost=loosened_cost(instance, option.node_cost, option.moves), moves=None)
-        for option in job.options
-    )
-    return replace(job, options=options)
+    return replace(job, options=tuple(_loosened(instance, option) for option in job.options))
+
+
+def _loosened(instance: AheadInstance, option: Option) -> Option:
+    if option.moves is None:
+        return option
+    return replace(option, node_cost=loosened_cost(instance, option.node_cost, option.moves), moves=None)
+
+
+def _with_option(job: AheadJob, number: int, option: Option) -> AheadJob:
+    return replace(job, options=(*job.options[:number], option, *job.options[number + 1 :]))
 
 
 def _placed_beside(
@@ -153,8 +157,8 @@ def _placed_beside(
     if chosen.moves is None:
         return None
     costs = np.where(moved.cleared, chosen.moves.cleared_cost, chosen.node_cost)
-    options = (*job.options[:option], replace(chosen, node_cost=costs, moves=None), *job.options[option + 1 :])
-    found = place_at_best(instance, replace(job, options=options), option, room - moved.targets).placing
+    priced = _with_option(job, option, replace(chosen, node_cost=costs, moves=None))
+    found = place_at_best(instance, priced, option, room - moved.targets).placing
     if found is None:
         return None
     needed = relocation(instance, chosen, found.nodes, moved.movers, target_room - found.nodes)

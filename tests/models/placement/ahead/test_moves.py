@@ -3,14 +3,17 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
 
 from models.placement.ahead.check import plan_violations
 from models.placement.ahead.parameters import AheadParameters
+from models.placement.ahead.wanted import wanted_jobs
 from models.plan import AheadPlacement, JobMove, Plan, PlanOutcome, PlanRequest
 from models.planning import plan
 from models.workload import Job, Snapshot
 from solver.options import SolveOptions
-from tests.models.placement.ahead.scenes import DAY_S, cluster, on, over, wanted
+from stowplan.errors import InputError
+from tests.models.placement.ahead.scenes import DAY_S, cluster, on, over, snapshots, wanted
 from topology.calendar import CalendarEntry, EntryKind, Shape
 
 # Evictions are dear, a GPU hour lost costs a tenth; a minipod used costs 1.
@@ -204,3 +207,20 @@ def test_nobody_is_moved_twice() -> None:
     twice = replace(outcome.plan, ahead=(replace(placed, moves=(move, move)),))
     codes = {issue.code for issue in plan_violations(snapshot, _PRICES, twice, 99.0)}
     assert {"moved_twice", "node_taken_twice"} <= codes
+
+
+_DEAR = AheadParameters(alpha=0.6, num_starts=6, spread_price=3.0, eviction_price_per_node=5.0)
+
+
+@pytest.mark.slow
+@given(snapshot=snapshots())
+@settings(deadline=None, max_examples=60)
+def test_planning_and_declared_program_agree_where_evictions_are_dear(snapshot: Snapshot) -> None:
+    try:
+        wanted_jobs(snapshot, _DEAR)
+    except InputError:
+        return
+    found, declared = (planned(snapshot, _DEAR, solver) for solver in ("auto", "highs"))
+    assert (found.plan is None) == (declared.plan is None)
+    if found.plan is not None:
+        assert found.objective == pytest.approx(declared.objective, abs=1e-5)
