@@ -5,12 +5,14 @@ begins of entries. So there are few classes of jobs, and nodes that are open to 
 
 What is asked here is where a job may start. Where it runs now it may stay under `NodeWindows.may_use`.
 
-A soft reservation that holds now, and one of whose jobs waits, is a hard one here: its jobs have come, and others
-leave. Of such reservations that share nodes this is the first to begin.
+A soft reservation that holds now, and one of whose jobs waits and could start, is a hard one here: its jobs have come,
+and others leave. Of such reservations that share nodes this is the first to begin. A job could start if there are GPUs
+enough of a type of its on the nodes that it may use: those that nobody has, and all those of guests of the reservation,
+which are the jobs on its nodes but for other jobs of it and such as cannot be preempted. Until then guests stay.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -68,20 +70,21 @@ class Access:
 
 def _as_hard(snapshot: Snapshot, epsilon: float) -> Snapshot:
     """The snapshot with the soft reservations as hard ones whose jobs have come."""
-    down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
-    waited_for = {
-        job.calendar_entry
-        for job in snapshot.jobs
-        if job.calendar_entry is not None and (not job.current or any(part.node in down for part in job.current))
-    }
-    come = [
-        entry
+    soft = {
+        entry.name: entry
         for entry in snapshot.calendar
-        if entry.kind is EntryKind.RESERVATION and not entry.hard and entry.in_effect and entry.name in waited_for
-    ]
-    if not come:
+        if entry.kind is EntryKind.RESERVATION and not entry.hard and entry.in_effect
+    }
+    down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
+    belonging = [job for job in snapshot.jobs if job.calendar_entry in soft]
+    waiting = [job for job in belonging if not _runs(job, down)]
+    if not waiting:
         return snapshot
-    nodes_of = availability(snapshot, epsilon).nodes_of
+    windows = availability(snapshot, epsilon)
+    could_start = _Starting(snapshot, windows)
+    waited_for = {job.calendar_entry for job in waiting if could_start(job)}
+    come = [entry for name, entry in soft.items() if name in waited_for]
+    nodes_of = windows.nodes_of
     claimed: set[int] = set()
     closed: set[str] = set()
     for entry in sorted(come, key=lambda entry: (entry.begin_s, entry.name)):
@@ -90,3 +93,69 @@ def _as_hard(snapshot: Snapshot, epsilon: float) -> Snapshot:
             closed.add(entry.name)
     entries = tuple(replace(entry, hard=entry.hard or entry.name in closed) for entry in snapshot.calendar)
     return checked_snapshot(snapshot.cluster, snapshot.jobs, entries)
+
+
+class _Starting:
+    """Whether jobs of reservations could start now, were the guests gone."""
+
+    def __init__(self, snapshot: Snapshot, windows: NodeWindows) -> None:
+        self._windows = windows
+        nodes = snapshot.cluster.nodes
+        kinds = [kind.name for kind in snapshot.cluster.gpu_types]
+        self._kinds = {name: k for k, name in enumerate(kinds)}
+        self._kind_of = np.array([self._kinds[node.gpu_type] for node in nodes])
+        work = [node.num_gpus - len(node.gpus_in_use) if node.state is NodeState.UP else 0 for node in nodes]
+        self._free = np.array(work, dtype=np.int64)
+        self._used = np.zeros_like(self._free)
+        self._on: dict[int, list[Job]] = {}
+        self._begins_s = sorted({entry.begin_s for entry in windows.entries})
+        self._known: dict[tuple[bool, str | None, int], IntVector] = {}
+        for job in snapshot.jobs:
+            for part in (job.current or ()) if _runs(job, windows.down) else ():
+                n = windows.node_index[part.node]
+                self._used[n] += len(part.gpus)
+                self._on.setdefault(n, []).append(job)
+
+    def __call__(self, job: Job) -> bool:
+        """Whether a job that waits could start."""
+        left = self._left(job)
+        return any(left[k] >= wanted_gpus(job) for name, k in self._kinds.items() if allows(job, name))
+
+    def _left(self, job: Job) -> IntVector:
+        """GPUs of each type, (K,), that a job may have."""
+        end_s = ends_s(job, self._windows.confidence)
+        key = job.preemptible, job.calendar_entry, bisect_left(self._begins_s, end_s)
+        if key not in self._known:
+            taken = self._used.copy()
+            guests = {
+                guest.id: guest
+                for n in self._windows.own_nodes(job)
+                for guest in self._on.get(n, ())
+                if guest.preemptible and guest.calendar_entry != job.calendar_entry
+            }
+            # A guest leaves all of its nodes.
+            for part in (part for guest in guests.values() for part in guest.current or ()):
+                taken[self._windows.node_index[part.node]] -= len(part.gpus)
+            left = np.where(end_s <= self._windows.free_until_s(job), self._free - taken, 0).clip(min=0)
+            self._known[key] = np.bincount(self._kind_of, left, len(self._kinds)).astype(np.int64)
+        return self._known[key]
+
+
+def wanted_gpus(job: Job) -> int:
+    """GPUs that a job wants at least: what it has, or `min_gpus`."""
+    if job.reservation is not None:
+        return job.reservation.num_gpus
+    if job.parallelism is not None and job.min_gpus == 1:
+        return job.parallelism.num_gpus
+    return sum(len(part.gpus) for part in job.current or ()) or job.min_gpus
+
+
+def allows(job: Job, gpu_type: str) -> bool:
+    """Whether a job may run on a GPU type."""
+    if job.reservation is not None:
+        return job.reservation.gpu_type == gpu_type
+    return job.gpu_types is None or gpu_type in job.gpu_types
+
+
+def _runs(job: Job, down: Container[str]) -> bool:
+    return bool(job.current) and all(part.node not in down for part in job.current or ())

@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.access import Access, AccessClass
+from models.access import Access, AccessClass, allows, wanted_gpus
 from models.allocation.changes import change_of
 from models.kept_nodes import KeptNodes
 from models.placement.occupancy import Slices, gpus_of, mask_of, occupancy
@@ -112,7 +112,7 @@ class Around:
         )
 
     def _reserved(self, kept: KeptNodes, job: Job) -> UnplacedJob:
-        detail, counts, remedy = kept.explain(job, kept.admitted_s(job, _wanted(job)))
+        detail, counts, remedy = kept.explain(job, kept.admitted_s(job, wanted_gpus(job)))
         return UnplacedJob(
             job_id=job.id,
             reason="reserved",
@@ -258,26 +258,11 @@ def _fits_own(
     if job.id in running and job.id not in leaving:
         return all(nodes[n] for n, _ in running[job.id])
     members = (snapshot.cluster.nodes[n] for n in np.flatnonzero(nodes))
-    return sum(node.num_gpus for node in members if _allows(job, node.gpu_type)) >= _wanted(job)
+    return sum(node.num_gpus for node in members if allows(job, node.gpu_type)) >= wanted_gpus(job)
 
 
 def _waiting(job: Job, leaving: Container[str]) -> Job:
     return replace(job, current=None, parallel_plan=None, expansions=()) if job.id in leaving else job
-
-
-def _wanted(job: Job) -> int:
-    """GPUs that a job wants at least."""
-    if job.reservation is not None:
-        return job.reservation.num_gpus
-    if job.parallelism is not None and job.min_gpus == 1:
-        return job.parallelism.num_gpus
-    return sum(len(part.gpus) for part in job.current or ()) or job.min_gpus
-
-
-def _allows(job: Job, gpu_type: str) -> bool:
-    if job.reservation is not None:
-        return job.reservation.gpu_type == gpu_type
-    return job.gpu_types is None or gpu_type in job.gpu_types
 
 
 def _handed_out(
@@ -291,7 +276,7 @@ def _handed_out(
     kept = np.zeros(len(snapshot.cluster.nodes), dtype=np.bool_)
     admitted: dict[str, list[str]] = {job.id: [] for job in asking}
     for gpu_type, members in of_type.items():
-        jobs = [job for job in asking if _allows(job, gpu_type)]
+        jobs = [job for job in asking if allows(job, gpu_type)]
         positions = np.array(members, dtype=np.int64)
         masks = {access.class_of(job): access.usable(job)[positions] for job in jobs}
         if all(mask.all() for mask in masks.values()):
@@ -300,7 +285,7 @@ def _handed_out(
             sizes = np.array([snapshot.cluster.nodes[n].num_gpus for n in members])
             wanted: Counter[AccessClass] = Counter()
             for job in jobs:
-                wanted[access.class_of(job)] += _wanted(job)
+                wanted[access.class_of(job)] += wanted_gpus(job)
             chosen, classes = _chosen(masks, sizes, wanted)
             classes = classes if chosen.any() or not strict else set()
         kept[positions[chosen]] = True

@@ -187,6 +187,29 @@ class TrainingEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobMove:
+    """A running job that makes way: from its nodes to as many free ones, at the latest `latest_s` from the snapshot, if
+    it runs still. `price`: what it is expected to lose, and what it costs to keep its new nodes free."""
+
+    job_id: str
+    from_nodes: tuple[str, ...]
+    to_nodes: tuple[str, ...]
+    latest_s: float
+    price: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """The reservation that a job had when it was planned, its start, and what has changed: nodes that the job gets and
+    the reservation does not name, and such that it names and the job does not get."""
+
+    reservation: str
+    start_s: float
+    new_nodes: tuple[str, ...]
+    left_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AheadPlacement:
     """When and where a job starts that is planned ahead; seconds from the snapshot.
 
@@ -194,7 +217,8 @@ class AheadPlacement:
     model. Nodes are kept until `end_s` (None: for ever). `nodes` are those of the placement, hosts in rank order, then
     spares. `expected_evictions`: nodes that are expected to be in use still at the start, `idle_s` the sum of those of
     the nodes. `other_starts` are the starts that were looked at, this one among them, ascending. `retention`: from now
-    to the start, if nothing new is admitted.
+    to the start, if nothing new is admitted. `moves`: running jobs that are moved before the start, so that nodes of
+    theirs are free by then. `promise`: where the job had a reservation before.
     """
 
     placement: PretrainingPlacement
@@ -208,6 +232,8 @@ class AheadPlacement:
     other_starts: tuple[StartCost, ...]
     retention: tuple[Retention, ...] = ()
     training: TrainingEstimate | None = None
+    moves: tuple[JobMove, ...] = ()
+    promise: Promise | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

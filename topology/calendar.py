@@ -44,7 +44,7 @@ class CalendarEntry:
     """One entry, over `nodes` by id or over a `shape`, whichever nodes these will be.
 
     An arrival or departure is at `from_s`; anything else is from then to `until_s` (None: for ever). A soft entry lets
-    preemptible jobs use its nodes: those of a reservation until its jobs come, others until it begins.
+    preemptible jobs use its nodes: those of a reservation until its jobs can start, others until it begins.
     """
 
     name: str

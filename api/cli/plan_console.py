@@ -9,13 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from api.common.wording import number, percent, termination_words
-from models.plan import AheadPlacement, JobAllocation, Plan, PlanOutcome, PretrainingPlacement, UnplacedJob
+from models.plan import AheadPlacement, JobAllocation, Plan, PlanOutcome, PretrainingPlacement, Promise, UnplacedJob
 from models.wording import counted
 from models.workload import NodeGpus
 from solver.options import SolveOptions
 
 _MAX_NODES_SHOWN = 4
 _MAX_HOSTS_SHOWN = 32
+_MAX_MOVES_SHOWN = 8
 _MAX_STARTS_SHOWN = 8
 _DAY_S, _HOUR_S = 86_400.0, 3600.0
 
@@ -140,6 +141,13 @@ def _print_ahead(console: Console, planned: Sequence[AheadPlacement]) -> None:
             console.print(
                 escape(f"{job.placement.job_id}: {said}, {percent(job.training.goodput)} of the time at work")
             )
+        if job.promise is not None:
+            console.print(escape(_against(job, job.promise)))
+        for move in job.moves[:_MAX_MOVES_SHOWN]:
+            where = f"from {', '.join(move.from_nodes)} to {', '.join(move.to_nodes)}"
+            console.print(escape(f"move {move.job_id} by {_days(move.latest_s)} {where}, at {number(move.price)}"))
+        if len(job.moves) > _MAX_MOVES_SHOWN:
+            console.print(f"and {counted(len(job.moves) - _MAX_MOVES_SHOWN, 'move')} more")
         busy = ", ".join(f"{_days(at.at_s)} {at.num_nodes:.0f}" for at in job.retention[::2])
         console.print(escape(f"nodes of {job.placement.job_id} still in use: {busy}"))
         shown = job.other_starts[:: -(-len(job.other_starts) // _MAX_STARTS_SHOWN)]
@@ -147,6 +155,13 @@ def _print_ahead(console: Console, planned: Sequence[AheadPlacement]) -> None:
             f"{_days(other.start_s)} {'-' if other.cost is None else number(other.cost)}" for other in shown
         )
         console.print(escape(f"cost of {job.placement.job_id} by start: {starts}"))
+
+
+def _against(job: AheadPlacement, promise: Promise) -> str:
+    """What has changed of a reservation."""
+    start = "keeps its start" if job.start_s == promise.start_s else f"started at {_days(promise.start_s)}"
+    changes = f"{counted(len(promise.new_nodes), 'new node')}, {len(promise.left_nodes)} left"
+    return f"reservation {promise.reservation} of {job.placement.job_id} {start}; {changes}"
 
 
 def _days(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from api.convert.pretraining import pretraining_from_document, pretraining_to_document
 from api.schemas.ahead import AheadPlacementDoc
-from models.plan import AheadPlacement, KeptNode, Retention, StartCost, TrainingEstimate
+from models.plan import AheadPlacement, JobMove, KeptNode, Promise, Retention, StartCost, TrainingEstimate
 from models.workload import Parallelism
 
 
@@ -24,6 +24,8 @@ def ahead_from_document(document: AheadPlacementDoc) -> AheadPlacement:
             "training": None if document.training is None else TrainingEstimate(**dict(document.training)),
             "nodes": tuple(KeptNode(**dict(node)) for node in document.nodes),
             "retention": tuple(Retention(**dict(at)) for at in document.retention),
+            "moves": tuple(JobMove(**dict(move)) for move in document.moves),
+            "promise": None if document.promise is None else Promise(**dict(document.promise)),
             "other_starts": tuple(StartCost(**dict(start)) for start in document.other_starts),
         }
     )

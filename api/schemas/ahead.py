@@ -41,6 +41,31 @@ class TrainingEstimateDoc(Document):
     """Share of the time in which work is done: failures and checkpoints take the rest."""
 
 
+class JobMoveDoc(Document):
+    """A running job that makes way for one that is planned ahead."""
+
+    job_id: str
+    from_nodes: tuple[str, ...]
+    to_nodes: tuple[str, ...]
+    """As many free nodes of the same kind; keep them free until then."""
+    latest_s: float
+    """When it must have been moved, if it runs still: at the start of the planned job."""
+    price: float
+    """What it is expected to lose by its restart, and what it costs to keep its new nodes free."""
+
+
+class PromiseDoc(Document):
+    """The reservation that a job had when it was planned, and what has changed."""
+
+    reservation: str
+    start_s: float
+    """The start that was promised."""
+    new_nodes: tuple[str, ...]
+    """Nodes that the job gets, and the reservation does not name."""
+    left_nodes: tuple[str, ...]
+    """Nodes that the reservation names, and the job does not get."""
+
+
 class AheadPlacementDoc(Document):
     """When and where a job starts that is planned ahead; seconds from the snapshot."""
 
@@ -63,3 +88,7 @@ class AheadPlacementDoc(Document):
     """From now to the start, if nothing new is admitted."""
     training: TrainingEstimateDoc | None = None
     """Where a plan was chosen, or the duration follows from the model."""
+    moves: tuple[JobMoveDoc, ...] = ()
+    """Running jobs that are moved before the start, so that nodes of theirs are free by then."""
+    promise: PromiseDoc | None = None
+    """Where the job had a reservation before: one that it names, of its name, or that it owns."""

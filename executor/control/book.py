@@ -109,6 +109,7 @@ class Book:
         self._entries: dict[str, _Entry] = {}
         self._running: dict[str, JobAllocation] = {}
         self._wanted: Counter[Wanted] = Counter()
+        self._num_reserved = 0
         self._calendar = facts.calendar
         for job in facts.jobs:
             self._admit(job)
@@ -122,6 +123,11 @@ class Book:
     def wanted(self) -> Iterable[Wanted]:
         """Sizes and GPU types of the jobs that wait, each once."""
         return self._wanted
+
+    @property
+    def awaits_reservation(self) -> bool:
+        """Whether a job of a reservation waits."""
+        return self._num_reserved > 0
 
     @property
     def rooms(self) -> Mapping[str, Sequence[int]]:
@@ -211,7 +217,7 @@ class Book:
             allocation=facts.allocation,
         )
         if facts.allocation is None:
-            self._wanted[_wanted(job)] += 1
+            self._now_wanted(job)
         else:
             self._running[job.id] = facts.allocation
             self._take(facts.allocation.gpus)
@@ -226,7 +232,7 @@ class Book:
 
     def _to_queue(self, job_id: str, now_s: float) -> None:
         self._give_back(job_id, now_s)
-        self._wanted[_wanted(self._entries[job_id].job)] += 1
+        self._now_wanted(self._entries[job_id].job)
 
     def _give_back(self, job_id: str, now_s: float) -> None:
         entry = self._entries[job_id]
@@ -242,7 +248,12 @@ class Book:
         self._running[allocation.job_id] = allocation
         self._take(allocation.gpus)
 
+    def _now_wanted(self, job: Job) -> None:
+        self._wanted[_wanted(job)] += 1
+        self._num_reserved += job.calendar_entry is not None
+
     def _no_longer_wanted(self, job: Job) -> None:
+        self._num_reserved -= job.calendar_entry is not None
         key = _wanted(job)
         self._wanted[key] -= 1
         if not self._wanted[key]:

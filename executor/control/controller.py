@@ -14,7 +14,7 @@ from pkgutil import resolve_name
 from executor.control.actions import Action, difference
 from executor.control.backend import ClusterBackend
 from executor.control.book import Book
-from executor.control.events import Arrival, CalendarChange, Event, Tick
+from executor.control.events import Arrival, CalendarChange, Completion, Event, Failure, NodeChange, Tick
 from executor.control.options import ControlOptions
 from models.plan import PlanOutcome, PlanRequest
 from models.planning import plan
@@ -71,6 +71,9 @@ class Controller:
             self._book.tell(event)
             if isinstance(event, CalendarChange) or (isinstance(event, Arrival) and event.job.calendar_entry):
                 # Guests of a soft reservation may have to leave when its jobs come.
+                self._entry_s = event.at_s
+            elif isinstance(event, Completion | Failure | NodeChange) and self._book.awaits_reservation:
+                # Or when these can start, beside what is free elsewhere.
                 self._entry_s = event.at_s
         decision = self._decide() if self._is_due(events) else None
         self._wake_for_entry()

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from models.access import Access
 from models.windows import availability
-from models.workload import Job, Snapshot
+from models.workload import Job, NodeGpus, Snapshot
 from tests.growth import work
 from tests.models.calendar_scenes import jobs_on_six_nodes
 from tests.topology.test_calendar import DAY_S, calendars, pods, reserved
 from topology.calendar import CalendarEntry
 from topology.calendar_issues import calendar_issues
+from topology.cluster import Cluster
 
 
 @pytest.mark.slow
@@ -57,6 +58,48 @@ def test_a_soft_reservation_is_hard_once_its_jobs_have_come() -> None:
     # The first to begin has the node that both are over.
     assert access.usable(both.jobs[0]).tolist() == [True, True]
     assert access.usable(both.jobs[1]).tolist() == [False, True]
+
+
+def test_guests_stay_until_the_job_of_a_soft_reservation_could_start() -> None:
+    cluster = pods(3)
+    size = cluster.nodes[0].num_gpus
+    soft = reserved("r", -1, 2, "n0", "n1", hard=False)
+    guest = Job(id="guest", current=(NodeGpus(node="n0", gpus=tuple(range(size))),))
+    stays = Job(id="stays", current=(NodeGpus(node="n1", gpus=(0,)),), preemptible=False)
+
+    def leaves(*jobs: Job, cluster: Cluster = cluster) -> bool:
+        snapshot = Snapshot(cluster=cluster, jobs=(guest, *jobs), calendar=(soft,))
+        return Access(snapshot, 0.05).must_leave(guest)
+
+    own = Job(id="own", min_gpus=2 * size, calendar_entry="r")
+    assert leaves(own)
+    # A GPU of n1 is kept by a job that does not make way; n2 has what is missing, and then has not.
+    assert leaves(own, stays)
+    busy = Job(id="busy", current=(NodeGpus(node="n2", gpus=tuple(range(size))),))
+    assert leaves(own, busy)
+    assert not leaves(own, stays, busy)
+    # Another job of the reservation has its GPUs.
+    first = replace(stays, id="first", preemptible=True, calendar_entry="r")
+    assert not leaves(own, first, busy)
+    assert leaves(replace(own, min_gpus=2 * size - 1), first, busy)
+    # n0 and n2 have one type, n1 the other.
+    mixed = pods(3, kinds=("h800", "l20"))
+    assert leaves(own, cluster=mixed)
+    assert not leaves(replace(own, gpu_types=("l20",)), cluster=mixed)
+    assert leaves(replace(own, min_gpus=1), replace(own, id="large", min_gpus=9 * size))
+
+
+def test_jobs_of_a_soft_reservation_are_looked_at_once_a_class() -> None:
+    cluster = pods(40)
+    soft = reserved("r", -1, 2, "n0", hard=False)
+
+    def cost(num_jobs: int) -> int:
+        jobs = tuple(Job(id=f"j{k}", min_gpus=900, calendar_entry="r", remaining_s=1.0 + k) for k in range(num_jobs))
+        snapshot = Snapshot(cluster=cluster, jobs=jobs, calendar=(soft,))
+        return work(lambda: Access(snapshot, 0.05))
+
+    cost(100)
+    assert cost(400) <= 2.3 * cost(200)
 
 
 def test_jobs_of_one_class_are_looked_up_once() -> None:

@@ -37,9 +37,16 @@ class AheadParametersDoc(ParametersDoc):
     eviction_price_per_node: NonNegative = 0.1
     """Of a node that is expected to be in use still at the start."""
     restart_price_per_gpu_hour: NonNegative = 0.01
-    """Of what jobs that are evicted lose: `restart_cost_s` on each of their GPUs."""
+    """Of what jobs that are evicted or moved lose: `restart_cost_s` on each of their GPUs."""
     idle_price_per_node_hour: NonNegative = 0.001
     """Of an hour in which a node is expected to be free and kept for the job."""
+    start_change_price: NonNegative = 1000.0
+    """Of another start than that of the reservation that the job already has: one that it names, of its name, or that
+    it owns."""
+    node_change_price: NonNegative = 1.0
+    """Of every node that this reservation does not name."""
+    moved_nodes: Annotated[int, Field(ge=0)] = 4
+    """Running jobs on at most so many nodes may be moved to free ones before a start; 0: nobody is."""
     start_probability: _Probability | None = None
     """All nodes must be free at the start with at least this probability, taken as independent: each with the n-th root
     of it, for n nodes. Null: evictions are priced, not forbidden."""

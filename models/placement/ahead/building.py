@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,9 @@ import numpy as np
 from models.forecast.lasting import Lasting
 from models.placement.ahead.future import free_within, idle_between, probabilities_within
 from models.placement.ahead.instance import AheadInstance, AheadJob, Option, Shape
+from models.placement.ahead.moving import MovableJob, Moving, movable_jobs, movers_by_class
 from models.placement.ahead.parameters import AheadParameters
+from models.placement.ahead.promise import keeps_start, promised_start_s
 from models.placement.ahead.wanted import DAY_S, WantedJob, WantedPlan, tier_of, wanted_jobs
 from models.placement.arnold.instance import affinity_weights
 from models.placement.occupancy import occupancy
@@ -64,36 +66,48 @@ class AheadProblem:
         starts = start_times(self)
         instants = np.unique(np.concatenate(starts))
         expected = _Expected(self, instants)
-        jobs = [
-            self._job(wanted, instants, np.searchsorted(instants, own), expected)
-            for wanted, own in zip(self.wanted, starts, strict=True)
-        ]
-        return AheadInstance(
+        skeleton = AheadInstance(
+            movers=tuple(each.mover for each in self.movable),
+            class_movers=movers_by_class(self.classes, self.movable),
             minipods=self.minipods,
             class_minipod=np.array([each.minipod for each in self.classes], dtype=np.int64),
             class_size=np.array([len(each.nodes) for each in self.classes], dtype=np.int64),
-            jobs=tuple(jobs),
+            jobs=(),
         )
+        moving = Moving(self, skeleton, instants, expected.busy)
+        jobs = [
+            self._job(wanted, instants, np.searchsorted(instants, own), expected, moving)
+            for wanted, own in zip(self.wanted, starts, strict=True)
+        ]
+        return replace(skeleton, jobs=tuple(jobs))
 
-    def _job(self, wanted: WantedJob, instants: FloatVector, own: IntVector, expected: "_Expected") -> AheadJob:
+    @cached_property
+    def movable(self) -> tuple[MovableJob, ...]:
+        """The running jobs that may be moved: the movers of the instance."""
+        return movable_jobs(self)
+
+    def _job(
+        self, wanted: WantedJob, instants: FloatVector, own: IntVector, expected: "_Expected", moving: Moving
+    ) -> AheadJob:
         parameters, job = self.parameters, wanted.job
         minipod_weight, spread_weight = affinity_weights(wanted.affinity.alpha, parameters.scheduling_unit)
-        costs = expected.cost(wanted)
+        costs, change = expected.cost(wanted), self.node_change(wanted)
         options: list[Option] = []
         for number, plan in enumerate(wanted.plans):
             num_groups, group_size = plan.matrix.groups(parameters.scheduling_unit)
-            usable = expected.usable(wanted, plan)
-            options += (
-                Option(
+            usable, clearable = expected.usable(wanted, plan)
+            for k in own.tolist():
+                node_cost = np.where(usable[:, k], costs[:, k] + change, np.inf)
+                option = Option(
                     shape=Shape(num_groups=num_groups, group_size=group_size),
                     start_s=float(instants[k]),
                     end_s=float(instants[k]) + plan.duration_s,
                     cost=self.time_cost(wanted, plan, float(instants[k])),
-                    node_cost=np.where(usable[:, k], costs[:, k], np.inf),
+                    node_cost=node_cost,
                     plan=number,
+                    moves=moving.at(wanted, k, costs[:, k], np.where(clearable[:, k], change, np.inf), node_cost),
                 )
-                for k in own.tolist()
-            )
+                options.append(option)
         return AheadJob(
             id=job.id,
             options=tuple(options),
@@ -110,10 +124,22 @@ class AheadProblem:
         """The summands of the objective that follow from the start and the plan."""
         day_price = self.parameters.lateness_price_per_day * wanted.job.weight
         is_chosen = wanted.job.parallelism is None and math.isfinite(plan.duration_s)
-        return {
+        terms = {
             "lateness": day_price * (start_s - wanted.earliest_s) / DAY_S,
             "training": day_price * plan.duration_s / DAY_S if is_chosen else 0.0,
         }
+        if wanted.reservation is not None:
+            kept = keeps_start(wanted.reservation, start_s)
+            terms["start_change"] = 0.0 if kept else self.parameters.start_change_price * wanted.job.weight
+        return terms
+
+    def node_change(self, wanted: WantedJob) -> FloatVector:
+        """Price of a node of each class that the reservation of the job does not name, (C,)."""
+        entry = wanted.reservation
+        price = self.parameters.node_change_price * wanted.job.weight
+        if entry is None or not entry.nodes:
+            return np.zeros(len(self.classes))
+        return np.array([0.0 if entry.name in {own.name for own in each.closed} else price for each in self.classes])
 
 
 def ahead_problem(snapshot: Snapshot, parameters: AheadParameters) -> AheadProblem:
@@ -129,9 +155,10 @@ def ahead_problem(snapshot: Snapshot, parameters: AheadParameters) -> AheadProbl
 def start_times(problem: AheadProblem) -> list[FloatVector]:
     """Starts that are looked at for each job, ascending, at most `num_starts`.
 
-    The earliest and the latest; when entries of the calendar begin and end, and when other planned jobs end that start
-    as early as they may; of what is left of the number one half evenly over the window, a whole number of days apart
-    where that fits, and one half evenly over the nodes that are as likely as not to become free in it.
+    The one that was promised; the earliest and the latest; when entries of the calendar begin and end, and when other
+    planned jobs end that start as early as they may; of what is left of the number one half evenly over the window, a
+    whole number of days apart where that fits, and one half evenly over the nodes that are as likely as not to become
+    free in it.
     """
     return [_starts(problem, wanted) for wanted in problem.wanted]
 
@@ -142,7 +169,9 @@ def _starts(problem: AheadProblem, wanted: WantedJob) -> FloatVector:
     entries = [time_s for entry in problem.snapshot.calendar for time_s in (entry.begin_s, entry.end_s)]
     before = [time_s - plan.duration_s for time_s in entries if math.isfinite(time_s) for plan in wanted.plans]
     turns = {time_s for time_s in (*others, *entries, *before) if first < time_s < last}
-    known = [first, last, *sorted(turns)][:most]
+    promised = [] if wanted.reservation is None else [promised_start_s(wanted.reservation)]
+    first_of_all = [time_s for time_s in promised if first <= time_s <= last]
+    known = list(dict.fromkeys([*first_of_all, first, last, *sorted(turns)]))[:most]
     left = most - len(known)
     num_days = math.ceil((last - first) / DAY_S / max(1, left // 2))
     even = np.arange(first, last, max(1, num_days) * DAY_S)[: left // 2]
@@ -162,7 +191,7 @@ def _half_times(problem: AheadProblem, wanted: WantedJob) -> Iterator[float]:
 
 
 class _Expected:
-    """What is expected of C classes at T instants."""
+    """What is expected of C classes at T instants. busy: cost of a node because of evictions and restarts, (C, T)."""
 
     def __init__(self, problem: AheadProblem, instants: FloatVector) -> None:
         self._problem = problem
@@ -170,12 +199,16 @@ class _Expected:
         number: dict[tuple[tuple[int, int], ...], int] = {}
         rows = [number.setdefault(each.occupants, len(number)) for each in problem.classes]
         known = [self._of_occupants(occupants) for occupants in number]
-        self._free, self._certain = (np.array(part)[rows] for part in list(zip(*known, strict=True))[:2])
-        self._cost = np.array([cost for _, _, cost in known])[rows]
+        self._free, self._certain, self.busy, idle = (np.array(part)[rows] for part in zip(*known, strict=True))
+        self._cost = self.busy + idle
+        has_movers = [bool(movers) for movers in movers_by_class(problem.classes, problem.movable)]
+        self._clearable: Mask = np.array(has_movers)[:, None] & (self._free < 1.0)
 
-    def _of_occupants(self, occupants: tuple[tuple[int, int], ...]) -> tuple[FloatVector, FloatVector, FloatVector]:
-        """Probability that all are over, the least one of those that cannot be preempted, and what a node costs where
-        the calendar closes nothing; (T,) each."""
+    def _of_occupants(
+        self, occupants: tuple[tuple[int, int], ...]
+    ) -> tuple[FloatVector, FloatVector, FloatVector, FloatVector]:
+        """Probability that all are over, the least one of those that cannot be preempted, what a node costs because of
+        evictions and restarts, and for being idle where the calendar closes nothing; (T,) each."""
         parameters, instants = self._problem.parameters, self._instants
         jobs = [self._problem.snapshot.jobs[k] for k, _ in occupants]
         lastings: list[Lasting | None] = [lasting_of(job) for job in jobs]
@@ -186,17 +219,15 @@ class _Expected:
                 lost += (1.0 - over) * num_gpus * job.restart_cost_s / _HOUR_S
             else:
                 certain = np.minimum(certain, over)
-        cost = (
-            parameters.eviction_price_per_node * (1.0 - free)
-            + parameters.restart_price_per_gpu_hour * lost
-            + parameters.idle_price_per_node_hour * idle_between(lastings, np.zeros_like(instants), instants) / _HOUR_S
-        )
-        return free, certain, cost
+        busy = parameters.eviction_price_per_node * (1.0 - free) + parameters.restart_price_per_gpu_hour * lost
+        idle = parameters.idle_price_per_node_hour * idle_between(lastings, np.zeros_like(instants), instants) / _HOUR_S
+        return free, certain, busy, idle
 
     def cost(self, wanted: WantedJob) -> FloatMatrix:
         """What a node of each class costs the job when it starts at each instant, (C, T)."""
         price = self._problem.parameters.idle_price_per_node_hour / _HOUR_S
-        cost, saved = self._cost.copy(), {}
+        cost: FloatMatrix = self._cost.copy()
+        saved: dict[object, FloatVector] = {}
         for c, each in enumerate(self._problem.classes):
             if each.closed:
                 key = each.occupants, each.closed
@@ -207,14 +238,19 @@ class _Expected:
                 cost[c] -= price * saved[key]
         return cost
 
-    def usable(self, wanted: WantedJob, plan: WantedPlan) -> Mask:
-        """Whether the job may take nodes of each class when it starts by the plan at each instant, (C, T)."""
+    def usable(self, wanted: WantedJob, plan: WantedPlan) -> tuple[Mask, Mask]:
+        """Whether the job may take nodes of each class when it starts by the plan at each instant, (C, T): as they are,
+        and when all jobs there are moved, which may be there still."""
         parameters, classes, instants = self._problem.parameters, self._problem.classes, self._instants
         size = wanted.gpus_per_node
         usable: Mask = self._certain >= 1.0 - parameters.epsilon - 1e-12
-        usable &= np.array([each.gpu_type == wanted.gpu_type and each.num_gpus == size for each in classes])[:, None]
         if parameters.start_probability is not None:
             usable &= self._free >= node_probability(parameters.start_probability, wanted.num_nodes)
+        is_open = np.repeat(
+            np.array([each.gpu_type == wanted.gpu_type and each.num_gpus == size for each in classes])[:, None],
+            instants.size,
+            axis=1,
+        )
         ends = instants + plan.duration_s
         closing: dict[tuple[_Closed, ...], Mask] = {}
         for c, each in enumerate(classes):
@@ -223,8 +259,8 @@ class _Expected:
                 meets = [(closed.begin_s < ends) & (instants < closed.end_s) for closed in others]
                 closing[each.closed] = ~np.any(meets, axis=0) if meets else np.ones_like(instants, dtype=np.bool_)
             if each.closed:
-                usable[c] &= closing[each.closed]
-        return usable
+                is_open[c] &= closing[each.closed]
+        return usable & is_open, self._clearable & is_open
 
 
 def opened(each: NodeClass, job: Job, start_s: float) -> float:

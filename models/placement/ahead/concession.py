@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from models.placement.ahead.building import AheadProblem, ahead_problem
+from models.placement.ahead.moves import loosened, place_with_moves
 from models.placement.ahead.parameters import LONGEST_HORIZON_DAYS
-from models.placement.ahead.single import place_at_best
 from models.placement.ahead.wanted import DAY_S, WantedJob
 from models.plan import UnplacedJob
 from models.wording import counted
@@ -64,7 +64,8 @@ def _first_start(problem: AheadProblem, wanted: WantedJob) -> float | None:
     instance = problem.instance
     p = next(p for p, job in enumerate(instance.jobs) if job.id == wanted.job.id)
     for o, option in enumerate(instance.jobs[p].options):
-        if place_at_best(instance, instance.jobs[p], o, instance.class_size).placing is not None:
+        room = instance.class_size
+        if place_with_moves(instance, instance.jobs[p], o, room, room).placing is not None:
             return option.start_s
     return None
 
@@ -72,7 +73,8 @@ def _first_start(problem: AheadProblem, wanted: WantedJob) -> float | None:
 def _most_nodes(problem: AheadProblem, p: int) -> int:
     """The most nodes that the job may use at one of its starts."""
     instance = problem.instance
-    return max(int(instance.class_size[np.isfinite(option.node_cost)].sum()) for option in instance.jobs[p].options)
+    jobs = loosened(instance).jobs
+    return max(int(instance.class_size[np.isfinite(option.node_cost)].sum()) for option in jobs[p].options)
 
 
 def _job(wanted: WantedJob, num_usable: int, where: str, remedy: str) -> UnplacedJob:

@@ -19,6 +19,7 @@ AHEAD = Policy(
     ),
     gives=(
         "start, nodes, rank order and 3D plan of every job, and until when its nodes are kept",
+        "which small jobs that run are moved before, so that minipods become whole",
         "how likely each node is free at the start, expected evictions and idle hours, cost of other starts",
         "bound and gap of the time-indexed integer program",
     ),

@@ -1,5 +1,6 @@
 """Planning ahead as a policy: from a snapshot to starts and nodes of its waiting pre-training jobs."""
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from models.placement.ahead.instance import AheadInstance
 from models.placement.ahead.parameters import AheadParameters
 from models.placement.ahead.point import Layout
 from models.placement.ahead.search import AheadAnswer, AheadSearch
+from models.placement.ahead.size import num_terms
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.policy import NothingToPlan
 from models.plan import Plan, UnplacedJob
@@ -25,15 +27,20 @@ from solver.problem import MatrixProblem
 from solver.registry import AUTO, EXACT
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from solver.sense import Sense
+from solver.solve import solve
 from stowplan import __version__
 from stowplan.arrays import FloatVector
-from stowplan.errors import Issue
+from stowplan.errors import Issue, Severity
 
 if TYPE_CHECKING:
     from solver.compilers.pyomo import PyomoCompilation
 
+# What is declared and compiled in a second, and the share of the limit for it.
+_TERMS_PER_S, _DECLARING = 100_000, 0.5
 # Beyond that, nobody waits for the program to be declared where the search has found nothing.
 _MOST_DECLARED = 50_000
+# Or where it has found a plan, and the gap is open.
+_MOST_CLOSED = 5_000
 
 
 class AheadFormulation(Formulation):
@@ -67,21 +74,31 @@ class AheadFormulation(Formulation):
         return self.compiled.problem
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
-        """Search; a small program is solved where that finds nothing, or where the options name a general solver."""
-        if options.solver not in (AUTO, EXACT):
-            return super().solve(options, monitor)
+        """Search; a small program is solved where that leaves a gap, or where the options name a general solver."""
         budget = Budget(options=options, monitor=monitor)
+        if options.solver not in (AUTO, EXACT):
+            declared = self._declared(budget)
+            if declared is not None:
+                return declared
+            self.warnings = (_not_declared(num_terms(self.instance), options.time_limit_s),)
         answer = AheadSearch(self.instance, budget).run()
-        is_open = answer.placings is None and np.isfinite(answer.bound) and budget.ended_by is None
-        if is_open and options.solver == AUTO and self.layout.num_columns <= _MOST_DECLARED:
-            rest = SolveOptions(
-                time_limit_s=budget.remaining_s,
-                relative_gap=options.relative_gap,
-                threads=options.threads,
-                seed=options.seed,
-            )
-            return super().solve(rest, monitor)
-        return self._result(budget, answer)
+        result = self._result(budget, answer)
+        is_open = result.termination in (TerminationReason.FEASIBLE, TerminationReason.NO_SOLUTION_FOUND)
+        most = _MOST_DECLARED if answer.placings is None else _MOST_CLOSED
+        if not is_open or budget.ended_by is not None or options.solver != AUTO or self.layout.num_columns > most:
+            return result
+        declared = self._declared(budget) or result
+        is_closed = declared.termination in (TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE)
+        return declared if is_closed or answer.placings is None else result
+
+    def _declared(self, budget: Budget) -> SolveResult | None:
+        """Declare the program and solve it in what is left of the limit; None where to declare it takes too much."""
+        if num_terms(self.instance) > _TERMS_PER_S * _DECLARING * budget.remaining_s:
+            return None
+        problem = self.problem
+        if budget.remaining_s <= 0:
+            return None
+        return solve(problem, replace(budget.options, time_limit_s=budget.remaining_s), budget.monitor)
 
     def _result(self, budget: Budget, answer: AheadAnswer) -> SolveResult:
         limit: Limit | None = None
@@ -128,6 +145,14 @@ class AheadFormulation(Formulation):
     def violations(self, plan: Plan, objective: float) -> list[Issue]:
         """Check without any solver; the plan may be better than `objective`, never worse."""
         return plan_violations(self.ahead.snapshot, self.ahead.parameters, plan, objective)
+
+
+def _not_declared(terms: int, limit_s: float) -> Issue:
+    detail = (
+        f"the program has about {terms} terms, and to declare it takes too much of the limit of {limit_s:g} s: "
+        "answered by the search, with its bound; give more time, or fewer starts (num_starts)"
+    )
+    return Issue(code="not_declared", pointer="/options/solver", detail=detail, severity=Severity.WARNING)
 
 
 def formulate_ahead(snapshot: Snapshot, parameters: AheadParameters, clock: PhaseClock) -> Formulation:

@@ -19,8 +19,12 @@ class AheadParameters(Parameters):
     alpha, scheduling_unit, minipod_tier, records, spare_nodes_per_minipod: as in Arnold. spread_price: of Eq. 4.
     lateness_price_per_day: of every day after a job's earliest start. eviction_price_per_node: of a node that is
     expected to be in use still when the job starts; restart_price_per_gpu_hour: of what the jobs there lose by their
-    restart. idle_price_per_node_hour: of an hour in which a node is expected to be free and kept so for the job.
+    restart, also where they are moved. idle_price_per_node_hour: of an hour in which a node is expected to be free and
+    kept so for the job.
 
+    start_change_price: of another start than that of the reservation that the job already has; node_change_price: of
+    every node that it does not name.
+    moved_nodes: running jobs on at most so many nodes may be moved to free ones before a start (0: nobody is moved).
     start_probability: all nodes of a job must be free at its start with at least this probability, taken as
     independent: each with the n-th root of it, for n nodes. None: evictions are priced, and nothing else.
     end_probability: nodes are kept for as long as the job lasts with this probability. epsilon: also the probability
@@ -46,6 +50,9 @@ class AheadParameters(Parameters):
     eviction_price_per_node: float = 0.1
     restart_price_per_gpu_hour: float = 0.01
     idle_price_per_node_hour: float = 0.001
+    start_change_price: float = 1000.0
+    node_change_price: float = 1.0
+    moved_nodes: int = 4
     start_probability: float | None = None
     end_probability: float = 0.9
     horizon_days: float = 56.0
@@ -73,6 +80,7 @@ class AheadParameters(Parameters):
                 raise InputError(f"{name} is {value}; must be finite and above 0")
         for name, least in (
             ("spare_nodes_per_minipod", 0),
+            ("moved_nodes", 0),
             ("num_starts", 1),
             ("num_plans", 1),
             ("failure_restart_s", 0),

@@ -34,16 +34,17 @@ def shortest_path(costs: FloatMatrix, price: float, total: int) -> tuple[IntVect
     least[0] = 0.0
     choices = np.zeros((num_minipods, total + 1), dtype=np.int32)
     padded = np.full(total + width, np.inf)
+    prices = costs[:, :width] + price
+    prices[:, 0] = 0.0
+    usable = np.isfinite(prices).sum(axis=1).tolist()
+    rows = np.arange(total + 1)
+    # Where the least cost of k - x before a minipod is in `padded`, [k, x].
+    windows = rows[:, None] - np.arange(width)[None, :] + width - 1
     for j in range(num_minipods):
-        own = costs[j, :width] + price
-        own[0] = 0.0
-        usable = int(np.isfinite(own).sum())
         padded[width - 1 :] = least
-        # windows[k, x] is the least cost of k - x before this minipod.
-        windows = np.lib.stride_tricks.sliding_window_view(padded, width)[:, ::-1][:, :usable]
-        sums = windows + own[:usable]
+        sums = padded[windows[:, : usable[j]]] + prices[j, : usable[j]]
         choices[j] = sums.argmin(axis=1)
-        least = np.take_along_axis(sums, choices[j][:, None].astype(np.int64), axis=1)[:, 0]
+        least = sums[rows, choices[j]]
     if not np.isfinite(least[total]):
         return None, np.inf
     taken, left = np.zeros(num_minipods, dtype=np.int64), total

@@ -5,8 +5,9 @@ With prices pi_tc >= 0 on the nodes of class c at instants t, who wants them pay
   L(pi) = sum_p min_o v_po(pi) - sum_tc n_c pi_tc
 
 is a lower bound for every pi, where v_po(pi) is what option o of job p costs alone when each of its nodes costs pi_tc
-more for every t at which it lasts. For options that are given, the best prices are sought by subgradients: nodes that
-are wanted too often become dearer, in steps by Polyak's rule.
+more for every t at which it lasts, and each node that a job moved for it gets for every t from its start on. For
+options that are given, the best prices are sought by subgradients: nodes that are wanted too often become dearer, in
+steps by Polyak's rule.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.placement.ahead.instance import AheadInstance
+from models.placement.ahead.instance import AheadInstance, Option
+from models.placement.ahead.moves import loosened, wanted_targets
 from models.placement.ahead.single import SingleAnswer, place_at_best
 from stowplan.arrays import FloatMatrix, FloatVector
 
@@ -42,14 +44,18 @@ class Prices:
             jobs=tuple(
                 replace(
                     job,
-                    options=tuple(
-                        replace(option, node_cost=option.node_cost + self._over(option.start_s, option.end_s))
-                        for option in job.options
-                    ),
+                    options=tuple(self._priced(option) for option in job.options),
                 )
                 for job in instance.jobs
             ),
         )
+
+    def _priced(self, option: Option) -> Option:
+        own, moves = self._over(option.start_s, option.end_s), option.moves
+        if moves is not None:
+            targets = moves.target_cost + self._over(option.start_s, np.inf)
+            moves = replace(moves, cleared_cost=moves.cleared_cost + own, target_cost=targets)
+        return replace(option, node_cost=option.node_cost + own, moves=moves)
 
     def _over(self, start_s: float, end_s: float) -> FloatVector:
         return np.asarray(self.values[(start_s <= self.instants) & (self.instants < end_s)].sum(axis=0))
@@ -77,7 +83,7 @@ def best_prices(
         if is_over() or length < _SHORTEST:
             break
         priced = prices.added(fixed)
-        answers = [place_at_best(priced, job, 0, priced.class_size) for job in priced.jobs]
+        answers = [place_at_best(priced, job, 0, priced.class_size) for job in loosened(priced).jobs]
         bound = sum(answer.bound for answer in answers) - prices.rebate(instance)
         if bound > best_bound:
             best, best_bound, idle = prices, bound, 0
@@ -88,7 +94,7 @@ def best_prices(
             continue
         if step % 10 == 5:
             cost = on_prices(best.added(instance))
-        excess = _wanted(fixed, instants, answers) - instance.class_size
+        excess = _wanted(priced, instants, answers) - instance.class_size
         # A price of nothing falls no further.
         excess = np.where((excess < 0) & (prices.values == 0.0), 0.0, excess)
         norm = float((excess**2).sum())
@@ -106,10 +112,11 @@ def _instants(fixed: AheadInstance, last_start_s: float) -> FloatVector:
 
 
 def _wanted(instance: AheadInstance, instants: FloatVector, answers: Sequence[SingleAnswer]) -> FloatMatrix:
-    """Nodes of each class that the jobs want at each instant, (T, C)."""
+    """Nodes of each class that the jobs, and those moved for them, want at each instant, (T, C)."""
     wanted = np.zeros((instants.size, instance.class_size.size))
     for job, answer in zip(instance.jobs, answers, strict=True):
         if answer.placing is not None:
             option = job.options[0]
             wanted[(option.start_s <= instants) & (instants < option.end_s)] += answer.placing.nodes
+            wanted[option.start_s <= instants] += wanted_targets(instance, option, answer.placing.nodes)
     return wanted

@@ -1,5 +1,7 @@
 """Search for the plan ahead: bounds from each job alone, plans from one job after the other.
 
+Who may be moved is moved by `moves`: what is said below of options is said of the loosened ones there.
+
 Below: the master program (`master`) over what every option costs alone. That is known exactly only for options that the
 master chooses, and bounded without a search for the others, so it is solved, what it chose is placed alone, and again,
 until it chooses nothing new. Where jobs want the same nodes at one time, the same with prices on nodes (`prices`).
@@ -15,8 +17,9 @@ from itertools import islice, permutations
 
 import numpy as np
 
-from models.placement.ahead.instance import AheadInstance, Placing, placing_cost
+from models.placement.ahead.instance import AheadInstance, Placing, placing_cost, stays
 from models.placement.ahead.master import master_problem
+from models.placement.ahead.moves import loosened, settled
 from models.placement.ahead.prices import best_prices
 from models.placement.ahead.single import SingleAnswer, free_at, least_cost, place_at_best
 from models.placement.arnold.budget import Budget
@@ -104,7 +107,7 @@ class AheadSearch:
                 seed=self._budget.options.seed,
             )
             monitor = SolveMonitor(canceled=self._budget.monitor.canceled)
-            result = solve(master_problem(self._instance, alone.values), options, monitor)
+            result = solve(master_problem(alone.instance, alone.values), options, monitor)
             if result.bound is not None:
                 self.bound = max(self.bound, result.bound - rebate)
             if result.incumbent is None:
@@ -160,21 +163,33 @@ class AheadSearch:
         options: Sequence[int] | None = None,
     ) -> Placing | None:
         """The best placing of job p beside others, of all its options or those given, at least as good as `known`."""
-        job = alone.instance.jobs[p]
+        job = alone.source.jobs[p]
+        staying = frozenset(i for other in others.values() if other.relocation for i in other.relocation.movers)
         best, cost = known, np.inf if known is None else placing_cost(job, known) - _TOLERANCE
         for o in alone.by_value(p) if options is None else options:
             if alone.values[p][o] >= cost or (best is not None and self._budget.ended_by is not None):
                 break
-            left = self._left(others, p, o)
+            left, for_ever = self._left(others, p, o)
             untouched = bool((left == self._instance.class_size).all())
-            answer = alone.placed(p, o) if untouched else place_at_best(alone.instance, job, o, left)
+            answer = alone.placed(p, o) if untouched else place_at_best(alone.instance, alone.instance.jobs[p], o, left)
+            if answer.bound < cost:
+                answer = settled(alone.source, job, o, answer, left, for_ever, staying)
             if answer.placing is not None and answer.cost < cost:
                 best, cost = answer.placing, answer.cost
         return best
 
-    def _left(self, others: dict[int, Placing], p: int, o: int) -> IntVector:
-        taken = [(self._instance.jobs[q].options[placing.option], placing.nodes) for q, placing in others.items()]
-        return free_at(self._instance, taken, self._instance.jobs[p].options[o])
+    def _left(self, others: dict[int, Placing], p: int, o: int) -> tuple[IntVector, IntVector]:
+        """Nodes of each class that are left while the option lasts, and from its start on for ever, (C,) each."""
+        taken = [
+            stay
+            for q, placing in others.items()
+            for stay in stays(self._instance.jobs[q].options[placing.option], placing)
+        ]
+        option = self._instance.jobs[p].options[o]
+        left = free_at(self._instance, taken, option.start_s, option.end_s)
+        if option.moves is None:
+            return left, left
+        return left, free_at(self._instance, taken, option.start_s, np.inf)
 
     def _report(self) -> None:
         bound = self.bound if np.isfinite(self.bound) else None
@@ -182,13 +197,14 @@ class AheadSearch:
 
 
 class _Alone:
-    """What every option costs when nobody else is planned: bounds, and placings once they are asked for.
+    """What every option of `source` costs when nobody else is planned: bounds, and placings once they are asked for.
 
-    values: one (O_p,) for each job, lower bounds.
+    instance: the loosened one, of which the placings are. values: one (O_p,) for each job, lower bounds.
     """
 
-    def __init__(self, instance: AheadInstance) -> None:
-        self.instance = instance
+    def __init__(self, source: AheadInstance) -> None:
+        self.source = source
+        self.instance = instance = loosened(source)
         self.values: list[FloatVector] = [
             np.array([least_cost(instance, job, option) for option in job.options]) for job in instance.jobs
         ]

@@ -11,7 +11,7 @@ too: the least cost where every minipod costs b / G more gives another bound, an
 Both are splits of a number over the minipods at least cost (`paths`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +43,8 @@ def place_at_best(instance: AheadInstance, job: AheadJob, option: int, available
         bounds.append(bound)
         if counts is None:
             continue
-        placing = Placing(option=option, nodes=cheapest_nodes(instance, job, option, room, counts), counts=counts)
+        nodes = cheapest_nodes(instance, chosen.node_cost, job.num_spares, room, counts)
+        placing = Placing(option=option, nodes=nodes, counts=counts)
         cost = placing_cost(job, placing)
         if cost < best_cost:
             best, best_cost = placing, cost
@@ -114,12 +115,12 @@ def _split_groups(nodes: IntVector, size: int, num_groups: int) -> IntMatrix:
 
 
 def cheapest_nodes(
-    instance: AheadInstance, job: AheadJob, option: int, room: IntVector, counts: IntMatrix
+    instance: AheadInstance, node_cost: FloatVector, num_spares: int, room: IntVector, counts: IntMatrix
 ) -> IntVector:
     """Of `room` nodes of each class (C,) the cheapest that make up those of groups, `counts` (G, M), and spares."""
     groups = counts.sum(axis=0)
-    needed = groups + job.num_spares * (groups > 0)
-    order = np.lexsort((job.options[option].node_cost, instance.class_minipod))
+    needed = groups + num_spares * (groups > 0)
+    order = np.lexsort((node_cost, instance.class_minipod))
     minipod, here = instance.class_minipod[order], room[order]
     before = here.cumsum() - here
     first = np.searchsorted(minipod, minipod)
@@ -128,15 +129,15 @@ def cheapest_nodes(
     return taken
 
 
-def free_at(instance: AheadInstance, taken: list[tuple[Option, IntVector]], option: Option) -> IntVector:
-    """Nodes of each class (C,) that are left for an option beside what others have `taken`, while it lasts."""
+def free_at(
+    instance: AheadInstance, taken: Iterable[tuple[float, float, IntVector]], start_s: float, end_s: float
+) -> IntVector:
+    """Nodes of each class (C,) that are left from `start_s` to `end_s` beside what others have `taken` (`stays`)."""
     left: FloatVector | IntVector = instance.class_size
-    meeting = [
-        (other, nodes) for other, nodes in taken if other.start_s < option.end_s and option.start_s < other.end_s
-    ]
-    # The most are taken when the option begins, or another one does meanwhile.
-    for instant in {option.start_s, *(other.start_s for other, _ in meeting if other.start_s > option.start_s)}:
-        together = [nodes for other, nodes in meeting if other.start_s <= instant < other.end_s]
+    meeting = [(begin_s, until_s, nodes) for begin_s, until_s, nodes in taken if begin_s < end_s and start_s < until_s]
+    # The most are taken at the beginning, or when another one begins meanwhile.
+    for instant in {start_s, *(begin_s for begin_s, _, _ in meeting if begin_s > start_s)}:
+        together = [nodes for begin_s, until_s, nodes in meeting if begin_s <= instant < until_s]
         if together:
             left = np.minimum(left, instance.class_size - np.sum(together, axis=0))
     return np.asarray(left, dtype=np.int64)

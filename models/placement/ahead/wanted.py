@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from models.forecast.training import Reliability
 from models.placement.ahead.parameters import LONGEST_HORIZON_DAYS, AheadParameters
 from models.placement.ahead.plans import TrainingPlan, training_plans
+from models.placement.ahead.promise import own_reservation
 from models.placement.arnold.affinity import look_up
 from models.placement.arnold.matrix import CommunicationMatrix, communication_matrix, matrix_faults
 from models.placement.arnold.parameters import ArnoldParameters
@@ -22,6 +23,7 @@ from models.plan import TrainingEstimate
 from models.wording import counted
 from models.workload import Job, Parallelism, Snapshot
 from stowplan.errors import InputError, Issue, Severity, raise_for_errors
+from topology.calendar import CalendarEntry
 from topology.cluster import GpuType
 
 DAY_S = 86_400.0
@@ -49,7 +51,7 @@ class WantedJob:
     """A job at `position` of the snapshot, on nodes of one GPU type with `gpus_per_node` GPUs.
 
     It may start from `earliest_s` to `latest_s` from now, by one of its `plans`, the fastest first. The affinity is
-    that of the first.
+    that of the first. `reservation`: the one that it already has; the job names it.
     """
 
     position: int
@@ -60,6 +62,7 @@ class WantedJob:
     affinity: Affinity
     earliest_s: float
     latest_s: float
+    reservation: CalendarEntry | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -158,6 +161,9 @@ def _wanted(
     plans_of: _Planner,
 ) -> WantedJob:
     at = f"/jobs/{position}"
+    reservation = own_reservation(job, snapshot.calendar)
+    if reservation is not None:
+        job = replace(job, calendar_entry=reservation.name)
     earliest_s, latest_s = _window(job, parameters, at)
     gpu_type, gpus_per_node, plans = _type_of(snapshot, job, parameters, sizes, plans_of, at)
     return WantedJob(
@@ -169,6 +175,7 @@ def _wanted(
         affinity=_affinity(job, plans[0].parallelism, gpu_type, parameters, at),
         earliest_s=earliest_s,
         latest_s=latest_s,
+        reservation=reservation,
     )
 
 

@@ -58,6 +58,22 @@ def test_guests_leave_when_the_jobs_of_a_soft_reservation_come() -> None:
     assert (jobs["b"].started_s, jobs["b"].ended_s) == (30, 50)
 
 
+def test_guests_stay_until_the_job_of_a_soft_reservation_can_start() -> None:
+    """c has two of three nodes reserved from 20 s on, comes at 30 s, and needs all three:
+
+    a0, a1  aaaaaaaaaaaaaaaaaaccccccaaaaaaaaaaaa
+    a2      bbbbbbbbbbbbbbbbbbcccccc
+            0        30       60    80          120
+    """
+    entry = replace(FOR_D, name="for c", from_s=20.0, hard=False, nodes=("a0", "a1"))
+    known = (CalendarChange(at_s=0.0, entries=(entry,)),)
+    trace = jobs_of((0, 16, 100), (0, 8, 60), (30, 24, 20))
+    setup = setup_of(trace, 8, 8, 8, calendars=known, reserved_for={"c": "for c"})
+    jobs = {job.id: job for job in Replay(setup).run().jobs}
+    spans = {name: [(span.start_s, span.end_s) for span in job.spans] for name, job in jobs.items()}
+    assert spans == {"a": [(0, 60), (80, 120)], "b": [(0, 60)], "c": [(60, 80)]}
+
+
 @pytest.mark.parametrize("num_steps", range(1, 6))
 def test_a_replay_goes_on_within_a_calendar(num_steps: int) -> None:
     trace = jobs_of((0, 8, 100), (10, 8, 30), (11, 8, 30), (140, 8, 100))

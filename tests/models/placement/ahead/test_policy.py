@@ -82,7 +82,7 @@ def test_evictions_and_idle_nodes_are_priced_as_expected() -> None:
     assert score == pytest.approx(
         {"dp_minipods": 1.0, "pp_spread": 0.0, "lateness": 0.0, "training": 0.0, "evictions": 3.0}
         # Two GPUs lose two hours each with 0.3.
-        | {"restarts": 0.3 * 2 * 2, "idle_nodes": 0.5 * 0.6 * 24}
+        | {"restarts": 0.3 * 2 * 2, "idle_nodes": 0.5 * 0.6 * 24, "moves": 0.0}
     )
 
 
