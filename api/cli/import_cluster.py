@@ -14,7 +14,7 @@ from api.cli.commands import command
 from api.cli.files import read_json
 from api.cli.options import Catalogue, readable, write
 from api.cli.pretty import pretty_json
-from api.cli.quantities import parse_quantity
+from api.cli.quantities import node_bandwidth, parse_quantity
 from api.convert.reading import read_document
 from api.schemas.base import MAX_GPUS_PER_NODE
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
@@ -47,7 +47,9 @@ def import_command(
     memory: Annotated[str | None, typer.Option(help="Memory of a GPU, such as 80GiB.")] = None,
     peak_flops: Annotated[str | None, typer.Option(help="Peak of a GPU, such as 312T.")] = None,
     intra_node_bandwidth: Annotated[str | None, typer.Option(help="Between GPUs of a node: 300GB/s.")] = None,
-    inter_node_bandwidth: Annotated[str | None, typer.Option(help="Between nodes: 400Gbit/s.")] = None,
+    inter_node_bandwidth: Annotated[
+        str | None, typer.Option(help="Of a node: 3.2Tbit/s/node, 400Gbit/s/gpu, 8x400Gbit/s (adapters).")
+    ] = None,
     gpu_types: Annotated[
         Path | None, typer.Option(help="Take the facts from the GPU types of this cluster, snapshot or list.")
     ] = None,
@@ -90,7 +92,9 @@ def node_defaults(name: str, num_gpus: int, facts: GpuFacts, library: Path | Non
     texts = {f"--{field.name.replace('_', '-')}": getattr(facts, field.name) for field in fields(facts)}
     missing = [option for option, text in texts.items() if text is None]
     if not missing:
-        memory, peak, intra, inter = (parse_quantity(text, option) for option, text in texts.items())
+        *own, (option, of_node) = texts.items()
+        memory, peak, intra = (parse_quantity(text, name) for name, text in own)
+        inter = node_bandwidth(of_node or "", option, num_gpus)
         kind = GpuType(
             name=name,
             memory_bytes=round(memory),

@@ -13,6 +13,7 @@ from typing import Any
 
 from models.readers.base import MAX_DEGREE, FilePlan, ForeignModel, Reading
 from models.readers.megatron_model import model_fields, padded_vocabulary
+from models.software import Software
 from models.transformer import MAX_TOKENS, Checkpointing, Optimizer, Precision
 from stowplan.errors import FileFormatError
 
@@ -129,12 +130,13 @@ def _plan(reading: Reading) -> FilePlan:
 def _training(reading: Reading) -> dict[str, Any]:
     if reading.given("--rampup-batch-size") is not None:
         reading.note("--rampup-batch-size: the batch is planned at its full size")
-    if reading.given("--fp8-format") is not None or reading.given("--fp8") is not None:
-        reading.note("8-bit computation is not planned: computation is in 16 bits")
     precision = Precision.FP32
     for name in (Precision.BF16, Precision.FP16):
         if reading.given(f"--{name.value}") is True:
             precision = name
+    if reading.given("--fp8-format") is not None or reading.given("--fp8") is not None:
+        precision = Precision.FP8
+    old = reading.given("--use-legacy-models") is True or reading.given("--transformer-impl") == "local"
     granularity = reading.word(
         "--recompute-granularity", {kind.value: kind for kind in Checkpointing}, default=Checkpointing.NONE.value
     )
@@ -149,4 +151,6 @@ def _training(reading: Reading) -> dict[str, Any]:
         "optimizer": reading.word("--optimizer", _OPTIMIZERS, default="adam"),
         "checkpointing": granularity,
         "zero_stage": 1 if reading.given("--use-distributed-optimizer") is True else 0,
+        "software": Software.MEGATRON_LM if old else Software.MEGATRON_CORE,
+        "sequence_parallel": reading.given("--sequence-parallel") is True,
     }

@@ -14,6 +14,7 @@ import yaml
 
 from models.readers.base import MAX_DEGREE, FilePlan, ForeignModel, Reading
 from models.readers.megatron_model import model_fields, padded_vocabulary
+from models.software import Software
 from models.transformer import MAX_TOKENS, Checkpointing, Optimizer, Precision
 from stowplan.errors import FileFormatError, InputError, pointer_of
 
@@ -101,10 +102,12 @@ def _read(reading: Reading, trainer: Reading) -> ForeignModel:
         | {
             "global_batch": reading.optional("--global-batch-size", most=MAX_TOKENS),
             "micro_batch": reading.optional("--micro-batch-size", most=MAX_TOKENS),
-            "precision": None if precision is None else Precision(precision),
+            "precision": Precision.FP8 if reading.given("--fp8") is True else precision and Precision(precision),
             "optimizer": Optimizer.SGD if name == "sgd" else Optimizer.ADAM,
             "checkpointing": checkpointing,
             "zero_stage": 1 if name in _DISTRIBUTED else 0,
+            "software": Software.MEGATRON_CORE,
+            "sequence_parallel": reading.given("--sequence-parallel") is True,
         },
         plan,
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from models.catalogue import SHAPE_FIELDS, find_model
 from models.readers.base import MAX_DEGREE, FilePlan, ForeignModel, Reading
+from models.software import Software
 from models.transformer import MAX_TOKENS, Checkpointing, Optimizer, Precision, Transformer
 from stowplan.errors import FileFormatError
 
@@ -65,8 +66,14 @@ def read_torchtitan(text: str) -> ForeignModel:
         "optimizer": reading.section("optimizer").word("name", _OPTIMIZERS, default="adamw"),
         "checkpointing": _checkpointing(reading.section("activation_checkpoint")),
         "zero_stage": _zero_stage(reading, shards, degrees["pp"]),
+        "software": Software.TORCH if _compiles(reading) else Software.TORCH_EAGER,
     }
     return reading.finish(fields, FilePlan(pp=degrees["pp"], tp=degrees["tp"], dp=dp))
+
+
+def _compiles(reading: Reading) -> bool:
+    """Whether the model is compiled: `compile.enable`, before that `training.compile`."""
+    return True in (reading.section("compile").given("enable"), reading.section("training").given("compile"))
 
 
 def _model(model: Reading) -> Transformer:
@@ -121,5 +128,6 @@ def _zero_stage(reading: Reading, shards: int, pp: int) -> int:
 def _checkpointing(table: Reading) -> Checkpointing:
     mode: Checkpointing = table.word("mode", _CHECKPOINTING, default="selective")
     if mode is Checkpointing.SELECTIVE:
-        table.note("selective activation checkpointing is planned as that of attention only", of="checkpointing")
+        text = "selective activation checkpointing is planned as that of all but products and attention"
+        table.note(text, of="checkpointing")
     return mode

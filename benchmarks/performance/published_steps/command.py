@@ -2,7 +2,8 @@
 
 Without options the shipped priors are held against all rows. `--validate` fits the priors to all sources but one, and
 predicts that one, source by source; `--fit` writes priors that are fitted to all rows to
-`models/performance/iteration/priors.toml`.
+`models/performance/iteration/priors.toml`. `--plans` has the jobs of current software planned on as many GPUs, and
+shows the plan beside the published one.
 """
 
 import sys
@@ -21,6 +22,7 @@ from benchmarks.performance.published_steps.figures import (
     summary,
 )
 from benchmarks.performance.published_steps.fit import fitted, text_of, with_values
+from benchmarks.performance.published_steps.plans import chosen_rows
 from benchmarks.performance.published_steps.rows import TABLE, Case, cases, predicted_s
 from benchmarks.rows import Row, show, write
 from models.performance.iteration.priors import FILE, Priors
@@ -32,16 +34,28 @@ PROTOCOL = (
     "family and GPU told the level. Rankings: five or more plans of one model on as many GPUs."
 )
 
+CHOSEN = (
+    "Jobs of NeMo, Megatron-Core and torchtitan as published, on as many GPUs: the published plan, and the one of the "
+    "grid planner with the same precision, checkpointing and sharding but any degrees, micro-batches and partition. "
+    "Both times are predicted; `faster by` is their ratio. `runs there`: all stages have the same degrees."
+)
+
 
 def main(
     validate: Annotated[bool, typer.Option("--validate", help="Fit to all other sources for each source.")] = False,
     fit: Annotated[bool, typer.Option("--fit", help="Write priors that are fitted to all rows.")] = False,
+    plans: Annotated[bool, typer.Option("--plans", help="Plan the jobs of current software ourselves.")] = False,
 ) -> None:
     """Hold predictions against published step times and memory of real training."""
     if not TABLE.is_file():
         sys.exit(f"skipped: the published data are not there ({TABLE.name} beside the checkout)")
     found, left = cases()
     timed = [case for case in found if case.measured_s is not None]
+    if plans:
+        chosen = list(chosen_rows(timed))
+        show("published plans and ours", chosen)
+        print(write("published_plans", CHOSEN, chosen))
+        return
     rows = list(_rows("shipped", timed, _errors(timed, None)))
     if fit or validate:
         values = fitted(timed)

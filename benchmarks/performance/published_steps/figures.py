@@ -111,7 +111,7 @@ def plan_key(case: Case) -> tuple[object, ...]:
     )
 
 
-def memory_figures(cases: Sequence[Case]) -> dict[str, object]:
+def memory_figures(cases: Sequence[Case]) -> dict[str, float]:
     """Rows with and without the memory that the model expects: plans that ran and are refused, plans that ran out of
     memory and are passed, and predicted over measured memory where that was published."""
     fits = [case.performance().fits(case.plan) for case in cases]

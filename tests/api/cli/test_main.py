@@ -50,7 +50,7 @@ from topology.serialize import cluster_from_json
 
 FACTS = (
     *("--memory", "80GB", "--peak-flops", "989T"),
-    *("--intra-node-bandwidth", "200GB/s", "--inter-node-bandwidth", "3.2Tbit/s"),
+    *("--intra-node-bandwidth", "200GB/s", "--inter-node-bandwidth", "3.2Tbit/s/node"),
 )
 
 
@@ -396,6 +396,14 @@ def test_import_writes_our_json(tmp_path: Path) -> None:
     assert (kind.intra_node_bandwidth_bytes_per_s, kind.inter_node_bandwidth_bytes_per_s) == (200e9, 400e9)
 
 
+@pytest.mark.parametrize("text", ["3.2Tbit/s/node", "400Gbit/s/gpu", "8x400Gbit/s", " 8 x 50GB/s "])
+def test_import_is_told_of_what_a_bandwidth_is(tmp_path: Path, text: str) -> None:
+    result = imported(tmp_path, *FACTS[:6], "--inter-node-bandwidth", text)
+    assert result.exit_code == 0, result.output
+    (kind,) = cluster_from_json(json.loads(result.stdout), "output").gpu_types
+    assert kind.inter_node_bandwidth_bytes_per_s == 400e9
+
+
 def test_import_takes_gpu_types_from_another_document_and_wraps_a_snapshot(tmp_path: Path) -> None:
     first = tmp_path / "cluster.json"
     assert imported(tmp_path, *FACTS, "--output", str(first)).exit_code == 0
@@ -412,6 +420,7 @@ def test_import_takes_gpu_types_from_another_document_and_wraps_a_snapshot(tmp_p
         ((), "csv", "give --memory, --peak-flops, --intra-node-bandwidth, --inter-node-bandwidth, or --gpu-types FILE"),
         (FACTS[:4], "csv", "give --intra-node-bandwidth, --inter-node-bandwidth"),
         ((*FACTS[:1], "much", *FACTS[2:]), "csv", "--memory is 'much'; must be a number above 0 such as 80GiB"),
+        ((*FACTS[:6], "--inter-node-bandwidth", "400Gbit/s"), "csv", "400Gbit/s/gpu (times 8), or 8x400Gbit/s"),
         (FACTS, "xml", "there is no format 'xml'; the formats are ['csv', 'slurm', 'topograph']"),
         ((*FACTS, "--id-column", "host"), "slurm", "--id-column and --tier-column go with csv"),
         (FACTS, "slurm", "hosts.csv:1"),

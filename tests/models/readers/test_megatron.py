@@ -1,5 +1,6 @@
 """Arguments of Megatron-LM: scripts, lists of arguments, what a run prints, and files that are wrong."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from models.catalogue import find_model
 from models.performance.iteration.architecture import parameter_count, profile_of
 from models.readers import FilePlan, read_model_file
 from models.readers.megatron import read_megatron
+from models.software import Software
 from models.transformer import Biases, Checkpointing, Optimizer, Positions, Precision
 from stowplan.errors import FileFormatError, InputError
 from tests.growth import work
@@ -104,6 +106,7 @@ def test_a_script(tmp_path: Path) -> None:
     model = read.transformer()
     assert parameter_count(profile_of(model)) == parameter_count(profile_of(find_model("llama2-70b", global_batch=8)))
     assert (model.global_batch, model.micro_batch, model.zero_stage) == (512, 1, 1)
+    assert (model.software, model.sequence_parallel) == (Software.MEGATRON_CORE, True)
     assert (model.precision, model.checkpointing, model.optimizer) == (
         Precision.BF16,
         Checkpointing.FULL,
@@ -115,6 +118,8 @@ def test_a_list_of_arguments_and_defaults() -> None:
     model = read_megatron(_GPT).transformer()
     assert (model.biases, model.positions, model.tied_embeddings) == (Biases.ALL, Positions.LEARNED, True)
     assert (model.precision, model.zero_stage, model.checkpointing) == (Precision.FP16, 0, Checkpointing.NONE)
+    assert model.sequence_parallel is False
+    assert read_megatron(_GPT + " --transformer-impl local").transformer().software is Software.MEGATRON_LM
     # Megatron's own example: 50,257 tokens are padded to a multiple of 128.
     assert model.vocabulary_size == 50_304
     assert read_megatron(_GPT + " --tensor-model-parallel-size 8").transformer().vocabulary_size == 51_200
@@ -141,13 +146,16 @@ def test_what_a_run_prints() -> None:
 def test_deepseek() -> None:
     read = read_megatron(_DEEPSEEK)
     known = find_model("deepseek-v3", global_batch=1)
-    assert profile_of(read.transformer()).layers == profile_of(known).layers
-    assert parameter_count(profile_of(read.transformer())) == 671_026_404_352
+    model = read.transformer()
+    plain = replace(model, precision=known.precision, software=known.software)
+    assert profile_of(plain).layers == profile_of(known).layers
+    assert parameter_count(profile_of(model)) == 671_026_404_352
+    assert (model.precision, model.software) == (Precision.FP8, Software.MEGATRON_CORE)
     assert [
         word
-        for word in ("multi-token", "--expert-model-parallel-size 64", "8-bit", "--context")
+        for word in ("multi-token", "--expert-model-parallel-size 64", "--context")
         if any(word in note.text for note in read.notes)
-    ] == ["multi-token", "--expert-model-parallel-size 64", "8-bit"]
+    ] == ["multi-token", "--expert-model-parallel-size 64"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from models.catalogue import find_model
 from models.performance.iteration.architecture import parameter_count, profile_of
 from models.readers import FilePlan, read_model_file
 from models.readers.nemo import read_nemo
+from models.software import Software
 from models.transformer import Biases, Checkpointing, Positions, Precision
 from stowplan.errors import FileFormatError, InputError
 
@@ -72,6 +73,7 @@ def test_llama(tmp_path: Path) -> None:
     assert parameter_count(profile_of(model)) == parameter_count(profile_of(known)) + 2 * 256 * 5120
     assert (model.global_batch, model.micro_batch, model.sequence_length) == (512, 1, 4096)
     assert (model.precision, model.checkpointing, model.zero_stage) == (Precision.BF16, Checkpointing.SELECTIVE, 1)
+    assert (model.software, model.sequence_parallel) == (Software.MEGATRON_CORE, True)
 
 
 def test_gpt_and_interpolations() -> None:

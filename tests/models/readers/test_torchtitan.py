@@ -8,6 +8,7 @@ from models.catalogue import find_model
 from models.performance.iteration.architecture import profile_of
 from models.readers import FilePlan, read_model_file
 from models.readers.torchtitan import read_torchtitan
+from models.software import Software
 from models.transformer import Checkpointing, Precision
 from stowplan.errors import FileFormatError, InputError
 
@@ -59,6 +60,8 @@ def test_a_configuration(tmp_path: Path) -> None:
     assert profile_of(model).prefix.parameters[-1] == 405_853_388_800
     assert (model.sequence_length, model.micro_batch, model.zero_stage) == (8192, 2, 3)
     assert (model.checkpointing, model.precision) == (Checkpointing.FULL, Precision.BF16)
+    compiled = read_torchtitan(_LLAMA + "\n[compile]\nenable = true\n").transformer()
+    assert (model.software, compiled.software) == (Software.TORCH_EAGER, Software.TORCH)
     # As many GPUs as there are decide the batch.
     assert "global_batch" not in read.fields
     assert any("give --global-batch" in note.text for note in read.notes)

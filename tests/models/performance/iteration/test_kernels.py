@@ -95,12 +95,18 @@ def test_sequence_parallelism_splits_what_is_replicated() -> None:
 H100 = gpu_type_of(find_product("h100"), "bf16")
 
 
+def known(name: str) -> Transformer:
+    found = find_model(name, global_batch=8)
+    assert isinstance(found, Transformer)
+    return found
+
+
 def curve(model: Transformer) -> KernelCurve:
     return white_box(profile_of(model), [H100]).curves["h100"]
 
 
 def test_many_samples_are_the_reference() -> None:
-    found = curve(find_model("llama2-7b", global_batch=8))
+    found = curve(known("llama2-7b"))
     for slower in found.slowdowns(found.largest_batch, 1.0):
         assert float(slower) == pytest.approx(1.0)
     for slower in found.slowdowns(1e9, 1.0):
@@ -109,7 +115,7 @@ def test_many_samples_are_the_reference() -> None:
 
 def test_micro_batches_and_shards_that_are_small_are_slow() -> None:
     """BLOOM's measurements, and those of every GEMM benchmark: one sequence on 8 GPUs takes more than its share."""
-    found = curve(find_model("llama2-7b", global_batch=8))
+    found = curve(known("llama2-7b"))
     (one, eight), _ = found.slowdowns(np.array([1.0, 8.0]), 8.0)
     assert one > 1.1 * eight
     assert found.slowdowns(1.0, 8.0)[0] > found.slowdowns(1.0, 1.0)[0]
@@ -118,14 +124,14 @@ def test_micro_batches_and_shards_that_are_small_are_slow() -> None:
 @given(st.sampled_from(["gpt2-1.3b", "llama2-70b", "mixtral-8x7b", "deepseek-v3"]), st.sampled_from([1, 2, 4, 8]))
 @settings(max_examples=12, deadline=None)
 def test_more_samples_never_take_less_time(name: str, tp: int) -> None:
-    found = curve(find_model(name, global_batch=8))
+    found = curve(known(name))
     batch = np.arange(1.0, 66.0)
     for slower in found.slowdowns(batch, float(tp)):
         assert (np.diff(slower * batch) >= -1e-9 * batch[1:]).all()
 
 
 def test_arguments_broadcast() -> None:
-    found = curve(find_model("gpt2-1.3b", global_batch=8))
+    found = curve(known("gpt2-1.3b"))
     forward, backward = found.slowdowns(np.array([1.0, 2.0, 4.0])[:, None], np.array([1.0, 2.0]))
     assert forward.shape == backward.shape == (3, 2)
     assert forward[1, 1] == found.slowdowns(2.0, 2.0)[0]
@@ -133,7 +139,7 @@ def test_arguments_broadcast() -> None:
 
 def test_layers_count_by_their_time() -> None:
     """Plain attention writes its scores, and does what a causal mask excludes: its FLOPs are those of fused one."""
-    model = find_model("gpt2-1.3b", global_batch=8)
+    model = known("gpt2-1.3b")
     fused, plain = (profile_of(replace(model, attention=how)).layers[0] for how in Attention)
     assert fused.forward_flops == plain.forward_flops
     assert fused.kernels is not None
@@ -143,7 +149,7 @@ def test_layers_count_by_their_time() -> None:
 @pytest.mark.parametrize("software", list(Software))
 @pytest.mark.parametrize("checkpointing", list(Checkpointing))
 def test_every_software_has_coefficients(software: Software, checkpointing: Checkpointing) -> None:
-    model = replace(find_model("llama2-7b", global_batch=8), software=software, checkpointing=checkpointing)
+    model = replace(known("llama2-7b"), software=software, checkpointing=checkpointing)
     (found,) = white_box(profile_of(model), [H100]).gpus.values()
     assert found.compute_s > 0
     assert found.backward_ratio > 2
