@@ -17,6 +17,7 @@ _PARTS = (
     ("optimiser", "optimizer_s"),
     ("bubble", "bubble_s"),
     ("send", "send_s"),
+    ("stragglers", "straggling_s"),
 )
 
 

@@ -35,6 +35,7 @@ _CHART = 230.0
 _PANEL_GAP = 14.0
 _TENSOR = Fill(colour="#009E73", hatch="", ink="#FFFFFF")
 _SEND = Fill(colour="#F0E442", hatch="", ink=INK)
+_STRAGGLERS = Fill(colour="#CC79A7", hatch="", ink=INK)
 _MS_PER_S = 1e3
 
 
@@ -91,6 +92,7 @@ def _draw_bar(axes: Any, point: PlanPointDoc, width: float) -> None:
         ("optimiser", parts.optimizer_s, OPTIMIZER),
         ("bubble", parts.bubble_s, BUBBLE),
         ("send", parts.send_s, _SEND),
+        ("stragglers", parts.straggling_s, _STRAGGLERS),
     )
     write(axes, 0.0, 0.5 * LINE_PT, "where the iteration goes (predicted)", fontweight="bold")
     x, label_x = 0.0, 0.0

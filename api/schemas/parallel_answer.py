@@ -33,6 +33,8 @@ class BreakdownDoc(Document):
     data_s: float
     """Gradient reduction that the backward pass does not hide."""
     optimizer_s: float
+    straggling_s: float
+    """Waiting for stragglers, and congestion, in a large plan."""
     bubble_s: float
     """The slowest stage has nothing to do."""
     send_s: float

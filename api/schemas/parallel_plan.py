@@ -33,6 +33,8 @@ class ParallelPlanDoc(Document):
     stages: Annotated[tuple[StageDoc, ...], Field(min_length=1, max_length=MAX_LAYERS)]
     num_micro_batches: Count
     """Micro-batches of one iteration."""
+    virtual_stages: _NumLayers = 1
+    """Parts into which the layers of every stage are cut; above 1 the pipeline is interleaved."""
 
 
 class SymmetricPlanDoc(Document):

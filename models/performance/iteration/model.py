@@ -55,13 +55,17 @@ class StageTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IterationTime:
-    """Iteration time in seconds and what it is made of: `total_s` = warm_up_s + steady_s + extra_s."""
+    """Iteration time in seconds and what it is made of: `total_s` = warm_up_s + steady_s + extra_s + straggling_s.
+
+    `straggling_s`: what GPUs wait for others in so large a plan (`scaling`).
+    """
 
     total_s: float
     warm_up_s: float
     steady_s: float
     extra_s: float
     stages: tuple[StageTime, ...]
+    straggling_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +129,8 @@ class PerformanceModel:
                 steady = max(steady, (plan.num_micro_batches - 1) * max(sends) / 2.0)
             else:
                 steady = (plan.num_micro_batches - 1) * float((forward + backward + np.array(sends) / 2.0).max())
-        factor = float(scaling(plan.num_gpus, self.coefficients.scale_loss))
-        warm_up, steady, extra = factor * warm_up, factor * steady, factor * extra
+        total = warm_up + steady + extra
+        straggling = total * (float(scaling(plan.num_gpus, self.coefficients.scale_loss)) - 1.0)
         columns = (forward, backward, communication, np.array(sends), reduction, exposed, optimizer)
         stages = tuple(
             StageTime(
@@ -141,7 +145,12 @@ class PerformanceModel:
             for row in np.transpose(columns).tolist()
         )
         return IterationTime(
-            total_s=warm_up + steady + extra, warm_up_s=warm_up, steady_s=steady, extra_s=extra, stages=stages
+            total_s=total + straggling,
+            warm_up_s=warm_up,
+            steady_s=steady,
+            extra_s=extra,
+            stages=stages,
+            straggling_s=straggling,
         )
 
     def throughput(self, plan: ParallelPlan) -> float:

@@ -53,3 +53,9 @@ def test_sends_are_no_bubble() -> None:
     parts = breakdown(replace(time, total_s=21.5, steady_s=12.0), 3)
     assert (parts.compute_s, parts.tensor_s, parts.send_s) == (9.0, 6.0, 2.5)
     assert parts.total_s == pytest.approx(21.5)
+
+
+def test_stragglers_are_neither_bubble_nor_sends() -> None:
+    parts = breakdown(replace(TIME, total_s=19.5, straggling_s=0.5), 3)
+    assert (parts.straggling_s, parts.bubble_s, parts.send_s) == (0.5, 3.0, 0.0)
+    assert parts.total_s == pytest.approx(19.5)

@@ -238,5 +238,7 @@ def test_a_site_as_large_is_slower() -> None:
     one = plan((6, 1, {"a": [3]}), num_micro_batches=4)
     job = model(coefficients=JobCoefficients(gpus=GPUS, sizes=SIZES, scale_loss=0.5))
     assert job.iteration(one).total_s == model().iteration(one).total_s
+    many = plan((3, 2, {"a": [2, 1], "b": [3]}), (3, 2, {"d": [6]}))
+    assert job.iteration(many).straggling_s == 0
     assert float(scaling(64, 0.01)) == pytest.approx(1.03)
     assert float(scaling(8, 0.01)) == float(scaling(1, 0.01)) == 1.0
