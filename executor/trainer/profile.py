@@ -33,6 +33,7 @@ from models.performance.iteration.fabric import flat_fabric
 from models.performance.iteration.inversion import invert
 from models.performance.iteration.measurement import Measurement
 from models.readers import is_file_name, read_model_file
+from models.software import Software
 from models.transformer import JobModel, Precision, Transformer
 from stowplan.errors import InputError, StowplanError, raise_for_errors
 from topology.cluster import GpuType
@@ -218,7 +219,9 @@ def main(arguments: Sequence[str]) -> int:
         training = {"global_batch": given.global_batch, "precision": Precision(given.precision), "zero_stage": 1}
         model: JobModel
         if is_file_name(given.model):
-            model = read_model_file(Path(given.model)).transformer(**training)
+            # Whatever trains it elsewhere, here it is this trainer.
+            own = {"software": Software.DEEPSPEED, "sequence_parallel": False}
+            model = read_model_file(Path(given.model)).transformer(**training, **own)
         else:
             model = find_model(given.model, **training)
         if not isinstance(model, Transformer):
