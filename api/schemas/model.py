@@ -279,7 +279,7 @@ class AdjustmentDoc(Document):
 class CalibrationDoc(Document):
     """Coefficients that come from measurements, in place of those from data sheets, or factors on times, or both."""
 
-    gpus: Annotated[dict[Name, GpuCoefficientsDoc], Field(max_length=256)] = {}
+    gpus: Annotated[dict[Name, GpuCoefficientsDoc], Field(max_length=256)] = Field(default_factory=dict)
     """GPU type -> coefficients; types that were not seen are derived from these."""
     adjustment: AdjustmentDoc | None = None
     """Factors on times, from iteration times of plans."""

@@ -166,8 +166,8 @@ class ParallelAnswer:
     """Points by GPU type, then count; the fastest is `best`. `grids` are those of the grid planner.
 
     For a running job the points are its plan and those with more and more GPUs. `tuner` is for the GPUs of the best
-    point, None where no grid has a frontier, or more plans are left than are counted. `measure_next` None: there is nothing to choose or to learn. `warnings`: those of the request
-    and of planning. `elapsed_s`: wall-clock time.
+    point, None where no grid has a frontier, or more plans are left than are counted. `measure_next` None: there is
+    nothing to learn. `warnings`: those of the request and of planning. `elapsed_s`: wall-clock time.
     """
 
     points: tuple[PlanPoint, ...]

@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass
 
-# Of the standard normal distribution: 9 of 10 are within plus and minus this.
-_QUANTILE = 1.645
+from models.performance.iteration.adjustment import deviations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,5 +17,5 @@ class TimeInterval:
 
 def interval_of(iteration_s: float, deviation: float) -> TimeInterval:
     """Interval of a time with a standard deviation of its logarithm."""
-    factor = math.exp(_QUANTILE * deviation)
+    factor = math.exp(deviations().quantile * deviation)
     return TimeInterval(iteration_s=iteration_s, low_s=iteration_s / factor, high_s=iteration_s * factor)

@@ -7,7 +7,8 @@ Maximum a posteriori by Gauss-Newton, with priors theta ~ N(theta_0, S_0) of `ad
 
 r_k^2: residual^2 + measurement^2. A plan that was measured several times counts once, with the mean of the logarithms:
 its own residual is in all of them. Stage times of a plan count as one more measurement together. A time is within
-exp(+-1.645 sqrt(g' S g + residual^2)) of what is predicted, 9 times of 10. With one time of a usual plan, most of which
+exp(+-q sqrt(g' S g + residual^2)) of what is predicted, 9 times of 10 (q: of
+`deviations`). With one time of a usual plan, most of which
 is computation, mostly the factor of computation moves: it is known the least of what matters.
 """
 
@@ -128,6 +129,15 @@ class Prediction:
         """Interval of one plan."""
         logs, covariance = self.covariance([plan])
         return interval_of(math.exp(logs[0]), math.sqrt(covariance[0, 0]))
+
+
+def time_and_gradient(
+    model_of: ModelOf, plan: ParallelPlan, adjustment: Adjustment | None = None
+) -> tuple[float, FloatArray]:
+    """Logarithm of a plan's time, and its gradient by the logarithms of the factors, (P,)."""
+    found = adjustment or Adjustment()
+    logs, gradients = _with_gradient(_models(model_of, found, found.logs), plan)
+    return float(logs[0]), gradients[0]
 
 
 def _distinct(measured: Sequence[MeasuredTime]) -> list[MeasuredTime]:
