@@ -1,9 +1,10 @@
-"""`python -m benchmarks calibrated-steps`: iteration times of published runs, predicted after some others of the same site
+"""`python -m benchmarks calibrated-steps`: iteration times of published runs, predicted after others of the same site
 (source, model family, GPU) told its factors, and how many are within their intervals.
 
-Deviations of factors and residual are fitted to all other sources (largest marginal likelihood), so are the priors with
-`--validate`, which takes minutes. `--fit` writes deviations that are fitted to all sources to
-`models/performance/iteration/uncertainty.toml`. Calibrations are those of `plan_calibration`, made linear at the priors.
+Deviations of factors and residual are fitted to all other sources (largest marginal likelihood), with
+`--validate` the priors, too, which takes minutes. `--fit` writes deviations that are fitted to all sources to
+`models/performance/iteration/uncertainty.toml`. Calibrations are those of
+`plan_calibration`, made linear at the priors.
 """
 
 import sys
@@ -85,8 +86,21 @@ def sites(timed: Sequence[Case], known: Mapping[str, Priors]) -> list[Site]:
 
 
 def fitted_deviations(found: Sequence[Site]) -> FloatArray:
-    """Deviations of factors and residual with the largest marginal likelihood, and how many of them 9 of 10 errors are
-    within, (P + 2,): errors have longer tails than normal ones."""
+    """Deviations of factors and residual, and how many of them 9 of 10 errors are within, (P + 2,).
+
+    The latter is of sources by deviations of the others: errors of a new source have longer tails than normal ones.
+    """
+    rng, parts = np.random.default_rng(0), []
+    for source in sorted({site.source for site in found}):
+        others = np.append(_likeliest([site for site in found if site.source != source]), 1.0)
+        own = [site for site in found if site.source == source]
+        parts += [_errors(site, others, count, rng) for count in (0, 1, 3) for site in own if len(site.off) > count]
+    _, size, weight = np.concatenate(parts, axis=1)
+    return np.append(_likeliest(found), _quantile(size, weight, _COVERED))
+
+
+def _likeliest(found: Sequence[Site]) -> FloatArray:
+    """Deviations of factors and residual with the largest marginal likelihood, (P + 1,)."""
     usual = np.log(_USUAL)
 
     def unlikely(logs: FloatArray) -> float:
@@ -98,13 +112,7 @@ def fitted_deviations(found: Sequence[Site]) -> FloatArray:
             total += weight * float(0.5 * scaled @ scaled + np.log(np.diag(lower)).sum())
         return total
 
-    deviations = np.exp(minimize(unlikely, usual, method="L-BFGS-B").x)
-    rng, parts = np.random.default_rng(0), []
-    for num_points in (0, 1, 3):
-        of_all = (site for site in found if len(site.off) > num_points)
-        parts += [_errors(site, np.append(deviations, 1.0), num_points, rng) for site in of_all]
-    _, size, weight = np.concatenate(parts, axis=1)
-    return np.append(deviations, _quantile(size, weight, _COVERED))
+    return np.asarray(np.exp(minimize(unlikely, usual, method="L-BFGS-B").x))
 
 
 def figures(found: Sequence[Site]) -> list[Row]:

@@ -33,8 +33,8 @@ _MEASURED = 0.04
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviations:
-    """Standard deviations of logarithms: of the factors, by name, and of what they leave of a plan's time. `quantile`: as
-    many of them 9 of 10 times are off by at most.
+    """Standard deviations of logarithms: of the factors, by name, and of what they leave of a plan's time. `quantile`:
+    as many of them 9 of 10 times are off by at most.
     """
 
     factors: Mapping[str, float]

@@ -30,8 +30,10 @@ IB = """------------------------------------------------------------------------
 
 def megatron(times_ms: list[float], batch: int = 64) -> str:
     return "\n".join(
-        f" [2024-05-02 10:00:{k:02d}] iteration {k + 1:8d}/  500000 | consumed samples: {batch * (k + 1):12d} | "
-        f"elapsed time per iteration (ms): {time:.1f} | throughput per GPU (TFLOP/s/GPU): 391.0 | learning rate: 3.0E-04 | "
+        f" [2024-05-02 10:00:{k:02d}] iteration {k + 1:8d}/  500000 | "
+        f"consumed samples: {batch * (k + 1):12d} | "
+        f"elapsed time per iteration (ms): {time:.1f} | throughput per GPU (TFLOP/s/GPU): 391.0 | "
+        "learning rate: 3.0E-04 | "
         f"global batch size: {batch:5d} | lm loss: 2.1E+00 | number of skipped iterations:   0 |"
         for k, time in enumerate(times_ms)
     )

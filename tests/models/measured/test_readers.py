@@ -27,9 +27,7 @@ def test_bandwidths(tmp_path: Path) -> None:
     two = NCCL.replace("Pid  12345 on     node01 device  1", "Pid  77 on     node02 device  0")
     assert read(two, tmp_path) == Bandwidth(bytes_per_s=449.01e9, num_nodes=2, saturation_bytes=8589934592)
     found = read(IB, tmp_path)
-    assert found == Bandwidth(
-        bytes_per_s=pytest.approx(394.18e9 / 8), num_nodes=2, saturation_bytes=65536, is_port=True
-    )
+    assert found == Bandwidth(bytes_per_s=394.18e9 / 8, num_nodes=2, saturation_bytes=65536, is_port=True)
     found = read(IB.replace("Gb/sec", "MiB/sec"), tmp_path)
     assert isinstance(found, Bandwidth)
     assert found.bytes_per_s == pytest.approx(394.18 * 2**20)
@@ -38,7 +36,7 @@ def test_bandwidths(tmp_path: Path) -> None:
 def test_trainings(tmp_path: Path) -> None:
     times = [*SLOW_START, 4.0, 4.2, 4.1, 9.0, 4.1]
     assert read(megatron([1e3 * time for time in times]), tmp_path) == Training(
-        num_iterations=5, iteration_s=pytest.approx(4.1), global_batch=64
+        num_iterations=5, iteration_s=4.1, global_batch=64
     )
     assert read(nemo(times), tmp_path) == Training(num_iterations=5, iteration_s=4.1, global_batch=64)
     assert read(torchtitan([100, 3000, 5000, 5762, 5762, 5762, 5762, 5762]), tmp_path) == Training(
