@@ -12,7 +12,8 @@ from models.performance.iteration.coefficients import Calibration
 from solver.monitor import SolveMonitor
 from tests.models.parallelism.test_planner import CLUSTER, DEGREES, REQUEST
 
-ON_CLUSTER = replace(REQUEST, cluster=CLUSTER, offers=offers_of(CLUSTER, free_gpus(CLUSTER)))
+FLAT = replace(CLUSTER, core_bandwidth_fraction=1.0)
+ON_CLUSTER = replace(REQUEST, cluster=FLAT, offers=offers_of(FLAT, free_gpus(FLAT)))
 GIVEN = replace(
     REQUEST,
     planner=Planner.GIVEN,
@@ -93,6 +94,12 @@ def test_what_to_measure_next_is_for_the_gpus_of_the_best_point(request_: Parall
         )
         again = answer_task(replace(request_, measured=(told,)), SolveMonitor()).measure_next
         assert again is None or again.plan != following.plan
+
+
+def test_plans_that_are_surely_slower_need_no_measurement() -> None:
+    # Over links with a tenth of the bandwidth, what is not the best is slower by a fifth at least.
+    request = replace(REQUEST, cluster=CLUSTER, offers=offers_of(CLUSTER, free_gpus(CLUSTER)))
+    assert answer_task(request, SolveMonitor()).measure_next is None
 
 
 def test_one_candidate_needs_no_measurement() -> None:
