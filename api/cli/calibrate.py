@@ -15,7 +15,7 @@ from api.cli import console
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.files import read_json
-from api.cli.options import Catalogue, Output, given, write
+from api.cli.options import Catalogue, Output, calibration_file, given, write
 from api.cli.parallel import degrees_of, request_document
 from api.convert.job_model import calibration_from_document, calibration_to_document
 from api.convert.parallel_request import parallel_request
@@ -141,7 +141,9 @@ def _time(name: str, one: Training, request: ParallelRequest, start: Calibration
 
 def _read_calibration(path: Path) -> Calibration:
     try:
-        return calibration_from_document(read_document(_CALIBRATION, to_json(read_json(path)), "calibration"))
+        return calibration_from_document(
+            read_document(_CALIBRATION, to_json(read_json(calibration_file(path))), "calibration")
+        )
     except InputError as error:
         raise InputError(f"{path}: {error.detail}", error.issues) from error
 

@@ -14,7 +14,17 @@ from api.cli.exit_codes import EPILOG
 from api.cli.files import UNCAPPED, read_json
 from api.cli.local_worker import LocalPlanner
 from api.cli.model_file import OF_THE_FILE, plan_of_file, read_model
-from api.cli.options import Catalogue, Json, Output, given, picture_format, print_document, readable, write
+from api.cli.options import (
+    Catalogue,
+    Json,
+    Output,
+    calibration_file,
+    given,
+    picture_format,
+    print_document,
+    readable,
+    write,
+)
 from api.cli.parallel_console import print_answer
 from api.cli.progress import progress_line
 from api.convert.parallel_answer import answer_document
@@ -71,7 +81,11 @@ def parallel_command(
         typer.Option(help="Evaluate this plan instead: pp2,dp2,tp4,mb32 (micro-batches), or `file`: that of --model."),
     ] = None,
     calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What `stowplan calibrate` wrote of this site.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What `stowplan calibrate` wrote of this site, or a system, such as dgx-a100-80gb-megatron-lm.",
+        ),
     ] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the planning.")] = None,
     json_: Json = False,
@@ -98,7 +112,7 @@ def parallel_command(
         _refuse_beside_file(training | {"gpus": gpus, "gpu_type": gpu_type, "degrees": degrees})
         document = read_json(readable(file))
     if isinstance(document, dict) and calibration is not None:
-        document["calibration"] = read_json(calibration)
+        document["calibration"] = read_json(calibration_file(calibration))
     if isinstance(document, dict) and options:
         document["options"] = {**document.get("options", {}), **options}
     body = read_document(_BODY, to_json(document, inf_nan_mode="constants"))

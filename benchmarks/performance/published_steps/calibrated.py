@@ -3,7 +3,8 @@
 
 Deviations of factors and residual are fitted to all other sources (largest marginal likelihood), with
 `--validate` the priors, too, which takes minutes. `--fit` writes deviations that are fitted to all sources to
-`models/performance/iteration/uncertainty.toml`. Calibrations are those of
+`models/performance/iteration/uncertainty.toml`, and calibrations of common systems to
+`api/calibrations`. Calibrations are those of
 `plan_calibration`, made linear at the priors.
 """
 
@@ -20,7 +21,7 @@ from scipy.optimize import minimize
 from benchmarks.performance.published_steps.fit import fitted, with_values
 from benchmarks.performance.published_steps.rows import TABLE, Case, cases
 from benchmarks.rows import Row, show, write
-from models.performance.iteration.adjustment import FILE, NAMES, Adjustment
+from models.performance.iteration.adjustment import FILE, NAMES, Adjustment, deviations
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import virtual_model
@@ -49,10 +50,10 @@ class Site:
     off: FloatArray
     gradients: FloatArray
 
-    def covariance(self, deviations: FloatArray) -> FloatArray:
+    def covariance(self, spread_of: FloatArray) -> FloatArray:
         """Of `off`, by deviations of the factors and the residual, (P + 1,)."""
-        spread = (self.gradients * deviations[:-1] ** 2) @ self.gradients.T
-        return np.asarray(spread + deviations[-1] ** 2 * np.eye(len(self.off)))
+        spread = (self.gradients * spread_of[:-1] ** 2) @ self.gradients.T
+        return np.asarray(spread + spread_of[-1] ** 2 * np.eye(len(self.off)))
 
 
 def main(
@@ -67,7 +68,12 @@ def main(
     found = sites(timed, known)
     rows = figures(found)
     if fit:
+        # Not before: the files that it writes go by the deviations that were fitted.
+        from benchmarks.performance.published_steps.systems import write_systems
+
         FILE.write_text(text_of(fitted_deviations(found)), encoding="utf-8")
+        deviations.cache_clear()
+        show("systems", write_systems(timed))
     show("calibrated steps", rows)
     print(write("calibrated_steps", PROTOCOL, rows))
 
@@ -77,12 +83,14 @@ def sites(timed: Sequence[Case], known: Mapping[str, Priors]) -> list[Site]:
     groups: dict[tuple[str, str, str], list[Case]] = defaultdict(list)
     for case in timed:
         groups[case.source, case.family, case.gpu.name].append(case)
-    found = []
-    for (source, *_), rows in groups.items():
-        linear = [time_and_gradient(_Model(case, known.get(source)), case.plan) for case in rows]
-        off = [np.log(case.known_s / case.scale) - log for case, (log, _) in zip(rows, linear, strict=True)]
-        found.append(Site(source=source, off=np.array(off), gradients=np.array([row for _, row in linear])))
-    return found
+    return [linear_rows(source, rows, known.get(source)) for (source, *_), rows in groups.items()]
+
+
+def linear_rows(source: str, rows: Sequence[Case], known: Priors | None) -> Site:
+    """Rows of one site by the model, made linear at the priors."""
+    linear = [time_and_gradient(RowModel(case, known), case.plan) for case in rows]
+    off = [np.log(case.known_s / case.scale) - log for case, (log, _) in zip(rows, linear, strict=True)]
+    return Site(source=source, off=np.array(off), gradients=np.array([row for _, row in linear]))
 
 
 def fitted_deviations(found: Sequence[Site]) -> FloatArray:
@@ -145,9 +153,9 @@ def _quantile(values: FloatArray, weight: FloatArray, part: float) -> float:
     return float(values[order][min(int(np.searchsorted(reached, part)), len(values) - 1)])
 
 
-def _errors(site: Site, deviations: FloatArray, num_points: int, rng: np.random.Generator) -> FloatArray:
-    """Errors, their size in standard deviations, and weights, (3, K); `deviations` with the quantile."""
-    covariance, rows = site.covariance(deviations[:-1]), []
+def _errors(site: Site, spread_of: FloatArray, num_points: int, rng: np.random.Generator) -> FloatArray:
+    """Errors, their size in standard deviations, and weights, (3, K); `spread_of` with the quantile."""
+    covariance, rows = site.covariance(spread_of[:-1]), []
     for k in range(len(site.off)):
         rest = np.delete(np.arange(len(site.off)), k)
         draws = 1 if num_points == 0 else _DRAWS
@@ -180,13 +188,14 @@ def _known(timed: Sequence[Case]) -> dict[str, Priors]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Model:
+class RowModel:
     """The performance model of a row with given factors."""
 
     case: Case
     known: Priors | None
 
     def __call__(self, adjustment: Adjustment) -> PerformanceModel:
+        """The model."""
         case = self.case
         num_nodes = -(-case.plan.num_gpus // case.gpus_per_node)
         calibration = Calibration(adjustment=adjustment)

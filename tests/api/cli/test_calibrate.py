@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+import api
 from api.cli.exit_codes import ExitCode
 from api.cli.main import app
 from api.schemas.model import CalibrationDoc
@@ -67,6 +68,20 @@ def test_it_goes_on_from_a_calibration(log: Path, tmp_path: Path) -> None:
     assert found.num_points == 2
 
 
+def test_systems_that_come_along() -> None:
+    files = sorted((Path(api.__file__).parent / "calibrations").glob("*.json"))
+    assert "dgx-a100-80gb-megatron-lm" in [file.stem for file in files]
+    for file in files:
+        found = CalibrationDoc.model_validate_json(file.read_text(encoding="utf-8"))
+        assert found.adjustment is not None
+        assert found.adjustment.num_points >= 5
+        assert found.source is not None
+        assert "left out" in found.source
+    started = calibration("--iteration-time", f"{PLAN}=4", *MODEL, "--calibration", "hgx-h100-nemo-fp8").adjustment
+    assert started is not None
+    assert started.num_points > 5
+
+
 def test_messages(log: Path, tmp_path: Path) -> None:
     broken, short = tmp_path / "broken.json", tmp_path / "short.log"
     broken.write_text('{"adjustment": {"covariance": [[1.0]]}}', encoding="utf-8")
@@ -83,6 +98,7 @@ def test_messages(log: Path, tmp_path: Path) -> None:
         (("--iteration-time", f"{PLAN}=fast", *MODEL), "(seconds)"),
         (("--iteration-time", f"{PLAN}=-3", *MODEL), "above 0"),
         (("--iteration-time", f"{PLAN}=4", *MODEL, "--calibration", broken), "positive definite"),
+        (("--iteration-time", f"{PLAN}=4", *MODEL, "--calibration", "dgx-x"), "dgx-a100-80gb-megatron-lm"),
     ]:
         refused = run(*arguments)
         assert refused.exit_code == ExitCode.BAD_INPUT, (arguments, refused.output)

@@ -55,7 +55,8 @@ def test_a_measured_plan_keeps_its_own_time_and_is_nearly_sure() -> None:
     ],
 )
 def test_measurements_that_say_nothing_of_others(wrong: dict[str, float], reason: str) -> None:
-    request = calibrated_request(replace(REQUEST, measured=(MEASURED, replace(MEASURED, **wrong))))
+    other = replace(MEASURED, **wrong)  # type: ignore[arg-type]
+    request = calibrated_request(replace(REQUEST, measured=(MEASURED, other)))
     assert [(issue.code, issue.pointer) for issue in request.warnings] == [("measurement_not_used", "/measurements/1")]
     assert reason in request.warnings[0].detail
     assert request.calibration is not None
