@@ -81,6 +81,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.performance.published_steps.command:main",
         "Hold predictions against published step times and memory of real training.",
     ),
+    "calibrated-steps": LazyCommand(
+        "benchmarks.performance.published_steps.calibrated:main",
+        "Hold predictions after one and three measured plans against published step times, and their intervals.",
+    ),
     "pipeline-schedules": LazyCommand(
         "benchmarks.performance.pipeline_schedules:main",
         "Measure formulas of pipeline schedules against the simulator, and what they cost.",

@@ -30,6 +30,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.parallel:parallel_command",
         "Find pipeline stages, data and tensor degrees and micro-batches for a job on GPUs of the catalogue.",
     ),
+    "calibrate": LazyCommand(
+        "api.cli.calibrate:calibrate_command",
+        "Turn measurements of a site (logs of trainings, iteration times, bandwidth tests) into a calibration.",
+    ),
     "verify": LazyCommand(
         "api.cli.verify:verify_command",
         "Check somebody's placement on a snapshot and print every rule that it breaks.",

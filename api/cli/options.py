@@ -17,6 +17,7 @@ from stowplan.errors import InputError
 
 _PICTURES: Mapping[str, PictureFormat] = {".svg": "svg", ".png": "png"}
 _STDIN = Path("/dev/stdin")
+_CALIBRATIONS = Path(__file__).parents[1] / "calibrations"
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="JSON file; - for standard input.")]
 Policy = Annotated[
@@ -97,6 +98,24 @@ def picture_format(figure: Path | None) -> PictureFormat | None:
 def readable(path: Path) -> Path:
     """The file, or standard input for `-`."""
     return _STDIN if str(path) == "-" else path
+
+
+def calibration_file(name: Path) -> Path:
+    """The file, or that of a calibration of a common system that comes along.
+
+    Raises
+    ------
+    InputError
+        When there is neither.
+    """
+    shipped = {file.stem: file for file in sorted(_CALIBRATIONS.glob("*.json"))}
+    if str(name) in shipped and not name.is_file():
+        return shipped[str(name)]
+    if not name.exists():
+        raise InputError(
+            f"--calibration is {str(name)!r}; a file of `stowplan calibrate`, or one of {', '.join(shipped)}"
+        )
+    return name
 
 
 def write(path: Path, data: bytes) -> None:

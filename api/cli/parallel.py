@@ -14,7 +14,17 @@ from api.cli.exit_codes import EPILOG
 from api.cli.files import UNCAPPED, read_json
 from api.cli.local_worker import LocalPlanner
 from api.cli.model_file import OF_THE_FILE, plan_of_file, read_model
-from api.cli.options import Catalogue, Json, Output, given, picture_format, print_document, readable, write
+from api.cli.options import (
+    Catalogue,
+    Json,
+    Output,
+    calibration_file,
+    given,
+    picture_format,
+    print_document,
+    readable,
+    write,
+)
 from api.cli.parallel_console import print_answer
 from api.cli.progress import progress_line
 from api.convert.parallel_answer import answer_document
@@ -70,6 +80,13 @@ def parallel_command(
         str | None,
         typer.Option(help="Evaluate this plan instead: pp2,dp2,tp4,mb32 (micro-batches), or `file`: that of --model."),
     ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What `stowplan calibrate` wrote of this site, or a system, such as dgx-a100-80gb-megatron-lm.",
+        ),
+    ] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the planning.")] = None,
     json_: Json = False,
     figure: Annotated[Path | None, typer.Option(help="Draw pipeline and throughput into this .svg or .png.")] = None,
@@ -90,10 +107,12 @@ def parallel_command(
     }
     options = given({"planner": planner, "time_limit_s": time_limit})
     if file is None:
-        document = _request(given(training), gpus or [], gpu_type or [], gpus_per_node, degrees)
+        document = request_document(given(training), gpus or [], gpu_type or [], gpus_per_node, degrees)
     else:
         _refuse_beside_file(training | {"gpus": gpus, "gpu_type": gpu_type, "degrees": degrees})
         document = read_json(readable(file))
+    if isinstance(document, dict) and calibration is not None:
+        document["calibration"] = read_json(calibration_file(calibration))
     if isinstance(document, dict) and options:
         document["options"] = {**document.get("options", {}), **options}
     body = read_document(_BODY, to_json(document, inf_nan_mode="constants"))
@@ -118,9 +137,16 @@ def _print(answer: ParallelPlanAnswer, as_json: bool) -> None:
         print_answer(console.output(), answer)
 
 
-def _request(
+def request_document(
     training: dict[str, Any], gpus: list[str], gpu_types: list[str], gpus_per_node: int | None, degrees: str | None
 ) -> dict[str, Any]:
+    """A body from options.
+
+    Raises
+    ------
+    InputError
+        When options are missing or cannot be read.
+    """
     if "model" not in training:
         raise InputError(
             "--model is missing; name a model of the catalogue such as llama2-13b or a file that describes one, "
@@ -136,7 +162,7 @@ def _request(
     if degrees is not None and degrees.strip() == OF_THE_FILE:
         plan, counts = plan_of_file(described, training, counts), {}
     elif degrees is not None:
-        plan = _degrees(degrees)
+        plan = degrees_of(degrees)
     offers = _offers(counts, gpu_types, gpus_per_node)
     if not offers:
         raise InputError("--gpu-type is missing; name a GPU of the catalogue such as h100")
@@ -164,7 +190,14 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _degrees(text: str) -> dict[str, int]:
+def degrees_of(text: str) -> dict[str, int]:
+    """Degrees from `pp2,dp2,tp4,mb32`.
+
+    Raises
+    ------
+    InputError
+        When the text is none.
+    """
     match = _DEGREES.fullmatch(text.strip())
     if match is None:
         raise InputError(f"--degrees is {text!r}; write pp2,dp2,tp4,mb32: stages, replicas, shards, micro-batches")

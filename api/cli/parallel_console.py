@@ -38,6 +38,9 @@ def print_answer(console: Console, answer: ParallelPlanAnswer) -> None:
     console.print(_breakdown(best))
     console.print()
     console.print(_stages(best))
+    if answer.measure_next is not None:
+        found = answer.measure_next
+        console.print(f"[bold]measure next[/]: {escape(found.notation)}: {escape(found.detail)}", soft_wrap=True)
     if answer.tuner is not None:
         left = counted(answer.tuner.num_after, "plan")
         console.print(f"a tuner that measures must still try {left} of {answer.tuner.num_before:.3g}")
@@ -60,9 +63,10 @@ def _points(answer: ParallelPlanAnswer) -> Table:
 def _cells(row: PlanPointDoc | MissingPointDoc, best: PlanPointDoc) -> tuple[str, ...]:
     if isinstance(row, MissingPointDoc):
         return "-", "-", "-", escape(_why(row))
+    low, high = (duration(seconds * _MS_PER_S) for seconds in (row.iteration_low_s, row.iteration_high_s))
     return (
         f"{row.throughput:.4g}",
-        duration(row.iteration_s * _MS_PER_S) + (" measured" if row.measured else ""),
+        duration(row.iteration_s * _MS_PER_S) + (" measured" if row.measured else f" ({low} to {high})"),
         f"{row.throughput / row.num_gpus:.3g}",
         escape(row.notation) + (" *" if row == best else ""),
     )

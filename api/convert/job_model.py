@@ -6,6 +6,7 @@ from typing import Any
 
 from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
 from models.catalogue import find_model
+from models.performance.iteration.adjustment import Adjustment
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients, SizeCoefficients
 from models.readers.hugging_face import describe
 from models.transformer import JobModel, Operator, OperatorModel, Transformer
@@ -56,7 +57,8 @@ def calibration_from_document(document: CalibrationDoc) -> Calibration:
         for name, found in sorted(document.gpus.items())
     }
     sizes = None if document.sizes is None else SizeCoefficients(**vars(document.sizes))
-    return Calibration(gpus=gpus, sizes=sizes, measured_at_s=document.measured_at_s)
+    adjustment = None if document.adjustment is None else Adjustment(**vars(document.adjustment))
+    return Calibration(gpus=gpus, sizes=sizes, measured_at_s=document.measured_at_s, adjustment=adjustment)
 
 
 def calibration_to_document(calibration: Calibration) -> CalibrationDoc:

@@ -9,6 +9,7 @@ from api.schemas.parallel_answer import (
     BreakdownDoc,
     FrontierPlanDoc,
     GridDoc,
+    MeasureNextDoc,
     MissingPointDoc,
     ModelFactsDoc,
     ParallelPlanAnswer,
@@ -18,7 +19,7 @@ from api.schemas.parallel_answer import (
     StageShapeDoc,
     TunerDoc,
 )
-from models.parallelism.request import MissingPoint, ParallelAnswer, ParallelRequest, PlanPoint
+from models.parallelism.request import MeasureNext, MissingPoint, ParallelAnswer, ParallelRequest, PlanPoint
 from models.parallelism.results import FrontierPlan, Grid, Rejection
 from models.performance.iteration.architecture import parameter_count, profile_of
 from stowplan import __version__
@@ -47,6 +48,7 @@ def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> Paralle
         missing=tuple(_missing(missing) for missing in answer.missing),
         grids=tuple(_grid(grid) for grid in answer.grids),
         tuner=None if tuner is None else TunerDoc(**{**asdict(tuner), "num_before": _as_float(tuner.num_before)}),
+        measure_next=None if answer.measure_next is None else _measure_next(answer.measure_next),
         warnings=issue_documents(answer.warnings),
         # The planners raise where the independent check finds anything, so that a plan in hand has passed it.
         verified=True,
@@ -57,17 +59,37 @@ def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> Paralle
 
 def point_document(point: PlanPoint) -> PlanPointDoc:
     """Give the document of the best plan on a number of GPUs."""
-    estimate = point.estimate
+    estimate, interval = point.estimate, point.interval
+    seconds = estimate.iteration.total_s
     return PlanPointDoc(
         gpu_type=point.gpu_type,
         num_gpus=point.num_gpus,
         notation=estimate.plan.notation(),
         throughput=estimate.throughput,
-        iteration_s=estimate.iteration.total_s,
+        iteration_s=seconds,
+        iteration_low_s=seconds if interval is None else interval.low_s,
+        iteration_high_s=seconds if interval is None else interval.high_s,
         measured=estimate.measured,
         breakdown=BreakdownDoc.model_validate(point.breakdown, from_attributes=True),
         stages=tuple(_stage(point, i) for i in range(estimate.plan.pp)),
         plan=plan_to_document(estimate.plan),
+    )
+
+
+def _measure_next(found: MeasureNext) -> MeasureNextDoc:
+    name, rival = found.plan.notation(), found.rival.notation()
+    faster = f"{100 * abs(found.ratio - 1):.1f} % {'slower' if found.ratio > 1 else 'faster'}"
+    return MeasureNextDoc(
+        gpu_type=found.gpu_type,
+        notation=name,
+        iteration_s=found.interval.iteration_s,
+        iteration_low_s=found.interval.low_s,
+        iteration_high_s=found.interval.high_s,
+        expected_gain=found.gain,
+        rival=rival,
+        detail=f"predicted {faster} than {rival}, by a difference known to {100 * found.deviation:.1f} %; measured, to "
+        f"{100 * found.deviation_after:.1f} %. The choice is expected to become {100 * found.gain:.1f} % faster",
+        plan=plan_to_document(found.plan),
     )
 
 

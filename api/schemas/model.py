@@ -7,6 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.base import MAX_COUNT, Count, Document, Name, NonNegative, Positive
 from models.catalogue import find_model
+from models.performance.iteration.adjustment import NAMES, is_covariance
 from models.readers.hugging_face import describe
 from models.software import Software
 from models.transformer import (
@@ -218,6 +219,9 @@ AnyModelDoc = Annotated[
 ]
 
 
+_Factor = Annotated[float, Field(ge=0.01, le=100)]
+
+
 class GpuCoefficientsDoc(Document):
     """How fast one GPU type runs the job (Suika Table 2)."""
 
@@ -242,12 +246,52 @@ class SizeCoefficientsDoc(Document):
     replicated_activation_bytes: NonNegative
 
 
-class CalibrationDoc(Document):
-    """Coefficients that come from measurements, in place of those from data sheets."""
+class AdjustmentDoc(Document):
+    """Factors on the times of parts of an iteration, from iteration times of plans: 1 is what the priors say."""
 
-    gpus: Annotated[dict[Name, GpuCoefficientsDoc], Field(min_length=1, max_length=256)]
+    computation: _Factor = 1.0
+    """Of all operations of layers."""
+    memory: _Factor = 1.0
+    """What is moved through the memory of a GPU."""
+    launch: _Factor = 1.0
+    """Starting kernels."""
+    link: _Factor = 1.0
+    """Communication inside nodes."""
+    network: _Factor = 1.0
+    """Communication between nodes."""
+    overlap: _Factor = 1.0
+    """What the reduction of gradients is not hidden by."""
+    covariance: tuple[tuple[float, ...], ...] | None = None
+    """Of the logarithms of these six, in their order; null: that before anything was measured."""
+    residual: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Standard deviation of the logarithm of what the factors leave of a plan's time; null: that of published rows."""
+    num_points: Annotated[int, Field(ge=0)] = 0
+    """Iteration times behind the factors."""
+
+    @model_validator(mode="after")
+    def _covariance(self) -> Self:
+        if self.covariance is not None and not is_covariance(self.covariance):
+            detail = f"must have {len(NAMES)} rows of {len(NAMES)} numbers, symmetric and positive definite"
+            raise PydanticCustomError("out_of_range", "has a covariance that is none: it {detail}", {"detail": detail})
+        return self
+
+
+class CalibrationDoc(Document):
+    """Coefficients that come from measurements, in place of those from data sheets, or factors on times, or both."""
+
+    gpus: Annotated[dict[Name, GpuCoefficientsDoc], Field(max_length=256)] = Field(default_factory=dict)
     """GPU type -> coefficients; types that were not seen are derived from these."""
+    adjustment: AdjustmentDoc | None = None
+    """Factors on times, from iteration times of plans."""
     sizes: SizeCoefficientsDoc | None = None
     """Null: the sizes follow from the model."""
     measured_at_s: Annotated[float, Field(ge=0, le=MAX_COUNT * 1e3)] | None = None
     """Unix time of the last measurement."""
+    source: Annotated[str, Field(max_length=4000)] | None = None
+    """What was measured, for people."""
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if not self.gpus and self.adjustment is None:
+            raise PydanticCustomError("missing_field", "has neither gpus nor adjustment; give one of them")
+        return self

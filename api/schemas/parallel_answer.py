@@ -72,6 +72,9 @@ class PlanPointDoc(Document):
     throughput: float
     """Samples per second."""
     iteration_s: float
+    iteration_low_s: float
+    iteration_high_s: float
+    """The iteration time is between these two 9 times of 10, by how far published runs are from what is predicted."""
     measured: bool
     """The iteration time was supplied; the breakdown is that of the prediction."""
     breakdown: BreakdownDoc
@@ -149,6 +152,23 @@ class TunerDoc(Document):
     """Plans that are left; stages of the frontier keep their GPUs and degrees."""
 
 
+class MeasureNextDoc(Document):
+    """The plan whose measured iteration time would help the choice among plans on the GPUs of the best point most."""
+
+    gpu_type: str
+    notation: str
+    iteration_s: float
+    iteration_low_s: float
+    iteration_high_s: float
+    expected_gain: float
+    """Share of the iteration time that the choice is expected to be better by."""
+    rival: str
+    """Notation of the fastest other plan."""
+    detail: str
+    """Why this one."""
+    plan: ParallelPlanDoc
+
+
 class ParallelPlanAnswer(Document):
     """The best plan, the best on every number of GPUs, and why others are none."""
 
@@ -163,6 +183,8 @@ class ParallelPlanAnswer(Document):
     grids: tuple[GridDoc, ...]
     tuner: TunerDoc | None
     """Null where no grid has a frontier, or more plans are left than are counted."""
+    measure_next: MeasureNextDoc | None
+    """Null where there is one candidate only, or none whose measurement is expected to change the choice."""
     warnings: tuple[IssueDoc, ...]
     verified: bool
     """Every point passed a check that knows no planner. One that does not is never shown."""

@@ -25,6 +25,7 @@ from models.parallelism.request import (
 )
 from models.parallelism.results import Grid, GridResult, PlanEstimate, Rejection, RejectionReason, how_close
 from models.parallelism.symmetric import degree_issues, given_plan
+from models.parallelism.uncertainty import calibrated_request, with_intervals
 from models.performance.iteration.architecture import profile_of
 from models.performance.iteration.breakdown import breakdown
 from models.performance.iteration.model import PerformanceModel
@@ -43,7 +44,8 @@ _MOST_ASSIGNMENTS = 100_000
 def answer_task(request: ParallelRequest, monitor: SolveMonitor) -> ParallelAnswer:
     """Entry point of workers."""
     begun_s = time.perf_counter()
-    found = answer(request, monitor.canceled.is_set)
+    request = calibrated_request(request)
+    found = with_intervals(request, answer(request, monitor.canceled.is_set), _model)
     return replace(found, warnings=(*request.warnings, *found.warnings), elapsed_s=time.perf_counter() - begun_s)
 
 
@@ -102,7 +104,7 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
 
 
 def _search(request: ParallelRequest, k: int, offer: Offer) -> GridResult:
-    options = replace(request.grid, measured=lambda plan: _measured_s(request, plan))
+    options = replace(request.grid, measured=request.measured_s)
     if request.planner is Planner.EXHAUSTIVE:
         try:
             found = _exhaustive(request, offer)
@@ -237,7 +239,7 @@ def _point(
         raise UnverifiedPlanError(
             f"the plan {plan.notation()} failed {counted(len(faults), 'check')}; it is withheld", faults
         )
-    iteration, measured_s = model.iteration(plan), _measured_s(request, plan)
+    iteration, measured_s = model.iteration(plan), request.measured_s(plan)
     parts = breakdown(iteration, plan.num_micro_batches)
     if measured_s is not None:
         iteration = replace(iteration, total_s=measured_s)
@@ -256,10 +258,6 @@ def _point(
             min(model.usable_bytes(replica.gpu_type) for replica in stage.replicas) for stage in plan.stages
         ),
     )
-
-
-def _measured_s(request: ParallelRequest, plan: ParallelPlan) -> float | None:
-    return next((measured.iteration_s for measured in request.measured if measured.matches(plan)), None)
 
 
 def _model(request: ParallelRequest, offer: Offer) -> PerformanceModel:

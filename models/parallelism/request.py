@@ -9,6 +9,7 @@ from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.results import Grid, PlanEstimate, Rejection
 from models.performance.iteration.breakdown import IterationBreakdown
 from models.performance.iteration.coefficients import Calibration
+from models.performance.iteration.interval import TimeInterval
 from models.transformer import JobModel
 from models.workload import NodeGpus
 from stowplan.errors import Issue
@@ -99,12 +100,17 @@ class ParallelRequest:
     incremental: IncrementalOptions = field(default_factory=IncrementalOptions)
     warnings: tuple[Issue, ...] = ()
 
+    def measured_s(self, plan: ParallelPlan) -> float | None:
+        """Measured iteration time of a plan, None where there is none."""
+        return next((measured.iteration_s for measured in self.measured if measured.matches(plan)), None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPoint:
     """The best plan on a number of GPUs of a type; `usable_bytes` per stage: memory that the plan may use.
 
-    `breakdown` is of the predicted time, also where the time was measured. `gpu_type` joins types by `+`.
+    `breakdown` is of the predicted time, also where the time was measured. `gpu_type` joins types by `+`. `interval`:
+    where the time is 9 times of 10, None where nobody asked.
     """
 
     gpu_type: str
@@ -112,6 +118,25 @@ class PlanPoint:
     estimate: PlanEstimate
     breakdown: IterationBreakdown
     usable_bytes: tuple[float, ...]
+    interval: TimeInterval | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureNext:
+    """The plan whose measurement is expected to help the choice most.
+
+    gain: share of the iteration time that is expected to be saved. rival: the fastest other plan; ratio: predicted time
+    over that of the rival, with the standard deviations of its logarithm before and after the measurement.
+    """
+
+    plan: ParallelPlan
+    gpu_type: str
+    interval: TimeInterval
+    gain: float
+    rival: ParallelPlan
+    ratio: float
+    deviation: float
+    deviation_after: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,14 +166,15 @@ class ParallelAnswer:
     """Points by GPU type, then count; the fastest is `best`. `grids` are those of the grid planner.
 
     For a running job the points are its plan and those with more and more GPUs. `tuner` is for the GPUs of the best
-    point, None where no grid has a frontier, or more plans are left than are counted. `warnings`: those of the request
-    and of planning. `elapsed_s`: wall-clock time.
+    point, None where no grid has a frontier, or more plans are left than are counted. `measure_next` None: there is
+    nothing to learn. `warnings`: those of the request and of planning. `elapsed_s`: wall-clock time.
     """
 
     points: tuple[PlanPoint, ...]
     missing: tuple[MissingPoint, ...]
     grids: tuple[Grid, ...] = ()
     tuner: TunerWork | None = None
+    measure_next: MeasureNext | None = None
     warnings: tuple[Issue, ...] = ()
     elapsed_s: float = 0.0
 

@@ -8,6 +8,7 @@ layer and a stage counts as the sum of its layers' shares of the mean, see `Stag
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from models.performance.iteration.adjustment import Adjustment
 from models.performance.iteration.kernels import KernelCurve
 
 
@@ -47,11 +48,13 @@ class Calibration:
 
     `gpus`: GPU type name -> coefficients; types that were not seen are scaled by `modelling`.
     `sizes` None: the white-box sizes hold. `measured_at_s`: Unix time of the last measurement behind them.
+    `adjustment`: factors on times beside them, of all GPU types, from iteration times of plans.
     """
 
-    gpus: Mapping[str, GpuCoefficients]
+    gpus: Mapping[str, GpuCoefficients] = field(default_factory=dict)
     sizes: SizeCoefficients | None = None
     measured_at_s: float | None = None
+    adjustment: Adjustment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

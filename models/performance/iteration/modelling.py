@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from models.performance.iteration.adjustment import adjusted
 from models.performance.iteration.architecture import profile_of
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients, JobCoefficients
 from models.performance.iteration.fabric import Fabric, fabric_of, flat_fabric
@@ -85,10 +86,19 @@ def _assemble(
     calibration: Calibration | None,
     known: Priors | None,
 ) -> PerformanceModel:
-    coefficients = white_box(profile, gpu_types, known)
+    found = known or priors()
+    adjustment = None if calibration is None else calibration.adjustment
+    if adjustment is not None:
+        found = adjusted(found, adjustment)
+    coefficients = white_box(profile, gpu_types, found)
     if calibration is not None:
         coefficients = calibrated(coefficients, calibration, gpu_types, profile.flops_precision)
-    found = known or priors()
+    if adjustment is not None:
+        slower = {
+            name: replace(own, compute_s=adjustment.computation * own.compute_s)
+            for name, own in coefficients.gpus.items()
+        }
+        coefficients = replace(coefficients, gpus=slower)
     if profile.kernels:
         fabric = replace(fabric, intra_share=found.link, inter_share=found.network)
     return PerformanceModel(
