@@ -35,6 +35,8 @@ _CAUSAL = 0.5
 _ADDED_BYTES = 8.0
 # From so many tokens in a micro-batch on, kernels are as fast as they get.
 _MOST_TOKENS = float(2**19)
+# Sizes that are looked up one by one.
+_FEW = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +130,28 @@ class KernelCurve:
     def slowdowns(self, local_batch: FloatArray | float, tp: FloatArray | float) -> tuple[FloatArray, FloatArray]:
         """Forward and backward time of a sample, times the tensor degree, over `reference_s`; arguments broadcast."""
         batch, degree = np.broadcast_arrays(np.clip(local_batch, 1.0, self.largest_batch), tp)
+        if batch.size <= _FEW:
+            found = np.array([self._slowdown(*size) for size in zip(batch.flat, degree.flat, strict=True)]).reshape(
+                -1, 2
+            )
+            return found[:, 0].reshape(batch.shape), found[:, 1].reshape(batch.shape)
         sizes, where = np.unique(np.stack([batch.ravel(), degree.ravel()]).astype(float), axis=1, return_inverse=True)
         parts = zip(self._passes_s(sizes[0], sizes[1]), self.reference_s, strict=True)
         forward, backward = ((part * sizes[1] / sizes[0] / least)[where].reshape(batch.shape) for part, least in parts)
         return forward, backward
+
+    def _slowdown(self, batch: float, tp: float) -> tuple[float, float]:
+        """The same of one size; plans of a job ask for few, again and again."""
+        key = float(batch), float(tp)
+        if key not in self._known:
+            parts = zip(self._passes_s(np.array([key[0]]), np.array([key[1]])), self.reference_s, strict=True)
+            forward, backward = (float(part[0]) * key[1] / key[0] / least for part, least in parts)
+            self._known[key] = forward, backward
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[float, float], tuple[float, float]]:
+        return {}
 
     def _passes_s(self, batch: FloatArray, tp: FloatArray) -> tuple[FloatArray, FloatArray]:
         forward, backward = np.zeros(batch.shape), np.zeros(batch.shape)
