@@ -58,8 +58,12 @@ def parallel_command(
     micro_batch: Annotated[int | None, typer.Option(min=1, help="Sequences of a micro-batch per replica.")] = None,
     sequence_length: Annotated[int | None, typer.Option(min=1, help="Tokens of a sequence.")] = None,
     precision: Annotated[str | None, typer.Option(help="bf16, fp16, fp32 or fp8.")] = None,
-    checkpointing: Annotated[str | None, typer.Option(help="none, selective or full.")] = None,
-    zero_stage: Annotated[int | None, typer.Option(min=0, max=3, help="What ZeRO shards.")] = None,
+    checkpointing: Annotated[
+        str | None, typer.Option(help="none, selective, full, or auto: the search chooses.")
+    ] = None,
+    zero_stage: Annotated[
+        str | None, typer.Option(help="What ZeRO shards: 0, 1, 2, 3, or auto: the search chooses.")
+    ] = None,
     software: Annotated[
         str | None, typer.Option(help=f"What trains: {', '.join(software.value for software in Software)}.")
     ] = None,
@@ -85,7 +89,7 @@ def parallel_command(
         "sequence_length": sequence_length,
         "precision": precision,
         "checkpointing": checkpointing,
-        "zero_stage": zero_stage,
+        "zero_stage": int(zero_stage) if zero_stage is not None and zero_stage.isdecimal() else zero_stage,
         "software": software,
     }
     options = given({"planner": planner, "time_limit_s": time_limit})

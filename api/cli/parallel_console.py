@@ -34,12 +34,34 @@ def print_answer(console: Console, answer: ParallelPlanAnswer) -> None:
     console.print(_points(answer))
     console.print()
     console.print(f"[bold]best[/]: {escape(best.notation)} on {best.num_gpus} {escape(best.gpu_type)}")
+    if answer.alternatives:
+        console.print(_alternatives(answer))
+        console.print()
     console.print(_breakdown(best))
     console.print()
     console.print(_stages(best))
     if answer.tuner is not None:
         left = counted(answer.tuner.num_after, "plan")
         console.print(f"a tuner that measures must still try {left} of {answer.tuner.num_before:.3g}")
+
+
+def _alternatives(answer: ParallelPlanAnswer) -> Table:
+    """Ways to train on the GPUs of the best point, the best one first."""
+    best = answer.best
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("checkpointing")
+    table.add_column("ZeRO", justify="right")
+    table.add_column("iteration", justify="right")
+    table.add_column("plan", overflow="fold")
+    for other in answer.alternatives:
+        if (other.gpu_type, other.num_gpus) == (best.gpu_type, best.num_gpus):
+            table.add_row(
+                str(other.training.checkpointing or "-"),
+                str(other.training.zero_stage),
+                "-" if other.iteration_s is None else duration(other.iteration_s * _MS_PER_S),
+                escape(other.notation or f"no plan: {other.why}"),
+            )
+    return table
 
 
 def _points(answer: ParallelPlanAnswer) -> Table:

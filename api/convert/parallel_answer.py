@@ -6,6 +6,7 @@ from api.convert.launch import launch_document
 from api.convert.outcome import issue_documents
 from api.convert.parallel_plan import plan_to_document
 from api.schemas.parallel_answer import (
+    AlternativeDoc,
     BreakdownDoc,
     FrontierPlanDoc,
     GridDoc,
@@ -16,10 +17,12 @@ from api.schemas.parallel_answer import (
     RejectionDoc,
     StageDetailDoc,
     StageShapeDoc,
+    TrainingChoiceDoc,
     TunerDoc,
 )
-from models.parallelism.request import MissingPoint, ParallelAnswer, ParallelRequest, PlanPoint
+from models.parallelism.request import Alternative, MissingPoint, ParallelAnswer, ParallelRequest, PlanPoint
 from models.parallelism.results import FrontierPlan, Grid, Rejection
+from models.parallelism.training import Training
 from models.performance.iteration.architecture import parameter_count, profile_of
 from stowplan import __version__
 
@@ -29,7 +32,7 @@ _MOST = 10**300
 
 def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> ParallelPlanAnswer:
     """Give the document of an answer."""
-    profile = profile_of(request.model)
+    profile = profile_of(answer.best.model)
     tuner = answer.tuner
     forward_flops = float(profile.prefix.forward_flops[-1])
     return ParallelPlanAnswer(
@@ -47,6 +50,7 @@ def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> Paralle
         missing=tuple(_missing(missing) for missing in answer.missing),
         grids=tuple(_grid(grid) for grid in answer.grids),
         tuner=None if tuner is None else TunerDoc(**{**asdict(tuner), "num_before": _as_float(tuner.num_before)}),
+        alternatives=tuple(_alternative(other) for other in answer.alternatives),
         warnings=issue_documents(answer.warnings),
         # The planners raise where the independent check finds anything, so that a plan in hand has passed it.
         verified=True,
@@ -62,6 +66,7 @@ def point_document(point: PlanPoint) -> PlanPointDoc:
         gpu_type=point.gpu_type,
         num_gpus=point.num_gpus,
         notation=estimate.plan.notation(),
+        training=_training(Training.of(point.model)),
         throughput=estimate.throughput,
         iteration_s=estimate.iteration.total_s,
         measured=estimate.measured,
@@ -89,6 +94,22 @@ def _stage(point: PlanPoint, i: int) -> StageDetailDoc:
         activation_bytes=memory.activation_bytes,
         total_bytes=memory.total_bytes,
         usable_bytes=point.usable_bytes[i],
+    )
+
+
+def _training(training: Training) -> TrainingChoiceDoc:
+    return TrainingChoiceDoc.model_validate(training, from_attributes=True)
+
+
+def _alternative(other: Alternative) -> AlternativeDoc:
+    found = other.estimate
+    return AlternativeDoc(
+        gpu_type=other.gpu_type,
+        num_gpus=other.num_gpus,
+        training=_training(other.training),
+        notation=None if found is None else found.plan.notation(),
+        iteration_s=None if found is None else found.iteration.total_s,
+        why=other.why,
     )
 
 

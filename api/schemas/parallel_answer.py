@@ -8,6 +8,7 @@ from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.problem import IssueDoc
 from models.parallelism.request import Planner
 from models.parallelism.results import RejectionReason
+from models.transformer import Checkpointing
 
 
 class ModelFactsDoc(Document):
@@ -61,12 +62,34 @@ class StageDetailDoc(Document):
     """Memory of the GPU less the headroom."""
 
 
+class TrainingChoiceDoc(Document):
+    """How a plan trains, as asked for or chosen."""
+
+    checkpointing: Checkpointing | None
+    """Null: the model is a list of operators."""
+    zero_stage: int
+
+
+class AlternativeDoc(Document):
+    """The best plan of one way to train on a number of GPUs."""
+
+    gpu_type: str
+    num_gpus: int
+    training: TrainingChoiceDoc
+    notation: str | None
+    """Null: there is no plan."""
+    iteration_s: float | None
+    why: str
+    """Why there is no plan."""
+
+
 class PlanPointDoc(Document):
     """The best plan on a number of GPUs of a type."""
 
     gpu_type: str
     num_gpus: int
     notation: str = Field(examples=["PP2 DP2 TP4 (20+20 layers, 8 x 4)"])
+    training: TrainingChoiceDoc
     throughput: float
     """Samples per second."""
     iteration_s: float
@@ -161,6 +184,8 @@ class ParallelPlanAnswer(Document):
     grids: tuple[GridDoc, ...]
     tuner: TunerDoc | None
     """Null where no grid has a frontier, or more plans are left than are counted."""
+    alternatives: tuple[AlternativeDoc, ...]
+    """Where checkpointing or ZeRO stage were left to the search: what each brings, the best first."""
     warnings: tuple[IssueDoc, ...]
     verified: bool
     """Every point passed a check that knows no planner. One that does not is never shown."""

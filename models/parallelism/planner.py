@@ -25,6 +25,8 @@ from models.parallelism.request import (
 )
 from models.parallelism.results import Grid, GridResult, PlanEstimate, Rejection, RejectionReason, how_close
 from models.parallelism.symmetric import degree_issues, given_plan
+from models.parallelism.trained import best_trained
+from models.parallelism.training import Training
 from models.performance.iteration.architecture import profile_of
 from models.performance.iteration.breakdown import breakdown
 from models.performance.iteration.model import PerformanceModel
@@ -68,11 +70,12 @@ def answer(request: ParallelRequest, over: Callable[[], bool] = lambda: False) -
     if request.planner is Planner.INCREMENTAL:
         return _grown(request)
     request = replace(request, grid=replace(request.grid, over=over))
-    parts = [_on_offer(request, k, offer) for k, offer in enumerate(request.offers)]
+    parts = [_trained(request, k, offer) for k, offer in enumerate(request.offers)]
     found = ParallelAnswer(
         points=tuple(point for part in parts for point in part.points),
         missing=tuple(missing for part in parts for missing in part.missing),
         grids=tuple(grid for part in parts for grid in part.grids),
+        alternatives=tuple(other for part in parts for other in part.alternatives),
     )
     if not found.points and over():
         raise DeadlineError("no plan was found before the time was over")
@@ -81,9 +84,20 @@ def answer(request: ParallelRequest, over: Callable[[], bool] = lambda: False) -
     return found if over() else replace(found, tuner=_tuner(request, found))
 
 
-def _on_offer(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
-    """Points of one offer, on its nodes."""
-    if k > 0 and request.grid.is_over:
+def _trained(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
+    """Points of one offer, each trained in the best way that is open."""
+    if not request.choices.are_open:
+        return _on_offer(request, k, offer, first=k == 0)
+    ways = [
+        (Training.of(model), _on_offer(replace(request, model=model), k, offer, first=k == i == 0))
+        for i, model in enumerate(request.choices.models(request.model))
+    ]
+    return best_trained(offer, ways)
+
+
+def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) -> ParallelAnswer:
+    """Points of one offer, on its nodes; none, unless it is looked at `first`, when the time is over."""
+    if not first and request.grid.is_over:
         return ParallelAnswer(points=(), missing=tuple(_missing(offer, count, (), None) for count in offer.counts))
     if request.planner is Planner.GIVEN:
         return _given(request, k, offer)
@@ -144,12 +158,13 @@ def _tuner(request: ParallelRequest, found: ParallelAnswer) -> TunerWork | None:
     """What is left to try on the GPUs of the best point."""
     gpu_type, num_gpus = found.best.gpu_type, found.best.num_gpus
     offer = next(offer for offer in request.offers if offer.gpu_type.name == gpu_type)
+    model = found.best.model
     grids = tuple(grid for grid in found.grids if (grid.gpu_type, grid.num_gpus) == (gpu_type, num_gpus))
     if not any(grid.frontier and grid.proxy is not None for grid in grids):
         return None
     result = GridResult(grids=grids, proxies={}, best={})
     left = remaining_plans(
-        request.model, offer.gpu_type, offer.gpus_per_node, num_gpus, result, request.grid, request.calibration
+        model, offer.gpu_type, offer.gpus_per_node, num_gpus, result, request.grid, request.calibration
     )
     num_after = left.counted(_MOST_ASSIGNMENTS)
     if num_after is None:
@@ -244,6 +259,7 @@ def _point(
     return PlanPoint(
         gpu_type=gpu_type,
         num_gpus=num_gpus,
+        model=request.model,
         estimate=PlanEstimate(
             plan=plan,
             iteration=iteration,

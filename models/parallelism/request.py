@@ -7,6 +7,7 @@ from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.results import Grid, PlanEstimate, Rejection
+from models.parallelism.training import Choices, Training
 from models.performance.iteration.breakdown import IterationBreakdown
 from models.performance.iteration.coefficients import Calibration
 from models.transformer import JobModel
@@ -82,11 +83,13 @@ class ParallelRequest:
     """A job and the GPUs that it may get.
 
     `cluster` None: the nodes are virtual. `degrees` belong to the planner `given`; `running` and `released`, (node,
-    GPU), to `incremental`, which needs a cluster and no offers. `warnings`: what was noticed while it was read, with
-    pointers relative to that.
+    GPU), to `incremental`, which needs a cluster and no offers. `choices`: what of the model's training the search
+    decides; measurements and coefficients are of one way to train, and exclude it. `warnings`: what was noticed while
+    it was read, with pointers relative to that.
     """
 
     model: JobModel
+    choices: Choices = field(default_factory=Choices)
     planner: Planner = Planner.GRID
     offers: tuple[Offer, ...] = ()
     cluster: Cluster | None = None
@@ -104,11 +107,13 @@ class ParallelRequest:
 class PlanPoint:
     """The best plan on a number of GPUs of a type; `usable_bytes` per stage: memory that the plan may use.
 
-    `breakdown` is of the predicted time, also where the time was measured. `gpu_type` joins types by `+`.
+    `breakdown` is of the predicted time, also where the time was measured. `gpu_type` joins types by `+`. `model`: as
+    it is trained.
     """
 
     gpu_type: str
     num_gpus: int
+    model: JobModel
     estimate: PlanEstimate
     breakdown: IterationBreakdown
     usable_bytes: tuple[float, ...]
@@ -121,6 +126,17 @@ class MissingPoint:
     gpu_type: str
     num_gpus: int
     rejections: tuple[Rejection, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """The best plan of one way to train on a number of GPUs; None: there is none, `why`."""
+
+    gpu_type: str
+    num_gpus: int
+    training: Training
+    estimate: PlanEstimate | None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,14 +157,16 @@ class ParallelAnswer:
     """Points by GPU type, then count; the fastest is `best`. `grids` are those of the grid planner.
 
     For a running job the points are its plan and those with more and more GPUs. `tuner` is for the GPUs of the best
-    point, None where no grid has a frontier, or more plans are left than are counted. `warnings`: those of the request
-    and of planning. `elapsed_s`: wall-clock time.
+    point, None where no grid has a frontier, or more plans are left than are counted. `alternatives`: what every way to
+    train brings, where the search chose; the best first. `warnings`: those of the request and of planning. `elapsed_s`:
+    wall-clock time.
     """
 
     points: tuple[PlanPoint, ...]
     missing: tuple[MissingPoint, ...]
     grids: tuple[Grid, ...] = ()
     tuner: TunerWork | None = None
+    alternatives: tuple[Alternative, ...] = ()
     warnings: tuple[Issue, ...] = ()
     elapsed_s: float = 0.0
 

@@ -7,6 +7,7 @@ from models.parallelism.legality import next_tensor_degree
 from models.parallelism.micro_batches import divisors, least_from
 from models.parallelism.request import Degrees
 from models.performance.iteration.profile import ModelProfile
+from models.software import FEATURES
 from models.wording import counted
 from models.workload import NodeGpus
 from stowplan.errors import Issue
@@ -27,8 +28,11 @@ def degree_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -
             f"{profile.name} has {counted(profile.num_layers, 'layer')}"
         )
         yield Issue(code="layers", pointer="/layers", detail=detail)
-    if profile.zero_stage >= 2 and degrees.pp > 1:
-        detail = f"is {degrees.pp} with ZeRO stage {profile.zero_stage}; use ZeRO stage 1 at most, or pp 1"
+    if degrees.pp > 1 and not profile.has_pipelines:
+        detail = (
+            f"is {degrees.pp} with ZeRO stage {profile.zero_stage}; {profile.software} has pipelines up to stage "
+            f"{FEATURES[profile.software].pipeline_zero} only: use that at most, or pp 1"
+        )
         yield Issue(code="zero_with_pipeline", pointer="/pp", detail=detail)
     shares = degrees.num_micro_batches * degrees.dp
     if profile.global_batch % shares:
