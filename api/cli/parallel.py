@@ -74,6 +74,9 @@ def parallel_command(
         str | None,
         typer.Option(help="Evaluate this plan instead: pp2,dp2,tp4,mb32 (micro-batches), or `file`: that of --model."),
     ] = None,
+    tokens: Annotated[
+        float | None, typer.Option(min=1, help="Tokens to train on, such as 15e12: for how long.")
+    ] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the planning.")] = None,
     json_: Json = False,
     figure: Annotated[Path | None, typer.Option(help="Draw pipeline and throughput into this .svg or .png.")] = None,
@@ -100,6 +103,8 @@ def parallel_command(
         document = read_json(readable(file))
     if isinstance(document, dict) and options:
         document["options"] = {**document.get("options", {}), **options}
+    if isinstance(document, dict) and tokens is not None:
+        document["num_tokens"] = int(tokens)
     body = read_document(_BODY, to_json(document, inf_nan_mode="constants"))
     request = parallel_request(body)
     with LocalPlanner() as local:

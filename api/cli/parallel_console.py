@@ -37,6 +37,11 @@ def print_answer(console: Console, answer: ParallelPlanAnswer) -> None:
     if answer.alternatives:
         console.print(_alternatives(answer))
         console.print()
+    if not best.fits:
+        needed, usable = size_of(best.needed_bytes), size_of(best.usable_bytes)
+        console.print(f"[red]does not fit[/]: {needed} per GPU are needed, {usable} usable")
+    if efficiency := _efficiency(best):
+        console.print(efficiency)
     console.print(_breakdown(best))
     console.print()
     console.print(_stages(best))
@@ -97,6 +102,16 @@ def _why(missing: MissingPointDoc) -> str:
         return f"no plan: {closest.detail}"
     needed, usable = size_of(closest.needed_bytes), size_of(closest.usable_bytes)
     return f"no plan: {needed} per GPU at least, {usable} usable"
+
+
+def _efficiency(point: PlanPointDoc) -> str:
+    found = point.efficiency
+    parts = [
+        None if found.mfu is None else f"MFU {100 * found.mfu:.1f} %",
+        None if found.tokens_per_s_per_gpu is None else f"{found.tokens_per_s_per_gpu:.4g} tokens/s per GPU",
+        None if found.days is None else f"{found.days:.3g} days",
+    ]
+    return ", ".join(part for part in parts if part is not None)
 
 
 def _breakdown(point: PlanPointDoc) -> Table:

@@ -8,6 +8,7 @@ from api.convert.parallel_plan import plan_to_document
 from api.schemas.parallel_answer import (
     AlternativeDoc,
     BreakdownDoc,
+    EfficiencyDoc,
     FrontierPlanDoc,
     GridDoc,
     MissingPointDoc,
@@ -69,6 +70,10 @@ def point_document(point: PlanPoint) -> PlanPointDoc:
         training=_training(Training.of(point.model)),
         throughput=estimate.throughput,
         iteration_s=estimate.iteration.total_s,
+        fits=point.fits,
+        needed_bytes=point.fullest[0],
+        usable_bytes=point.fullest[1],
+        efficiency=EfficiencyDoc.model_validate(point.efficiency, from_attributes=True),
         measured=estimate.measured,
         breakdown=BreakdownDoc.model_validate(point.breakdown, from_attributes=True),
         stages=tuple(_stage(point, i) for i in range(estimate.plan.pp)),

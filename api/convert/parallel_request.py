@@ -61,6 +61,7 @@ def parallel_request(body: ParallelPlanBody) -> ParallelRequest:
         released=_released(body, cluster),
         measured=tuple(_measured(body, types, issues)),
         calibration=None if body.calibration is None else calibration_from_document(body.calibration),
+        num_tokens=body.num_tokens,
         grid=_grid_options(body.options),
         incremental=IncrementalOptions(**vars(body.options.incremental)),
     )

@@ -129,4 +129,6 @@ class ParallelPlanBody(Document):
     """GPUs of the cluster that a running job may have in addition."""
     measurements: Annotated[tuple[MeasuredPlanDoc, ...], Field(max_length=10_000)] = ()
     calibration: CalibrationDoc | None = None
+    num_tokens: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    """Tokens to train on: points then say how many days that takes."""
     options: ParallelOptionsDoc = ParallelOptionsDoc()

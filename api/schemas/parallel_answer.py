@@ -70,6 +70,20 @@ class TrainingChoiceDoc(Document):
     zero_stage: int
 
 
+class EfficiencyDoc(Document):
+    """What a plan makes of its GPUs."""
+
+    mfu: float | None
+    """Model FLOPs per second over the peak of the plan's GPUs at the precision of the products. Model FLOPs are three
+    times those of the forward pass: per token 6 for every weight of a product that works on it (head included,
+    embedding not) and 12 x heads x head size x length of the sequence per layer for attention, not halved for the
+    causal mask. What checkpointing repeats does not count."""
+    tokens_per_s_per_gpu: float | None
+    """Null: the model has no sequences."""
+    days: float | None
+    """To train on `num_tokens`; null where the request does not say how many."""
+
+
 class AlternativeDoc(Document):
     """The best plan of one way to train on a number of GPUs."""
 
@@ -93,6 +107,13 @@ class PlanPointDoc(Document):
     throughput: float
     """Samples per second."""
     iteration_s: float
+    fits: bool
+    """Whether the memory is enough; only plans that are given or run may be without."""
+    needed_bytes: float
+    """Of a GPU of the stage that comes closest to its limit, or is furthest above it."""
+    usable_bytes: float
+    """Memory of that GPU less the headroom."""
+    efficiency: EfficiencyDoc
     measured: bool
     """The iteration time was supplied; the breakdown is that of the prediction."""
     breakdown: BreakdownDoc

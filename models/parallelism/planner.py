@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from models.parallel_plan import ParallelPlan
 from models.parallelism.binding import bind_plan
+from models.parallelism.efficiency import efficiency_of
 from models.parallelism.exhaustive import ExhaustiveOptions, best_plan
 from models.parallelism.grid.operators import cluster
 from models.parallelism.grid.options import GridOptions
@@ -14,6 +15,7 @@ from models.parallelism.grid.pruning import remaining_plans
 from models.parallelism.incremental.expand import expand
 from models.parallelism.legality import plan_violations
 from models.parallelism.offers import fewest_nodes
+from models.parallelism.remedies import remedies
 from models.parallelism.request import (
     MissingPoint,
     Offer,
@@ -76,11 +78,12 @@ def answer(request: ParallelRequest, over: Callable[[], bool] = lambda: False) -
         missing=tuple(missing for part in parts for missing in part.missing),
         grids=tuple(grid for part in parts for grid in part.grids),
         alternatives=tuple(other for part in parts for other in part.alternatives),
+        warnings=tuple(issue for part in parts for issue in part.warnings),
     )
     if not found.points and over():
         raise DeadlineError("no plan was found before the time was over")
     if not found.points:
-        raise InputError("no plan is legal on any of these GPUs", list(_nowhere(parts)))
+        raise InputError("no plan is legal on any of these GPUs", list(_nowhere(request, parts)))
     return found if over() else replace(found, tuner=_tuner(request, found))
 
 
@@ -88,10 +91,16 @@ def _trained(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
     """Points of one offer, each trained in the best way that is open."""
     if not request.choices.are_open:
         return _on_offer(request, k, offer, first=k == 0)
-    ways = [
-        (Training.of(model), _on_offer(replace(request, model=model), k, offer, first=k == i == 0))
-        for i, model in enumerate(request.choices.models(request.model))
-    ]
+    ways: list[tuple[Training, ParallelAnswer]] = []
+    refused: list[InputError] = []
+    for i, model in enumerate(request.choices.models(request.model)):
+        try:
+            ways.append((Training.of(model), _on_offer(replace(request, model=model), k, offer, first=k == i == 0)))
+        except InputError as error:
+            # Degrees that are given may be impossible at some ZeRO stages.
+            refused.append(error)
+    if not ways:
+        raise refused[0]
     return best_trained(offer, ways)
 
 
@@ -196,10 +205,8 @@ def _given(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
         raise InputError("the degrees do not fit", issues)
     plan = given_plan(degrees, profile, offer.gpu_type.name, nodes)
     model = _model(request, offer)
-    too_large = list(_memory_issues(plan, model))
-    if too_large:
-        raise InputError("the plan of these degrees does not fit into memory", too_large)
-    return ParallelAnswer(points=(_point(request, model, plan, offer.gpu_type.name, degrees.num_gpus),), missing=())
+    point = _point(request, model, plan, offer.gpu_type.name, degrees.num_gpus)
+    return ParallelAnswer(points=(point,), missing=(), warnings=tuple(_memory_issues(plan, model)))
 
 
 def _memory_issues(plan: ParallelPlan, model: PerformanceModel) -> Iterator[Issue]:
@@ -209,7 +216,8 @@ def _memory_issues(plan: ParallelPlan, model: PerformanceModel) -> Iterator[Issu
         if memory.total_bytes > usable:
             kind, needed = stage.replicas[0].gpu_type, size_of(memory.total_bytes)
             detail = f"stage {i} needs {needed} per {kind}, of which {size_of(usable)} are usable"
-            yield Issue(code=RejectionReason.OUT_OF_MEMORY.value, pointer="/degrees", detail=detail)
+            code = RejectionReason.OUT_OF_MEMORY.value
+            yield Issue(code=code, pointer="/degrees", detail=detail, severity=Severity.WARNING)
 
 
 def _grown(request: ParallelRequest) -> ParallelAnswer:
@@ -246,7 +254,8 @@ def _point(
         When it is not legal.
     """
     faults = plan_violations(plan, model)
-    if plan is request.running:
+    if plan is request.running or request.planner is Planner.GIVEN:
+        # They are not ours; what they lack is told.
         faults = [issue for issue in faults if issue.code != RejectionReason.OUT_OF_MEMORY]
     if faults:
         raise UnverifiedPlanError(
@@ -256,6 +265,7 @@ def _point(
     parts = breakdown(iteration, plan.num_micro_batches)
     if measured_s is not None:
         iteration = replace(iteration, total_s=measured_s)
+    throughput = plan.global_batch / iteration.total_s
     return PlanPoint(
         gpu_type=gpu_type,
         num_gpus=num_gpus,
@@ -264,14 +274,20 @@ def _point(
             plan=plan,
             iteration=iteration,
             memory=model.memory(plan),
-            throughput=plan.global_batch / iteration.total_s,
+            throughput=throughput,
             measured=measured_s is not None,
         ),
         breakdown=parts,
+        efficiency=efficiency_of(request.model, plan, throughput, _peaks(request), request.num_tokens),
         usable_bytes=tuple(
             min(model.usable_bytes(replica.gpu_type) for replica in stage.replicas) for stage in plan.stages
         ),
     )
+
+
+def _peaks(request: ParallelRequest) -> dict[str, float]:
+    kinds = [offer.gpu_type for offer in request.offers] if request.cluster is None else request.cluster.gpu_types
+    return {kind.name: kind.peak_flops_per_s for kind in kinds}
 
 
 def _measured_s(request: ParallelRequest, plan: ParallelPlan) -> float | None:
@@ -308,8 +324,8 @@ def _missing(offer: Offer, num_gpus: int, grids: Sequence[Grid], found: PlanEsti
     return MissingPoint(gpu_type=offer.gpu_type.name, num_gpus=num_gpus, rejections=tuple(rejections))
 
 
-def _nowhere(parts: Sequence[ParallelAnswer]) -> Iterator[Issue]:
-    """Per offer, why nothing fits: the candidate that comes closest."""
+def _nowhere(request: ParallelRequest, parts: Sequence[ParallelAnswer]) -> Iterator[Issue]:
+    """Per offer, why nothing fits: the candidate that comes closest, and what would help."""
     for k, part in enumerate(parts):
         reasons = sorted((r for missing in part.missing for r in missing.rejections), key=how_close)
         if reasons:
@@ -320,4 +336,6 @@ def _nowhere(parts: Sequence[ParallelAnswer]) -> Iterator[Issue]:
                     f"the model fits nowhere; what comes closest, {closest.candidate}, needs at least "
                     f"{size_of(closest.needed_bytes)} per GPU, of which {size_of(closest.usable_bytes)} are usable"
                 )
+                helping = list(remedies(request, request.offers[k]))
+                detail += f"; it would fit {'; or '.join(helping)}" if helping else ""
             yield Issue(code=closest.reason.value, pointer=f"/offers/{k}", detail=detail)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from models.parallel_plan import Gpu, ParallelPlan
+from models.parallelism.efficiency import Efficiency
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.results import Grid, PlanEstimate, Rejection
@@ -84,8 +85,8 @@ class ParallelRequest:
 
     `cluster` None: the nodes are virtual. `degrees` belong to the planner `given`; `running` and `released`, (node,
     GPU), to `incremental`, which needs a cluster and no offers. `choices`: what of the model's training the search
-    decides; measurements and coefficients are of one way to train, and exclude it. `warnings`: what was noticed while
-    it was read, with pointers relative to that.
+    decides; `num_tokens`: to train on, for how long that takes; measurements and coefficients are of one way to train,
+    and exclude it. `warnings`: what was noticed while it was read, with pointers relative to that.
     """
 
     model: JobModel
@@ -100,6 +101,7 @@ class ParallelRequest:
     calibration: Calibration | None = None
     grid: GridOptions = field(default_factory=GridOptions)
     incremental: IncrementalOptions = field(default_factory=IncrementalOptions)
+    num_tokens: int | None = None
     warnings: tuple[Issue, ...] = ()
 
 
@@ -117,6 +119,20 @@ class PlanPoint:
     estimate: PlanEstimate
     breakdown: IterationBreakdown
     usable_bytes: tuple[float, ...]
+    efficiency: Efficiency
+
+    @property
+    def fullest(self) -> tuple[float, float]:
+        """Bytes that are needed and usable on a GPU of the stage that comes closest to its limit, or is furthest
+        above it."""
+        needed = (memory.total_bytes for memory in self.estimate.memory)
+        return max(zip(needed, self.usable_bytes, strict=True), key=lambda pair: pair[0] / pair[1])
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory is enough; only given and running plans may be without."""
+        needed, usable = self.fullest
+        return needed <= usable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,5 +188,5 @@ class ParallelAnswer:
 
     @property
     def best(self) -> PlanPoint:
-        """The point of highest throughput; of equals, the one on fewer GPUs."""
-        return max(self.points, key=lambda point: (point.estimate.throughput, -point.num_gpus))
+        """The point of highest throughput, of those that fit if there are any; of equals, the one on fewer GPUs."""
+        return max(self.points, key=lambda point: (point.fits, point.estimate.throughput, -point.num_gpus))

@@ -18,21 +18,22 @@ def best_trained(offer: Offer, ways: Sequence[tuple[Training, ParallelAnswer]]) 
         missing=tuple(missing for part in parts for missing in part.missing),
         grids=tuple(grid for part in parts for grid in part.grids),
         alternatives=tuple(other for part in parts for other in part.alternatives),
+        warnings=tuple(issue for part in parts for issue in part.warnings),
     )
 
 
 def _of_count(offer: Offer, count: int, ways: Sequence[tuple[Training, ParallelAnswer]]) -> ParallelAnswer:
     points = {training: point for training, way in ways for point in way.points if point.num_gpus == count}
     missing = {training: none for training, way in ways for none in way.missing if none.num_gpus == count}
-    fastest = sorted(points, key=lambda training: points[training].estimate.iteration.total_s)
+    fastest = sorted(points, key=lambda way: (not points[way].fits, points[way].estimate.iteration.total_s))
     without = [training for training, _ in ways if training in missing]
     best = next(iter(fastest or sorted(without, key=lambda training: _distance(missing[training]))))
-    grids = next(way.grids for training, way in ways if training == best)
+    answer = next(way for training, way in ways if training == best)
     name = offer.gpu_type.name
     return ParallelAnswer(
         points=(points[best],) if fastest else (),
         missing=() if fastest else (missing[best],),
-        grids=tuple(grid for grid in grids if grid.num_gpus == count),
+        grids=tuple(grid for grid in answer.grids if grid.num_gpus == count),
         alternatives=(
             *(
                 Alternative(gpu_type=name, num_gpus=count, training=training, estimate=points[training].estimate)
@@ -45,6 +46,7 @@ def _of_count(offer: Offer, count: int, ways: Sequence[tuple[Training, ParallelA
                 for training in without
             ),
         ),
+        warnings=answer.warnings,
     )
 
 
