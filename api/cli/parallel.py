@@ -30,7 +30,7 @@ from stowplan.errors import InputError
 
 _BODY = TypeAdapter(ParallelPlanBody)
 _GLOBAL_BATCH = 256
-_DEGREES = re.compile(r"pp(\d+)[ ,]*dp(\d+)[ ,]*tp(\d+)[ ,]*(?:mb|x)(\d+)", re.IGNORECASE)
+_DEGREES = re.compile(r"pp(\d+)(?:x(\d+))?[ ,]*dp(\d+)[ ,]*tp(\d+)[ ,]*(?:mb|x)(\d+)", re.IGNORECASE)
 
 
 @command("parallel", epilog=EPILOG)
@@ -72,7 +72,10 @@ def parallel_command(
     ] = None,
     degrees: Annotated[
         str | None,
-        typer.Option(help="Evaluate this plan instead: pp2,dp2,tp4,mb32 (micro-batches), or `file`: that of --model."),
+        typer.Option(
+            help="Evaluate this plan instead: pp2,dp2,tp4,mb32 (micro-batches; pp2x4: stages in 4 parts each, "
+            "interleaved), or `file`: that of --model."
+        ),
     ] = None,
     tokens: Annotated[
         float | None, typer.Option(min=1, help="Tokens to train on, such as 15e12: for how long.")
@@ -176,8 +179,12 @@ def _count(text: str) -> int:
 def _degrees(text: str) -> dict[str, int]:
     match = _DEGREES.fullmatch(text.strip())
     if match is None:
-        raise InputError(f"--degrees is {text!r}; write pp2,dp2,tp4,mb32: stages, replicas, shards, micro-batches")
-    return dict(zip(("pp", "dp", "tp", "num_micro_batches"), map(int, match.groups()), strict=True))
+        raise InputError(
+            f"--degrees is {text!r}; write pp2,dp2,tp4,mb32: stages, replicas, shards, micro-batches; pp2x4 for 4 "
+            "parts a stage"
+        )
+    names = ("pp", "virtual_stages", "dp", "tp", "num_micro_batches")
+    return {name: int(found) for name, found in zip(names, match.groups(), strict=True) if found is not None}
 
 
 def _refuse_beside_file(options: dict[str, object]) -> None:

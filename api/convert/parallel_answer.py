@@ -34,7 +34,7 @@ _MOST = 10**300
 def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> ParallelPlanAnswer:
     """Give the document of an answer."""
     profile = profile_of(answer.best.model)
-    tuner = answer.tuner
+    tuner, even = answer.tuner, answer.best.symmetric
     forward_flops = float(profile.prefix.forward_flops[-1])
     return ParallelPlanAnswer(
         planner=request.planner,
@@ -46,6 +46,8 @@ def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> Paralle
             global_batch=profile.global_batch,
         ),
         best=point_document(answer.best),
+        symmetric=None if even is None else point_document(even),
+        symmetric_loss=None if even is None else even.seconds / answer.best.seconds - 1.0,
         launch=launch_document(answer.best.estimate.plan),
         points=tuple(point_document(point) for point in answer.points),
         missing=tuple(_missing(missing) for missing in answer.missing),

@@ -21,7 +21,9 @@ def plan_from_document(document: ParallelPlanDoc) -> ParallelPlan:
         When it is not well formed; pointers are relative to the document.
     """
     return ParallelPlan(
-        stages=tuple(_stage(stage) for stage in document.stages), num_micro_batches=document.num_micro_batches
+        stages=tuple(_stage(stage) for stage in document.stages),
+        num_micro_batches=document.num_micro_batches,
+        virtual_stages=document.virtual_stages,
     )
 
 
@@ -61,6 +63,7 @@ def plan_to_document(plan: ParallelPlan) -> ParallelPlanDoc:
             for stage in plan.stages
         ),
         num_micro_batches=plan.num_micro_batches,
+        virtual_stages=plan.virtual_stages,
     )
 
 

@@ -154,7 +154,10 @@ def _choices(job: OpenModelDoc) -> Choices:
 
 
 def _open_issues(body: ParallelPlanBody, planner: Planner) -> Iterator[Issue]:
-    """What leaves nothing to choose, or was measured of one way to train."""
+    """What no planner chooses from, or was measured of one way to train."""
+    if body.running is not None and body.running.virtual_stages > 1:
+        detail = f"is {body.running.virtual_stages}; the incremental planner knows pipelines of whole stages only: 1"
+        yield _issue("virtual_stages", "/running/virtual_stages", detail)
     if not _choices(body.job).are_open:
         return
     if planner is Planner.INCREMENTAL:

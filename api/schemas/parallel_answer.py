@@ -197,6 +197,11 @@ class ParallelPlanAnswer(Document):
     planner: Planner
     job: ModelFactsDoc
     best: PlanPointDoc
+    symmetric: PlanPointDoc | None
+    """Beside a best plan whose stages differ in degrees or replicas in batches, which needs an engine that runs such
+    plans: the best symmetric one on the same GPUs. Null also where there is none."""
+    symmetric_loss: float | None
+    """How much longer its iteration takes than that of the best plan, as a share of the latter."""
     launch: LaunchDoc
     """What a launcher needs of the best plan."""
     points: tuple[PlanPointDoc, ...]

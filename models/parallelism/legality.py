@@ -69,6 +69,9 @@ def _sum_violations(plan: ParallelPlan, profile: ModelProfile) -> Iterator[Issue
             f"{plan.num_micro_batches} x {counted(plan.micro_batch, 'sequence')} make {plan.global_batch}; "
             f"the global batch of {profile.name} is {profile.global_batch}",
         )
+    if plan.virtual_stages > 1 and not FEATURES[profile.software].virtual_stages:
+        detail = f"is {plan.virtual_stages}; {profile.software} has no interleaved pipelines: use 1, or other software"
+        yield _issue("virtual_stages", "/virtual_stages", detail)
     if plan.pp > 1 and not profile.has_pipelines:
         yield _issue(
             "zero_with_pipeline",
@@ -130,7 +133,7 @@ def _memory_violations(plan: ParallelPlan, model: PerformanceModel) -> Iterator[
                 tp=stage.tp,
                 dp=stage.dp,
                 local_batch=local_batch,
-                stages_behind=plan.pp - i,
+                stages_behind=plan.in_flight(i),
                 num_micro_batches=plan.num_micro_batches,
             ).total_bytes
             for local_batch in {replica.local_batch for replica in stage.replicas}

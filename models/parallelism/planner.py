@@ -7,9 +7,10 @@ from dataclasses import replace
 from models.parallel_plan import ParallelPlan
 from models.parallelism.binding import bind_plan
 from models.parallelism.efficiency import efficiency_of
+from models.parallelism.even import even_plans
 from models.parallelism.exhaustive import ExhaustiveOptions, best_plan
 from models.parallelism.grid.operators import cluster
-from models.parallelism.grid.options import GridOptions
+from models.parallelism.grid.options import GridOptions, PlanRule
 from models.parallelism.grid.planner import plan_grids
 from models.parallelism.grid.pruning import remaining_plans
 from models.parallelism.incremental.expand import expand
@@ -84,7 +85,24 @@ def answer(request: ParallelRequest, over: Callable[[], bool] = lambda: False) -
         raise DeadlineError("no plan was found before the time was over")
     if not found.points:
         raise InputError("no plan is legal on any of these GPUs", list(_nowhere(request, parts)))
+    found = replace(found, warnings=(*found.warnings, *_asymmetry(found.best)))
     return found if over() else replace(found, tuner=_tuner(request, found))
+
+
+def _asymmetry(best: PlanPoint) -> Iterator[Issue]:
+    """That no software here runs the best plan, and what it costs to take one that it runs."""
+    if best.estimate.plan.is_symmetric:
+        return
+    detail = (
+        f"the best plan, {best.estimate.plan.notation()}, is not symmetric: {best.model.software} cannot run it, only "
+        "an engine whose stages may differ in degrees; "
+    )
+    if best.symmetric is None:
+        detail += "no symmetric one stands beside it; deployments project it to one"
+    else:
+        longer = 100.0 * (best.symmetric.seconds / best.seconds - 1.0)
+        detail += f"the best symmetric one, {best.symmetric.estimate.plan.notation()}, takes {longer:.1f} % longer"
+    yield Issue(code="asymmetric_plan", pointer="", detail=detail, severity=Severity.WARNING)
 
 
 def _trained(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
@@ -119,9 +137,31 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
             grids = [grid for grid in result.grids if grid.num_gpus == count]
             missing.append(_missing(offer, count, grids, found))
         else:
-            plan = found.plan if nodes is None else bind_plan(found.plan, nodes)
-            points.append(_point(request, _model(request, offer), plan, offer.gpu_type.name, count))
+            model = _model(request, offer)
+            plans = [found.plan, *_even(request, offer, count)]
+            bound = [plan if nodes is None else bind_plan(plan, nodes) for plan in plans]
+            points.append(_best([_point(request, model, plan, offer.gpu_type.name, count) for plan in bound]))
     return ParallelAnswer(points=tuple(points), missing=tuple(missing), grids=result.grids)
+
+
+def _even(request: ParallelRequest, offer: Offer, count: int) -> list[ParallelPlan]:
+    """Symmetric plans that may be better than what was found, or stand beside it."""
+    if not request.grid.refine or request.grid.rule is not PlanRule.ARENA or request.grid.is_over:
+        return []
+    size = offer.gpus_per_node
+    model = virtual_model(request.model, offer.gpu_type, size, -(-count // size), request.calibration)
+    loads = roofline_s(model.profile, offer.gpu_type)
+    found = even_plans(model, offer.gpu_type.name, size, count, loads, request.grid)
+    return [plan for plan in (found.plain, found.interleaved) if plan is not None]
+
+
+def _best(points: Sequence[PlanPoint]) -> PlanPoint:
+    """The fastest of some plans on the same GPUs, the first of equals, with the fastest symmetric one beside it."""
+    fastest = min(points, key=lambda point: point.seconds)
+    if fastest.estimate.plan.is_symmetric:
+        return fastest
+    even = [point for point in points if point.estimate.plan.is_symmetric]
+    return replace(fastest, symmetric=min(even, key=lambda point: point.seconds, default=None))
 
 
 def _search(request: ParallelRequest, k: int, offer: Offer) -> GridResult:

@@ -29,13 +29,14 @@ class Planner(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degrees:
-    """A symmetric plan in short; `layers` None: spread evenly."""
+    """A symmetric plan in short; `layers` None: spread evenly. `virtual_stages`: parts of a stage."""
 
     pp: int
     dp: int
     tp: int
     num_micro_batches: int
     layers: tuple[int, ...] | None = None
+    virtual_stages: int = 1
 
     @property
     def num_gpus(self) -> int:
@@ -45,7 +46,8 @@ class Degrees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPlan:
-    """A measured iteration time of a symmetric plan; `num_micro_batches` None: whatever their number."""
+    """A measured iteration time of a symmetric plan without virtual stages; `num_micro_batches` None: whatever their
+    number."""
 
     gpu_type: str
     pp: int
@@ -59,6 +61,7 @@ class MeasuredPlan:
         first = plan.stages[0]
         return (
             plan.is_symmetric
+            and plan.virtual_stages == 1
             and (self.pp, self.dp, self.tp) == (plan.pp, first.dp, first.tp)
             and self.gpu_type == first.replicas[0].gpu_type
             and self.num_micro_batches in (None, plan.num_micro_batches)
@@ -110,7 +113,7 @@ class PlanPoint:
     """The best plan on a number of GPUs of a type; `usable_bytes` per stage: memory that the plan may use.
 
     `breakdown` is of the predicted time, also where the time was measured. `gpu_type` joins types by `+`. `model`: as
-    it is trained.
+    it is trained. `symmetric`: the best symmetric plan beside one that is not.
     """
 
     gpu_type: str
@@ -120,6 +123,12 @@ class PlanPoint:
     breakdown: IterationBreakdown
     usable_bytes: tuple[float, ...]
     efficiency: Efficiency
+    symmetric: "PlanPoint | None" = None
+
+    @property
+    def seconds(self) -> float:
+        """Of an iteration."""
+        return self.estimate.iteration.total_s
 
     @property
     def fullest(self) -> tuple[float, float]:

@@ -44,6 +44,8 @@ def degree_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -
         )
         yield Issue(code="batch_not_divisible", pointer="/num_micro_batches", detail=detail)
     yield from _tensor_issues(degrees, profile, gpus_per_node)
+    if degrees.virtual_stages > 1:
+        yield from _interleaving_issues(degrees, profile)
 
 
 def given_plan(
@@ -65,7 +67,25 @@ def given_plan(
         num_micro_batches=degrees.num_micro_batches,
         gpu_type=gpu_type,
         gpus=tuple((part.node, gpu) for part in gpus for gpu in part.gpus),
+        virtual_stages=degrees.virtual_stages,
     )
+
+
+def _interleaving_issues(degrees: Degrees, profile: ModelProfile) -> Iterator[Issue]:
+    """Parts of stages that the software does not have, or that do not go with stages and micro-batches."""
+    parts, where = degrees.virtual_stages, "/virtual_stages"
+    if not FEATURES[profile.software].virtual_stages:
+        able = ", ".join(software for software in FEATURES if FEATURES[software].virtual_stages)
+        detail = f"is {parts}; {profile.software} has no interleaved pipelines: use 1, or one of {able}"
+        yield Issue(code="virtual_stages", pointer=where, detail=detail)
+        return
+    fewest = profile.num_layers // degrees.pp if degrees.layers is None else min(degrees.layers, default=0)
+    if degrees.pp == 1 or parts > fewest:
+        detail = f"is {parts} for {counted(degrees.pp, 'stage')}, the shortest of {counted(fewest, 'layer')}"
+        yield Issue(code="virtual_stages", pointer=where, detail=f"{detail}; use several stages, and a layer per part")
+    if degrees.num_micro_batches % degrees.pp:
+        detail = f"is {degrees.num_micro_batches}; interleaved pipelines take multiples of their {degrees.pp} stages"
+        yield Issue(code="virtual_stages", pointer="/num_micro_batches", detail=detail)
 
 
 def _tensor_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -> Iterator[Issue]:
