@@ -62,10 +62,15 @@ def rank_table(plan: ParallelPlan) -> tuple[Rank, ...]:
 
 
 def refuse_asymmetry(plan: ParallelPlan, where: str = "") -> None:
-    """Raise AsymmetricPlanError unless all stages have the same degrees and all replicas the same batch.
+    """Raise AsymmetricPlanError unless all stages have the same degrees and all replicas the same batch, and InputError
+    where stages are cut into parts.
 
     `where`: pointer to the plan.
     """
+    if plan.virtual_stages > 1:
+        detail = f"is {plan.virtual_stages}; DeepSpeed has no interleaved pipelines: plan with software deepspeed"
+        issue = Issue(code="virtual_stages", pointer=f"{where}/virtual_stages", detail=detail)
+        raise InputError(f"the plan {plan.notation()} is interleaved and cannot be deployed", [issue])
     first = plan.stages[0]
     issues = [
         Issue(

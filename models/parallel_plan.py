@@ -90,10 +90,8 @@ class ParallelPlan:
         return len(self.stages)
 
     def in_flight(self, stage: int) -> float:
-        """Micro-batches whose activations a stage keeps at most, in whole stages, if there are as many: those that have
-        passed it and not come back. More where parts of stages take turns (Korthikanti et al. 2022, section 4.2.3)."""
-        behind, parts = self.pp - stage, self.virtual_stages
-        return float(behind) if parts == 1 else ((parts - 1) * self.pp + 2 * behind - 1) / parts
+        """What `in_flight` says of a stage."""
+        return in_flight(self.pp, stage, self.virtual_stages)
 
     @property
     def num_gpus(self) -> int:
@@ -135,11 +133,18 @@ class ParallelPlan:
         interleaved pipelines have `PP2x3` for three parts a stage."""
         batches = f"{self.num_micro_batches} x {self.micro_batch}"
         layers = listed([stage.num_layers for stage in self.stages], "layer")
+        parts = f"x{self.virtual_stages}" if self.virtual_stages > 1 else ""
         if self.is_symmetric:
-            parts = f"x{self.virtual_stages}" if self.virtual_stages > 1 else ""
             return f"PP{self.pp}{parts} DP{self.stages[0].dp} TP{self.stages[0].tp} ({layers}, {batches})"
         stages = " | ".join(f"{stage.num_layers}L {stage.dp}x{stage.tp}" for stage in self.stages)
-        return f"{stages} ({batches})"
+        return f"{stages} ({batches})" if not parts else f"PP{self.pp}{parts} {stages} ({batches})"
+
+
+def in_flight(pp: int, stage: int, virtual_stages: int) -> float:
+    """Micro-batches whose activations a stage keeps at most, in whole stages, if there are as many: those that have
+    passed it and not come back. More where parts of stages take turns (Korthikanti et al. 2022, section 4.2.3)."""
+    behind, parts = pp - stage, virtual_stages
+    return float(behind) if parts == 1 else ((parts - 1) * pp + 2 * behind - 1) / parts
 
 
 def symmetric_plan(

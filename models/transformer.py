@@ -104,8 +104,8 @@ class Transformer:
 
     Training. `global_batch`: sequences of one optimiser step. `micro_batch`: sequences of one micro-batch per replica;
     None leaves it to the planner. `zero_stage`: what ZeRO shards over the replicas: 1 optimiser states, 2 gradients
-    too, 3 weights too; 2 and 3 exclude pipelines. `attention` and `sequence_parallel` (activations that tensor
-    parallelism replicates are split over its GPUs) None: fused, and split, where the `software` can.
+    too, 3 weights too; software has pipelines up to one of them. `attention` and `sequence_parallel` (activations that
+    tensor parallelism replicates are split over its GPUs) None: fused, and split, where the `software` can.
 
     `name` is that of the catalogue, None for a model that the user describes.
     """

@@ -40,7 +40,7 @@ from stowplan.errors import InputError
 
 _BODY = TypeAdapter(ParallelPlanBody)
 _GLOBAL_BATCH = 256
-_DEGREES = re.compile(r"pp(\d+)[ ,]*dp(\d+)[ ,]*tp(\d+)[ ,]*(?:mb|x)(\d+)", re.IGNORECASE)
+_DEGREES = re.compile(r"pp(\d+)(?:x(\d+))?[ ,]*dp(\d+)[ ,]*tp(\d+)[ ,]*(?:mb|x)(\d+)", re.IGNORECASE)
 
 
 @command("parallel", epilog=EPILOG)
@@ -68,8 +68,12 @@ def parallel_command(
     micro_batch: Annotated[int | None, typer.Option(min=1, help="Sequences of a micro-batch per replica.")] = None,
     sequence_length: Annotated[int | None, typer.Option(min=1, help="Tokens of a sequence.")] = None,
     precision: Annotated[str | None, typer.Option(help="bf16, fp16, fp32 or fp8.")] = None,
-    checkpointing: Annotated[str | None, typer.Option(help="none, selective or full.")] = None,
-    zero_stage: Annotated[int | None, typer.Option(min=0, max=3, help="What ZeRO shards.")] = None,
+    checkpointing: Annotated[
+        str | None, typer.Option(help="none, selective, full, or auto: the search chooses.")
+    ] = None,
+    zero_stage: Annotated[
+        str | None, typer.Option(help="What ZeRO shards: 0, 1, 2, 3, or auto: the search chooses.")
+    ] = None,
     software: Annotated[
         str | None, typer.Option(help=f"What trains: {', '.join(software.value for software in Software)}.")
     ] = None,
@@ -78,7 +82,13 @@ def parallel_command(
     ] = None,
     degrees: Annotated[
         str | None,
-        typer.Option(help="Evaluate this plan instead: pp2,dp2,tp4,mb32 (micro-batches), or `file`: that of --model."),
+        typer.Option(
+            help="Evaluate this plan instead: pp2,dp2,tp4,mb32 (micro-batches; pp2x4: stages in 4 parts each, "
+            "interleaved), or `file`: that of --model."
+        ),
+    ] = None,
+    tokens: Annotated[
+        float | None, typer.Option(min=1, help="Tokens to train on, such as 15e12: for how long.")
     ] = None,
     calibration: Annotated[
         Path | None,
@@ -102,7 +112,7 @@ def parallel_command(
         "sequence_length": sequence_length,
         "precision": precision,
         "checkpointing": checkpointing,
-        "zero_stage": zero_stage,
+        "zero_stage": int(zero_stage) if zero_stage is not None and zero_stage.isdecimal() else zero_stage,
         "software": software,
     }
     options = given({"planner": planner, "time_limit_s": time_limit})
@@ -115,6 +125,8 @@ def parallel_command(
         document["calibration"] = read_json(calibration_file(calibration))
     if isinstance(document, dict) and options:
         document["options"] = {**document.get("options", {}), **options}
+    if isinstance(document, dict) and tokens is not None:
+        document["num_tokens"] = int(tokens)
     body = read_document(_BODY, to_json(document, inf_nan_mode="constants"))
     request = parallel_request(body)
     with LocalPlanner() as local:
@@ -200,8 +212,12 @@ def degrees_of(text: str) -> dict[str, int]:
     """
     match = _DEGREES.fullmatch(text.strip())
     if match is None:
-        raise InputError(f"--degrees is {text!r}; write pp2,dp2,tp4,mb32: stages, replicas, shards, micro-batches")
-    return dict(zip(("pp", "dp", "tp", "num_micro_batches"), map(int, match.groups()), strict=True))
+        raise InputError(
+            f"--degrees is {text!r}; write pp2,dp2,tp4,mb32: stages, replicas, shards, micro-batches; pp2x4 for 4 "
+            "parts a stage"
+        )
+    names = ("pp", "virtual_stages", "dp", "tp", "num_micro_batches")
+    return {name: int(found) for name, found in zip(names, match.groups(), strict=True) if found is not None}
 
 
 def _refuse_beside_file(options: dict[str, object]) -> None:

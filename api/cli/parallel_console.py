@@ -35,6 +35,14 @@ def print_answer(console: Console, answer: ParallelPlanAnswer) -> None:
     console.print(_points(answer))
     console.print()
     console.print(f"[bold]best[/]: {escape(best.notation)} on {best.num_gpus} {escape(best.gpu_type)}")
+    if answer.alternatives:
+        console.print(_alternatives(answer))
+        console.print()
+    if not best.fits:
+        needed, usable = size_of(best.needed_bytes), size_of(best.usable_bytes)
+        console.print(f"[red]does not fit[/]: {needed} per GPU are needed, {usable} usable")
+    if efficiency := _efficiency(best):
+        console.print(efficiency)
     console.print(_breakdown(best))
     console.print()
     console.print(_stages(best))
@@ -44,6 +52,25 @@ def print_answer(console: Console, answer: ParallelPlanAnswer) -> None:
     if answer.tuner is not None:
         left = counted(answer.tuner.num_after, "plan")
         console.print(f"a tuner that measures must still try {left} of {answer.tuner.num_before:.3g}")
+
+
+def _alternatives(answer: ParallelPlanAnswer) -> Table:
+    """Ways to train on the GPUs of the best point, the best one first."""
+    best = answer.best
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("checkpointing")
+    table.add_column("ZeRO", justify="right")
+    table.add_column("iteration", justify="right")
+    table.add_column("plan", overflow="fold")
+    for other in answer.alternatives:
+        if (other.gpu_type, other.num_gpus) == (best.gpu_type, best.num_gpus):
+            table.add_row(
+                str(other.training.checkpointing or "-"),
+                str(other.training.zero_stage),
+                "-" if other.iteration_s is None else duration(other.iteration_s * _MS_PER_S),
+                escape(other.notation or f"no plan: {other.why}"),
+            )
+    return table
 
 
 def _points(answer: ParallelPlanAnswer) -> Table:
@@ -80,6 +107,16 @@ def _why(missing: MissingPointDoc) -> str:
         return f"no plan: {closest.detail}"
     needed, usable = size_of(closest.needed_bytes), size_of(closest.usable_bytes)
     return f"no plan: {needed} per GPU at least, {usable} usable"
+
+
+def _efficiency(point: PlanPointDoc) -> str:
+    found = point.efficiency
+    parts = [
+        None if found.mfu is None else f"MFU {100 * found.mfu:.1f} %",
+        None if found.tokens_per_s_per_gpu is None else f"{found.tokens_per_s_per_gpu:.4g} tokens/s per GPU",
+        None if found.days is None else f"{found.days:.3g} days",
+    ]
+    return ", ".join(part for part in parts if part is not None)
 
 
 def _breakdown(point: PlanPointDoc) -> Table:

@@ -6,7 +6,9 @@ from api.convert.launch import launch_document
 from api.convert.outcome import issue_documents
 from api.convert.parallel_plan import plan_to_document
 from api.schemas.parallel_answer import (
+    AlternativeDoc,
     BreakdownDoc,
+    EfficiencyDoc,
     FrontierPlanDoc,
     GridDoc,
     MeasureNextDoc,
@@ -17,10 +19,19 @@ from api.schemas.parallel_answer import (
     RejectionDoc,
     StageDetailDoc,
     StageShapeDoc,
+    TrainingChoiceDoc,
     TunerDoc,
 )
-from models.parallelism.request import MeasureNext, MissingPoint, ParallelAnswer, ParallelRequest, PlanPoint
+from models.parallelism.request import (
+    Alternative,
+    MeasureNext,
+    MissingPoint,
+    ParallelAnswer,
+    ParallelRequest,
+    PlanPoint,
+)
 from models.parallelism.results import FrontierPlan, Grid, Rejection
+from models.parallelism.training import Training
 from models.performance.iteration.architecture import parameter_count, profile_of
 from stowplan import __version__
 
@@ -30,8 +41,8 @@ _MOST = 10**300
 
 def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> ParallelPlanAnswer:
     """Give the document of an answer."""
-    profile = profile_of(request.model)
-    tuner = answer.tuner
+    profile = profile_of(answer.best.model)
+    tuner, even = answer.tuner, answer.best.symmetric
     forward_flops = float(profile.prefix.forward_flops[-1])
     return ParallelPlanAnswer(
         planner=request.planner,
@@ -43,12 +54,15 @@ def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> Paralle
             global_batch=profile.global_batch,
         ),
         best=point_document(answer.best),
+        symmetric=None if even is None else point_document(even),
+        symmetric_loss=None if even is None else even.seconds / answer.best.seconds - 1.0,
         launch=launch_document(answer.best.estimate.plan),
         points=tuple(point_document(point) for point in answer.points),
         missing=tuple(_missing(missing) for missing in answer.missing),
         grids=tuple(_grid(grid) for grid in answer.grids),
         tuner=None if tuner is None else TunerDoc(**{**asdict(tuner), "num_before": _as_float(tuner.num_before)}),
         measure_next=None if answer.measure_next is None else _measure_next(answer.measure_next),
+        alternatives=tuple(_alternative(other) for other in answer.alternatives),
         warnings=issue_documents(answer.warnings),
         # The planners raise where the independent check finds anything, so that a plan in hand has passed it.
         verified=True,
@@ -65,10 +79,15 @@ def point_document(point: PlanPoint) -> PlanPointDoc:
         gpu_type=point.gpu_type,
         num_gpus=point.num_gpus,
         notation=estimate.plan.notation(),
+        training=_training(Training.of(point.model)),
         throughput=estimate.throughput,
         iteration_s=seconds,
         iteration_low_s=seconds if interval is None else interval.low_s,
         iteration_high_s=seconds if interval is None else interval.high_s,
+        fits=point.fits,
+        needed_bytes=point.fullest[0],
+        usable_bytes=point.fullest[1],
+        efficiency=EfficiencyDoc.model_validate(point.efficiency, from_attributes=True),
         measured=estimate.measured,
         breakdown=BreakdownDoc.model_validate(point.breakdown, from_attributes=True),
         stages=tuple(_stage(point, i) for i in range(estimate.plan.pp)),
@@ -111,6 +130,22 @@ def _stage(point: PlanPoint, i: int) -> StageDetailDoc:
         activation_bytes=memory.activation_bytes,
         total_bytes=memory.total_bytes,
         usable_bytes=point.usable_bytes[i],
+    )
+
+
+def _training(training: Training) -> TrainingChoiceDoc:
+    return TrainingChoiceDoc.model_validate(training, from_attributes=True)
+
+
+def _alternative(other: Alternative) -> AlternativeDoc:
+    found = other.estimate
+    return AlternativeDoc(
+        gpu_type=other.gpu_type,
+        num_gpus=other.num_gpus,
+        training=_training(other.training),
+        notation=None if found is None else found.plan.notation(),
+        iteration_s=None if found is None else found.iteration.total_s,
+        why=other.why,
     )
 
 

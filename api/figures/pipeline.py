@@ -1,4 +1,5 @@
-"""The pipeline of a plan as a Gantt chart: a row per stage, a box per forward and backward pass (1F1B).
+"""The pipeline of a plan as a Gantt chart: a row per stage, a box per forward and backward pass (1F1B; of every part of
+a stage where it is interleaved).
 
 What is grey is the bubble. Behind its last backward pass a stage shows the reduction that is not hidden, and the
 optimiser; on the right stands the memory of its fullest GPU.
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.patches import Rectangle
 
 from api.common.wording import duration
@@ -29,6 +31,9 @@ from api.figures.style import (
 )
 from api.schemas.parallel_answer import PlanPointDoc, StageDetailDoc
 from models.performance.iteration.schedule import Pass, schedule
+from models.performance.pipeline.schedule import PassKind, Schedule, ScheduleKind
+from models.performance.pipeline.simulation import simulate
+from models.performance.pipeline.times import StageTimes
 from models.wording import counted, size_of
 
 _CHART_WIDTH = 640.0
@@ -64,7 +69,9 @@ class PipelinePanel:
 
     def draw(self, axes: Any) -> None:
         """Draw on axes whose data units are points, y downwards."""
-        write(axes, 0.0, 0.5 * LINE_PT, "stages and micro-batches (1F1B)", fontweight="bold")
+        parts = self.point.plan.virtual_stages
+        words = "1F1B" if parts == 1 else f"interleaved 1F1B, {parts} parts a stage"
+        write(axes, 0.0, 0.5 * LINE_PT, f"stages and micro-batches ({words})", fontweight="bold")
         left = _LABEL_WIDTH + _CHART_WIDTH + _GAP
         write(axes, left, 0.5 * LINE_PT, "memory of a GPU", fontweight="bold")
         top = 1.6 * LINE_PT
@@ -185,8 +192,12 @@ class PipelinePanel:
 def pipeline_panel(point: PlanPointDoc) -> PipelinePanel:
     """Lay out the chart of a plan; of many micro-batches the first and the last are shown."""
     stages = point.stages
-    shown = min(point.plan.num_micro_batches, max(8, 2 * len(stages) + 2))
-    passes = schedule([stage.forward_s for stage in stages], [stage.backward_s for stage in stages], shown)
+    if point.plan.virtual_stages > 1:
+        shown = min(point.plan.num_micro_batches, 2 * len(stages))
+        passes = _interleaved(point, shown)
+    else:
+        shown = min(point.plan.num_micro_batches, max(8, 2 * len(stages) + 2))
+        passes = schedule([stage.forward_s for stage in stages], [stage.backward_s for stage in stages], shown)
     left_out = point.plan.num_micro_batches - shown
     row = max(_LEAST_ROW, min(_ROW, _MOST_HEIGHT / len(stages)))
     return PipelinePanel(
@@ -198,6 +209,31 @@ def pipeline_panel(point: PlanPointDoc) -> PipelinePanel:
         width=_LABEL_WIDTH + _CHART_WIDTH + _GAP + _MEMORY_WIDTH,
         height=1.6 * LINE_PT + row * len(stages) + _AXIS + (_FOOT if left_out else 0.5 * _FOOT),
     )
+
+
+def _interleaved(point: PlanPointDoc, num_micro_batches: int) -> tuple[Pass, ...]:
+    """Passes of the parts of all stages, by stage, then time; a part takes its share of the stage's time."""
+    pp, parts = len(point.stages), point.plan.virtual_stages
+    order = Schedule(
+        kind=ScheduleKind.INTERLEAVED, num_devices=pp, num_chunks=parts, num_micro_batches=num_micro_batches
+    )
+    forward_s, backward_s = (
+        np.tile([getattr(stage, name) / parts for stage in point.stages], parts) for name in ("forward_s", "backward_s")
+    )
+    found = simulate(order, StageTimes(forward_s=forward_s, backward_s=backward_s))
+    passes = [
+        Pass(
+            stage=virtual % pp,
+            micro_batch=k,
+            backward=kind is PassKind.BACKWARD,
+            start_s=float(found.start_s[kind, virtual, k]),
+            end_s=float(found.end_s[kind, virtual, k]),
+        )
+        for kind in (PassKind.FORWARD, PassKind.BACKWARD)
+        for virtual in range(pp * parts)
+        for k in range(num_micro_batches)
+    ]
+    return tuple(sorted(passes, key=lambda one: (one.stage, one.start_s)))
 
 
 def _end_s(passes: Sequence[Pass], stages: Sequence[StageDetailDoc]) -> float:

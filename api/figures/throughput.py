@@ -40,7 +40,8 @@ def draw_throughput(
 
 def plan_words(point: PlanPointDoc) -> str:
     """Degrees in short."""
-    return degree_words([(stage.dp, stage.tp) for stage in point.stages])
+    words, parts = degree_words([(stage.dp, stage.tp) for stage in point.stages]), point.plan.virtual_stages
+    return words if parts == 1 else words.replace(f"PP{len(point.stages)}", f"PP{len(point.stages)}x{parts}", 1)
 
 
 def _lines(points: Sequence[PlanPointDoc]) -> Mapping[str, list[PlanPointDoc]]:

@@ -69,6 +69,9 @@ def _configuration(config: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return config
 
 
+ZeroStage = Annotated[int, Field(ge=0, le=3)]
+
+
 class TrainingDoc(Document):
     """How a model is trained."""
 
@@ -80,7 +83,7 @@ class TrainingDoc(Document):
     """Default: that of the catalogue's model, else bf16."""
     optimizer: Optimizer | None = None
     """Default: that of the catalogue's model, else adam."""
-    zero_stage: Annotated[int, Field(ge=0, le=3)] | None = None
+    zero_stage: ZeroStage | None = None
     """What ZeRO shards over the replicas: 1 optimiser states, 2 gradients too, 3 weights too. Default: 1."""
     software: Software | None = None
     """What trains: it decides about overlap, about what stages send, and how fast layers are. Default: deepspeed."""
@@ -203,7 +206,8 @@ class OperatorModelDoc(TrainingDoc):
         return self
 
 
-def _which_model(value: Any) -> str:
+def which_model(value: Any) -> str:
+    """Tag of a model's document: transformer or operators."""
     if not isinstance(value, dict):
         return "operators" if isinstance(value, OperatorModelDoc) else "transformer"
     try:
@@ -215,7 +219,7 @@ def _which_model(value: Any) -> str:
 
 AnyModelDoc = Annotated[
     Annotated[TransformerDoc, Tag("transformer")] | Annotated[OperatorModelDoc, Tag("operators")],
-    Discriminator(_which_model),
+    Discriminator(which_model),
 ]
 
 

@@ -1,24 +1,53 @@
 """3D-parallel plans for one job: what clients ask for."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.schemas.base import Count, Document, GpuMap, Name, NumGpus, Positive
 from api.schemas.incremental import IncrementalOptionsDoc
-from api.schemas.model import AnyModelDoc, CalibrationDoc
+from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc, ZeroStage, which_model
 from api.schemas.parallel_plan import ParallelPlanDoc, SymmetricPlanDoc
 from api.schemas.request import MAX_TIME_LIMIT_S
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
 from models.parallelism.grid.options import MAX_OPERATORS, PlanRule
 from models.parallelism.request import Planner
-from models.transformer import MAX_LAYERS
+from models.transformer import MAX_LAYERS, Checkpointing
 
 MAX_COUNTS = 64
 MAX_GPUS_OF_A_PLAN = 65_536
 _PlanGpus = Annotated[int, Field(ge=1, le=MAX_GPUS_OF_A_PLAN)]
 _Degree = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
+
+
+AUTO = "auto"
+Auto = Literal["auto"]
+
+
+class OpenTransformerDoc(TransformerDoc):
+    """A transformer of whose training the search may choose."""
+
+    # Wider than where nothing is searched for.
+    zero_stage: ZeroStage | Auto | None = None  # type: ignore[assignment]
+    """What ZeRO shards over the replicas: 1 optimiser states, 2 gradients too, 3 weights too; auto: the search chooses.
+    Default: 1."""
+    checkpointing: Checkpointing | Auto | None = None  # type: ignore[assignment]
+    """Activation checkpointing; auto: the search chooses. Default: none."""
+
+
+class OpenOperatorModelDoc(OperatorModelDoc):
+    """A list of operators of whose training the search may choose."""
+
+    zero_stage: ZeroStage | Auto | None = None  # type: ignore[assignment]
+    """What ZeRO shards over the replicas: 1 optimiser states, 2 gradients too, 3 weights too; auto: the search chooses.
+    Default: 1."""
+
+
+OpenModelDoc = Annotated[
+    Annotated[OpenTransformerDoc, Tag("transformer")] | Annotated[OpenOperatorModelDoc, Tag("operators")],
+    Discriminator(which_model),
+]
 
 
 class GpuOfferDoc(Document):
@@ -83,7 +112,7 @@ class ParallelOptionsDoc(Document):
 class ParallelPlanBody(Document):
     """A job, and the GPUs that it may get: `gpus` of the catalogue, or a `cluster`."""
 
-    job: AnyModelDoc
+    job: OpenModelDoc
     """A transformer, or a model as a list of operators; `{"model": "llama2-13b", "global_batch": 256}` is enough."""
     gpus: Annotated[tuple[GpuOfferDoc, ...], Field(max_length=16)] = ()
     """GPU types and counts; with a cluster it may be left out: all free GPUs, in powers of two."""
@@ -100,4 +129,6 @@ class ParallelPlanBody(Document):
     """GPUs of the cluster that a running job may have in addition."""
     measurements: Annotated[tuple[MeasuredPlanDoc, ...], Field(max_length=10_000)] = ()
     calibration: CalibrationDoc | None = None
+    num_tokens: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    """Tokens to train on: points then say how many days that takes."""
     options: ParallelOptionsDoc = ParallelOptionsDoc()

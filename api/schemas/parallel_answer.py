@@ -8,6 +8,7 @@ from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.problem import IssueDoc
 from models.parallelism.request import Planner
 from models.parallelism.results import RejectionReason
+from models.transformer import Checkpointing
 
 
 class ModelFactsDoc(Document):
@@ -63,18 +64,61 @@ class StageDetailDoc(Document):
     """Memory of the GPU less the headroom."""
 
 
+class TrainingChoiceDoc(Document):
+    """How a plan trains, as asked for or chosen."""
+
+    checkpointing: Checkpointing | None
+    """Null: the model is a list of operators."""
+    zero_stage: int
+
+
+class EfficiencyDoc(Document):
+    """What a plan makes of its GPUs."""
+
+    mfu: float | None
+    """Model FLOPs per second over the peak of the plan's GPUs at the precision of the products. Model FLOPs are three
+    times those of the forward pass: per token 6 for every weight of a product that works on it (head included,
+    embedding not) and 12 x heads x head size x length of the sequence per layer for attention, not halved for the
+    causal mask. What checkpointing repeats does not count."""
+    tokens_per_s_per_gpu: float | None
+    """Null: the model has no sequences."""
+    days: float | None
+    """To train on `num_tokens`; null where the request does not say how many."""
+
+
+class AlternativeDoc(Document):
+    """The best plan of one way to train on a number of GPUs."""
+
+    gpu_type: str
+    num_gpus: int
+    training: TrainingChoiceDoc
+    notation: str | None
+    """Null: there is no plan."""
+    iteration_s: float | None
+    why: str
+    """Why there is no plan."""
+
+
 class PlanPointDoc(Document):
     """The best plan on a number of GPUs of a type."""
 
     gpu_type: str
     num_gpus: int
     notation: str = Field(examples=["PP2 DP2 TP4 (20+20 layers, 8 x 4)"])
+    training: TrainingChoiceDoc
     throughput: float
     """Samples per second."""
     iteration_s: float
     iteration_low_s: float
     iteration_high_s: float
     """The iteration time is between these two 9 times of 10, by how far published runs are from what is predicted."""
+    fits: bool
+    """Whether the memory is enough; only plans that are given or run may be without."""
+    needed_bytes: float
+    """Of a GPU of the stage that comes closest to its limit, or is furthest above it."""
+    usable_bytes: float
+    """Memory of that GPU less the headroom."""
+    efficiency: EfficiencyDoc
     measured: bool
     """The iteration time was supplied; the breakdown is that of the prediction."""
     breakdown: BreakdownDoc
@@ -175,6 +219,11 @@ class ParallelPlanAnswer(Document):
     planner: Planner
     job: ModelFactsDoc
     best: PlanPointDoc
+    symmetric: PlanPointDoc | None
+    """Beside a best plan whose stages differ in degrees or replicas in batches, which needs an engine that runs such
+    plans: the best symmetric one on the same GPUs. Null also where there is none."""
+    symmetric_loss: float | None
+    """How much longer its iteration takes than that of the best plan, as a share of the latter."""
     launch: LaunchDoc
     """What a launcher needs of the best plan."""
     points: tuple[PlanPointDoc, ...]
@@ -185,6 +234,8 @@ class ParallelPlanAnswer(Document):
     """Null where no grid has a frontier, or more plans are left than are counted."""
     measure_next: MeasureNextDoc | None
     """Null where there is one candidate only, or none whose measurement is expected to change the choice."""
+    alternatives: tuple[AlternativeDoc, ...]
+    """Where checkpointing or ZeRO stage were left to the search: what each brings, the best first."""
     warnings: tuple[IssueDoc, ...]
     verified: bool
     """Every point passed a check that knows no planner. One that does not is never shown."""

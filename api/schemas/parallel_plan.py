@@ -27,14 +27,17 @@ class StageDoc(Document):
     replicas: Annotated[tuple[ReplicaDoc, ...], Field(min_length=1, max_length=MAX_LAYERS)]
 
 
+_Parts = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
+
+
 class ParallelPlanDoc(Document):
     """Stages in pipeline order; degrees may differ between stages, local batches between replicas."""
 
     stages: Annotated[tuple[StageDoc, ...], Field(min_length=1, max_length=MAX_LAYERS)]
     num_micro_batches: Count
     """Micro-batches of one iteration."""
-    virtual_stages: _NumLayers = 1
-    """Parts into which the layers of every stage are cut; above 1 the pipeline is interleaved."""
+    virtual_stages: _Parts = 1
+    """Parts into which every stage is cut; above 1 the pipeline is interleaved."""
 
 
 class SymmetricPlanDoc(Document):
@@ -47,6 +50,8 @@ class SymmetricPlanDoc(Document):
     """Micro-batches of one iteration."""
     layers: Annotated[tuple[_NumLayers, ...], Field(min_length=1, max_length=MAX_LAYERS)] | None = None
     """Layers of each stage (null: spread evenly)."""
+    virtual_stages: _Parts = 1
+    """Parts into which every stage is cut; above 1 the pipeline is interleaved, where the software has that."""
 
 
 def _which_form(value: Any) -> str:

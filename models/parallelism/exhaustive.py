@@ -118,7 +118,7 @@ class _Search:
     @property
     def pipeline_degrees(self) -> Sequence[int]:
         """Degrees that the GPUs, the layers and ZeRO allow."""
-        most = 1 if self.model.profile.zero_stage >= 2 else min(self.num_gpus, len(self.bounds) - 1)
+        most = min(self.num_gpus, len(self.bounds) - 1) if self.model.profile.has_pipelines else 1
         wanted = self.options.pipeline_degrees
         return [pp for pp in range(1, most + 1) if wanted is None or pp in wanted]
 

@@ -11,6 +11,7 @@ from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.performance.iteration.memory import stage_memory
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import ModelProfile
+from models.software import FEATURES
 from models.wording import counted, size_of
 from stowplan.errors import Issue, pointer_of
 
@@ -21,8 +22,8 @@ def plan_violations(plan: ParallelPlan, model: PerformanceModel, available: Free
     """Every rule that a plan breaks.
 
     Layers and batches add up to those of the job. Every tensor-parallel group sits in one node, is of that node's GPU
-    type, and its degree divides what tensor parallelism divides. ZeRO 2 and 3 have no pipelines. Every replica fits
-    into the memory of its GPUs. With `available`, GPUs exist and are free.
+    type, and its degree divides what tensor parallelism divides. Software has pipelines up to a ZeRO stage of its own.
+    Every replica fits into the memory of its GPUs. With `available`, GPUs exist and are free.
 
     Parameters
     ----------
@@ -68,12 +69,15 @@ def _sum_violations(plan: ParallelPlan, profile: ModelProfile) -> Iterator[Issue
             f"{plan.num_micro_batches} x {counted(plan.micro_batch, 'sequence')} make {plan.global_batch}; "
             f"the global batch of {profile.name} is {profile.global_batch}",
         )
-    if profile.zero_stage >= 2 and plan.pp > 1:
+    if plan.virtual_stages > 1 and not FEATURES[profile.software].virtual_stages:
+        detail = f"is {plan.virtual_stages}; {profile.software} has no interleaved pipelines: use 1, or other software"
+        yield _issue("virtual_stages", "/virtual_stages", detail)
+    if plan.pp > 1 and not profile.has_pipelines:
         yield _issue(
             "zero_with_pipeline",
             "/stages",
-            f"ZeRO stage {profile.zero_stage} with {plan.pp} pipeline stages; it shards gradients, which every "
-            "micro-batch of a pipeline adds to: use ZeRO stage 1 at most, or one pipeline stage",
+            f"ZeRO stage {profile.zero_stage} with {plan.pp} pipeline stages; {profile.software} has pipelines up to "
+            f"stage {FEATURES[profile.software].pipeline_zero} only: use that at most, or one pipeline stage",
         )
 
 
@@ -129,7 +133,7 @@ def _memory_violations(plan: ParallelPlan, model: PerformanceModel) -> Iterator[
                 tp=stage.tp,
                 dp=stage.dp,
                 local_batch=local_batch,
-                stages_behind=plan.pp - i,
+                stages_behind=plan.in_flight(i),
                 num_micro_batches=plan.num_micro_batches,
             ).total_bytes
             for local_batch in {replica.local_batch for replica in stage.replicas}

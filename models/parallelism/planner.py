@@ -6,14 +6,17 @@ from dataclasses import replace
 
 from models.parallel_plan import ParallelPlan
 from models.parallelism.binding import bind_plan
+from models.parallelism.efficiency import efficiency_of
+from models.parallelism.even import even_plans
 from models.parallelism.exhaustive import ExhaustiveOptions, best_plan
 from models.parallelism.grid.operators import cluster
-from models.parallelism.grid.options import GridOptions
+from models.parallelism.grid.options import GridOptions, PlanRule
 from models.parallelism.grid.planner import plan_grids
 from models.parallelism.grid.pruning import remaining_plans
 from models.parallelism.incremental.expand import expand
 from models.parallelism.legality import plan_violations
 from models.parallelism.offers import fewest_nodes
+from models.parallelism.remedies import remedies
 from models.parallelism.request import (
     MissingPoint,
     Offer,
@@ -25,6 +28,8 @@ from models.parallelism.request import (
 )
 from models.parallelism.results import Grid, GridResult, PlanEstimate, Rejection, RejectionReason, how_close
 from models.parallelism.symmetric import degree_issues, given_plan
+from models.parallelism.trained import best_trained
+from models.parallelism.training import Training
 from models.parallelism.uncertainty import calibrated_request, with_intervals
 from models.performance.iteration.architecture import profile_of
 from models.performance.iteration.breakdown import breakdown
@@ -70,22 +75,58 @@ def answer(request: ParallelRequest, over: Callable[[], bool] = lambda: False) -
     if request.planner is Planner.INCREMENTAL:
         return _grown(request)
     request = replace(request, grid=replace(request.grid, over=over))
-    parts = [_on_offer(request, k, offer) for k, offer in enumerate(request.offers)]
+    parts = [_trained(request, k, offer) for k, offer in enumerate(request.offers)]
     found = ParallelAnswer(
         points=tuple(point for part in parts for point in part.points),
         missing=tuple(missing for part in parts for missing in part.missing),
         grids=tuple(grid for part in parts for grid in part.grids),
+        alternatives=tuple(other for part in parts for other in part.alternatives),
+        warnings=tuple(issue for part in parts for issue in part.warnings),
     )
     if not found.points and over():
         raise DeadlineError("no plan was found before the time was over")
     if not found.points:
-        raise InputError("no plan is legal on any of these GPUs", list(_nowhere(parts)))
+        raise InputError("no plan is legal on any of these GPUs", list(_nowhere(request, parts)))
+    found = replace(found, warnings=(*found.warnings, *_asymmetry(found.best)))
     return found if over() else replace(found, tuner=_tuner(request, found))
 
 
-def _on_offer(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
-    """Points of one offer, on its nodes."""
-    if k > 0 and request.grid.is_over:
+def _asymmetry(best: PlanPoint) -> Iterator[Issue]:
+    """That no software here runs the best plan, and what it costs to take one that it runs."""
+    if best.estimate.plan.is_symmetric:
+        return
+    detail = (
+        f"the best plan, {best.estimate.plan.notation()}, is not symmetric: {best.model.software} cannot run it, only "
+        "an engine whose stages may differ in degrees; "
+    )
+    if best.symmetric is None:
+        detail += "no symmetric one stands beside it; deployments project it to one"
+    else:
+        longer = 100.0 * (best.symmetric.seconds / best.seconds - 1.0)
+        detail += f"the best symmetric one, {best.symmetric.estimate.plan.notation()}, takes {longer:.1f} % longer"
+    yield Issue(code="asymmetric_plan", pointer="", detail=detail, severity=Severity.WARNING)
+
+
+def _trained(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
+    """Points of one offer, each trained in the best way that is open."""
+    if not request.choices.are_open:
+        return _on_offer(request, k, offer, first=k == 0)
+    ways: list[tuple[Training, ParallelAnswer]] = []
+    refused: list[InputError] = []
+    for i, model in enumerate(request.choices.models(request.model)):
+        try:
+            ways.append((Training.of(model), _on_offer(replace(request, model=model), k, offer, first=k == i == 0)))
+        except InputError as error:
+            # Degrees that are given may be impossible at some ZeRO stages.
+            refused.append(error)
+    if not ways:
+        raise refused[0]
+    return best_trained(offer, ways)
+
+
+def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) -> ParallelAnswer:
+    """Points of one offer, on its nodes; none, unless it is looked at `first`, when the time is over."""
+    if not first and request.grid.is_over:
         return ParallelAnswer(points=(), missing=tuple(_missing(offer, count, (), None) for count in offer.counts))
     if request.planner is Planner.GIVEN:
         return _given(request, k, offer)
@@ -98,9 +139,31 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
             grids = [grid for grid in result.grids if grid.num_gpus == count]
             missing.append(_missing(offer, count, grids, found))
         else:
-            plan = found.plan if nodes is None else bind_plan(found.plan, nodes)
-            points.append(_point(request, _model(request, offer), plan, offer.gpu_type.name, count))
+            model = _model(request, offer)
+            plans = [found.plan, *_even(request, offer, count)]
+            bound = [plan if nodes is None else bind_plan(plan, nodes) for plan in plans]
+            points.append(_best([_point(request, model, plan, offer.gpu_type.name, count) for plan in bound]))
     return ParallelAnswer(points=tuple(points), missing=tuple(missing), grids=result.grids)
+
+
+def _even(request: ParallelRequest, offer: Offer, count: int) -> list[ParallelPlan]:
+    """Symmetric plans that may be better than what was found, or stand beside it."""
+    if not request.grid.refine or request.grid.rule is not PlanRule.ARENA or request.grid.is_over:
+        return []
+    size = offer.gpus_per_node
+    model = virtual_model(request.model, offer.gpu_type, size, -(-count // size), request.calibration)
+    loads = roofline_s(model.profile, offer.gpu_type)
+    found = even_plans(model, offer.gpu_type.name, size, count, loads, request.grid)
+    return [plan for plan in (found.plain, found.interleaved) if plan is not None]
+
+
+def _best(points: Sequence[PlanPoint]) -> PlanPoint:
+    """The fastest of some plans on the same GPUs, the first of equals, with the fastest symmetric one beside it."""
+    fastest = min(points, key=lambda point: point.seconds)
+    if fastest.estimate.plan.is_symmetric:
+        return fastest
+    even = [point for point in points if point.estimate.plan.is_symmetric]
+    return replace(fastest, symmetric=min(even, key=lambda point: point.seconds, default=None))
 
 
 def _search(request: ParallelRequest, k: int, offer: Offer) -> GridResult:
@@ -146,12 +209,13 @@ def _tuner(request: ParallelRequest, found: ParallelAnswer) -> TunerWork | None:
     """What is left to try on the GPUs of the best point."""
     gpu_type, num_gpus = found.best.gpu_type, found.best.num_gpus
     offer = next(offer for offer in request.offers if offer.gpu_type.name == gpu_type)
+    model = found.best.model
     grids = tuple(grid for grid in found.grids if (grid.gpu_type, grid.num_gpus) == (gpu_type, num_gpus))
     if not any(grid.frontier and grid.proxy is not None for grid in grids):
         return None
     result = GridResult(grids=grids, proxies={}, best={})
     left = remaining_plans(
-        request.model, offer.gpu_type, offer.gpus_per_node, num_gpus, result, request.grid, request.calibration
+        model, offer.gpu_type, offer.gpus_per_node, num_gpus, result, request.grid, request.calibration
     )
     num_after = left.counted(_MOST_ASSIGNMENTS)
     if num_after is None:
@@ -183,10 +247,8 @@ def _given(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
         raise InputError("the degrees do not fit", issues)
     plan = given_plan(degrees, profile, offer.gpu_type.name, nodes)
     model = _model(request, offer)
-    too_large = list(_memory_issues(plan, model))
-    if too_large:
-        raise InputError("the plan of these degrees does not fit into memory", too_large)
-    return ParallelAnswer(points=(_point(request, model, plan, offer.gpu_type.name, degrees.num_gpus),), missing=())
+    point = _point(request, model, plan, offer.gpu_type.name, degrees.num_gpus)
+    return ParallelAnswer(points=(point,), missing=(), warnings=tuple(_memory_issues(plan, model)))
 
 
 def _memory_issues(plan: ParallelPlan, model: PerformanceModel) -> Iterator[Issue]:
@@ -196,7 +258,8 @@ def _memory_issues(plan: ParallelPlan, model: PerformanceModel) -> Iterator[Issu
         if memory.total_bytes > usable:
             kind, needed = stage.replicas[0].gpu_type, size_of(memory.total_bytes)
             detail = f"stage {i} needs {needed} per {kind}, of which {size_of(usable)} are usable"
-            yield Issue(code=RejectionReason.OUT_OF_MEMORY.value, pointer="/degrees", detail=detail)
+            code = RejectionReason.OUT_OF_MEMORY.value
+            yield Issue(code=code, pointer="/degrees", detail=detail, severity=Severity.WARNING)
 
 
 def _grown(request: ParallelRequest) -> ParallelAnswer:
@@ -233,7 +296,8 @@ def _point(
         When it is not legal.
     """
     faults = plan_violations(plan, model)
-    if plan is request.running:
+    if plan is request.running or request.planner is Planner.GIVEN:
+        # They are not ours; what they lack is told.
         faults = [issue for issue in faults if issue.code != RejectionReason.OUT_OF_MEMORY]
     if faults:
         raise UnverifiedPlanError(
@@ -243,21 +307,29 @@ def _point(
     parts = breakdown(iteration, plan.num_micro_batches)
     if measured_s is not None:
         iteration = replace(iteration, total_s=measured_s)
+    throughput = plan.global_batch / iteration.total_s
     return PlanPoint(
         gpu_type=gpu_type,
         num_gpus=num_gpus,
+        model=request.model,
         estimate=PlanEstimate(
             plan=plan,
             iteration=iteration,
             memory=model.memory(plan),
-            throughput=plan.global_batch / iteration.total_s,
+            throughput=throughput,
             measured=measured_s is not None,
         ),
         breakdown=parts,
+        efficiency=efficiency_of(request.model, plan, throughput, _peaks(request), request.num_tokens),
         usable_bytes=tuple(
             min(model.usable_bytes(replica.gpu_type) for replica in stage.replicas) for stage in plan.stages
         ),
     )
+
+
+def _peaks(request: ParallelRequest) -> dict[str, float]:
+    kinds = [offer.gpu_type for offer in request.offers] if request.cluster is None else request.cluster.gpu_types
+    return {kind.name: kind.peak_flops_per_s for kind in kinds}
 
 
 def _model(request: ParallelRequest, offer: Offer) -> PerformanceModel:
@@ -290,8 +362,8 @@ def _missing(offer: Offer, num_gpus: int, grids: Sequence[Grid], found: PlanEsti
     return MissingPoint(gpu_type=offer.gpu_type.name, num_gpus=num_gpus, rejections=tuple(rejections))
 
 
-def _nowhere(parts: Sequence[ParallelAnswer]) -> Iterator[Issue]:
-    """Per offer, why nothing fits: the candidate that comes closest."""
+def _nowhere(request: ParallelRequest, parts: Sequence[ParallelAnswer]) -> Iterator[Issue]:
+    """Per offer, why nothing fits: the candidate that comes closest, and what would help."""
     for k, part in enumerate(parts):
         reasons = sorted((r for missing in part.missing for r in missing.rejections), key=how_close)
         if reasons:
@@ -302,4 +374,6 @@ def _nowhere(parts: Sequence[ParallelAnswer]) -> Iterator[Issue]:
                     f"the model fits nowhere; what comes closest, {closest.candidate}, needs at least "
                     f"{size_of(closest.needed_bytes)} per GPU, of which {size_of(closest.usable_bytes)} are usable"
                 )
+                helping = list(remedies(request, request.offers[k]))
+                detail += f"; it would fit {'; or '.join(helping)}" if helping else ""
             yield Issue(code=closest.reason.value, pointer=f"/offers/{k}", detail=detail)

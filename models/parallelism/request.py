@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from models.parallel_plan import Gpu, ParallelPlan
+from models.parallelism.efficiency import Efficiency
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.results import Grid, PlanEstimate, Rejection
+from models.parallelism.training import Choices, Training
 from models.performance.iteration.breakdown import IterationBreakdown
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.interval import TimeInterval
@@ -28,13 +30,14 @@ class Planner(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degrees:
-    """A symmetric plan in short; `layers` None: spread evenly."""
+    """A symmetric plan in short; `layers` None: spread evenly. `virtual_stages`: parts of a stage."""
 
     pp: int
     dp: int
     tp: int
     num_micro_batches: int
     layers: tuple[int, ...] | None = None
+    virtual_stages: int = 1
 
     @property
     def num_gpus(self) -> int:
@@ -44,7 +47,8 @@ class Degrees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPlan:
-    """A measured iteration time of a symmetric plan; `num_micro_batches` None: whatever their number."""
+    """A measured iteration time of a symmetric plan without virtual stages; `num_micro_batches` None: whatever their
+    number."""
 
     gpu_type: str
     pp: int
@@ -58,6 +62,7 @@ class MeasuredPlan:
         first = plan.stages[0]
         return (
             plan.is_symmetric
+            and plan.virtual_stages == 1
             and (self.pp, self.dp, self.tp) == (plan.pp, first.dp, first.tp)
             and self.gpu_type == first.replicas[0].gpu_type
             and self.num_micro_batches in (None, plan.num_micro_batches)
@@ -83,11 +88,13 @@ class ParallelRequest:
     """A job and the GPUs that it may get.
 
     `cluster` None: the nodes are virtual. `degrees` belong to the planner `given`; `running` and `released`, (node,
-    GPU), to `incremental`, which needs a cluster and no offers. `warnings`: what was noticed while it was read, with
-    pointers relative to that.
+    GPU), to `incremental`, which needs a cluster and no offers. `choices`: what of the model's training the search
+    decides; `num_tokens`: to train on, for how long that takes; measurements and coefficients are of one way to train,
+    and exclude it. `warnings`: what was noticed while it was read, with pointers relative to that.
     """
 
     model: JobModel
+    choices: Choices = field(default_factory=Choices)
     planner: Planner = Planner.GRID
     offers: tuple[Offer, ...] = ()
     cluster: Cluster | None = None
@@ -98,6 +105,7 @@ class ParallelRequest:
     calibration: Calibration | None = None
     grid: GridOptions = field(default_factory=GridOptions)
     incremental: IncrementalOptions = field(default_factory=IncrementalOptions)
+    num_tokens: int | None = None
     warnings: tuple[Issue, ...] = ()
 
     def measured_s(self, plan: ParallelPlan) -> float | None:
@@ -109,16 +117,38 @@ class ParallelRequest:
 class PlanPoint:
     """The best plan on a number of GPUs of a type; `usable_bytes` per stage: memory that the plan may use.
 
-    `breakdown` is of the predicted time, also where the time was measured. `gpu_type` joins types by `+`. `interval`:
-    where the time is 9 times of 10, None where nobody asked.
+    `breakdown` is of the predicted time, also where the time was measured. `gpu_type` joins types by `+`. `model`: as
+    it is trained. `symmetric`: the best symmetric plan beside one that is not. `interval`: where the time is 9 times of
+    10, None where nobody asked.
     """
 
     gpu_type: str
     num_gpus: int
+    model: JobModel
     estimate: PlanEstimate
     breakdown: IterationBreakdown
     usable_bytes: tuple[float, ...]
+    efficiency: Efficiency
+    symmetric: "PlanPoint | None" = None
     interval: TimeInterval | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Of an iteration."""
+        return self.estimate.iteration.total_s
+
+    @property
+    def fullest(self) -> tuple[float, float]:
+        """Bytes that are needed and usable on a GPU of the stage that comes closest to its limit, or is furthest
+        above it."""
+        needed = (memory.total_bytes for memory in self.estimate.memory)
+        return max(zip(needed, self.usable_bytes, strict=True), key=lambda pair: pair[0] / pair[1])
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory is enough; only given and running plans may be without."""
+        needed, usable = self.fullest
+        return needed <= usable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +179,17 @@ class MissingPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """The best plan of one way to train on a number of GPUs; None: there is none, `why`."""
+
+    gpu_type: str
+    num_gpus: int
+    training: Training
+    estimate: PlanEstimate | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TunerWork:
     """What a tuner that measures must still try on `num_gpus` (Arena section 3.6): only plans of `pp` stages whose
     computation bias is at most `max_bias`, `num_after` of the `num_before` plans of all grids."""
@@ -167,7 +208,8 @@ class ParallelAnswer:
 
     For a running job the points are its plan and those with more and more GPUs. `tuner` is for the GPUs of the best
     point, None where no grid has a frontier, or more plans are left than are counted. `measure_next` None: there is
-    nothing to learn. `warnings`: those of the request and of planning. `elapsed_s`: wall-clock time.
+    nothing to learn. `alternatives`: what every way to train brings, where the search chose; the best first.
+    `warnings`: those of the request and of planning. `elapsed_s`: wall-clock time.
     """
 
     points: tuple[PlanPoint, ...]
@@ -175,10 +217,11 @@ class ParallelAnswer:
     grids: tuple[Grid, ...] = ()
     tuner: TunerWork | None = None
     measure_next: MeasureNext | None = None
+    alternatives: tuple[Alternative, ...] = ()
     warnings: tuple[Issue, ...] = ()
     elapsed_s: float = 0.0
 
     @property
     def best(self) -> PlanPoint:
-        """The point of highest throughput; of equals, the one on fewer GPUs."""
-        return max(self.points, key=lambda point: (point.estimate.throughput, -point.num_gpus))
+        """The point of highest throughput, of those that fit if there are any; of equals, the one on fewer GPUs."""
+        return max(self.points, key=lambda point: (point.fits, point.estimate.throughput, -point.num_gpus))

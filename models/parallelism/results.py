@@ -25,8 +25,8 @@ class PlanEstimate:
 
 class RejectionReason(StrEnum):
     """Why a candidate is no plan: memory, tensor degree, fewer layers than stages, batch that does not divide,
-    GPUs that do not make so many stages whose tensor groups stay inside nodes, ZeRO stage that excludes pipelines, or
-    that the time was over before it was looked at."""
+    GPUs that do not make so many stages whose tensor groups stay inside nodes, ZeRO stage at which the software has no
+    pipelines, or that the time was over before it was looked at."""
 
     OUT_OF_MEMORY = "out_of_memory"
     TENSOR_DEGREE = "tensor_degree"

@@ -7,6 +7,7 @@ from models.parallelism.legality import next_tensor_degree
 from models.parallelism.micro_batches import divisors, least_from
 from models.parallelism.request import Degrees
 from models.performance.iteration.profile import ModelProfile
+from models.software import FEATURES
 from models.wording import counted
 from models.workload import NodeGpus
 from stowplan.errors import Issue
@@ -27,8 +28,11 @@ def degree_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -
             f"{profile.name} has {counted(profile.num_layers, 'layer')}"
         )
         yield Issue(code="layers", pointer="/layers", detail=detail)
-    if profile.zero_stage >= 2 and degrees.pp > 1:
-        detail = f"is {degrees.pp} with ZeRO stage {profile.zero_stage}; use ZeRO stage 1 at most, or pp 1"
+    if degrees.pp > 1 and not profile.has_pipelines:
+        detail = (
+            f"is {degrees.pp} with ZeRO stage {profile.zero_stage}; {profile.software} has pipelines up to stage "
+            f"{FEATURES[profile.software].pipeline_zero} only: use that at most, or pp 1"
+        )
         yield Issue(code="zero_with_pipeline", pointer="/pp", detail=detail)
     shares = degrees.num_micro_batches * degrees.dp
     if profile.global_batch % shares:
@@ -40,6 +44,8 @@ def degree_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -
         )
         yield Issue(code="batch_not_divisible", pointer="/num_micro_batches", detail=detail)
     yield from _tensor_issues(degrees, profile, gpus_per_node)
+    if degrees.virtual_stages > 1:
+        yield from _interleaving_issues(degrees, profile)
 
 
 def given_plan(
@@ -61,7 +67,25 @@ def given_plan(
         num_micro_batches=degrees.num_micro_batches,
         gpu_type=gpu_type,
         gpus=tuple((part.node, gpu) for part in gpus for gpu in part.gpus),
+        virtual_stages=degrees.virtual_stages,
     )
+
+
+def _interleaving_issues(degrees: Degrees, profile: ModelProfile) -> Iterator[Issue]:
+    """Parts of stages that the software does not have, or that do not go with stages and micro-batches."""
+    parts, where = degrees.virtual_stages, "/virtual_stages"
+    if not FEATURES[profile.software].virtual_stages:
+        able = ", ".join(software for software in FEATURES if FEATURES[software].virtual_stages)
+        detail = f"is {parts}; {profile.software} has no interleaved pipelines: use 1, or one of {able}"
+        yield Issue(code="virtual_stages", pointer=where, detail=detail)
+        return
+    fewest = profile.num_layers // degrees.pp if degrees.layers is None else min(degrees.layers, default=0)
+    if degrees.pp == 1 or parts > fewest:
+        detail = f"is {parts} for {counted(degrees.pp, 'stage')}, the shortest of {counted(fewest, 'layer')}"
+        yield Issue(code="virtual_stages", pointer=where, detail=f"{detail}; use several stages, and a layer per part")
+    if degrees.num_micro_batches % degrees.pp:
+        detail = f"is {degrees.num_micro_batches}; interleaved pipelines take multiples of their {degrees.pp} stages"
+        yield Issue(code="virtual_stages", pointer="/num_micro_batches", detail=detail)
 
 
 def _tensor_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -> Iterator[Issue]:

@@ -85,17 +85,22 @@ def calibrated_request(request: ParallelRequest) -> ParallelRequest:
 
 
 def with_intervals(request: ParallelRequest, answer: ParallelAnswer, model_of: OfferModel) -> ParallelAnswer:
-    """The answer with intervals of its times, and the plan to measure next; offers are those of the request."""
-    predictions: dict[str, Prediction] = {}
+    """The answer with intervals of its times, and the plan to measure next, unless how the job is trained was left to
+    the search: a measurement is of one way. Offers are those of the request."""
+    predictions: dict[tuple[str, JobModel], Prediction] = {}
     points = []
     for point in answer.points:
-        name = point.gpu_type
-        if name not in predictions:
-            predictions[name] = _prediction(request, _offer(request, name), model_of)
-        points.append(replace(point, interval=_interval(point, predictions[name])))
+        key = point.gpu_type, point.model
+        if key not in predictions:
+            trained = replace(request, model=point.model)
+            predictions[key] = _prediction(trained, _offer(request, point.gpu_type), model_of)
+        points.append(replace(point, interval=_interval(point, predictions[key])))
     found = replace(answer, points=tuple(points))
-    best = found.best
-    return replace(found, measure_next=_measure_next(request, found, predictions[best.gpu_type]))
+    if request.choices.are_open:
+        return found
+    return replace(
+        found, measure_next=_measure_next(request, found, predictions[found.best.gpu_type, found.best.model])
+    )
 
 
 def gains(means: FloatArray, covariance: FloatArray, measurement: float = MEASUREMENT) -> FloatArray:

@@ -55,6 +55,16 @@ def test_a_plan_that_is_not_symmetric_is_refused_or_projected() -> None:
         deployable_plan(candidate(UNEQUAL, None), may_project=True, ignore_memory=False)
 
 
+def test_an_interleaved_plan_is_refused() -> None:
+    interleaved = replace(PLAN, virtual_stages=2, num_micro_batches=PLAN.num_micro_batches)
+    for may_project in (False, True):
+        with pytest.raises(InputError, match="is interleaved and cannot be deployed") as caught:
+            deployable_plan(candidate(interleaved), may_project=may_project, ignore_memory=False)
+        assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [
+            ("virtual_stages", "/plan/virtual_stages")
+        ]
+
+
 def test_gpus_must_be_there_and_free() -> None:
     elsewhere = replace(PLAN.stages[0].replicas[0], node="c")
     lost = candidate(replace(PLAN, stages=(replace(PLAN.stages[0], replicas=(elsewhere,)), PLAN.stages[1])))

@@ -151,8 +151,8 @@ def _degree_fault(degrees: Parallelism, profile: ModelProfile, gpus_per_node: in
             "at most one stage per layer",
         ),
         (
-            degrees.pp > 1 and profile.zero_stage >= 2,
-            f"ZeRO stage {profile.zero_stage} excludes pipelines",
+            degrees.pp > 1 and not profile.has_pipelines,
+            f"{profile.software} has no pipelines at ZeRO stage {profile.zero_stage}",
             "ZeRO stage 1 at most, or one pipeline stage",
         ),
     )

@@ -58,7 +58,7 @@ class SearchedGrid:
         profile, num_gpus = self.space.model.profile, self.num_gpus
         name = f"PP{self.pp} on {num_gpus} {self.space.gpu_type}"
         if _zero_excludes(self.space, self.pp):
-            detail = f"ZeRO stage {profile.zero_stage} shards gradients or weights, which excludes pipelines"
+            detail = f"{profile.software} has no pipelines at ZeRO stage {profile.zero_stage}"
             yield Rejection(reason=RejectionReason.ZERO_STAGE, candidate=name, detail=detail)
         elif self.pp > profile.num_layers:
             detail = (
@@ -141,7 +141,7 @@ def search_grid(space: PlanSpace, num_gpus: int, pp: int, options: GridOptions) 
 
 def _zero_excludes(space: PlanSpace, pp: int) -> bool:
     """Whether the ZeRO stage excludes so many pipeline stages."""
-    return space.model.profile.zero_stage >= 2 and pp > 1
+    return pp > 1 and not space.model.profile.has_pipelines
 
 
 def estimate(plan: ParallelPlan, model: PerformanceModel, options: GridOptions) -> PlanEstimate:

@@ -149,7 +149,7 @@ def pipeline_degrees(model: PerformanceModel, num_gpus: int, options: GridOption
     """Pipeline degrees of the grids of a GPU count."""
     if options.pipeline_degrees is not None:
         return tuple(sorted(set(options.pipeline_degrees)))
-    if model.profile.zero_stage >= 2:
+    if not model.profile.has_pipelines:
         return (1,)
     most = min(num_gpus, model.profile.num_layers)
     if options.rule is PlanRule.CRIUS:

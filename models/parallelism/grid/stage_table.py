@@ -78,8 +78,9 @@ class StageTable:
             valid=valid,
         )
 
-    def memory_bytes(self, num_micro_batches: int, stages_behind: Sequence[int]) -> FloatArray:
-        """Peak memory of a GPU, (K, I, G, T) for K numbers of stages to the end; infinite for what is not valid."""
+    def memory_bytes(self, num_micro_batches: int, stages_behind: Sequence[float]) -> FloatArray:
+        """Peak memory of a GPU, (K, I, G, T) for K numbers of stages to the end (of
+        micro-batches in flight, where stages are cut into parts); infinite for what is not valid."""
         local, valid = self._local_batch(num_micro_batches)
         parts = peak_parts(
             profile=self.model.profile,

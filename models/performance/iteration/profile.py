@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from models.performance.iteration.kernels import LayerKernels, usual_s
-from models.software import Software
+from models.software import FEATURES, Software
 from stowplan.arrays import FloatVector
 
 
@@ -81,6 +81,11 @@ class ModelProfile:
     def num_layers(self) -> int:
         """L, embedding and head not counted."""
         return len(self.layers)
+
+    @property
+    def has_pipelines(self) -> bool:
+        """Whether the software runs pipelines at this ZeRO stage."""
+        return self.zero_stage <= FEATURES[self.software].pipeline_zero
 
     @cached_property
     def prefix(self) -> "ProfilePrefix":

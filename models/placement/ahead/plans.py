@@ -67,7 +67,7 @@ def training_plans(
 def _all_degrees(model: PerformanceModel, num_gpus: int, gpus_per_node: int) -> Iterator[Parallelism]:
     """Degrees with a communication matrix whose stages have layers and whose replicas have sequences."""
     profile = model.profile
-    most = 1 if profile.zero_stage >= 2 else profile.num_layers
+    most = profile.num_layers if profile.has_pipelines else 1
     for tp in range(1, gpus_per_node + 1):
         if not profile.admits_tensor_degree(tp) or num_gpus % tp:
             continue

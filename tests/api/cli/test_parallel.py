@@ -1,6 +1,7 @@
 """`stowplan parallel`: tables, JSON, pictures, and messages that say what is wrong."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.own_catalogue import CATALOGUE
 
 pytestmark = pytest.mark.slow
 SMALL = ("--model", "gpt2-350m", "--global-batch", "64")
+AUTO = ("--checkpointing", "auto", "--zero-stage", "auto")
 
 
 @pytest.fixture
@@ -66,6 +68,27 @@ def test_given_degrees_and_a_request_in_a_file(tmp_path: Path) -> None:
         *("--model", "gpt2-350m", "--global-batch", "8", "--gpu-type", "h100", "--degrees", "pp2,dp1,tp2,mb4", "--json")
     )
     assert ParallelPlanAnswer.model_validate_json(result.stdout).best == whole.best
+    assert run(*SMALL, "--gpu-type", "h100", "--degrees", "pp2x3,dp1,tp2,mb4").exit_code == ExitCode.BAD_INPUT
+    result = run(
+        *SMALL, "--gpu-type", "h100", "--software", "torch", "--degrees", "pp2x3,dp1,tp2,mb4", "--tokens", "1e9"
+    )
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    assert "PP2x3 DP1 TP2 (12+12 layers" in result.stdout
+    assert re.search(r"MFU [0-9.]+ %, [0-9.e+]+ tokens/s per GPU, [0-9.]+ days", result.stdout)
+
+
+@pytest.mark.usefixtures("warm")
+def test_what_of_the_training_is_left_to_the_search() -> None:
+    result = run(*SMALL, "--gpus", "2", "--gpu-type", "h100", *AUTO, "--json")
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    found = ParallelPlanAnswer.model_validate_json(result.stdout)
+    assert len(found.alternatives) == 12
+    assert found.alternatives[0].training == found.best.training
+    assert found.alternatives[0].notation == found.best.notation
+    wrong = run(*SMALL, "--gpus", "2", "--gpu-type", "h100", "--zero-stage", "4")
+    assert wrong.exit_code == ExitCode.BAD_INPUT
+    result = run(*SMALL, "--gpu-type", "h100", "--degrees", "pp1,dp1,tp1,mb4", *AUTO)
+    assert result.exit_code == ExitCode.PLANNED, result.output
 
 
 @pytest.mark.usefixtures("warm")

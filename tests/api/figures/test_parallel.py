@@ -3,6 +3,7 @@
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -14,6 +15,7 @@ from api.figures.throughput import plan_words
 from api.schemas.parallel_answer import ParallelPlanAnswer
 from models.parallelism.planner import answer
 from models.parallelism.request import Degrees, Offer, ParallelRequest, Planner
+from models.software import Software
 from models.transformer import Transformer
 from models.wording import size_of
 from topology.gpu_catalogue import find_product, gpu_type_of
@@ -29,7 +31,8 @@ MAX_WIDTH = 930.0
 def answered(planner: Planner, counts: tuple[int, ...], degrees: Degrees | None = None) -> ParallelPlanAnswer:
     kinds = KINDS if planner is Planner.GRID else KINDS[:1]
     offers = tuple(Offer(gpu_type=kind, gpus_per_node=8, counts=counts) for kind in kinds)
-    request = ParallelRequest(model=GPT, planner=planner, offers=offers, degrees=degrees)
+    model = GPT if degrees is None or degrees.virtual_stages == 1 else replace(GPT, software=Software.TORCH)
+    request = ParallelRequest(model=model, planner=planner, offers=offers, degrees=degrees)
     return answer_document(request, answer(request))
 
 
@@ -65,6 +68,21 @@ def test_every_pass_is_drawn_with_its_number() -> None:
     assert {f"{size_of(stage.total_bytes)} of {size_of(stage.usable_bytes)}" for stage in point.stages} <= set(words)
     assert any(word.startswith("compute ") for word in words)
     assert not any(word.startswith("left out") for word in words)
+
+
+def test_every_part_of_an_interleaved_stage_is_drawn() -> None:
+    found = given(pp=4, dp=2, tp=1, num_micro_batches=8, virtual_stages=3)
+    picture = render(ParallelFigure(answer=found, format="svg"))
+    assert polygons(picture, "forward") == polygons(picture, "backward") == 4 * 3 * 8
+    assert "stages and micro-batches (interleaved 1F1B, 3 parts a stage)" in texts(picture)
+    assert plan_words(found.best) == "PP4x3 DP2 TP1"
+    panel = pipeline_panel(found.best)
+    best = found.best
+    for i, stage in enumerate(best.stages):
+        seconds = sum(one.end_s - one.start_s for one in panel.passes if one.stage == i)
+        assert seconds == pytest.approx(8 * (stage.forward_s + stage.backward_s))
+        ordered = [one for one in panel.passes if one.stage == i]
+        assert all(one.end_s <= other.start_s + 1e-12 for one, other in pairwise(ordered))
 
 
 def test_of_many_micro_batches_the_first_and_the_last_are_shown() -> None:

@@ -5,6 +5,7 @@ import pytest
 from models.parallel_plan import ParallelPlan
 from models.parallelism.legality import FreeGpus, next_tensor_degree, plan_violations
 from models.performance.iteration.model import PerformanceModel
+from models.software import Software
 from tests.models.parallelism.scenes import KIND, performance_model, plan, profile
 
 ALL_FREE: FreeGpus = {str(k): (KIND, frozenset(range(4))) for k in range(4)}
@@ -34,10 +35,12 @@ def test_a_tensor_degree_that_does_not_divide_names_the_unit_and_the_next_degree
 
 
 @pytest.mark.parametrize("zero_stage", [2, 3])
-def test_zero_2_and_3_have_no_pipelines(zero_stage: int) -> None:
+def test_zero_2_and_3_have_pipelines_where_the_software_has_them(zero_stage: int) -> None:
     model = performance_model(profile(zero_stage=zero_stage))
     assert found(plan(2, 2, 2), model) == [("zero_with_pipeline", "/stages")]
     assert found(plan(1, 4, 2), model) == []
+    of_torch = replace(profile(zero_stage=zero_stage), software=Software.TORCH)
+    assert found(plan(2, 2, 2), performance_model(of_torch)) == []
 
 
 def test_memory_is_held_against_what_is_usable() -> None:

@@ -9,11 +9,12 @@ from models.parallelism.grid.options import GridOptions
 from models.parallelism.offers import exact_offers, fewest_nodes, free_gpus, offers_of
 from models.parallelism.planner import answer
 from models.parallelism.request import Degrees, MeasuredPlan, Offer, ParallelRequest, Planner
+from models.parallelism.training import ALL_CHECKPOINTING, Choices, Training
 from models.performance.iteration.modelling import performance_model
-from models.transformer import Transformer
+from models.transformer import Checkpointing, Transformer
 from models.workload import NodeGpus
 from solver.pool import DeadlineError
-from stowplan.errors import InputError
+from stowplan.errors import InputError, Severity
 from topology.cluster import Cluster, GpuType, Node, NodeState, Tier
 
 KIND = GpuType(
@@ -129,7 +130,6 @@ def test_given_degrees() -> None:
         ({"tp": 3}, [("tensor_degree", "/degrees/tp")]),
         ({"tp": 8, "dp": 1}, [("tensor_degree", "/degrees/tp")]),
         ({"num_micro_batches": 5}, [("batch_not_divisible", "/degrees/num_micro_batches")]),
-        ({"pp": 1, "dp": 1, "tp": 1, "num_micro_batches": 1}, [("out_of_memory", "/degrees")]),
     ],
 )
 def test_degrees_that_do_not_fit(changes: dict[str, int], expected: list[tuple[str, str]]) -> None:
@@ -137,6 +137,46 @@ def test_degrees_that_do_not_fit(changes: dict[str, int], expected: list[tuple[s
     offers = (Offer(gpu_type=KIND, gpus_per_node=4, counts=(degrees.num_gpus,)),)
     found = refusal(replace(REQUEST, offers=offers, planner=Planner.GIVEN, degrees=degrees))
     assert found == expected
+
+
+def test_a_given_plan_is_evaluated_whatever_its_memory() -> None:
+    degrees = Degrees(pp=1, dp=1, tp=1, num_micro_batches=1)
+    offers = (Offer(gpu_type=KIND, gpus_per_node=4, counts=(1,)),)
+    found = answer(replace(REQUEST, offers=offers, planner=Planner.GIVEN, degrees=degrees))
+    assert not found.best.fits
+    needed, usable = found.best.fullest
+    assert usable == 36e9 < needed
+    assert found.best.estimate.iteration.total_s > 0.0
+    assert [(issue.code, issue.pointer, issue.severity) for issue in found.warnings] == [
+        ("out_of_memory", "/degrees", Severity.WARNING)
+    ]
+
+
+def test_of_ways_to_train_given_degrees_the_one_that_fits_is_taken() -> None:
+    """32 sequences at once fit with full checkpointing only, which takes longer."""
+    degrees = Degrees(pp=1, dp=1, tp=1, num_micro_batches=1)
+    offers = (Offer(gpu_type=KIND, gpus_per_node=4, counts=(1,)),)
+    choices = Choices(checkpointing=ALL_CHECKPOINTING)
+    found = answer(replace(REQUEST, offers=offers, planner=Planner.GIVEN, degrees=degrees, choices=choices))
+    assert found.best.fits
+    assert Training.of(found.best.model).checkpointing is Checkpointing.FULL
+    assert found.warnings == ()
+
+
+def test_what_would_make_it_fit_is_tried() -> None:
+    """1.3 billion parameters of 18 bytes do not fit on one GPU of 10 GB; states over four do, and so do four GPUs."""
+    small = replace(KIND, memory_bytes=10 * 10**9)
+    with pytest.raises(InputError) as caught:
+        answer(replace(REQUEST, offers=(Offer(gpu_type=small, gpus_per_node=4, counts=(1,)),)))
+    (issue,) = caught.value.issues
+    told = issue.detail.partition("; it would fit ")[2]
+    assert told.startswith("on 4 GPUs (PP")
+    four = answer(replace(REQUEST, offers=(Offer(gpu_type=small, gpus_per_node=4, counts=(4,)),)))
+    assert four.best.estimate.plan.notation() in told
+    huge = replace(GPT, sequence_length=16384, global_batch=4)
+    with pytest.raises(InputError) as caught:
+        answer(replace(REQUEST, model=huge, offers=(Offer(gpu_type=KIND, gpus_per_node=4, counts=(1,)),)))
+    assert "it would fit with full checkpointing (PP1 DP1 TP1" in caught.value.issues[0].detail
 
 
 def test_degrees_with_zero_and_too_few_nodes() -> None:

@@ -1,0 +1,187 @@
+r"""Symmetric plans of a job on some GPUs, interleaved ones where the software has them.
+
+Every pipeline degree p and tensor degree that divides the GPUs, numbers of micro-batches N, and parts v of a stage that
+divide the layers (whole parts go to stages, as evenly by load as it goes) are ranked by the tables of the grids:
+
+    seconds = N max_i c_i + (sum_i c_i - max_i c_i) / v + extra        c_i: forward and backward pass of stage i
+
+which for v = 1 is the time of searches, and for v > 1 a bubble that is v times shorter (Narayanan et al. 2021, section
+2.2). The first of each kind are then looked at by the performance model itself, sends and schedule included; what is
+returned is the best of those, never worse by the model than what was ranked first.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.parallel_plan import ParallelPlan, in_flight, symmetric_plan
+from models.parallelism.grid.degrees import compact_degrees
+from models.parallelism.grid.operators import cluster
+from models.parallelism.grid.options import GridOptions
+from models.parallelism.grid.stage_table import StageTable
+from models.parallelism.micro_batches import divisors, least_from
+from models.performance.iteration.formulas import pipeline_s
+from models.performance.iteration.model import PerformanceModel
+from models.software import FEATURES
+from stowplan.arrays import FloatArray
+from stowplan.errors import InputError
+
+# More parts than published plans have; what they add to the transfers outweighs what is left of the bubble.
+_MOST_PARTS = 16
+_LOOKED_AT = 12
+# Of plans that differ in the parts of their stages only: the ranking does not know that more parts send more often.
+_OF_ONE_KIND = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvenPlans:
+    """The best symmetric plan of each kind on virtual nodes; None: there is none."""
+
+    plain: ParallelPlan | None
+    interleaved: ParallelPlan | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ranked:
+    """A plan that is not built yet."""
+
+    seconds: float
+    layers: tuple[int, ...]
+    dp: int
+    tp: int
+    num_micro_batches: int
+    virtual_stages: int
+
+
+def even_plans(
+    model: PerformanceModel,
+    gpu_type: str,
+    gpus_per_node: int,
+    num_gpus: int,
+    loads: FloatArray,
+    options: GridOptions,
+) -> EvenPlans:
+    """Find the best symmetric plans on all of the GPUs, on virtual nodes `0`, `1`, ...; `loads`: of layers (L,)."""
+    gpus = tuple((str(k // gpus_per_node), k % gpus_per_node) for k in range(num_gpus))
+    ranked: list[_Ranked] = []
+    for pp in _pipeline_degrees(model, num_gpus, options):
+        ranked += _of_degree(model, gpu_type, gpus_per_node, num_gpus // pp, pp, loads, options)
+    ranked.sort(key=lambda plan: plan.seconds)
+    found = []
+    for kind in (False, True):
+        first = _different([plan for plan in ranked if (plan.virtual_stages > 1) is kind])
+        plans = [built for plan in first if (built := _built(plan, model, gpu_type, gpus)) is not None]
+        found.append(min(plans, key=lambda plan: model.iteration(plan).total_s, default=None))
+    return EvenPlans(plain=found[0], interleaved=found[1])
+
+
+def _different(ranked: Sequence[_Ranked]) -> list[_Ranked]:
+    """The first plans, few of them with the same degrees and micro-batches."""
+    found: list[_Ranked] = []
+    kinds: Counter[tuple[int, int, int, int]] = Counter()
+    for plan in ranked:
+        kind = len(plan.layers), plan.dp, plan.tp, plan.num_micro_batches
+        kinds[kind] += 1
+        if kinds[kind] <= _OF_ONE_KIND:
+            found.append(plan)
+        if len(found) == _LOOKED_AT:
+            break
+    return found
+
+
+def virtual_stages(model: PerformanceModel, pp: int) -> tuple[int, ...]:
+    """Numbers of parts that the stages of a pipeline may have, 1 first."""
+    profile = model.profile
+    if pp == 1 or not FEATURES[profile.software].virtual_stages:
+        return (1,)
+    most = min(_MOST_PARTS, profile.num_layers // pp)
+    return tuple(v for v in range(1, most + 1) if profile.num_layers % v == 0)
+
+
+def _pipeline_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> list[int]:
+    most = min(num_gpus, model.profile.num_layers) if model.profile.has_pipelines else 1
+    asked = options.pipeline_degrees
+    return [pp for pp in range(1, most + 1) if num_gpus % pp == 0 and (asked is None or pp in asked)]
+
+
+def _of_degree(
+    model: PerformanceModel,
+    gpu_type: str,
+    gpus_per_node: int,
+    size: int,
+    pp: int,
+    loads: FloatArray,
+    options: GridOptions,
+) -> Iterator[_Ranked]:
+    """Plans of `pp` stages of `size` GPUs that fit; stages of all numbers of parts are in one table."""
+    parts = virtual_stages(model, pp)
+    bounds = [np.array(cluster(loads.reshape(-1, v).sum(axis=1), pp)) * v for v in parts]
+    behind = [in_flight(pp, stage, v) for v in parts for stage in range(pp)]
+    table = StageTable(
+        model=model,
+        gpu_type=gpu_type,
+        intervals=tuple(pair for cuts in bounds for pair in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)),
+        degrees=compact_degrees(model.profile, (size,), gpus_per_node),
+    )
+    layers = [tuple(np.diff(cuts).tolist()) for cuts in bounds]
+    tensor, fixed, every = table.degrees.tp.tolist(), model.profile.micro_batch, np.arange(len(behind))
+    for count in _micro_batches(model, pp, options):
+        costs = table.costs(count)
+        fits = table.fits(table.memory_bytes(count, behind)[every, every, 0])
+        forward, backward, extra = (
+            values[:, 0].reshape(len(parts), pp, -1).swapaxes(1, 2)
+            for values in (costs.forward_s, costs.backward_s, costs.once_s + costs.optimizer_s)
+        )
+        warm_up, steady, last = pipeline_s(forward, backward, extra, count)
+        slowest = (forward + backward).max(axis=-1)
+        seconds = steady + slowest + (warm_up - slowest) / np.array(parts)[:, None] + last
+        legal = fits.reshape(len(parts), pp, -1).all(axis=1) & costs.valid[0]
+        for k, t in zip(*np.nonzero(legal), strict=True):
+            dp = size // tensor[t]
+            if fixed is not None and dp * fixed * count != model.profile.global_batch:
+                continue
+            if parts[k] == 1 or count % pp == 0:
+                yield _Ranked(
+                    seconds=float(seconds[k, t]),
+                    layers=layers[k],
+                    dp=dp,
+                    tp=tensor[t],
+                    num_micro_batches=count,
+                    virtual_stages=parts[k],
+                )
+
+
+def _micro_batches(model: PerformanceModel, pp: int, options: GridOptions) -> Sequence[int]:
+    """Of the divisors of the batch, and of those that the stages divide, the least above every power of two; all where
+    the job fixes its micro-batch."""
+    every = divisors(model.profile.global_batch)
+    if options.num_micro_batches is not None:
+        return [count for count in every if count in options.num_micro_batches]
+    if model.profile.micro_batch is not None:
+        return every
+    whole = [count for count in every if count % pp == 0]
+    powers = [1 << k for k in range(model.profile.global_batch.bit_length())]
+    return sorted({least_from(some, power) for some in (every, whole) if some for power in powers})
+
+
+def _built(
+    plan: _Ranked, model: PerformanceModel, gpu_type: str, gpus: tuple[tuple[str, int], ...]
+) -> ParallelPlan | None:
+    try:
+        built = symmetric_plan(
+            num_layers=plan.layers,
+            pp=len(plan.layers),
+            dp=plan.dp,
+            tp=plan.tp,
+            global_batch=model.profile.global_batch,
+            num_micro_batches=plan.num_micro_batches,
+            gpu_type=gpu_type,
+            gpus=gpus,
+            virtual_stages=plan.virtual_stages,
+        )
+    except InputError:
+        # A tensor group would leave its node where stages do not start on whole nodes.
+        return None
+    return built if model.fits(built) else None

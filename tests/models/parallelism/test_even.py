@@ -1,0 +1,171 @@
+"""Symmetric plans, interleaved ones too: as good as the best of all, legal, never worse than without."""
+
+from dataclasses import replace
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from models.parallel_plan import ParallelPlan, symmetric_plan
+from models.parallelism.even import even_plans, virtual_stages
+from models.parallelism.grid.operators import cluster
+from models.parallelism.grid.options import GridOptions
+from models.parallelism.legality import plan_violations
+from models.parallelism.planner import answer
+from models.parallelism.request import Degrees, Offer, ParallelRequest, Planner
+from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.modelling import virtual_model
+from models.performance.iteration.whitebox import roofline_s
+from models.software import Software
+from models.transformer import Transformer
+from stowplan.errors import InputError
+from tests.growth import work
+from topology.cluster import GpuType
+
+KIND = GpuType(
+    name="gpu",
+    memory_bytes=40 * 10**9,
+    peak_flops_per_s=312e12,
+    intra_node_bandwidth_bytes_per_s=300e9,
+    inter_node_bandwidth_bytes_per_s=25e9,
+)
+GPT = Transformer(
+    num_layers=12,
+    hidden_size=2048,
+    num_heads=16,
+    vocabulary_size=51200,
+    sequence_length=1024,
+    global_batch=16,
+    software=Software.MEGATRON_CORE,
+)
+
+
+def every_plan(model: PerformanceModel, num_gpus: int, gpus_per_node: int) -> list[ParallelPlan]:
+    """All symmetric plans with stages as even by load as whole parts go, that fit."""
+    profile, found = model.profile, []
+    loads = roofline_s(profile, KIND)
+    gpus = tuple((str(k // gpus_per_node), k % gpus_per_node) for k in range(num_gpus))
+    for pp, tp, count in product(range(1, num_gpus + 1), range(1, num_gpus + 1), range(1, profile.global_batch + 1)):
+        if num_gpus % (pp * tp) or not profile.admits_tensor_degree(tp) or pp > profile.num_layers:
+            continue
+        for parts in virtual_stages(model, pp):
+            bounds = cluster(loads.reshape(-1, parts).sum(axis=1), pp)
+            try:
+                plan = symmetric_plan(
+                    num_layers=tuple(parts * (last - first) for first, last in pairwise(bounds)),
+                    pp=pp,
+                    dp=num_gpus // pp // tp,
+                    tp=tp,
+                    global_batch=profile.global_batch,
+                    num_micro_batches=count,
+                    gpu_type=KIND.name,
+                    gpus=gpus,
+                    virtual_stages=parts,
+                )
+            except InputError:
+                continue
+            if model.fits(plan):
+                found.append(plan)
+    return found
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    memory_gb=st.sampled_from([4, 8, 40]),
+    num_gpus=st.sampled_from([2, 4, 8]),
+    software=st.sampled_from([Software.MEGATRON_CORE, Software.DEEPSPEED]),
+    num_layers=st.sampled_from([6, 12]),
+)
+def test_they_are_near_the_best_of_all(memory_gb: int, num_gpus: int, software: Software, num_layers: int) -> None:
+    """The ranking knows sends and schedule roughly, so that a few percent may be lost."""
+    kind = replace(KIND, memory_bytes=memory_gb * 10**9)
+    model = virtual_model(replace(GPT, software=software, num_layers=num_layers), kind, 4, -(-num_gpus // 4))
+    loads = roofline_s(model.profile, kind)
+    found = even_plans(model, kind.name, 4, num_gpus, loads, GridOptions())
+    every = every_plan(model, num_gpus, 4)
+    for interleaved, plan in ((False, found.plain), (True, found.interleaved)):
+        times = [model.iteration(other).total_s for other in every if (other.virtual_stages > 1) is interleaved]
+        assert (plan is None) == (not times)
+        if plan is not None:
+            assert plan_violations(plan, model) == []
+            assert min(times) * (1 - 1e-9) <= model.iteration(plan).total_s <= 1.03 * min(times)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(memory_gb=st.sampled_from([4, 8, 40]), global_batch=st.sampled_from([4, 8, 24]), count=st.sampled_from([4, 8]))
+def test_interleaving_never_makes_an_answer_worse(memory_gb: int, global_batch: int, count: int) -> None:
+    kind = replace(KIND, memory_bytes=memory_gb * 10**9)
+    offers = (Offer(gpu_type=kind, gpus_per_node=4, counts=(count,)),)
+    request = ParallelRequest(model=replace(GPT, global_batch=global_batch), offers=offers)
+    try:
+        without = answer(replace(request, grid=GridOptions(refine=False)))
+    except InputError:
+        return
+    assert answer(request).best.seconds <= without.best.seconds
+
+
+def test_a_deep_pipeline_of_few_micro_batches_is_interleaved() -> None:
+    """One GPU a node, and as many stages as GPUs."""
+    model = replace(GPT, num_layers=16, global_batch=4)
+    offers = (Offer(gpu_type=KIND, gpus_per_node=1, counts=(4,)),)
+    options = GridOptions(pipeline_degrees=(4,))
+    found = answer(ParallelRequest(model=model, offers=offers, grid=options)).best
+    parts = found.estimate.plan.virtual_stages
+    assert parts > 1
+    assert found.estimate.plan.notation().startswith(f"PP4x{parts} DP1 TP1")
+    plain = answer(ParallelRequest(model=replace(model, software=Software.DEEPSPEED), offers=offers, grid=options)).best
+    assert plain.estimate.plan.virtual_stages == 1
+    assert found.breakdown.bubble_s < plain.breakdown.bubble_s
+    degrees = Degrees(pp=4, dp=1, tp=1, num_micro_batches=4, virtual_stages=parts)
+    given = answer(ParallelRequest(model=model, offers=offers, planner=Planner.GIVEN, degrees=degrees)).best
+    assert given.estimate.plan.virtual_stages == parts
+
+
+@pytest.mark.parametrize(
+    ("changes", "software", "pointer"),
+    [
+        ({}, Software.DEEPSPEED, "/degrees/virtual_stages"),
+        ({"pp": 1, "dp": 4}, Software.TORCH, "/degrees/virtual_stages"),
+        ({"virtual_stages": 7}, Software.TORCH, "/degrees/virtual_stages"),
+        ({"num_micro_batches": 1}, Software.TORCH, "/degrees/num_micro_batches"),
+    ],
+)
+def test_virtual_stages_that_cannot_be(changes: dict[str, int], software: Software, pointer: str) -> None:
+    of = Degrees(pp=2, dp=2, tp=1, num_micro_batches=4, virtual_stages=2)
+    degrees = replace(of, **changes)  # type: ignore[arg-type]
+    offers = (Offer(gpu_type=KIND, gpus_per_node=4, counts=(4,)),)
+    request = ParallelRequest(model=replace(GPT, software=software), offers=offers, planner=Planner.GIVEN)
+    with pytest.raises(InputError) as caught:
+        answer(replace(request, degrees=degrees))
+    assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [("virtual_stages", pointer)]
+
+
+def test_an_asymmetric_best_plan_has_a_symmetric_one_beside_it() -> None:
+    model = replace(GPT, num_layers=24, software=Software.DEEPSPEED, global_batch=32)
+    for memory_gb, count in product((6, 8, 12), (6, 8, 12)):
+        kind = replace(KIND, memory_bytes=memory_gb * 10**9)
+        offers = (Offer(gpu_type=kind, gpus_per_node=4, counts=(count,)),)
+        try:
+            found = answer(ParallelRequest(model=model, offers=offers))
+        except InputError:
+            continue
+        warned = [issue.detail for issue in found.warnings if issue.code == "asymmetric_plan"]
+        best = found.best
+        assert bool(warned) is not best.estimate.plan.is_symmetric
+        if best.symmetric is not None:
+            assert best.symmetric.estimate.plan.is_symmetric
+            assert best.symmetric.seconds >= best.seconds
+            assert f"takes {100 * (best.symmetric.seconds / best.seconds - 1):.1f} % longer" in warned[0]
+            return
+    pytest.fail("no answer was asymmetric with a symmetric plan beside it")
+
+
+def test_the_cost_grows_with_the_gpus_at_most() -> None:
+    def cost(num_gpus: int) -> int:
+        model = virtual_model(replace(GPT, global_batch=256), KIND, 8, num_gpus // 8)
+        loads = roofline_s(model.profile, KIND)
+        return work(lambda: even_plans(model, KIND.name, 8, num_gpus, loads, GridOptions()))
+
+    cost(64)
+    assert cost(512) <= 2.3 * cost(256)
