@@ -35,9 +35,10 @@ PROTOCOL = (
 )
 
 CHOSEN = (
-    "Jobs of NeMo, Megatron-Core and torchtitan as published, on as many GPUs: the published plan, and the one of the "
-    "grid planner with the same precision, checkpointing and sharding but any degrees, micro-batches and partition. "
-    "Both times are predicted; `faster by` is their ratio. `runs there`: all stages have the same degrees."
+    "Jobs of NeMo, Megatron-Core and torchtitan as published, on as many GPUs: the published plan, and the best of "
+    "the planner with stages of equal degrees, with the same precision, checkpointing and sharding but any degrees, "
+    "parts of stages and micro-batches. Both times are predicted; `faster by` is their ratio. `runs there`: all stages "
+    "have the same degrees."
 )
 
 

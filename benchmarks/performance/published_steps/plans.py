@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from benchmarks.performance.published_steps.rows import Case
 from benchmarks.rows import Row
-from models.parallelism.grid.options import GridOptions
-from models.parallelism.grid.planner import plan_grids
+from models.parallelism.planner import answer
+from models.parallelism.request import Offer, ParallelRequest
 
 # Setups of current software, whose plans were chosen by those who know it.
 _SETS = ("nemo", "torchtitan", "megatron-core", "llama-3", "llama3")
+_LONGEST = 40
 
 
 def chosen_rows(timed: Sequence[Case]) -> Iterator[Row]:
@@ -24,11 +25,11 @@ def chosen_rows(timed: Sequence[Case]) -> Iterator[Row]:
 
 
 def _row(case: Case) -> Row:
-    free = replace(case.model, micro_batch=None)
-    found = plan_grids(free, case.gpu, case.gpus_per_node, [case.plan.num_gpus], GridOptions(details=False))
-    best = found.best.get((case.gpu.name, case.plan.num_gpus))
+    offer = Offer(gpu_type=case.gpu, gpus_per_node=case.gpus_per_node, counts=(case.plan.num_gpus,))
+    best = answer(ParallelRequest(model=replace(case.model, micro_batch=None), offers=(offer,))).best
+    # What the software runs: stages of the same degrees.
+    ours = best if best.estimate.plan.is_symmetric else best.symmetric or best
     published_s = case.performance().iteration(case.plan).total_s
-    ours_s = None if best is None else best.iteration.total_s
     return {
         "model": f"{case.model.name} {case.model.precision.value}",
         "GPUs": f"{case.plan.num_gpus} {case.gpu.name}",
@@ -36,12 +37,12 @@ def _row(case: Case) -> Row:
         "published plan": _short(case.plan.notation()),
         "measured s": None if case.measured_s is None else case.measured_s / case.scale,
         "predicted s": published_s,
-        "our plan": "none fits" if best is None else _short(best.plan.notation()),
-        "our predicted s": ours_s,
-        "faster by": None if ours_s is None else published_s / ours_s,
-        "runs there": best is not None and best.plan.is_symmetric,
+        "our plan": _short(ours.estimate.plan.notation()),
+        "our predicted s": ours.seconds,
+        "faster by": published_s / ours.seconds,
+        "runs there": ours.estimate.plan.is_symmetric,
     }
 
 
 def _short(notation: str) -> str:
-    return notation if len(notation) < 40 else f"{notation[:37]}..."
+    return notation if len(notation) < _LONGEST else f"{notation[: _LONGEST - 3]}..."
