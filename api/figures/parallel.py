@@ -35,7 +35,7 @@ _CHART = 230.0
 _PANEL_GAP = 14.0
 _TENSOR = Fill(colour="#009E73", hatch="", ink="#FFFFFF")
 _SEND = Fill(colour="#F0E442", hatch="", ink=INK)
-_STRAGGLERS = Fill(colour="#CC79A7", hatch="", ink=INK)
+_STRAGGLERS = Fill(colour="#882255", hatch="", ink=INK)
 _MS_PER_S = 1e3
 
 
