@@ -32,13 +32,13 @@ class Features:
     stage, not the whole of it. overlaps_sends: a stage computes while its activations travel.
     """
 
-    sequence_parallel: bool
-    virtual_stages: bool
-    fused_attention: bool
-    fp8: bool
-    pipeline_zero: int
-    splits_sends: bool
-    overlaps_sends: bool
+    sequence_parallel: bool = True
+    virtual_stages: bool = True
+    fused_attention: bool = True
+    fp8: bool = True
+    pipeline_zero: int = 1
+    splits_sends: bool = True
+    overlaps_sends: bool = True
 
 
 # DeepSpeed: its pipeline engine has 1F1B alone, refuses ZeRO 2 and 3 and sends whole activations, one after another.
@@ -46,49 +46,11 @@ class Features:
 FEATURES = MappingProxyType(
     {
         Software.DEEPSPEED: Features(
-            sequence_parallel=False,
-            virtual_stages=False,
-            fused_attention=True,
-            fp8=False,
-            pipeline_zero=1,
-            splits_sends=False,
-            overlaps_sends=False,
+            sequence_parallel=False, virtual_stages=False, fp8=False, splits_sends=False, overlaps_sends=False
         ),
-        Software.MEGATRON_LM: Features(
-            sequence_parallel=True,
-            virtual_stages=True,
-            fused_attention=False,
-            fp8=False,
-            pipeline_zero=1,
-            splits_sends=True,
-            overlaps_sends=False,
-        ),
-        Software.MEGATRON_CORE: Features(
-            sequence_parallel=True,
-            virtual_stages=True,
-            fused_attention=True,
-            fp8=True,
-            pipeline_zero=1,
-            splits_sends=True,
-            overlaps_sends=True,
-        ),
-        Software.TORCH: Features(
-            sequence_parallel=True,
-            virtual_stages=True,
-            fused_attention=True,
-            fp8=True,
-            pipeline_zero=3,
-            splits_sends=True,
-            overlaps_sends=True,
-        ),
-        Software.TORCH_EAGER: Features(
-            sequence_parallel=True,
-            virtual_stages=True,
-            fused_attention=True,
-            fp8=True,
-            pipeline_zero=3,
-            splits_sends=True,
-            overlaps_sends=True,
-        ),
+        Software.MEGATRON_LM: Features(fused_attention=False, fp8=False, overlaps_sends=False),
+        Software.MEGATRON_CORE: Features(),
+        Software.TORCH: Features(pipeline_zero=3),
+        Software.TORCH_EAGER: Features(pipeline_zero=3),
     }
 )

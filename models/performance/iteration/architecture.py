@@ -67,7 +67,7 @@ from models.performance.iteration.layer_activations import kept_bytes, moved_num
 from models.performance.iteration.layer_sizes import LayerKind, LayerSizes, sizes_in
 from models.performance.iteration.profile import LayerCost, ModelProfile
 from models.performance.iteration.shape_issues import shape_issues
-from models.software import Software
+from models.software import FEATURES, Software
 from models.transformer import (
     Biases,
     Checkpointing,
@@ -156,9 +156,22 @@ def model_issues(model: JobModel, pointer: str) -> list[Issue]:
     if model.micro_batch is not None and model.global_batch % model.micro_batch:
         detail = f"is {model.micro_batch}, which does not divide global_batch {model.global_batch}"
         issues.append(_issue("batch_not_divisible", f"{pointer}/micro_batch", detail))
+    issues += _software_issues(model, pointer)
     if isinstance(model, Transformer):
         return [*issues, *shape_issues(model, pointer)]
     return [*issues, *_operator_issues(model, pointer)]
+
+
+def _software_issues(model: JobModel, pointer: str) -> Iterator[Issue]:
+    """What the software does not do."""
+    if model.precision is Precision.FP8 and not FEATURES[model.software].fp8:
+        able = ", ".join(software for software in Software if FEATURES[software].fp8)
+        detail = f"is fp8, in which {model.software} does not compute; a software that does: {able}"
+        yield _issue("not_in_software", f"{pointer}/precision", detail)
+    if isinstance(model, Transformer) and model.sequence_parallel and not FEATURES[model.software].sequence_parallel:
+        able = ", ".join(software for software in Software if FEATURES[software].sequence_parallel)
+        detail = f"is true, and {model.software} has none; a software that has: {able}"
+        yield _issue("not_in_software", f"{pointer}/sequence_parallel", detail)
 
 
 def _transformer_profile(model: Transformer) -> ModelProfile:

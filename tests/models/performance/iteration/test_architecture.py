@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from models.catalogue import find_model
 from models.performance.iteration.architecture import model_issues, parameter_count, profile_of
 from models.performance.iteration.profile import LayerCost, ModelProfile
+from models.software import Software
 from models.transformer import (
     Attention,
     Biases,
@@ -509,3 +510,14 @@ def test_faults_of_an_operator_list(operators: tuple[Operator, ...], code: str, 
 def test_legal_models_have_no_issues() -> None:
     assert model_issues(_TINY, "") == []
     assert model_issues(_OPERATORS, "") == []
+
+
+def test_what_the_software_does_not_do_is_refused() -> None:
+    wanted = replace(_TINY, precision=Precision.FP8, sequence_parallel=True)
+    issues = model_issues(wanted, "/job")
+    assert [(issue.code, issue.pointer) for issue in issues] == [
+        ("not_in_software", "/job/precision"),
+        ("not_in_software", "/job/sequence_parallel"),
+    ]
+    assert "megatron-core, torch, torch-eager" in issues[0].detail
+    assert model_issues(replace(wanted, software=Software.MEGATRON_CORE), "") == []
