@@ -75,7 +75,6 @@ class LayerKernels:
     repeats_layer: bool = False
     repeats_attention: bool = False
     repeats_moves: bool = False
-    num_launches: float = 1.0
 
     @property
     def tokens(self) -> float:
@@ -131,27 +130,28 @@ class KernelCurve:
         """Forward and backward time of a sample, times the tensor degree, over `reference_s`; arguments broadcast."""
         batch, degree = np.broadcast_arrays(np.clip(local_batch, 1.0, self.largest_batch), tp)
         if batch.size <= _FEW:
-            found = np.array([self._slowdown(*size) for size in zip(batch.flat, degree.flat, strict=True)]).reshape(
-                -1, 2
-            )
-            return found[:, 0].reshape(batch.shape), found[:, 1].reshape(batch.shape)
-        sizes, where = np.unique(np.stack([batch.ravel(), degree.ravel()]).astype(float), axis=1, return_inverse=True)
-        parts = zip(self._passes_s(sizes[0], sizes[1]), self.reference_s, strict=True)
-        forward, backward = ((part * sizes[1] / sizes[0] / least)[where].reshape(batch.shape) for part, least in parts)
+            sizes = zip(batch.ravel().tolist(), degree.ravel().tolist(), strict=True)
+            found = np.array([self._slowdown(float(b), float(t)) for b, t in sizes]).T
+        else:
+            pairs = np.stack([batch.ravel(), degree.ravel()]).astype(float)
+            distinct, where = np.unique(pairs, axis=1, return_inverse=True)
+            found = self._slowdowns(*distinct)[:, where]
+        forward, backward = found.reshape(2, *batch.shape)
         return forward, backward
 
-    def _slowdown(self, batch: float, tp: float) -> tuple[float, float]:
-        """The same of one size; plans of a job ask for few, again and again."""
-        key = float(batch), float(tp)
-        if key not in self._known:
-            parts = zip(self._passes_s(np.array([key[0]]), np.array([key[1]])), self.reference_s, strict=True)
-            forward, backward = (float(part[0]) * key[1] / key[0] / least for part, least in parts)
-            self._known[key] = forward, backward
-        return self._known[key]
+    def _slowdown(self, batch: float, tp: float) -> FloatArray:
+        """Those of one size, (2,); plans of a job ask for few, again and again."""
+        if (batch, tp) not in self._known:
+            self._known[batch, tp] = self._slowdowns(np.array([batch]), np.array([tp]))[:, 0]
+        return self._known[batch, tp]
 
     @cached_property
-    def _known(self) -> dict[tuple[float, float], tuple[float, float]]:
+    def _known(self) -> dict[tuple[float, float], FloatArray]:
         return {}
+
+    def _slowdowns(self, batch: FloatArray, tp: FloatArray) -> FloatArray:
+        """Those of sizes (N,), (2, N)."""
+        return np.asarray(np.array(self._passes_s(batch, tp)) * tp / batch / np.array(self.reference_s)[:, None])
 
     def _passes_s(self, batch: FloatArray, tp: FloatArray) -> tuple[FloatArray, FloatArray]:
         forward, backward = np.zeros(batch.shape), np.zeros(batch.shape)
@@ -187,15 +187,14 @@ def layer_s(
 ) -> tuple[FloatArray, FloatArray]:
     """Forward and backward time of a layer for `batch` samples on `tp` GPUs each; arguments broadcast."""
     rate, products = machine.flops_per_s, layer.products
-    forward, back = (part / rate for part in _flops(products, machine.num_multiprocessors, _Sizes.of(batch, tp)))
+    forward, back = (part / rate for part in _flops(products, machine.num_multiprocessors, batch, tp))
     weights = sum(p.count * p.inputs * p.outputs for p in products) / tp
     reading_s = weights * layer.number_bytes / machine.bytes_per_s
     attention_s, attention_back = _attention_s(layer, machine, batch / tp)
     replicated = layer.replicated_bytes / (tp if sequence_parallel else 1.0)
     moving_s = batch * (layer.partitioned_bytes / tp + replicated) * machine.traffic / machine.bytes_per_s
-    launching_s = layer.num_launches * machine.launch_s
-    forward = forward + reading_s + attention_s + moving_s + launching_s
-    backward = back + 2.0 * (reading_s + moving_s + launching_s) + attention_back
+    forward = forward + reading_s + attention_s + moving_s + machine.launch_s
+    backward = back + 2.0 * (reading_s + moving_s + machine.launch_s) + attention_back
     if layer.repeats_moves:
         backward = backward + moving_s
     backward = backward + weights * _ADDED_BYTES / machine.bytes_per_s
@@ -211,35 +210,36 @@ def _attention_s(layer: LayerKernels, machine: Machine, batch: FloatArray) -> tu
     return once, (3.0 if layer.repeats_attention else 2.0) * once
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sizes:
-    """Local batches and tensor degrees, to look up what was computed for them."""
-
-    batch: bytes
-    tp: bytes
-    shape: tuple[int, ...]
-
-    @classmethod
-    def of(cls, batch: FloatArray, tp: FloatArray) -> "_Sizes":
-        batch, tp = np.broadcast_arrays(np.asarray(batch, dtype=np.float64), np.asarray(tp, dtype=np.float64))
-        return cls(batch=batch.tobytes(), tp=tp.tobytes(), shape=batch.shape)
-
-
-# Plans of a job are estimated again and again, also with other rates.
-@lru_cache(maxsize=4096)
 def _flops(
-    products: tuple[Product, ...], num_multiprocessors: int | None, sizes: _Sizes
+    products: tuple[Product, ...], num_multiprocessors: int | None, batch: FloatArray, tp: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """FLOPs of the products of a forward and a backward pass, with those lost (`_tiled_flops`)."""
-    batch, tp = (np.frombuffer(part).reshape(sizes.shape) for part in (sizes.batch, sizes.tp))
-    forward, back = np.zeros(sizes.shape), np.zeros(sizes.shape)
+    if batch.shape == tp.shape == (1,):
+        forward, back = _flops_of_size(products, num_multiprocessors, float(batch[0]), float(tp[0]))
+        return np.array([forward]), np.array([back])
+    return _flops_of_sizes(products, num_multiprocessors, batch, tp)
+
+
+# Plans are estimated again and again, also with other rates: FLOPs do not depend on these.
+@lru_cache(maxsize=2**14)
+def _flops_of_size(
+    products: tuple[Product, ...], num_multiprocessors: int | None, batch: float, tp: float
+) -> tuple[float, float]:
+    forward, back = _flops_of_sizes(products, num_multiprocessors, np.array(batch), np.array(tp))
+    return float(forward), float(back)
+
+
+def _flops_of_sizes(
+    products: tuple[Product, ...], num_multiprocessors: int | None, batch: FloatArray, tp: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    forward, back = np.zeros(()), np.zeros(())
     for product in products:
         rows = batch * product.tokens
         inputs, outputs = _cut(product, tp)
-        forward += product.count * _tiled_flops(rows, outputs, inputs, num_multiprocessors)
+        forward = forward + product.count * _tiled_flops(rows, outputs, inputs, num_multiprocessors)
         # For the gradients of the tokens, and of the weights.
         of_tokens = _tiled_flops(rows, inputs, outputs, num_multiprocessors)
-        back += product.count * (of_tokens + _tiled_flops(inputs, outputs, rows, num_multiprocessors))
+        back = back + product.count * (of_tokens + _tiled_flops(inputs, outputs, rows, num_multiprocessors))
     return forward, back
 
 
