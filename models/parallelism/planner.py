@@ -130,7 +130,7 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
         return ParallelAnswer(points=(), missing=tuple(_missing(offer, count, (), None) for count in offer.counts))
     if request.planner is Planner.GIVEN:
         return _given(request, k, offer)
-    result = _search(request, k, offer)
+    result, model = _search(request, k, offer), _model(request, offer)
     points, missing = [], []
     for count in offer.counts:
         found = result.best.get((offer.gpu_type.name, count))
@@ -139,7 +139,6 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
             grids = [grid for grid in result.grids if grid.num_gpus == count]
             missing.append(_missing(offer, count, grids, found))
         else:
-            model = _model(request, offer)
             plans = [found.plan, *_even(request, offer, count)]
             bound = [plan if nodes is None else bind_plan(plan, nodes) for plan in plans]
             points.append(_best([_point(request, model, plan, offer.gpu_type.name, count) for plan in bound]))

@@ -59,7 +59,7 @@ class StageTable:
         local, valid = self._local_batch(num_micro_batches)
         computation = of_type.compute_s * shares["compute"] * local / tp
         communication = model.tensor_communication_s(local, shares["tensor"], tp, model.fabric.intra_bytes_per_s("0"))
-        slower, slower_back = model.slowdowns(self.gpu_type, local, np.broadcast_to(tp, local.shape))
+        slower, slower_back = model.slowdowns(self.gpu_type, local, tp)
         forward = computation * slower + communication
         backward = of_type.backward_ratio * computation * slower_back
         backward = backward + model.profile.backward_all_reduces * communication
@@ -79,8 +79,8 @@ class StageTable:
         )
 
     def memory_bytes(self, num_micro_batches: int, stages_behind: Sequence[float]) -> FloatArray:
-        """Peak memory of a GPU, (K, I, G, T) for K numbers of stages to the end (of
-        micro-batches in flight, where stages are cut into parts); infinite for what is not valid."""
+        """Peak memory of a GPU, (K, I, G, T) for K numbers of stages to the end (of micro-batches in flight, where
+        stages are cut into parts); infinite for what is not valid."""
         local, valid = self._local_batch(num_micro_batches)
         parts = peak_parts(
             profile=self.model.profile,

@@ -22,7 +22,7 @@ from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.sizes import size_coefficients
 from stowplan.arrays import FloatVector
 from topology.cluster import GpuType
-from topology.gpu_catalogue import known_product
+from topology.gpu_catalogue import GpuProduct, known_product
 
 _FP8 = "fp8"
 
@@ -85,15 +85,19 @@ class _SumsMachine:
 
 def _sums_machine(profile: ModelProfile, kind: GpuType) -> _SumsMachine:
     product = known_product(kind.name)
-    if product is None:
-        return _SumsMachine(
-            flops_per_s=ATTAINABLE_SHARE * kind.peak_flops_per_s,
-            bytes_per_s=MEMORY_SHARE * kind.peak_flops_per_s / FLOPS_PER_BYTE,
-        )
+    share = ATTAINABLE_SHARE if product is None else _ATTAINABLE_BY_PRODUCT.get(product.name, ATTAINABLE_SHARE)
     return _SumsMachine(
-        flops_per_s=_ATTAINABLE_BY_PRODUCT.get(product.name, ATTAINABLE_SHARE) * product.peak(profile.flops_precision),
-        bytes_per_s=MEMORY_SHARE * product.memory_bandwidth_bytes_per_s,
+        flops_per_s=share * _peak(product, kind, profile.flops_precision),
+        bytes_per_s=MEMORY_SHARE * _memory_bytes_per_s(product, kind),
     )
+
+
+def _peak(product: GpuProduct | None, kind: GpuType, precision: str) -> float:
+    return kind.peak_flops_per_s if product is None else product.peak(precision)
+
+
+def _memory_bytes_per_s(product: GpuProduct | None, kind: GpuType) -> float:
+    return kind.peak_flops_per_s / FLOPS_PER_BYTE if product is None else product.memory_bandwidth_bytes_per_s
 
 
 def _curve(profile: ModelProfile, kind: GpuType, known: Priors) -> KernelCurve:
@@ -101,10 +105,8 @@ def _curve(profile: ModelProfile, kind: GpuType, known: Priors) -> KernelCurve:
     product = known_product(kind.name)
     of_gpu, software = known.gpu(None if product is None else product.architecture), known.software[profile.software]
     in_8_bits = profile.flops_precision == _FP8
-    plain_peak = peak_flops_per_s(kind.name, "bf16" if in_8_bits else profile.flops_precision, kind.peak_flops_per_s)
-    peak = peak_flops_per_s(kind.name, profile.flops_precision, kind.peak_flops_per_s)
-    plain_peak, peak = plain_peak or kind.peak_flops_per_s, peak or kind.peak_flops_per_s
-    memory = kind.peak_flops_per_s / FLOPS_PER_BYTE if product is None else product.memory_bandwidth_bytes_per_s
+    peak = _peak(product, kind, profile.flops_precision)
+    plain_peak = _peak(product, kind, "bf16") if in_8_bits else peak
     return KernelCurve(
         layers=profile.kernels,
         machine=Machine(
@@ -112,7 +114,7 @@ def _curve(profile: ModelProfile, kind: GpuType, known: Priors) -> KernelCurve:
             attention_flops_per_s=plain_peak * of_gpu.attention * software.attention,
             plain_flops_per_s=plain_peak * of_gpu.matrix,
             misaligned=known.misaligned,
-            bytes_per_s=memory * known.memory,
+            bytes_per_s=_memory_bytes_per_s(product, kind) * known.memory,
             traffic=software.traffic * (known.fp8_traffic if in_8_bits else 1.0),
             launch_s=0.0 if product is None else known.launch_s,
             num_multiprocessors=None if product is None else product.num_multiprocessors,
@@ -126,8 +128,9 @@ def _of_type(
 ) -> GpuCoefficients:
     moved = profile.gradient_bytes + 2.0 * profile.optimizer_bytes + profile.parameter_bytes
     parameters = float(profile.prefix.parameters[-1]) / profile.num_layers
-    compute_s, ratio = float(roofline_s(profile, kind).mean()), profile.backward_ratio
-    if curve is not None:
+    if curve is None:
+        compute_s, ratio = float(roofline_s(profile, kind).mean()), profile.backward_ratio
+    else:
         forward_s, backward_s = curve.reference_s
         compute_s, ratio = forward_s / profile.num_layers, backward_s / forward_s
     return GpuCoefficients(
