@@ -1,11 +1,10 @@
 """`python -m benchmarks calibrated-steps`: iteration times of published runs, predicted after others of the same site
 (source, model family, GPU) told its factors, and how many are within their intervals.
 
-Deviations of factors and residual are fitted to all other sources (largest marginal likelihood), with
-`--validate` the priors, too, which takes minutes. `--fit` writes deviations that are fitted to all sources to
-`models/performance/iteration/uncertainty.toml`, and calibrations of common systems to
-`api/calibrations`. Calibrations are those of
-`plan_calibration`, made linear at the priors.
+Deviations of factors and residual are fitted to all other sources (largest marginal likelihood), with `--validate` the
+priors, too, which takes minutes. `--fit` writes deviations that are fitted to all sources to
+`models/performance/iteration/uncertainty.toml`, and calibrations of common systems to `api/calibrations`. Calibrations
+are those of `plan_calibration`, made linear at the priors.
 """
 
 import sys
@@ -24,7 +23,6 @@ from benchmarks.rows import Row, show, write
 from models.performance.iteration.adjustment import FILE, NAMES, Adjustment, deviations
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.model import PerformanceModel
-from models.performance.iteration.modelling import virtual_model
 from models.performance.iteration.plan_calibration import MEASUREMENT, time_and_gradient
 from models.performance.iteration.priors import Priors
 from stowplan.arrays import FloatArray
@@ -196,7 +194,4 @@ class RowModel:
 
     def __call__(self, adjustment: Adjustment) -> PerformanceModel:
         """The model."""
-        case = self.case
-        num_nodes = -(-case.plan.num_gpus // case.gpus_per_node)
-        calibration = Calibration(adjustment=adjustment)
-        return virtual_model(case.model, case.gpu, case.gpus_per_node, num_nodes, calibration, self.known)
+        return self.case.performance(self.known, Calibration(adjustment=adjustment))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.paths import PUBLISHED
 from models.parallel_plan import ParallelPlan, symmetric_plan
+from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import virtual_model
 from models.performance.iteration.priors import Priors
@@ -82,10 +83,10 @@ class Case:
         """What rows share that compare plans of one model on as many GPUs."""
         return self.set, self.family, self.model.num_layers, self.model.hidden_size, self.plan.num_gpus, self.gpu.name
 
-    def performance(self, known: Priors | None = None) -> PerformanceModel:
+    def performance(self, known: Priors | None = None, calibration: Calibration | None = None) -> PerformanceModel:
         """The performance model of the row; `known`: other priors than the shipped ones."""
         num_nodes = -(-self.plan.num_gpus // self.gpus_per_node)
-        return virtual_model(self.model, self.gpu, self.gpus_per_node, num_nodes, known=known)
+        return virtual_model(self.model, self.gpu, self.gpus_per_node, num_nodes, calibration, known)
 
 
 def cases(file: Path = TABLE) -> tuple[list[Case], list[tuple[str, str]]]:

@@ -7,9 +7,8 @@ Maximum a posteriori by Gauss-Newton, with priors theta ~ N(theta_0, S_0) of `ad
 
 r_k^2: residual^2 + measurement^2. A plan that was measured several times counts once, with the mean of the logarithms:
 its own residual is in all of them. Stage times of a plan count as one more measurement together. A time is within
-exp(+-q sqrt(g' S g + residual^2)) of what is predicted, 9 times of 10 (q: of
-`deviations`). With one time of a usual plan, most of which
-is computation, mostly the factor of computation moves: it is known the least of what matters.
+exp(+-q sqrt(g' S g + residual^2)) of what is predicted, 9 times of 10 (q: of `deviations`). With one time of a usual
+plan, most of which is computation, mostly the factor of computation moves: it is known the least of what matters.
 """
 
 import math
