@@ -8,7 +8,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.reservations.arrivals import GPUS_PER_NODE, Drawn, Source
-from benchmarks.reservations.variants import LARGE, Present, Says, Variant, job_of, nodes_by_forecast
+from benchmarks.reservations.variants import LARGE, Present, Says, Variant, job_of, last_moves, nodes_by_forecast
 from executor.control.actions import Place, Stop
 from executor.control.controller import Controller, Step
 from executor.control.events import Arrival, CalendarChange, Completion
@@ -17,6 +17,8 @@ from executor.simulation.backend import SimulatedBackend, SimulationState, Submi
 from executor.simulation.traced import TracedDurations
 from executor.simulation.truth import TruthParameters
 from models.allocation.gang.parameters import GangParameters
+from models.plan import JobMove
+from models.workload import NodeGpus
 from topology.calendar import CalendarEntry, EntryKind
 from topology.cluster import Cluster
 from workloads.trace import Trace, TraceJob
@@ -47,7 +49,8 @@ class Outcome:
     job is told until it starts. idle_node_h: hours in which planned nodes had no job. evicted, evicted_nodes: jobs on
     planned nodes when it starts, and how many of these nodes. waited_s: mean over the jobs that arrived
     meanwhile, until it starts for those that still wait then, which are num_waiting of num_arrived. busy_node_h: hours
-    of all nodes with jobs. wrong: of those evicted, how many were admitted after the job was told."""
+    of all nodes with jobs. wrong: of those evicted, how many were admitted after the job was told. moved, moved_nodes:
+    jobs that were moved away just before it starts, and how many nodes they have."""
 
     allocation: tuple[float, ...]
     retention: tuple[float, ...]
@@ -60,6 +63,8 @@ class Outcome:
     num_arrived: int
     num_waiting: int
     num_minipods: int
+    moved: int
+    moved_nodes: int
 
 
 @dataclass(slots=True)
@@ -173,12 +178,39 @@ def run(day: Day, state: SimulationState, variant: Variant, planned: Sequence[st
     for event in () if step is None or step.at_s > day.start_s else step.events:
         if isinstance(event, Completion):
             watch.leave(event.job_id)
+    moved = _move(day, watch, state) if variant.moves else ()
     while len(rates) < day.num_rows:
         rates.append(watch.rates(day))
-    return _outcome(day, watch, before, rates)
+    return _outcome(day, watch, before, rates, moved)
 
 
-def _outcome(day: Day, watch: _Watch, before: Container[str], rates: Sequence[tuple[float, float]]) -> Outcome:
+def _move(day: Day, watch: _Watch, state: SimulationState) -> tuple[JobMove, ...]:
+    """Move jobs from the planned nodes as `ahead` says."""
+    drawn = {job.id: job for job in day.arrivals}
+    started_s = {job.job_id: job.started_s or 0.0 for job in state.jobs} | watch.started_s
+    gpus = tuple(range(GPUS_PER_NODE))
+    running = [
+        Present(
+            drawn=drawn[job_id],
+            age_s=day.start_s - started_s[job_id],
+            gpus=tuple(NodeGpus(node=node, gpus=gpus) for node in nodes),
+        )
+        for job_id, nodes in watch.nodes_of.items()
+    ]
+    moves = last_moves(day.cluster, running, day.source, sorted(watch.planned))
+    for move in moves:
+        watch.leave(move.job_id)
+        watch.take(move.job_id, move.to_nodes)
+    return moves
+
+
+def _outcome(
+    day: Day,
+    watch: _Watch,
+    before: Container[str],
+    rates: Sequence[tuple[float, float]],
+    moves: Sequence[JobMove],
+) -> Outcome:
     """Figures at the end; `before`: jobs that ran when the large one was told."""
     there = {job_id: sum(node in watch.planned for node in nodes) for job_id, nodes in watch.nodes_of.items()}
     evicted = {job_id: count for job_id, count in there.items() if count}
@@ -201,6 +233,8 @@ def _outcome(day: Day, watch: _Watch, before: Container[str], rates: Sequence[tu
         num_arrived=len(waited_s),
         num_waiting=sum(job_id not in watch.started_s for job_id in watch.arrived_s),
         num_minipods=len({minipods[node] for node in watch.planned}),
+        moved=len(moves),
+        moved_nodes=sum(len(move.to_nodes) for move in moves),
     )
 
 

@@ -50,10 +50,16 @@ _ROUND_S = 600.0
 _PROTOCOL = "rules: see benchmarks/reservations/reservation_replays.py; every variant has the same arrivals"
 # best-effort is as bin-pack: gang sees no difference between nodes that are open to everybody.
 _SHOWN = [name for name in VARIANTS if name != "best-effort"]
-_PAIRS = (("ours-sure", "arnold-blind"), ("ours", "arnold-blind"), ("ours", "mixed"), ("ours", "arnold"))
+_PAIRS = (
+    ("ours-moving", "arnold-blind"),
+    ("ours-sure", "arnold-blind"),
+    ("ours", "arnold-blind"),
+    ("ours", "mixed"),
+    ("ours", "arnold"),
+)
 _FIGURES = (
     *("idle_node_h", "busy_node_h", "evicted", "evicted_nodes", "wrong", "waited_s"),
-    *("num_arrived", "num_waiting", "num_minipods"),
+    *("num_arrived", "num_waiting", "num_minipods", "moved", "moved_nodes"),
 )
 
 
@@ -173,6 +179,7 @@ def summary(rows: Sequence[Row]) -> Iterator[Row]:
             "busy h": _spread(of_variant, "busy_node_h"),
             "evicted": _spread(of_variant, "evicted"),
             "wrong": _spread(of_variant, "wrong"),
+            "moved nodes": _spread(of_variant, "moved_nodes"),
             "wait min": f"{fmean(_values(of_variant, 'waited_s')) / 60:.0f}",
             "minipods": f"{fmean(_values(of_variant, 'num_minipods')):.1f}",
         }

@@ -8,6 +8,8 @@ arnold        the same; jobs say the end of the class of ten minutes that is pre
 ours          nodes that `ahead` chooses by forecasts of the jobs that run; jobs come with their quantiles, and are
                admitted by the one at 1 - epsilon
 ours-sure     the same with epsilon 0: only who is known to end in time
+ours-moving   as ours with an epsilon of 0.02; who is there too long is moved to free nodes, as `ahead` says just before
+              the start
 mixed         Arnold's nodes, admission of ours: tells what is due to the nodes and what to the quantiles
 oracle        as ours; everything that is said is what comes true
 """
@@ -20,10 +22,11 @@ from benchmarks.reservations.arrivals import GPUS_PER_NODE, Drawn, Source
 from models.forecast.lasting import Lasting
 from models.placement.ahead.parameters import AheadParameters
 from models.placement.arnold.parameters import ArnoldParameters
-from models.plan import Plan, PlanRequest
+from models.plan import JobMove, Plan, PlanRequest
 from models.planning import plan
 from models.workload import Job, NodeGpus, Parallelism, Snapshot
 from solver.options import SolveOptions
+from topology.calendar import CalendarEntry, EntryKind
 from topology.cluster import Cluster
 
 LARGE = "pre-training"
@@ -31,6 +34,9 @@ _ALPHA = 0.3
 _STAGES = 8
 # Long enough to be there for all that is looked at.
 _LASTS_S = 30 * 86_400.0
+# For how long before the start jobs are moved, and the largest of them, in nodes.
+_LAST_S = 60.0
+_MOVED_NODES = 16
 # Some seconds of planning; proving more takes a minute.
 _OPTIONS = SolveOptions(relative_gap=0.05, time_limit_s=20.0)
 
@@ -47,13 +53,15 @@ class Says(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """says: of jobs that arrive. hard: how nodes are kept (None: they are not). ahead: nodes are chosen by what is
-    forecast of running jobs, else by topology alone. epsilon: None for that of the day."""
+    forecast of running jobs, else by topology alone. epsilon: None for that of the day. moves: jobs that are there too
+    long are moved just before the start."""
 
     name: str
     says: Says
     hard: bool | None
     ahead: bool = False
     epsilon: float | None = None
+    moves: bool = False
 
 
 VARIANTS: Mapping[str, Variant] = {
@@ -66,6 +74,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(name="mixed", says=Says.QUANTILES, hard=True),
         Variant(name="ours", says=Says.QUANTILES, hard=True, ahead=True),
         Variant(name="ours-sure", says=Says.QUANTILES, hard=True, ahead=True, epsilon=0.0),
+        Variant(name="ours-moving", says=Says.QUANTILES, hard=True, ahead=True, epsilon=0.02, moves=True),
         Variant(name="oracle", says=Says.TRUTH, hard=True, ahead=True),
     )
 }
@@ -112,15 +121,34 @@ def nodes_by_forecast(
             Lasting(probabilities=(1.0,), seconds=(max(0.0, job.drawn.duration_s - job.age_s),)) for job in present
         ]
     else:
-        lasting = source.left([job.drawn.number for job in present], [job.age_s for job in present])
-    running = tuple(
+        lasting = _left(present, source)
+    snapshot = Snapshot(cluster=cluster, jobs=(large_job(num_nodes, in_s), *_running(present, lasting)))
+    # Nobody is moved hours ahead.
+    found = _planned(snapshot, AheadParameters(alpha=_ALPHA, moved_nodes=0))
+    (placed,) = found.ahead
+    return tuple(node.node for node in placed.nodes)
+
+
+def last_moves(
+    cluster: Cluster, present: Sequence[Present], source: Source, planned: Sequence[str]
+) -> tuple[JobMove, ...]:
+    """Who is moved where just before the large job starts on its nodes."""
+    entry = CalendarEntry(name=LARGE, kind=EntryKind.RESERVATION, from_s=_LAST_S, nodes=tuple(planned))
+    jobs = large_job(len(planned), _LAST_S), *_running(present, _left(present, source))
+    snapshot = Snapshot(cluster=cluster, jobs=jobs, calendar=(entry,))
+    (placed,) = _planned(snapshot, AheadParameters(alpha=_ALPHA, moved_nodes=_MOVED_NODES)).ahead
+    return placed.moves
+
+
+def _left(present: Sequence[Present], source: Source) -> list[Lasting]:
+    return source.left([job.drawn.number for job in present], [job.age_s for job in present])
+
+
+def _running(present: Sequence[Present], lasting: Sequence[Lasting]) -> tuple[Job, ...]:
+    return tuple(
         Job(id=job.drawn.id, current=job.gpus, min_gpus=job.drawn.num_nodes * GPUS_PER_NODE, lasting=left)
         for job, left in zip(present, lasting, strict=True)
     )
-    snapshot = Snapshot(cluster=cluster, jobs=(large_job(num_nodes, in_s), *running))
-    found = _planned(snapshot, AheadParameters(alpha=_ALPHA))
-    (placed,) = found.ahead
-    return tuple(node.node for node in placed.nodes)
 
 
 def _planned(snapshot: Snapshot, parameters: ArnoldParameters | AheadParameters) -> Plan:

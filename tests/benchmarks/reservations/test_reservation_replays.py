@@ -4,12 +4,13 @@ import random
 
 import pytest
 
-from benchmarks.reservations.arrivals import Source, source_of
+from benchmarks.reservations.arrivals import Drawn, Source, source_of
 from benchmarks.reservations.day import HOUR_S, Day, Outcome
 from benchmarks.reservations.reservation_replays import comparisons, day_of, outcomes, summary
-from benchmarks.reservations.variants import VARIANTS, nodes_by_topology
+from benchmarks.reservations.variants import VARIANTS, Present, last_moves, nodes_by_topology
 from benchmarks.rows import Row
 from benchmarks.workloads.ahead_weeks import generated_cluster
+from models.workload import NodeGpus
 from workloads.trace import Trace, TraceJob
 
 pytest.importorskip("lightgbm")
@@ -89,11 +90,29 @@ def test_quantiles_are_in_the_way_less_than_points(found: dict[str, Outcome]) ->
     assert found["ours"].idle_node_h < found["arnold-blind"].idle_node_h
 
 
+def test_who_is_there_too_long_is_moved_to_free_nodes(source: Source) -> None:
+    """Of sixteen nodes eight are planned; a guest has two or three of them, of the others all but two have jobs."""
+    cluster = generated_cluster(16, 2)
+    names = [node.id for node in cluster.nodes]
+    planned, others = names[:8], names[8:]
+    number = next(k for k, job in enumerate(source.jobs) if job.queue == "long")
+
+    def present(name: str, *nodes: str) -> Present:
+        drawn = Drawn(id=name, number=number, at_s=0.0, num_nodes=len(nodes), duration_s=10_000.0)
+        gpus = tuple(NodeGpus(node=node, gpus=tuple(range(8))) for node in nodes)
+        return Present(drawn=drawn, age_s=600.0, gpus=gpus)
+
+    stay = [present(f"other-{k}", node) for k, node in enumerate(others[:6])]
+    (move,) = last_moves(cluster, [present("guest", *planned[:2]), *stay], source, planned)
+    assert (move.job_id, set(move.from_nodes), set(move.to_nodes)) == ("guest", set(planned[:2]), set(others[6:]))
+    assert last_moves(cluster, [present("guest", *planned[:3]), *stay], source, planned) == ()
+
+
 def test_figures_of_two_seeds_by_hand() -> None:
     """Idle 20 beside 40 hours on average; at its least, half way, allocation is 0.1 below that of the other."""
 
     def row(variant: str, seed: int, idle_node_h: float, halfway: float) -> Row:
-        others = dict.fromkeys(("busy_node_h", "evicted", "wrong", "waited_s", "num_minipods"), 1.0)
+        others = dict.fromkeys(("busy_node_h", "evicted", "wrong", "waited_s", "num_minipods", "moved_nodes"), 1.0)
         rates = {"allocation": [0.9, halfway, 0.5], "retention": [0.9, 0.5, 0.0]}
         return {"trace": "t", "seed": seed, "variant": variant, "idle_node_h": idle_node_h, **others, **rates}
 
