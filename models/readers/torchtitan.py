@@ -24,6 +24,8 @@ _MODELS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 _OPTIMIZERS = MappingProxyType({"adamw": Optimizer.ADAM, "adam": Optimizer.ADAM})
 _CHECKPOINTING = MappingProxyType({kind.value: kind for kind in Checkpointing})
+# Whether FSDP frees weights behind the forward pass; None: but in pipelines.
+_RESHARDING = MappingProxyType({"always": True, "never": False, "default": None})
 _DTYPES = MappingProxyType({"bfloat16": Precision.BF16, "float32": Precision.FP32})
 
 
@@ -116,13 +118,18 @@ def _degrees(reading: Reading) -> dict[str, int]:
 
 
 def _zero_stage(reading: Reading, shards: int, pp: int) -> int:
-    """FSDP shards all: stage 3; in pipelines only 1 is planned."""
+    """What FSDP shards: all of the weights where they are gathered again for the backward pass, else gradients.
+
+    In pipelines torchtitan gathers weights once a step unless `fsdp_reshard_after_forward` is `always`, and PyTorch's
+    pipelines reduce gradients behind the last micro-batch: what is left is stage 1.
+    """
+    table = reading.section("parallelism")
+    again: bool | None = table.word("fsdp_reshard_after_forward", _RESHARDING, default="default")
     if shards == 1:
         return 0
-    if pp > 1:
-        reading.note("FSDP within a pipeline is planned as ZeRO stage 1: --zero-stage for another", of="zero_stage")
-        return 1
-    return 3
+    if again or (again is None and pp == 1):
+        return 3
+    return 2 if pp == 1 else 1
 
 
 def _checkpointing(table: Reading) -> Checkpointing:
