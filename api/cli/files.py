@@ -154,8 +154,7 @@ def load_snapshot(path: Path, forecaster: Path | None = None) -> Snapshot:
     """
     document = _document(path)
     try:
-        text = to_json(document.get("snapshot", document), inf_nan_mode="constants")
-        source = read_document(SNAPSHOT, text, "snapshot")
+        source = _snapshot_document(document)
         snapshot = snapshot_from_document(source)
     except InputError as error:
         raise InputError(f"{path}: {error.detail}", error.issues) from error
@@ -176,8 +175,7 @@ def load_calendar(path: Path) -> CalendarFile:
     """
     document = _document(path)
     try:
-        text = to_json(document.get("snapshot", document), inf_nan_mode="constants")
-        source = read_document(SNAPSHOT, text, "snapshot")
+        source = _snapshot_document(document)
         with located("/cluster"):
             cluster = cluster_from_document(source.cluster)
         entries = calendar_from_documents(source.calendar, source.taken_at)
@@ -244,6 +242,11 @@ def _document(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise FileFormatError.at(str(path), None, "must be an object: a plan request, a snapshot or a plan")
     return document
+
+
+def _snapshot_document(document: dict[str, Any]) -> SnapshotDoc:
+    """The snapshot of a file that is one, or a whole plan request."""
+    return read_document(SNAPSHOT, to_json(document.get("snapshot", document), inf_nan_mode="constants"), "snapshot")
 
 
 def _with_forecasts(document: SnapshotDoc, snapshot: Snapshot, forecaster: Forecaster) -> ForecastSnapshot:

@@ -21,6 +21,10 @@ class Piece(Protocol):
     events: EventLog
     future: Future[None] | None
 
+    @property
+    def document(self) -> Any:
+        """What clients see of it; its `status` knows whether it is `final`."""
+
     def stop(self, status: Any) -> None:
         """Ask it to come back with what it has; the first status that it is asked with stays."""
 
@@ -92,6 +96,15 @@ class Turns(Generic[P]):
         piece.stop(status)
         if piece.future is not None and piece.future.cancel():
             self._drop(piece)
+
+    def cancel(self, id_: str, status: Any) -> P | None:
+        """Stop a piece that is not final, and give it; forget one that is."""
+        piece = self._active.get(id_)
+        if piece is not None and not piece.document.status.final:
+            self.stop(piece, status)
+            return piece
+        self.forget(id_)
+        return None
 
     def forget(self, id_: str) -> None:
         """It is final, and stored or deleted."""

@@ -123,11 +123,9 @@ class Comparisons:
 
     def remove(self, comparison_id: str) -> ComparisonDoc | None:
         """Delete a final comparison; ask one that is not to stop, and give it as it stands."""
-        active = self._turns.get(comparison_id)
-        if active is not None and not active.document.status.final:
-            self._turns.stop(active, ComparisonStatus.CANCELED)
-            return active.document
-        self._turns.forget(comparison_id)
+        canceled = self._turns.cancel(comparison_id, ComparisonStatus.CANCELED)
+        if canceled is not None:
+            return canceled.document
         if not self._store.delete_comparison(comparison_id):
             raise _no_comparison(comparison_id)
         return None

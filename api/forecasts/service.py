@@ -184,11 +184,9 @@ class Forecasters:
 
     def remove(self, name: str) -> ForecasterDoc | None:
         """Delete a final forecaster; end one that is not, and give it as it stands."""
-        active = self._turns.get(name)
-        if active is not None and not active.document.status.final:
-            self._turns.stop(active, ForecasterStatus.CANCELED)
-            return active.document
-        self._turns.forget(name)
+        canceled = self._turns.cancel(name, ForecasterStatus.CANCELED)
+        if canceled is not None:
+            return canceled.document
         if not self._store.delete(name):
             raise _no_forecaster(name)
         return None

@@ -152,11 +152,9 @@ class Replays:
 
     def remove(self, replays_id: str) -> ReplayDoc | None:
         """Delete final replays; ask those that are not to stop, and give them as they stand."""
-        active = self._turns.get(replays_id)
-        if active is not None and not active.document.status.final:
-            self._turns.stop(active, ReplayStatus.CANCELED)
-            return active.document
-        self._turns.forget(replays_id)
+        canceled = self._turns.cancel(replays_id, ReplayStatus.CANCELED)
+        if canceled is not None:
+            return canceled.document
         if not self._store.delete(replays_id):
             raise _no_replays(replays_id)
         return None
