@@ -17,6 +17,7 @@ from api.http.describe import PROBLEM_RESPONSES, openapi_document
 from api.http.problems import install_problem_handlers
 from api.http.routers import (
     calendars,
+    calibrations,
     checks,
     comparisons,
     deployments,
@@ -42,6 +43,7 @@ _ROUTERS = (
     what_if.router,
     comparisons.router,
     parallel.router,
+    calibrations.router,
     replays.router,
     forecasters.router,
     deployments.router,

@@ -6,6 +6,7 @@ from api.calendars.drawings import CalendarDrawings
 from api.calendars.planned_nodes import PlannedNodes, planned_nodes
 from api.calendars.reservations import Reservations
 from api.calendars.service import Calendars
+from api.calibrations.service import Calibrations
 from api.common.metrics import Metrics
 from api.common.settings import Settings
 from api.comparisons.drawings import ComparisonDrawings
@@ -26,6 +27,7 @@ from api.reading.requests import RequestReader
 from api.replays.drawings import ReplayDrawings
 from api.replays.service import Replays
 from api.store.calendars import CalendarStore
+from api.store.calibrations import CalibrationStore
 from api.store.database import Store
 from api.store.snapshots import Snapshots
 from solver.pool import WorkerPool
@@ -45,12 +47,19 @@ class Services:
         self.readers = readers
         self.forecasters = Forecasters(settings, store, pool)
         self.reader = RequestReader(
-            readers, self.snapshots, CalendarStore(store), measured, self.forecasters.of_snapshot, settings
+            readers,
+            self.snapshots,
+            CalendarStore(store),
+            CalibrationStore(store),
+            measured,
+            self.forecasters.of_snapshot,
+            settings,
         )
         self.plans = Plans(settings, store, pool, self.reader, self.metrics)
         self.plan_drawings = PlanDrawings(pool, self.plans)
         self.what_ifs = WhatIfs(settings, self.plans, readers, pool)
-        self.parallel = ParallelPlans(settings, pool)
+        self.calibrations = Calibrations(settings, store, pool)
+        self.parallel = ParallelPlans(settings, pool, self.calibrations.find)
         self.comparisons = Comparisons(settings, store)
         self.comparison_drawings = ComparisonDrawings(self.comparisons, pool)
         self.replays = Replays(settings, store)

@@ -15,21 +15,21 @@ from api.cli import console
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.files import read_json
-from api.cli.options import Catalogue, Output, calibration_file, given, write
+from api.cli.options import Catalogue, Output, given, named_calibration, write
 from api.cli.parallel import degrees_of, request_document
-from api.convert.job_model import calibration_from_document, calibration_to_document
+from api.convert.calibration import calibration_document
+from api.convert.job_model import calibration_from_document
 from api.convert.parallel_request import parallel_request
 from api.convert.reading import read_document
 from api.schemas.model import CalibrationDoc
 from api.schemas.parallel import ParallelPlanBody
 from models.measured import Bandwidth, Training, read_measured_file
-from models.measured.bandwidths import told_bandwidth
-from models.parallelism.request import Degrees, ParallelRequest
-from models.parallelism.uncertainty import measured_time
+from models.parallelism.measured_site import CalibratedSite, MeasuredSite, SiteMeasurement
+from models.parallelism.site_calibration import calibrated_site
 from models.parallelism.wanted import NamedTypes
 from models.performance.iteration.adjustment import NAMES, Adjustment
 from models.performance.iteration.coefficients import Calibration
-from models.performance.iteration.plan_calibration import MeasuredTime, calibrate_plans
+from models.transformer import JobModel
 from stowplan.errors import InputError
 
 _BODY = TypeAdapter(ParallelPlanBody)
@@ -74,17 +74,6 @@ def calibrate_command(
         raise InputError("nothing was measured; give FILEs, or --iteration-time pp2,dp2,tp4,mb32=3.41")
     found = [(path, read_measured_file(path)) for path in files or []]
     start = Calibration() if calibration is None else _read_calibration(calibration)
-    kind, usual = NamedTypes(own={}, precision=precision or "bf16", is_cluster=False).find(gpu_type)
-    adjustment, told = start.adjustment or Adjustment(), []
-    for path, one in found:
-        if isinstance(one, Bandwidth):
-            try:
-                adjustment, sentence = told_bandwidth(
-                    adjustment, one, kind, num_ports=ports or gpus_per_node or usual, num_nodes=nodes
-                )
-            except InputError as error:
-                raise InputError(f"{path}: {error.detail}") from error
-            told.append(f"{path.name}: {sentence}")
     fields = {
         "model": model,
         "global_batch": global_batch,
@@ -94,15 +83,28 @@ def calibrate_command(
         "zero_stage": zero_stage,
         "software": software,
     }
-    times: list[MeasuredTime] = []
+    kind, usual = NamedTypes(own={}, precision=precision or "bf16", is_cluster=False).find(gpu_type)
+    measured = [
+        SiteMeasurement(name=str(path), found=one, num_nodes=nodes, num_ports=ports)
+        for path, one in found
+        if isinstance(one, Bandwidth)
+    ]
+    job: JobModel | None = None
     for name, plan, one in _trainings(found, degrees, iteration_time or []):
         document = request_document(given(fields), [], [gpu_type], gpus_per_node, plan)
         request = parallel_request(read_document(_BODY, to_json(document)))
-        times.append(_time(name, one, request, start))
-        told.append(f"{name}: {times[-1].iteration_s:.4g} s an iteration of {times[-1].plan.notation()} on {gpu_type}")
-    if times:
-        adjustment = calibrate_plans(times, adjustment, known_gpus=bool(start.gpus))
-    _write(start, adjustment, told, output)
+        job = request.model
+        measured.append(SiteMeasurement(name=name, found=one, degrees=request.degrees))
+    site = MeasuredSite(
+        gpu_type=kind,
+        gpus_per_node=gpus_per_node or usual,
+        measurements=tuple(measured),
+        model=job,
+        start=start,
+    )
+    calibrated = calibrated_site(site)
+    console.print_warnings(calibrated.warnings)
+    _write(calibrated, output)
 
 
 def _trainings(
@@ -124,42 +126,24 @@ def _trainings(
     return [*((name, plan or "", one) for name, plan, one in trainings), *given_times]
 
 
-def _time(name: str, one: Training, request: ParallelRequest, start: Calibration) -> MeasuredTime:
-    """The time of a training on its plan."""
-    degrees, offer, job = request.degrees, request.offers[0], request.model
-    assert isinstance(degrees, Degrees)  # noqa: S101 - the document has them
-    if one.global_batch is not None and one.global_batch != job.global_batch:
-        raise InputError(f"{name}: has a global batch of {one.global_batch}; give --global-batch {one.global_batch}")
-    seconds = one.iteration_s
-    if seconds is None:
-        tokens = getattr(job, "sequence_length", None)
-        if tokens is None or one.tokens_per_s is None:
-            raise InputError(f"{name}: has tokens per second, and the model has no tokens; give a transformer")
-        seconds = job.global_batch * tokens / (one.tokens_per_s * degrees.num_gpus)
-    return measured_time(job, offer.gpu_type, offer.gpus_per_node, degrees, seconds, calibration=start)
-
-
 def _read_calibration(path: Path) -> Calibration:
+    named = named_calibration(path)
+    if isinstance(named, str):
+        return calibration_from_document(named)
     try:
-        return calibration_from_document(
-            read_document(_CALIBRATION, to_json(read_json(calibration_file(path))), "calibration")
-        )
+        return calibration_from_document(read_document(_CALIBRATION, to_json(read_json(named)), "calibration"))
     except InputError as error:
         raise InputError(f"{path}: {error.detail}", error.issues) from error
 
 
-def _write(start: Calibration, adjustment: Adjustment, told: Sequence[str], output: Path | None) -> None:
-    before = Adjustment()
+def _write(calibrated: CalibratedSite, output: Path | None) -> None:
+    adjustment = calibrated.calibration.adjustment or Adjustment()
     deviations = adjustment.spread().diagonal() ** 0.5
     for name, deviation in zip(NAMES, deviations.tolist(), strict=True):
         line = f"{name:12} {getattr(adjustment, name):.3f} times the usual time, known to {100 * deviation:.0f} %"
-        if getattr(adjustment, name) != getattr(before, name):
+        if getattr(adjustment, name) != 1.0:
             console.errors().print(escape(line), soft_wrap=True)
-    known = Calibration(
-        gpus=start.gpus, sizes=start.sizes, measured_at_s=float(round(time.time())), adjustment=adjustment
-    )
-    document = calibration_to_document(known).model_copy(update={"source": "\n".join(told)[:4000]})
-    text = document.model_dump_json(indent=2) + "\n"
+    text = calibration_document(calibrated, time.time()).model_dump_json(indent=2) + "\n"
     if output is None:
         sys.stdout.write(text)
     else:

@@ -9,6 +9,7 @@ import typer
 from pydantic import BaseModel
 from pydantic_core import from_json
 
+from api.convert.job_model import shipped_calibrations
 from api.figures.request import PictureFormat
 from api.schemas.request import PLAN_BODIES
 from models.catalogue import using_catalogue
@@ -17,7 +18,6 @@ from stowplan.errors import InputError
 
 _PICTURES: Mapping[str, PictureFormat] = {".svg": "svg", ".png": "png"}
 _STDIN = Path("/dev/stdin")
-_CALIBRATIONS = Path(__file__).parents[1] / "calibrations"
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="JSON file; - for standard input.")]
 Policy = Annotated[
@@ -100,22 +100,22 @@ def readable(path: Path) -> Path:
     return _STDIN if str(path) == "-" else path
 
 
-def calibration_file(name: Path) -> Path:
-    """The file, or that of a calibration of a common system that comes along.
+def named_calibration(name: Path) -> Path | str:
+    """The file, or the name of a calibration of a common system that comes along.
 
     Raises
     ------
     InputError
         When there is neither.
     """
-    shipped = {file.stem: file for file in sorted(_CALIBRATIONS.glob("*.json"))}
-    if str(name) in shipped and not name.is_file():
-        return shipped[str(name)]
-    if not name.exists():
+    if name.exists():
+        return name
+    if str(name) not in shipped_calibrations():
         raise InputError(
-            f"--calibration is {str(name)!r}; a file of `stowplan calibrate`, or one of {', '.join(shipped)}"
+            f"--calibration is {str(name)!r}; a file of `stowplan calibrate`, or one of "
+            f"{', '.join(shipped_calibrations())}"
         )
-    return name
+    return str(name)
 
 
 def write(path: Path, data: bytes) -> None:

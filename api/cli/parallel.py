@@ -18,8 +18,8 @@ from api.cli.options import (
     Catalogue,
     Json,
     Output,
-    calibration_file,
     given,
+    named_calibration,
     picture_format,
     print_document,
     readable,
@@ -122,7 +122,8 @@ def parallel_command(
         _refuse_beside_file(training | {"gpus": gpus, "gpu_type": gpu_type, "degrees": degrees})
         document = read_json(readable(file))
     if isinstance(document, dict) and calibration is not None:
-        document["calibration"] = read_json(calibration_file(calibration))
+        named = named_calibration(calibration)
+        document["calibration"] = named if isinstance(named, str) else read_json(named)
     if isinstance(document, dict) and options:
         document["options"] = {**document.get("options", {}), **options}
     if isinstance(document, dict) and tokens is not None:

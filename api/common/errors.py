@@ -20,6 +20,7 @@ _STATUS: Mapping[str, HTTPStatus] = {
     "plan_not_finished": HTTPStatus.CONFLICT,
     "deployment_conflict": HTTPStatus.CONFLICT,
     "forecaster_exists": HTTPStatus.CONFLICT,
+    "calibration_exists": HTTPStatus.CONFLICT,
     "nothing_deployed": HTTPStatus.CONFLICT,
     "calendar_conflict": HTTPStatus.CONFLICT,
     "reservation_final": HTTPStatus.CONFLICT,
@@ -114,6 +115,12 @@ class ForecasterExistsError(StowplanError):
     """There is a forecaster of this name."""
 
     code: ClassVar[str] = "forecaster_exists"
+
+
+class CalibrationExistsError(StowplanError):
+    """There is a calibration of this name, or it comes along and stays."""
+
+    code: ClassVar[str] = "calibration_exists"
 
 
 class NothingDeployedError(StowplanError):

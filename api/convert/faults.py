@@ -9,10 +9,11 @@ from pydantic_core import ErrorDetails
 
 from api.schemas.base import MAX_NAME_LENGTH, NAME_PATTERN, Document
 from api.schemas.calendar import CalendarEntryDoc, CalendarReference
+from api.schemas.calibration import CalibrationBody
 from api.schemas.comparison import ComparisonBody
 from api.schemas.deployment import PATH_PATTERN, VALUE_PATTERN, VARIABLE_PATTERN, DeploymentBody, ReconfigureBody
 from api.schemas.metrics import MetricsBody
-from api.schemas.model import OperatorModelDoc, TransformerDoc
+from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
 from api.schemas.parallel import ParallelPlanBody
 from api.schemas.parallel_plan import ParallelPlanDoc, SymmetricPlanDoc
 from api.schemas.parameters import PARAMETERS
@@ -43,6 +44,7 @@ _KNOWN_ROOTS: tuple[type[Document], ...] = (
     ReconfigureBody,
     ReplayBody,
     CalendarBody,
+    CalibrationBody,
     ReservationBody,
     WhatIfBody,
     VariantDoc,
@@ -59,6 +61,7 @@ _UNION_MEMBERS: Mapping[str, Mapping[str, type[Document] | None]] = {
     "job": {"transformer": TransformerDoc, "operators": OperatorModelDoc},
     "snapshot": {"inline": SnapshotDoc, "stored": PlannedSnapshotReference},
     "calendar": {"inline": CalendarEntryDoc, "stored": CalendarReference},
+    "calibration": {"inline": CalibrationDoc, "named": None},
     "performance": {"goodput": GoodputDoc, "throughput_table": ThroughputTableDoc, "goodput_table": GoodputTableDoc},
     "gpus_in_use": {"indices": None, "count": None},
     "parallel_plan": {"full": ParallelPlanDoc, "symmetric": SymmetricPlanDoc},

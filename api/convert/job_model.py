@@ -1,7 +1,10 @@
 """The model of a job and its measured coefficients: from documents to the planner's types, and back."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
@@ -10,6 +13,7 @@ from models.performance.iteration.adjustment import Adjustment
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients, SizeCoefficients
 from models.readers.hugging_face import describe
 from models.transformer import JobModel, Operator, OperatorModel, Transformer
+from stowplan.errors import InputError, Issue
 
 
 def model_from_document(document: TransformerDoc | OperatorModelDoc) -> JobModel:
@@ -50,8 +54,27 @@ def operators_from_document(document: OperatorModelDoc) -> OperatorModel:
     return replace(known, name=document.name or known.name)
 
 
-def calibration_from_document(document: CalibrationDoc) -> Calibration:
-    """Build the coefficients."""
+@cache
+def shipped_calibrations() -> Mapping[str, CalibrationDoc]:
+    """Those of common systems that come along, by name."""
+    files = sorted((Path(__file__).parents[1] / "calibrations").glob("*.json"))
+    return {file.stem: CalibrationDoc.model_validate_json(file.read_text(encoding="utf-8")) for file in files}
+
+
+def calibration_from_document(document: CalibrationDoc | str) -> Calibration:
+    """Build the coefficients.
+
+    Raises
+    ------
+    InputError
+        When it is a name, and none that comes along.
+    """
+    if isinstance(document, str):
+        if document not in shipped_calibrations():
+            detail = f"is {document!r}; known here: {', '.join(shipped_calibrations())}; a service that is asked has "
+            detail += "those, too, that were posted to its /v1/calibrations"
+            raise InputError(detail, [Issue(code="unknown_calibration", pointer="", detail=detail)])
+        document = shipped_calibrations()[document]
     gpus = {
         name: GpuCoefficients(**{**vars(found), "overlap": math.inf if found.overlap is None else found.overlap})
         for name, found in sorted(document.gpus.items())

@@ -61,7 +61,7 @@ def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> Paralle
         missing=tuple(_missing(missing) for missing in answer.missing),
         grids=tuple(_grid(grid) for grid in answer.grids),
         tuner=None if tuner is None else TunerDoc(**{**asdict(tuner), "num_before": _as_float(tuner.num_before)}),
-        measure_next=None if answer.measure_next is None else _measure_next(answer.measure_next),
+        measure_next=None if answer.measure_next is None else measure_next_document(answer.measure_next),
         alternatives=tuple(_alternative(other) for other in answer.alternatives),
         warnings=issue_documents(answer.warnings),
         # The planners raise where the independent check finds anything, so that a plan in hand has passed it.
@@ -95,7 +95,8 @@ def point_document(point: PlanPoint) -> PlanPointDoc:
     )
 
 
-def _measure_next(found: MeasureNext) -> MeasureNextDoc:
+def measure_next_document(found: MeasureNext) -> MeasureNextDoc:
+    """What to measure next, and why."""
     name, rival = found.plan.notation(), found.rival.notation()
     faster = f"{100 * abs(found.ratio - 1):.1f} % {'slower' if found.ratio > 1 else 'faster'}"
     return MeasureNextDoc(

@@ -48,6 +48,8 @@ def parallel_request(body: ParallelPlanBody) -> ParallelRequest:
         own={kind.name: kind for kind in kinds}, precision=model.precision.value, is_cluster=cluster is not None
     )
     issues: list[Issue] = []
+    with located("/calibration"):
+        calibration = None if body.calibration is None else calibration_from_document(body.calibration)
     with located("/running"):
         running = None if body.running is None else plan_from_document(body.running)
     request = ParallelRequest(
@@ -60,7 +62,7 @@ def parallel_request(body: ParallelPlanBody) -> ParallelRequest:
         running=running,
         released=_released(body, cluster),
         measured=tuple(_measured(body, types, issues)),
-        calibration=None if body.calibration is None else calibration_from_document(body.calibration),
+        calibration=calibration,
         num_tokens=body.num_tokens,
         grid=_grid_options(body.options),
         incremental=IncrementalOptions(**vars(body.options.incremental)),

@@ -110,6 +110,8 @@ def job_from_document(document: JobDoc, type_of: Mapping[str, str]) -> Job:
     operators = None if document.operators is None else operators_from_document(document.operators)
     with located("/lasting"):
         lasting = _built(Lasting, document.lasting)
+    with located("/calibration"):
+        calibration = None if document.calibration is None else calibration_from_document(document.calibration)
     with located("/parallel_plan"):
         plan = _running_plan(document, transformer or operators, current or (), type_of)
     return Job(
@@ -123,7 +125,7 @@ def job_from_document(document: JobDoc, type_of: Mapping[str, str]) -> Job:
             "operators": operators,
             "parallel_plan": plan,
             "expansions": expansions_from_documents(document.expansions),
-            "calibration": None if document.calibration is None else calibration_from_document(document.calibration),
+            "calibration": calibration,
             "lasting": lasting,
         }
     )

@@ -12,6 +12,7 @@ from api.jobs.calibrated_snapshots import MeasuredJobs
 from api.reading.readers import Readers
 from api.reading.texts import Lacking, RequestText, WantedForecasts
 from api.store.calendars import CalendarStore
+from api.store.calibrations import CalibrationStore
 from api.store.snapshots import Snapshots
 from models.forecast.known import SnapshotForecasts
 from stowplan.errors import Issue
@@ -28,6 +29,7 @@ class RequestReader:
         readers: Readers,
         snapshots: Snapshots,
         calendars: CalendarStore,
+        calibrations: CalibrationStore,
         measured: MeasuredJobs,
         forecast: Forecast,
         settings: Settings,
@@ -35,6 +37,7 @@ class RequestReader:
         self._readers = readers
         self._snapshots = snapshots
         self._calendars = calendars
+        self._calibrations = calibrations
         self._measured = measured
         self._forecast = forecast
         # The token is nobody's business but ours.
@@ -67,4 +70,6 @@ class RequestReader:
         if calendar is not None:
             # The snapshot has nodes of its own.
             calendar = replace(calendar, cluster="")
+        calibrations = {name: self._calibrations.find(name) for name in lacking.calibrations}
+        text = replace(text, calibrations={**text.calibrations, **calibrations})
         return text.with_found(lacking, stored, {job: self._measured.of(job) for job in lacking.jobs}, calendar)

@@ -8,11 +8,13 @@ from typing import TypeVar
 from api.common.settings import Settings
 from api.common.times import time_of
 from api.convert.hashing import snapshot_id
+from api.convert.job_model import shipped_calibrations
 from api.convert.located import located
 from api.convert.snapshot import cluster_from_document
 from api.jobs.calibrated_snapshots import MeasuredJob, MeasuredSnapshot, filled_in
 from api.jobs.forecast_snapshots import with_forecasts
 from api.schemas.calendar import CalendarEntryDoc, CalendarReference, CalendarSource
+from api.schemas.model import CalibrationDoc
 from api.schemas.snapshot import ClusterDoc, PlannedSnapshotReference, SnapshotDoc, SnapshotReference
 from api.store.calendars import StoredCalendar, entries_of
 from api.store.snapshots import ResolvedSnapshot, resolved_document, source_document
@@ -28,9 +30,9 @@ T = TypeVar("T")
 class RequestText:
     """The body of a request, and what is known of what it may refer to.
 
-    `snapshots`: texts of stored ones by id, None for one that there is not; `calendars` by name likewise. `measured`:
-    of those jobs, among `measured_jobs`, that the request has. `forecasts`: what the forecaster that it names says of
-    its jobs, or why it says nothing, with a pointer relative to the request.
+    `snapshots`: texts of stored ones by id, None for one that there is not; `calendars` and `calibrations` by name
+    likewise. `measured`: of those jobs, among `measured_jobs`, that the request has. `forecasts`: what the forecaster
+    that it names says of its jobs, or why it says nothing, with a pointer relative to the request.
     """
 
     body: bytes
@@ -39,6 +41,7 @@ class RequestText:
     snapshots: Mapping[str, str | None] = field(default_factory=dict)
     measured: Mapping[str, MeasuredJob] = field(default_factory=dict)
     calendars: Mapping[str, StoredCalendar | None] = field(default_factory=dict)
+    calibrations: Mapping[str, CalibrationDoc | None] = field(default_factory=dict)
     forecasts: SnapshotForecasts | Issue | None = None
 
     def with_found(
@@ -74,10 +77,12 @@ class WantedForecasts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lacking:
-    """What a text refers to and does not bring: a stored snapshot or calendar, measurements of jobs, or forecasts."""
+    """What a text refers to and does not bring: a stored snapshot or calendar, stored calibrations, measurements of
+    jobs, or forecasts."""
 
     snapshot_id: str | None = None
     calendar: str | None = None
+    calibrations: frozenset[str] = frozenset()
     jobs: frozenset[str] = frozenset()
     forecasts: WantedForecasts | None = None
 
@@ -171,7 +176,7 @@ class _Resolved:
 def _resolved(source: SnapshotDoc | SnapshotReference, text: RequestText) -> _Resolved:
     with located("/snapshot"):
         stored = source_document(source, lambda id_: _stored(id_, text))
-    document = _with_calendar(source, stored, text)
+    document = _with_calibrations(_with_calendar(source, stored, text), text)
     name = _forecaster_name(source)
     if name is None:
         return _Resolved(
@@ -197,9 +202,9 @@ def _forecast(name: str, used: ResolvedSnapshot, document: SnapshotDoc, text: Re
 
 
 def _as_posted(source: SnapshotDoc | SnapshotReference, found: ResolvedSnapshot) -> ResolvedSnapshot:
-    """The same under the id of the request, which is the same whatever is in the calendar that it names, and whatever
-    the forecaster says."""
-    if _calendar_name(source) is None and _forecaster_name(source) is None:
+    """The same under the id of the request, which is the same whatever is in the calendar and the calibrations that it
+    names, and whatever the forecaster says."""
+    if _calendar_name(source) is None and _forecaster_name(source) is None and not _calibration_names(source):
         return found
     posted = source.model_dump_json()
     return replace(found, id=snapshot_id(posted), text=posted)
@@ -214,6 +219,40 @@ def _calendar_name(source: SnapshotDoc | SnapshotReference) -> str | None:
 def _forecaster_name(source: SnapshotDoc | SnapshotReference) -> str | None:
     """The forecaster that a request names."""
     return source.forecaster if isinstance(source, SnapshotDoc | PlannedSnapshotReference) else None
+
+
+def _calibration_names(source: SnapshotDoc | SnapshotReference) -> frozenset[str]:
+    """The calibrations that jobs of a request name, and that do not come along."""
+    if not isinstance(source, SnapshotDoc):
+        return frozenset()
+    names = {job.calibration for job in source.jobs if isinstance(job.calibration, str)}
+    return frozenset(names - shipped_calibrations().keys())
+
+
+def _with_calibrations(document: SnapshotDoc, text: RequestText) -> SnapshotDoc:
+    """The snapshot with the calibrations that its jobs name; one that there is not is left to who builds the job."""
+    names = _calibration_names(document)
+    if not names:
+        return document
+    found = {name: calibration_of(name, text, names) for name in names}
+    jobs = (
+        job.model_copy(update={"calibration": found.get(str(job.calibration)) or job.calibration})
+        for job in document.jobs
+    )
+    return document.model_copy(update={"jobs": tuple(jobs)})
+
+
+def calibration_of(name: str, text: RequestText, others: frozenset[str] = frozenset()) -> CalibrationDoc | None:
+    """The calibration that the service has under a name, None where there is none; `others`: to be fetched with it.
+
+    Raises
+    ------
+    LackingError
+        When it is to be fetched first.
+    """
+    if name not in text.calibrations:
+        raise LackingError(Lacking(calibrations=others | {name}))
+    return text.calibrations[name]
 
 
 def _with_calendar(source: SnapshotDoc | SnapshotReference, document: SnapshotDoc, text: RequestText) -> SnapshotDoc:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.base import MAX_COUNT, Count, Document, Name, NonNegative, Positive
+from api.schemas.base import MAX_COUNT, CalibrationName, Count, Document, Name, NonNegative, Positive
 from models.catalogue import find_model
 from models.performance.iteration.adjustment import NAMES, is_covariance
 from models.readers.hugging_face import describe
@@ -299,3 +299,14 @@ class CalibrationDoc(Document):
         if not self.gpus and self.adjustment is None:
             raise PydanticCustomError("missing_field", "has neither gpus nor adjustment; give one of them")
         return self
+
+
+def _which_calibration(value: Any) -> str:
+    return "named" if isinstance(value, str) else "inline"
+
+
+CalibrationSource = Annotated[
+    Annotated[CalibrationDoc, Tag("inline")] | Annotated[CalibrationName, Tag("named")],
+    Discriminator(_which_calibration),
+]
+"""A calibration, or the name of one: of a common system, or in requests to a service of one that was posted to it."""

@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.base import Count, Document, GpuMap, Name, NumGpus, Positive
 from api.schemas.incremental import IncrementalOptionsDoc
-from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc, ZeroStage, which_model
+from api.schemas.model import CalibrationSource, OperatorModelDoc, TransformerDoc, ZeroStage, which_model
 from api.schemas.parallel_plan import ParallelPlanDoc, SymmetricPlanDoc
 from api.schemas.request import MAX_TIME_LIMIT_S
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
@@ -128,7 +128,8 @@ class ParallelPlanBody(Document):
     released: GpuMap | None = None
     """GPUs of the cluster that a running job may have in addition."""
     measurements: Annotated[tuple[MeasuredPlanDoc, ...], Field(max_length=10_000)] = ()
-    calibration: CalibrationDoc | None = None
+    calibration: CalibrationSource | None = None
+    """What was measured of the site, or the name of a calibration."""
     num_tokens: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """Tokens to train on: points then say how many days that takes."""
     options: ParallelOptionsDoc = ParallelOptionsDoc()

@@ -21,7 +21,7 @@ from api.schemas.base import (
     Positive,
 )
 from api.schemas.calendar import CalendarReference, CalendarSource
-from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
+from api.schemas.model import CalibrationSource, OperatorModelDoc, TransformerDoc
 from api.schemas.parallel_plan import AnyPlanDoc, ExpansionDoc
 from api.schemas.performance import PerformanceDoc
 from models.workload import Adaptivity
@@ -152,8 +152,8 @@ class JobDoc(Document):
     """The plan that the job runs with, on exactly the GPUs of `current`."""
     expansions: Annotated[tuple[ExpansionDoc, ...], Field(max_length=MAX_ITEMS)] = ()
     """Suika: GPUs that earlier plans added beyond `min_gpus`, oldest first."""
-    calibration: CalibrationDoc | None = None
-    """Measured coefficients of the performance model."""
+    calibration: CalibrationSource | None = None
+    """Measured coefficients of the performance model, or the name of a calibration."""
     remaining_s: NonNegative | None = None
     """Gang, Gavel: how long the job is expected to run from now, or from its start while it waits, such as the rest of
     its time limit (0: overdue, null: not known)."""

@@ -13,7 +13,7 @@ from models.measured.base import Bandwidth, Finding, Training
 from stowplan.errors import FileFormatError
 from stowplan.files import read_text
 
-__all__ = ["READERS", "Bandwidth", "Finding", "Reader", "Training", "read_measured_file"]
+__all__ = ["READERS", "Bandwidth", "Finding", "Reader", "Training", "read_measured", "read_measured_file"]
 
 _MAX_BYTES = 2**28
 
@@ -56,10 +56,21 @@ def read_measured_file(path: Path) -> Finding:
     except OSError as error:
         raise FileFormatError.at(str(path), None, f"cannot be read: {error.strerror}") from error
     text = read_text(path)
+    try:
+        return read_measured(text)
+    except FileFormatError as error:
+        raise FileFormatError.at(str(path), None, error.detail) from error
+
+
+def read_measured(text: str) -> Finding:
+    """Read output of a tool; its format is told by what is in it.
+
+    Raises
+    ------
+    FileFormatError
+        When it is of no known format, or says too little.
+    """
     for reader in READERS.values():
         if re.search(reader.mark, text):
-            try:
-                return reader(text)
-            except FileFormatError as error:
-                raise FileFormatError.at(str(path), None, error.detail) from error
-    raise FileFormatError.at(str(path), None, f"is none of: {', '.join(READERS)} (output as the tool prints it)")
+            return reader(text)
+    raise FileFormatError(f"is none of: {', '.join(READERS)} (output as the tool prints it)")

@@ -50,7 +50,7 @@ def answer_task(request: ParallelRequest, monitor: SolveMonitor) -> ParallelAnsw
     """Entry point of workers."""
     begun_s = time.perf_counter()
     request = calibrated_request(request)
-    found = with_intervals(request, answer(request, monitor.canceled.is_set), _model)
+    found = with_intervals(request, answer(request, monitor.canceled.is_set), offer_model)
     return replace(found, warnings=(*request.warnings, *found.warnings), elapsed_s=time.perf_counter() - begun_s)
 
 
@@ -130,7 +130,7 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
         return ParallelAnswer(points=(), missing=tuple(_missing(offer, count, (), None) for count in offer.counts))
     if request.planner is Planner.GIVEN:
         return _given(request, k, offer)
-    result, model = _search(request, k, offer), _model(request, offer)
+    result, model = _search(request, k, offer), offer_model(request, offer)
     points, missing = [], []
     for count in offer.counts:
         found = result.best.get((offer.gpu_type.name, count))
@@ -245,7 +245,7 @@ def _given(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
     if issues or nodes is None:
         raise InputError("the degrees do not fit", issues)
     plan = given_plan(degrees, profile, offer.gpu_type.name, nodes)
-    model = _model(request, offer)
+    model = offer_model(request, offer)
     point = _point(request, model, plan, offer.gpu_type.name, degrees.num_gpus)
     return ParallelAnswer(points=(point,), missing=(), warnings=tuple(_memory_issues(plan, model)))
 
@@ -331,7 +331,8 @@ def _peaks(request: ParallelRequest) -> dict[str, float]:
     return {kind.name: kind.peak_flops_per_s for kind in kinds}
 
 
-def _model(request: ParallelRequest, offer: Offer) -> PerformanceModel:
+def offer_model(request: ParallelRequest, offer: Offer) -> PerformanceModel:
+    """The performance model of an offer, on nodes of the cluster or virtual ones."""
     if request.cluster is not None:
         return performance_model(request.model, request.cluster, request.calibration)
     nodes = len(_virtual_nodes(offer))

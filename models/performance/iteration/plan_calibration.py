@@ -5,10 +5,10 @@ Maximum a posteriori by Gauss-Newton, with priors theta ~ N(theta_0, S_0) of `ad
     min_theta  sum_k (log t_k - log model_k(theta))^2 / r_k^2  +  (theta - theta_0)' S_0^-1 (theta - theta_0)
     S = (S_0^-1 + sum_k g_k g_k' / r_k^2)^-1,      g_k: gradient of log model_k
 
-r_k^2: residual^2 + measurement^2. A plan that was measured several times counts once, with the mean of the logarithms:
-its own residual is in all of them. Stage times of a plan count as one more measurement together. A time is within
-exp(+-q sqrt(g' S g + residual^2)) of what is predicted, 9 times of 10 (q: of `deviations`). With one time of a usual
-plan, most of which is computation, mostly the factor of computation moves: it is known the least of what matters.
+r_k^2: residual^2 + measurement^2. A plan of a job that was measured several times counts once, with the mean of the
+logarithms: its own residual is in all of them. Stage times of a plan count as one more measurement together. A time is
+within exp(+-q sqrt(g' S g + residual^2)) of what is predicted, 9 times of 10 (q: of `deviations`). With one time of a
+usual plan, most of which is computation, mostly the factor of computation moves: it is known the least of what matters.
 """
 
 import math
@@ -73,7 +73,7 @@ def calibrate_plans(
         return before
     spread, origin = before.spread(measured=known_gpus), before.logs
     precision, logs, residual = np.linalg.inv(spread), origin, before.residual_deviation
-    rows = _distinct(measured)
+    rows = _distinct(measured, before)
     for _ in range(_ROUNDS):
         gradients, off, weights = _linear(rows, before, logs, residual)
         known = precision + (gradients * weights[:, None]).T @ gradients
@@ -139,11 +139,11 @@ def time_and_gradient(
     return float(logs[0]), gradients[0]
 
 
-def _distinct(measured: Sequence[MeasuredTime]) -> list[MeasuredTime]:
-    """One for each plan."""
-    groups: dict[ParallelPlan, list[MeasuredTime]] = defaultdict(list)
+def _distinct(measured: Sequence[MeasuredTime], before: Adjustment) -> list[MeasuredTime]:
+    """One for each plan of a job: of another job (model, batch, precision) the same plan is predicted another time."""
+    groups: dict[tuple[ParallelPlan, float], list[MeasuredTime]] = defaultdict(list)
     for found in measured:
-        groups[found.plan].append(found)
+        groups[found.plan, found.model_of(before).iteration(found.plan).total_s].append(found)
     return [
         replace(
             of_plan[-1],

@@ -92,7 +92,10 @@ def test_messages(log: Path, tmp_path: Path) -> None:
         ((tmp_path / "no.log", *MODEL), "cannot be read"),
         ((short, *MODEL, "--degrees", PLAN), "has 1 settled iterations"),
         ((log, *MODEL), "say which in --degrees"),
-        ((log, *MODEL[:4], "--global-batch", "128", "--degrees", PLAN), "give --global-batch 64"),
+        (
+            (log, *MODEL[:4], "--global-batch", "128", "--degrees", PLAN),
+            "has a global batch of 64, where the job has 128",
+        ),
         ((log, *MODEL[:2], "--degrees", PLAN), "--model is missing"),
         ((log, *MODEL[:2], "--model", "gpt2-350m", "--global-batch", "64", "--degrees", PLAN), "too far for a calib"),
         (("--iteration-time", f"{PLAN}=fast", *MODEL), "(seconds)"),

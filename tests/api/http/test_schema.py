@@ -19,6 +19,7 @@ from schemathesis import BaseSchema, Case, GenerationMode
 from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
 from api.openapi import PATH
+from api.schemas.calibration import CALIBRATION_EXAMPLE
 from api.schemas.replay import REPLAY_EXAMPLE
 from api.schemas.reservation import CALENDAR_EXAMPLE, RESERVATION_EXAMPLE
 from solver.pool import WorkerPool
@@ -70,6 +71,13 @@ def trained(service: httpx.Client) -> str:
     return str(waited(service, answer).json()["name"])
 
 
+def calibrated(service: httpx.Client) -> str:
+    """A calibration under a name of its own."""
+    answer = post(service, "/v1/calibrations", {**CALIBRATION_EXAMPLE, "name": f"c{uuid4().hex}"})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["name"])
+
+
 def made(service: httpx.Client) -> dict[str, str]:
     """Parameters of paths where there is something."""
     # Several times the same: it was there before then.
@@ -81,6 +89,7 @@ def made(service: httpx.Client) -> dict[str, str]:
         "snapshot_id": post(service, "/v1/snapshots", sia_request()["snapshot"]).json()["id"],
         "replays_id": waited(service, post(service, "/v1/replays", REPLAY_EXAMPLE)).json()["id"],
         "forecaster": trained(service),
+        "calibration": calibrated(service),
         "example_id": "quickstart",
     }
 

@@ -82,6 +82,15 @@ def test_a_plan_measured_again_counts_once() -> None:
     assert thrice.spread() == pytest.approx(once.spread())
 
 
+def test_the_same_plan_of_another_job_is_another_point() -> None:
+    plan = shown(3)
+    degrees = Degrees(pp=2, dp=4, tp=2, num_micro_batches=16)
+    longer = measured_time(replace(model(), sequence_length=2 * model().sequence_length), A100, 8, degrees, 1.0)
+    longer = replace(longer, iteration_s=longer.model_of(SLOW).iteration(longer.plan).total_s)
+    assert longer.plan == plan.plan
+    assert calibrate_plans([plan, longer]).num_points == 2
+
+
 @settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.integers(0, len(DEGREES) - 1), min_size=1, max_size=5, unique=True),
