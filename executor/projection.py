@@ -1,7 +1,7 @@
 """The symmetric plan that comes closest to an asymmetric one, for a runtime that knows only symmetric ones."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.performance.iteration.model import PerformanceModel
@@ -43,7 +43,7 @@ def project(plan: ParallelPlan, model: PerformanceModel) -> Projection:
             f"no symmetric plan on the {counted(plan.num_gpus, 'GPU')} of {plan.notation()} fits their memory"
         )
     best_s, _, best = min((model.iteration(candidate).total_s, k, candidate) for k, candidate in enumerate(fitting))
-    return Projection(plan=best, before_s=before_s, after_s=best_s)
+    return Projection(plan=replace(best, training=plan.training), before_s=before_s, after_s=best_s)
 
 
 def _symmetric(plan: ParallelPlan, model: PerformanceModel) -> Iterator[ParallelPlan]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from models.parallelism.training import Training
 from models.wording import counted, listed
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 
@@ -67,7 +68,8 @@ class ParallelPlan:
     """Stages in pipeline order, and the number of micro-batches of one iteration (N_b).
 
     `virtual_stages`: parts into which the layers of every stage are cut; above 1 the pipeline is interleaved, part k of
-    the last stage hands on to part k + 1 of the first one (Narayanan et al. 2021).
+    the last stage hands on to part k + 1 of the first one (Narayanan et al. 2021). `training`: how it trains, where the
+    job leaves that open; None: as the job's model says.
 
     Raises
     ------
@@ -80,6 +82,7 @@ class ParallelPlan:
     stages: tuple[Stage, ...]
     num_micro_batches: int
     virtual_stages: int = 1
+    training: Training | None = None
 
     def __post_init__(self) -> None:
         raise_for_errors(list(_faults(self)), "parallel plan")

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from models.forecast.lasting import Lasting
 from models.parallel_plan import Gpu, ParallelPlan
+from models.parallelism.training import AS_THE_MODEL_SAYS, Choices
 from models.performance.goodput.spec import Performance
 from models.performance.iteration.architecture import model_issues
 from models.performance.iteration.coefficients import Calibration
@@ -82,7 +83,8 @@ class Job:
     `weight` multiplies the job's terms of the objective. `age_s`, `num_restarts`, `restart_cost_s` feed the
     restart factor (Sia Eq. 3). A non-preemptible job that runs keeps its GPUs.
     `performance` is what Sia needs, `parallelism` and `transformer` what Arnold needs. Arena and Suika need
-    `transformer`, `operators` or a throughput table; at most one of `transformer` and `operators`.
+    `transformer`, `operators` or a throughput table; at most one of `transformer` and `operators`. `choices`: what of
+    the model's training is left to policies that make 3D plans; each of these plans says what it is then.
     Arena: `priority` (1 is launched first), `deadline_s` from now, `remaining_iterations`.
     Gang: `min_gpus` is its size, `priority` as for Arena, `remaining_s` how long it is expected to run from now, or
     from its start while it waits (0: it is overdue, None: not known), `queue` whose quota it counts against,
@@ -134,6 +136,7 @@ class Job:
     application: str | None = None
     time_limit_s: float | None = None
     running_s: float | None = None
+    choices: Choices = AS_THE_MODEL_SAYS
 
     @property
     def model(self) -> JobModel | None:
@@ -258,6 +261,12 @@ def _training_issues(pointer: str, job: Job) -> Iterator[Issue]:
     for name, model in (("transformer", job.transformer), ("operators", job.operators)):
         if model is not None:
             yield from model_issues(model, f"{pointer}/{name}")
+    if job.choices.checkpointing and job.transformer is None:
+        detail = "is left open, of a job without a transformer; operators say what they keep"
+        yield Issue(code="one_of", pointer=f"{pointer}/transformer/checkpointing", detail=detail)
+    if job.choices.are_open and job.calibration is not None:
+        detail = "is of one way to train; say which checkpointing and zero_stage in place of auto"
+        yield Issue(code="one_of", pointer=f"{pointer}/calibration", detail=detail)
     if job.priority < 1:
         yield Issue(code="not_positive", pointer=f"{pointer}/priority", detail=f"is {job.priority}; 1 is the first")
     if job.deadline_s is not None and not (math.isfinite(job.deadline_s) and job.deadline_s > 0):
@@ -309,6 +318,7 @@ def _plan_issues(pointer: str, job: Job, type_of: Mapping[str, str]) -> Iterator
                         pointer=f"{pointer}/parallel_plan/stages/{i}/replicas/{j}/gpu_type",
                         detail=f"is {replica.gpu_type!r}; node {replica.node!r} has {type_of[replica.node]!r}",
                     )
+        yield from _running_training_issues(f"{pointer}/parallel_plan/training", job, job.parallel_plan)
     added = Counter((part.node, gpu) for grown in job.expansions for part in grown.gpus for gpu in part.gpus)
     for k, grown in enumerate(job.expansions):
         gpus = {(part.node, gpu) for part in grown.gpus for gpu in part.gpus}
@@ -323,6 +333,18 @@ def _plan_issues(pointer: str, job: Job, type_of: Mapping[str, str]) -> Iterator
                 pointer=f"{pointer}/expansions/{k}",
                 detail="must list GPUs of `current`, each in one expansion only, and a finite benefit",
             )
+
+
+def _running_training_issues(pointer: str, job: Job, plan: ParallelPlan) -> Iterator[Issue]:
+    """A plan that runs says how it trains where the job leaves that open, and says nothing else than the job."""
+    if job.model is None or (job.choices.checkpointing and job.transformer is None):
+        return
+    if job.choices.admits(job.model, plan.training):
+        return
+    detail = "is missing; the job leaves open how it trains: give the plan in full, with its training"
+    if plan.training is not None:
+        detail = f"is {plan.training.words}; the job says otherwise: let it leave that open, or train as its plan does"
+    yield Issue(code="training", pointer=pointer, detail=detail)
 
 
 def _type_issues(pointer: str, job: Job, known: Set[str]) -> Iterator[Issue]:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from api.common.wording import number, percent, termination_words
+from models.parallel_plan import ParallelPlan
 from models.plan import AheadPlacement, JobAllocation, Plan, PlanOutcome, PretrainingPlacement, Promise, UnplacedJob
 from models.wording import counted
 from models.workload import NodeGpus
@@ -95,9 +96,13 @@ def _allocations_table(allocations: Sequence[JobAllocation]) -> Table:
     for job in allocations:
         batch = "-" if job.batch_size is None else str(job.batch_size)
         cells = (job.job_id, str(job.num_gpus), job.gpu_type, job.change.value, batch, number(job.expected_goodput))
-        plan = ("-" if job.parallel_plan is None else job.parallel_plan.notation(),) if planned else ()
+        plan = ("-" if job.parallel_plan is None else _plan_words(job.parallel_plan),) if planned else ()
         table.add_row(*(escape(words) for words in (*cells, *plan, _where(job.gpus))))
     return table
+
+
+def _plan_words(plan: ParallelPlan) -> str:
+    return plan.notation() if plan.training is None else f"{plan.notation()}; {plan.training.words}"
 
 
 def _print_pretraining(console: Console, placement: PretrainingPlacement) -> None:

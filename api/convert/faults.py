@@ -65,6 +65,8 @@ _UNION_MEMBERS: Mapping[str, Mapping[str, type[Document] | None]] = {
     "performance": {"goodput": GoodputDoc, "throughput_table": ThroughputTableDoc, "goodput_table": GoodputTableDoc},
     "gpus_in_use": {"indices": None, "count": None},
     "parallel_plan": {"full": ParallelPlanDoc, "symmetric": SymmetricPlanDoc},
+    "checkpointing": {"given": None, "auto": None},
+    "zero_stage": {"given": None, "auto": None},
 }
 _CODES: Mapping[str, str] = {
     "missing": "missing_field",

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
+from api.schemas.open_model import AUTO, OpenOperatorModelDoc, OpenTransformerDoc
 from models.catalogue import find_model
+from models.parallelism.training import ALL_CHECKPOINTING, ALL_ZERO_STAGES, Choices
 from models.performance.iteration.adjustment import Adjustment
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients, SizeCoefficients
 from models.readers.hugging_face import describe
@@ -21,6 +23,16 @@ def model_from_document(document: TransformerDoc | OperatorModelDoc) -> JobModel
     if isinstance(document, TransformerDoc):
         return transformer_from_document(document)
     return operators_from_document(document)
+
+
+def open_model_from_document(document: TransformerDoc | OperatorModelDoc) -> tuple[JobModel, Choices]:
+    """Build the model, and what of its training is left open, of which the model has the default."""
+    is_open = [name for name in ("checkpointing", "zero_stage") if getattr(document, name, None) == AUTO]
+    choices = Choices(
+        checkpointing=ALL_CHECKPOINTING if "checkpointing" in is_open else (),
+        zero_stages=ALL_ZERO_STAGES if "zero_stage" in is_open else (),
+    )
+    return model_from_document(document.model_copy(update=dict.fromkeys(is_open))), choices
 
 
 def transformer_from_document(document: TransformerDoc) -> Transformer:
@@ -36,10 +48,13 @@ def transformer_from_document(document: TransformerDoc) -> Transformer:
     return replace(known, **given)
 
 
-def transformer_to_document(model: Transformer) -> TransformerDoc:
-    """Give the document that `transformer_from_document` turns into an equal model."""
-    values = asdict(model)
-    return TransformerDoc(model=values.pop("name"), **values)
+def open_model_to_document(model: JobModel, choices: Choices) -> OpenTransformerDoc | OpenOperatorModelDoc:
+    """Give the document that `open_model_from_document` turns into an equal model and equal choices."""
+    opened = {"checkpointing": choices.checkpointing, "zero_stage": choices.zero_stages}
+    values = {**asdict(model), **{name: AUTO for name, kinds in opened.items() if kinds}}
+    if isinstance(model, Transformer):
+        return OpenTransformerDoc(model=values.pop("name"), **values)
+    return OpenOperatorModelDoc(**values)
 
 
 def operators_from_document(document: OperatorModelDoc) -> OperatorModel:

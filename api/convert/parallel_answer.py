@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from api.convert.launch import launch_document
 from api.convert.outcome import issue_documents
-from api.convert.parallel_plan import plan_to_document
+from api.convert.parallel_plan import plan_to_document, training_to_document
 from api.schemas.parallel_answer import (
     AlternativeDoc,
     BreakdownDoc,
@@ -19,7 +19,6 @@ from api.schemas.parallel_answer import (
     RejectionDoc,
     StageDetailDoc,
     StageShapeDoc,
-    TrainingChoiceDoc,
     TunerDoc,
 )
 from models.parallelism.request import (
@@ -79,7 +78,7 @@ def point_document(point: PlanPoint) -> PlanPointDoc:
         gpu_type=point.gpu_type,
         num_gpus=point.num_gpus,
         notation=estimate.plan.notation(),
-        training=_training(Training.of(point.model)),
+        training=training_to_document(Training.of(point.model)),
         throughput=estimate.throughput,
         iteration_s=seconds,
         iteration_low_s=seconds if interval is None else interval.low_s,
@@ -134,16 +133,12 @@ def _stage(point: PlanPoint, i: int) -> StageDetailDoc:
     )
 
 
-def _training(training: Training) -> TrainingChoiceDoc:
-    return TrainingChoiceDoc.model_validate(training, from_attributes=True)
-
-
 def _alternative(other: Alternative) -> AlternativeDoc:
     found = other.estimate
     return AlternativeDoc(
         gpu_type=other.gpu_type,
         num_gpus=other.num_gpus,
-        training=_training(other.training),
+        training=training_to_document(other.training),
         notation=None if found is None else found.plan.notation(),
         iteration_s=None if found is None else found.iteration.total_s,
         why=other.why,

@@ -2,10 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
-from api.schemas.parallel_plan import ExpansionDoc, ParallelPlanDoc, ReplicaDoc, StageDoc, SymmetricPlanDoc
+from api.schemas.parallel_plan import (
+    ExpansionDoc,
+    ParallelPlanDoc,
+    ReplicaDoc,
+    StageDoc,
+    SymmetricPlanDoc,
+    TrainingChoiceDoc,
+)
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.parallelism.request import Degrees
 from models.parallelism.symmetric import degree_issues, given_plan
+from models.parallelism.training import Training
 from models.performance.iteration.architecture import model_issues, profile_of
 from models.transformer import JobModel
 from models.workload import Expansion, NodeGpus
@@ -24,6 +32,7 @@ def plan_from_document(document: ParallelPlanDoc) -> ParallelPlan:
         stages=tuple(_stage(stage) for stage in document.stages),
         num_micro_batches=document.num_micro_batches,
         virtual_stages=document.virtual_stages,
+        training=None if document.training is None else Training(**vars(document.training)),
     )
 
 
@@ -64,7 +73,13 @@ def plan_to_document(plan: ParallelPlan) -> ParallelPlanDoc:
         ),
         num_micro_batches=plan.num_micro_batches,
         virtual_stages=plan.virtual_stages,
+        training=None if plan.training is None else training_to_document(plan.training),
     )
+
+
+def training_to_document(training: Training) -> TrainingChoiceDoc:
+    """Give the document of how a plan trains."""
+    return TrainingChoiceDoc.model_validate(training, from_attributes=True)
 
 
 def expansions_from_documents(documents: Sequence[ExpansionDoc]) -> tuple[Expansion, ...]:

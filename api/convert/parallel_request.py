@@ -5,17 +5,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from api.common.settings import Settings
-from api.convert.job_model import calibration_from_document, model_from_document
+from api.convert.job_model import calibration_from_document, open_model_from_document
 from api.convert.located import located
 from api.convert.parallel_plan import plan_from_document, slices_from_map
 from api.convert.snapshot import cluster_from_document
-from api.schemas.parallel import AUTO, OpenModelDoc, ParallelOptionsDoc, ParallelPlanBody
+from api.schemas.parallel import ParallelOptionsDoc, ParallelPlanBody
 from models.parallel_plan import Gpu
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.offers import exact_offers, refuse_taken
 from models.parallelism.request import Degrees, MeasuredPlan, Offer, ParallelRequest, Planner
-from models.parallelism.training import ALL_CHECKPOINTING, ALL_ZERO_STAGES, Choices
+from models.parallelism.training import trained
 from models.parallelism.wanted import NamedTypes, WantedGpus, free_offers, wanted_offers
 from models.performance.iteration.architecture import model_issues
 from models.performance.iteration.plausibility import calibration_warnings, peak_warnings
@@ -33,13 +33,15 @@ def parallel_request(body: ParallelPlanBody) -> ParallelRequest:
     InputError
         With one issue per fault; pointers are relative to the body.
     """
-    choices = _choices(body.job)
-    # What is open has no value in the model.
-    closed = {name: None for name in ("checkpointing", "zero_stage") if getattr(body.job, name, None) == AUTO}
-    model = model_from_document(body.job.model_copy(update=closed))
+    model, choices = open_model_from_document(body.job)
     planner = _planner(body)
     raise_for_errors(
-        [*model_issues(model, "/job"), *_combination_issues(body, planner), *_open_issues(body, planner)], "request"
+        [
+            *model_issues(model, "/job"),
+            *_combination_issues(body, planner),
+            *_open_issues(body, planner, is_open=choices.are_open),
+        ],
+        "request",
     )
     with located("/cluster"):
         cluster = None if body.cluster is None else cluster_from_document(body.cluster)
@@ -53,7 +55,7 @@ def parallel_request(body: ParallelPlanBody) -> ParallelRequest:
     with located("/running"):
         running = None if body.running is None else plan_from_document(body.running)
     request = ParallelRequest(
-        model=model,
+        model=model if running is None else trained(model, running.training),
         choices=choices,
         planner=planner,
         offers=() if planner is Planner.INCREMENTAL else _offers(body, cluster, types, issues),
@@ -147,20 +149,12 @@ def _combination_issues(body: ParallelPlanBody, planner: Planner) -> Iterator[Is
         yield _issue("one_of", "/gpu_types", "the cluster has its own GPU types; leave these out")
 
 
-def _choices(job: OpenModelDoc) -> Choices:
-    """What of the training is left to the search."""
-    return Choices(
-        checkpointing=ALL_CHECKPOINTING if getattr(job, "checkpointing", None) == AUTO else (),
-        zero_stages=ALL_ZERO_STAGES if job.zero_stage == AUTO else (),
-    )
-
-
-def _open_issues(body: ParallelPlanBody, planner: Planner) -> Iterator[Issue]:
+def _open_issues(body: ParallelPlanBody, planner: Planner, *, is_open: bool) -> Iterator[Issue]:
     """What no planner chooses from, or was measured of one way to train."""
     if body.running is not None and body.running.virtual_stages > 1:
         detail = f"is {body.running.virtual_stages}; the incremental planner knows pipelines of whole stages only: 1"
         yield _issue("virtual_stages", "/running/virtual_stages", detail)
-    if not _choices(body.job).are_open:
+    if not is_open:
         return
     if planner is Planner.INCREMENTAL:
         yield _issue("one_of", "/running", "trains in one way; say which checkpointing and zero_stage in place of auto")

@@ -11,9 +11,8 @@ from api.convert.calendar import calendar_from_documents, calendar_to_documents
 from api.convert.job_model import (
     calibration_from_document,
     calibration_to_document,
-    operators_from_document,
-    transformer_from_document,
-    transformer_to_document,
+    open_model_from_document,
+    open_model_to_document,
 )
 from api.convert.located import located
 from api.convert.parallel_plan import (
@@ -30,6 +29,7 @@ from api.schemas.parallel_plan import SymmetricPlanDoc
 from api.schemas.snapshot import ClusterDoc, JobDoc, NodeDoc, SnapshotDoc
 from models.forecast.lasting import Lasting
 from models.parallel_plan import ParallelPlan
+from models.parallelism.training import Choices
 from models.transformer import JobModel
 from models.workload import Job, NodeGpus, Parallelism, Reservation, Snapshot
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
@@ -106,14 +106,15 @@ def _node(document: NodeDoc) -> Node:
 def job_from_document(document: JobDoc, type_of: Mapping[str, str]) -> Job:
     """Build a job; `type_of` are the GPU types of nodes. Raises InputError with pointers relative to the document."""
     current = slices_from_map(document.current) if document.current else None
-    transformer = None if document.transformer is None else transformer_from_document(document.transformer)
-    operators = None if document.operators is None else operators_from_document(document.operators)
+    transformer = None if document.transformer is None else open_model_from_document(document.transformer)
+    operators = None if document.operators is None else open_model_from_document(document.operators)
+    model, choices = transformer or operators or (None, Choices())
     with located("/lasting"):
         lasting = _built(Lasting, document.lasting)
     with located("/calibration"):
         calibration = None if document.calibration is None else calibration_from_document(document.calibration)
     with located("/parallel_plan"):
-        plan = _running_plan(document, transformer or operators, current or (), type_of)
+        plan = _running_plan(document, model, current or (), type_of)
     return Job(
         **{
             **vars(document),
@@ -121,8 +122,9 @@ def job_from_document(document: JobDoc, type_of: Mapping[str, str]) -> Job:
             "current": current,
             "performance": None if document.performance is None else performance_from_document(document.performance),
             "parallelism": _built(Parallelism, document.parallelism),
-            "transformer": transformer,
-            "operators": operators,
+            "transformer": None if transformer is None else transformer[0],
+            "operators": None if operators is None else operators[0],
+            "choices": choices,
             "parallel_plan": plan,
             "expansions": expansions_from_documents(document.expansions),
             "calibration": calibration,
@@ -134,8 +136,6 @@ def job_from_document(document: JobDoc, type_of: Mapping[str, str]) -> Job:
 def _running_plan(
     document: JobDoc, model: JobModel | None, current: Sequence[NodeGpus], type_of: Mapping[str, str]
 ) -> ParallelPlan | None:
-    if document.parallel_plan is not None and document.parallel_plan.virtual_stages > 1:
-        raise InputError("has virtual stages, which no policy plans with; give 1, or leave the plan out")
     if isinstance(document.parallel_plan, SymmetricPlanDoc):
         return plan_from_degrees(document.parallel_plan, model, current, type_of)
     return None if document.parallel_plan is None else plan_from_document(document.parallel_plan)
@@ -149,7 +149,10 @@ def _job_document(job: Job) -> JobDoc:
     values: dict[str, Any] = {field.name: getattr(job, field.name) for field in fields(job)}
     values["current"] = None if job.current is None else map_from_slices(job.current)
     values["performance"] = None if job.performance is None else performance_to_document(job.performance)
-    values["transformer"] = None if job.transformer is None else transformer_to_document(job.transformer)
+    choices = values.pop("choices")
+    for name in ("transformer", "operators"):
+        model = values[name]
+        values[name] = None if model is None else open_model_to_document(model, choices)
     values["parallel_plan"] = None if job.parallel_plan is None else plan_to_document(job.parallel_plan)
     values["expansions"] = expansions_to_documents(job.expansions)
     values["calibration"] = None if job.calibration is None else calibration_to_document(job.calibration)

@@ -21,6 +21,7 @@ from executor.projection import Projection
 from executor.records import write_text
 from executor.training_job import Schedule
 from models.parallel_plan import Gpu, ParallelPlan
+from models.parallelism.training import trained
 from models.performance.iteration.calibration import same_costs
 from models.performance.iteration.coefficients import Calibration
 from models.transformer import Precision, Transformer
@@ -88,9 +89,11 @@ def choose(
     found = _source(asked, job_id, model, planned, known)
     if found.model is None:
         raise InputError(f"job {job_id} is a table in its plan: say in job what it trains")
+    as_planned = trained(found.model, found.plan.training)
+    assert isinstance(as_planned, Transformer)  # noqa: S101 - it stays what it is
     candidate = Candidate(
         plan=found.plan,
-        model=found.model,
+        model=as_planned,
         cluster=found.cluster,
         calibration=found.calibration,
         available=usable_gpus(found.cluster, own) if found.cluster is not None and asked.plan is not None else None,
@@ -101,7 +104,7 @@ def choose(
             candidate, may_project=asked.project, ignore_memory=asked.ignore_memory, hint=hint
         )
     cost = None if projection is None else _cost(found.plan, projection)
-    return Choice(plan=plan, model=found.model, cluster=found.cluster, is_assumed=found.is_assumed, projection=cost)
+    return Choice(plan=plan, model=as_planned, cluster=found.cluster, is_assumed=found.is_assumed, projection=cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

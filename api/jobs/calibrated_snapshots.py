@@ -4,7 +4,7 @@ What is filled in becomes part of the snapshot, so that the stored input and its
 again whatever is measured later.
 
 calibration      jobs with a model, under policies that plan in three dimensions, and under Sia where it does so, too:
-                 where the job has no performance; of the same model, whatever the batch
+                 where the job has no performance; of the same model, trained in the same way, whatever the batch
 performance      Sia, jobs without a model: observations of data-parallel launches on GPU types of the cluster
 restart_cost_s   where the request has 0: the newest measured cost of a change of plan
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from api.common.times import time_of
 from api.convert.hashing import snapshot_id
-from api.convert.job_model import calibration_to_document, model_from_document
+from api.convert.job_model import calibration_to_document, open_model_from_document
 from api.convert.performance import performance_to_document
 from api.convert.snapshot import snapshot_from_document
 from api.jobs.service import JobPerformance, Jobs, job_path
@@ -122,8 +122,12 @@ def _restart_cost(job: JobDoc, cost_s: float | None, policy: Policy) -> dict[str
 
 
 def _trains_the_same(job: JobDoc, measured: JobPerformance) -> bool:
-    model = job.transformer or job.operators
-    return model is not None and same_costs(model_from_document(model), measured.job)
+    """Whether coefficients hold for the job: those of one way to train do not where that is left open."""
+    document = job.transformer or job.operators
+    if document is None:
+        return False
+    model, choices = open_model_from_document(document)
+    return not choices.are_open and same_costs(model, measured.job)
 
 
 def _note(k: int, job_id: str, name: str, measured: JobPerformance) -> Issue:
@@ -138,6 +142,8 @@ def _why_not(k: int, job: JobDoc, measured: JobPerformance) -> list[Issue]:
     """Say why measurements that there are do not count."""
     if measured.calibrated.calibration is None or _trains_the_same(job, measured):
         return []
-    detail = f"measurements of job {job.id!r} are of another model; it is planned without them"
+    detail = (
+        f"measurements of job {job.id!r} are of another model, or of one way to train it; it is planned without them"
+    )
     pointer = pointer_of("snapshot", "jobs", k, "calibration")
     return [Issue(code="measured_other_model", pointer=pointer, detail=detail, severity=Severity.WARNING)]

@@ -1,53 +1,25 @@
 """3D-parallel plans for one job: what clients ask for."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.schemas.base import Count, Document, GpuMap, Name, NumGpus, Positive
 from api.schemas.incremental import IncrementalOptionsDoc
-from api.schemas.model import CalibrationSource, OperatorModelDoc, TransformerDoc, ZeroStage, which_model
+from api.schemas.model import CalibrationSource
+from api.schemas.open_model import OpenModelDoc
 from api.schemas.parallel_plan import ParallelPlanDoc, SymmetricPlanDoc
 from api.schemas.request import MAX_TIME_LIMIT_S
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
 from models.parallelism.grid.options import MAX_OPERATORS, PlanRule
 from models.parallelism.request import Planner
-from models.transformer import MAX_LAYERS, Checkpointing
+from models.transformer import MAX_LAYERS
 
 MAX_COUNTS = 64
 MAX_GPUS_OF_A_PLAN = 65_536
 _PlanGpus = Annotated[int, Field(ge=1, le=MAX_GPUS_OF_A_PLAN)]
 _Degree = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
-
-
-AUTO = "auto"
-Auto = Literal["auto"]
-
-
-class OpenTransformerDoc(TransformerDoc):
-    """A transformer of whose training the search may choose."""
-
-    # Wider than where nothing is searched for.
-    zero_stage: ZeroStage | Auto | None = None  # type: ignore[assignment]
-    """What ZeRO shards over the replicas: 1 optimiser states, 2 gradients too, 3 weights too; auto: the search chooses.
-    Default: 1."""
-    checkpointing: Checkpointing | Auto | None = None  # type: ignore[assignment]
-    """Activation checkpointing; auto: the search chooses. Default: none."""
-
-
-class OpenOperatorModelDoc(OperatorModelDoc):
-    """A list of operators of whose training the search may choose."""
-
-    zero_stage: ZeroStage | Auto | None = None  # type: ignore[assignment]
-    """What ZeRO shards over the replicas: 1 optimiser states, 2 gradients too, 3 weights too; auto: the search chooses.
-    Default: 1."""
-
-
-OpenModelDoc = Annotated[
-    Annotated[OpenTransformerDoc, Tag("transformer")] | Annotated[OpenOperatorModelDoc, Tag("operators")],
-    Discriminator(which_model),
-]
 
 
 class GpuOfferDoc(Document):

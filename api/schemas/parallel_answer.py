@@ -4,11 +4,10 @@ from pydantic import Field
 
 from api.schemas.base import Document
 from api.schemas.launch import LaunchDoc
-from api.schemas.parallel_plan import ParallelPlanDoc
+from api.schemas.parallel_plan import ParallelPlanDoc, TrainingChoiceDoc
 from api.schemas.problem import IssueDoc
 from models.parallelism.request import Planner
 from models.parallelism.results import RejectionReason
-from models.transformer import Checkpointing
 
 
 class ModelFactsDoc(Document):
@@ -62,14 +61,6 @@ class StageDetailDoc(Document):
     total_bytes: float
     usable_bytes: float
     """Memory of the GPU less the headroom."""
-
-
-class TrainingChoiceDoc(Document):
-    """How a plan trains, as asked for or chosen."""
-
-    checkpointing: Checkpointing | None
-    """Null: the model is a list of operators."""
-    zero_stage: int
 
 
 class EfficiencyDoc(Document):

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from api.schemas.base import MAX_GPUS_PER_NODE, Count, Document, GpuIndices, GpuMap, Name, NumGpus
-from models.transformer import MAX_LAYERS
+from api.schemas.model import ZeroStage
+from models.transformer import MAX_LAYERS, Checkpointing
 
 _NumLayers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
 
@@ -30,6 +31,14 @@ class StageDoc(Document):
 _Parts = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
 
 
+class TrainingChoiceDoc(Document):
+    """How a plan trains, as asked for or chosen."""
+
+    checkpointing: Checkpointing | None
+    """Null: the model is a list of operators."""
+    zero_stage: ZeroStage
+
+
 class ParallelPlanDoc(Document):
     """Stages in pipeline order; degrees may differ between stages, local batches between replicas."""
 
@@ -38,6 +47,8 @@ class ParallelPlanDoc(Document):
     """Micro-batches of one iteration."""
     virtual_stages: _Parts = 1
     """Parts into which every stage is cut; above 1 the pipeline is interleaved."""
+    training: TrainingChoiceDoc | None = None
+    """How it trains, where the job leaves that open (null: as the job says)."""
 
 
 class SymmetricPlanDoc(Document):

@@ -21,7 +21,8 @@ from api.schemas.base import (
     Positive,
 )
 from api.schemas.calendar import CalendarReference, CalendarSource
-from api.schemas.model import CalibrationSource, OperatorModelDoc, TransformerDoc
+from api.schemas.model import CalibrationSource
+from api.schemas.open_model import OpenOperatorModelDoc, OpenTransformerDoc
 from api.schemas.parallel_plan import AnyPlanDoc, ExpansionDoc
 from api.schemas.performance import PerformanceDoc
 from models.workload import Adaptivity
@@ -138,8 +139,9 @@ class JobDoc(Document):
     """Seconds that a restart takes it: checkpoint, stop, start, load."""
     performance: PerformanceDoc | None = None
     parallelism: ParallelismDoc | None = None
-    transformer: TransformerDoc | None = None
-    operators: OperatorModelDoc | None = None
+    transformer: OpenTransformerDoc | None = None
+    """`checkpointing` and `zero_stage` may be auto: policies that make 3D plans choose, and their plans say what."""
+    operators: OpenOperatorModelDoc | None = None
     """The model as a list of operators, where it is no transformer."""
     priority: Count = 1
     """Arena, gang: smaller ones come first."""

@@ -79,7 +79,10 @@ class Learning:
         )
 
     def _calibration(self, runs: Sequence[MeasuredRun]) -> Calibration | None:
-        """Measured coefficients, beside those of GPU types on which nothing was."""
+        """Measured coefficients, beside those of GPU types on which nothing was. They are of one way to train, and say
+        nothing of a job that leaves that open."""
+        if self._job.choices.are_open:
+            return None
         found, said = calibrate(runs).calibration, self._job.calibration
         if found is None or said is None:
             return found

@@ -11,6 +11,7 @@ from executor.deployment import Deployment, LaunchOptions, TrainingOptions, depl
 from executor.records import write_record
 from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.parallelism.micro_batches import micro_batch_counts
+from models.parallelism.training import trained
 from models.performance.goodput.spec import Performance
 from models.performance.iteration.modelling import performance_model
 from models.plan import JobAllocation
@@ -63,6 +64,12 @@ class Submission:
             raise AssertionError(f"job {self.job.id!r} was taken without a model")
         return self.job.transformer
 
+    def model_of(self, plan: ParallelPlan) -> Transformer:
+        """The model as a plan trains it."""
+        model = trained(self.model, plan.training)
+        assert isinstance(model, Transformer)  # noqa: S101 - it stays what it is
+        return model
+
     @property
     def name(self) -> str:
         """Of its deployment."""
@@ -70,7 +77,9 @@ class Submission:
 
     def with_plan(self, plan: ParallelPlan) -> Deployment:
         """The deployment of a symmetric plan; InputError where the trainer cannot run it."""
-        return Deployment(name=self.name, model=self.model, plan=plan, training=self.training, launch=self.launch)
+        return Deployment(
+            name=self.name, model=self.model_of(plan), plan=plan, training=self.training, launch=self.launch
+        )
 
 
 def _lacks(submission: Submission) -> Iterable[Issue]:
@@ -91,9 +100,10 @@ def deployment_of(submission: Submission, allocation: JobAllocation, cluster: Cl
     InputError
         When there is no such plan, or it does not fit the model or the memory of the GPUs.
     """
+    planned = allocation.parallel_plan or _filled(submission, allocation, cluster)
     candidate = Candidate(
-        plan=allocation.parallel_plan or _filled(submission, allocation, cluster),
-        model=submission.model,
+        plan=planned,
+        model=submission.model_of(planned),
         cluster=cluster,
         calibration=submission.job.calibration,
     )
@@ -107,6 +117,8 @@ def _filled(submission: Submission, allocation: JobAllocation, cluster: Cluster)
     job, batch = submission.job, submission.model.global_batch
     degrees = job.parallelism or Parallelism(tp=1, pp=1, dp=1)
     whose = f"job {job.id!r} gets {counted(allocation.num_gpus, 'GPU')}"
+    if job.choices.are_open:
+        raise InputError(f"{whose}, and no plan that says how it trains; say which checkpointing and zero_stage")
     dp, left = divmod(allocation.num_gpus, degrees.tp * degrees.pp)
     if left or not dp:
         raise InputError(f"{whose}; TP{degrees.tp} PP{degrees.pp} needs a multiple of {degrees.tp * degrees.pp}")

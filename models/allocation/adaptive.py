@@ -1,12 +1,12 @@
 """Samples/s of jobs that say what they train, on every configuration, with the best 3D plan behind each.
 
 A job runs its fastest plan on the GPUs that it gets (Arena section 3.5: "traverses relevant grids for the
-best-performing one"). One that runs a plan keeps it while it stays where it is, so that there its throughput is that
-of the plan it runs: another plan would cost a restart. A plan that runs although its performance model says that it
-cannot (its memory, say) is kept too, with a warning. Across nodes, plans are made for powers of two of nodes only; on
-a cluster of hundreds of nodes all others would take longer than they are worth. A configuration whose nodes have but a
-share of the inter-node bandwidth between them, however they are chosen, is planned for with that share: where groups of
-the plan find room inside units, it is faster than that.
+best-performing one"), trained in the fastest way that it leaves open. One that runs a plan keeps it while it stays
+where it is, so that there its throughput is that of the plan it runs: another one would cost a restart. A plan that
+runs although its performance model says that it cannot (its memory, say) is kept too, with a warning. Across nodes,
+plans are made for powers of two of nodes only; on a cluster of hundreds of nodes all others would take longer than they
+are worth. A configuration whose nodes have but a share of the inter-node bandwidth between them, however they are
+chosen, is planned for with that share: where groups of the plan find room inside units, it is faster than that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ from models.parallelism.adaptive import adaptive_plans
 from models.parallelism.binding import bind_plan
 from models.parallelism.legality import plan_violations
 from models.parallelism.results import PlanEstimate, Rejection, how_close
+from models.parallelism.training import trained
 from models.performance.iteration.fabric import Fabric, fabric_of
 from models.performance.iteration.modelling import performance_model
 from models.plan import UnplacedJob
@@ -60,7 +61,7 @@ def adaptive_rows(snapshot: Snapshot, configurations: ConfigurationSet, current:
     for i, job in enumerate(snapshot.jobs):
         if job.model is None:
             continue
-        found = adaptive_plans(job.model, snapshot.cluster, counts, job.calibration, fractions)
+        found = adaptive_plans(job.model, snapshot.cluster, counts, job.calibration, fractions, job.choices)
         rejections = [rejection for grid in found.grids for rejection in grid.rejections]
         if not found.best and rejections:
             unfit[i] = min(rejections, key=how_close)
@@ -68,7 +69,8 @@ def adaptive_rows(snapshot: Snapshot, configurations: ConfigurationSet, current:
             plans[i, index[block]] = estimate
             samples_per_s[i, index[block]] = estimate.throughput
         if job.parallel_plan is not None:
-            running = performance_model(job.model, snapshot.cluster, job.calibration)
+            model = trained(job.model, job.parallel_plan.training)
+            running = performance_model(model, snapshot.cluster, job.calibration)
             if current[i] >= 0:
                 samples_per_s[i, current[i]] = running.throughput(job.parallel_plan)
             if faults := plan_violations(job.parallel_plan, running):
@@ -118,7 +120,8 @@ class PlacedPlans:
             return plan, known
         if not is_apart:
             return plan, estimate.throughput
-        return plan, performance_model(job.model, self._cluster, job.calibration, fabric).throughput(plan)
+        model = trained(job.model, plan.training)
+        return plan, performance_model(model, self._cluster, job.calibration, fabric).throughput(plan)
 
     @cached_property
     def _fabric(self) -> Fabric:

@@ -5,7 +5,9 @@ import math
 from collections.abc import Iterator
 
 from models.allocation.plan_check import TOLERANCE
+from models.parallel_plan import ParallelPlan
 from models.parallelism.legality import plan_violations
+from models.parallelism.training import trained
 from models.performance.iteration.fabric import Fabric, fabric_of
 from models.performance.iteration.modelling import performance_model
 from models.plan import JobAllocation, Plan
@@ -26,6 +28,17 @@ def parallel_plan_violations(snapshot: Snapshot, plan: Plan) -> list[Issue]:
     ]
 
 
+def training_violations(job: Job, plan: ParallelPlan) -> Iterator[Issue]:
+    """A plan says how it trains where the job leaves that open, and trains in no other way than the job allows."""
+    if job.model is not None and not job.choices.admits(job.model, plan.training):
+        said = "not said" if plan.training is None else plan.training.words
+        yield Issue(
+            code="training",
+            pointer="/training",
+            detail=f"how the plan trains is {said}; job {job.id!r} allows no such way",
+        )
+
+
 def _violations(
     snapshot: Snapshot, fabric: Fabric, pointer: str, job: Job, allocation: JobAllocation
 ) -> Iterator[Issue]:
@@ -44,8 +57,8 @@ def _violations(
             pointer=f"{pointer}/parallel_plan",
             detail=f"the plan of job {job.id!r} does not use exactly its GPUs",
         )
-    model = performance_model(job.model, snapshot.cluster, job.calibration, fabric)
-    illegal = plan_violations(chosen, model, given)
+    model = performance_model(trained(job.model, chosen.training), snapshot.cluster, job.calibration, fabric)
+    illegal = [*training_violations(job, chosen), *plan_violations(chosen, model, given)]
     for issue in illegal:
         yield Issue(code=issue.code, pointer=f"{pointer}/parallel_plan{issue.pointer}", detail=issue.detail)
     # A throughput table rules over the model.

@@ -1,21 +1,43 @@
-"""Throughput of a job by GPU type and count, with the best 3D plan each, as policies need it: quick, and remembered."""
+"""Throughput of a job by GPU type and count, with the best 3D plan each, as policies need it: quick, and remembered.
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+Where a job leaves open how it trains, every way that is open is planned, as planners of one job do it, and the fastest
+is taken. Pipelines are interleaved where the software has that.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from models.parallelism.even import even_plans
+from models.parallelism.grid.evaluation import estimate
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.grid.planner import plan_grids
-from models.parallelism.results import GridResult
-from models.performance.iteration.coefficients import Calibration, GpuCoefficients, SizeCoefficients
+from models.parallelism.results import GridResult, PlanEstimate
+from models.parallelism.training import AS_THE_MODEL_SAYS, Choices, Training
+from models.performance.iteration.coefficients import Calibration
+from models.performance.iteration.modelling import virtual_model
+from models.performance.iteration.whitebox import roofline_s
+from models.software import FEATURES
 from models.transformer import JobModel
 from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType, NodeState
 
 # Results that are remembered, one per model, GPU type, counts and calibration: some 100 kB each.
 _MAX_REMEMBERED = 512
+_OPTIONS = GridOptions(details=False)
 
-_Calibration = tuple[tuple[tuple[str, GpuCoefficients], ...], SizeCoefficients | None]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A job, and the GPUs of one type that it may get; `key` stands for the calibration."""
+
+    model: JobModel
+    choices: Choices
+    gpu_type: GpuType
+    gpus_per_node: int
+    counts: tuple[int, ...]
+    key: Hashable
+    calibration: Calibration | None = field(compare=False)
 
 
 def adaptive_plans(
@@ -24,6 +46,7 @@ def adaptive_plans(
     counts_by_type: Mapping[str, Sequence[int]],
     calibration: Calibration | None = None,
     fractions: Mapping[tuple[str, int], float] | None = None,
+    choices: Choices = AS_THE_MODEL_SAYS,
 ) -> GridResult:
     """Best plans of a job for numbers of GPUs of every type, on virtual nodes.
 
@@ -35,6 +58,8 @@ def adaptive_plans(
     ----------
     fractions
         (GPU type, count) -> share of the inter-node bandwidth that the nodes have between them; 1 where it is missing.
+    choices
+        What of the training is open; plans say then how they train.
 
     Raises
     ------
@@ -49,9 +74,18 @@ def adaptive_plans(
     unknown = sorted(set(counts_by_type) - set(sizes))
     if unknown:
         raise InputError(f"the cluster has no GPUs of type {unknown} that are not down; it has {sorted(sizes)}")
-    known = _key(calibration)
     parts = [
-        _of_type(model, slowed(kinds[name], fraction), sizes[name], of_fraction, known)
+        _of_type(
+            _Asked(
+                model=model,
+                choices=choices,
+                gpu_type=slowed(kinds[name], fraction),
+                gpus_per_node=sizes[name],
+                counts=of_fraction,
+                key=None if calibration is None else calibration.key,
+                calibration=calibration,
+            )
+        )
         for name, counts in counts_by_type.items()
         for fraction, of_fraction in _by_fraction(name, counts, fractions or {})
     ]
@@ -82,15 +116,39 @@ def forget_plans() -> None:
 
 
 @lru_cache(maxsize=_MAX_REMEMBERED)
-def _of_type(
-    model: JobModel, gpu_type: GpuType, gpus_per_node: int, counts: tuple[int, ...], calibration: _Calibration | None
-) -> GridResult:
-    known = None if calibration is None else Calibration(gpus=dict(calibration[0]), sizes=calibration[1])
-    return plan_grids(model, gpu_type, gpus_per_node, counts, GridOptions(details=False), known)
+def _of_type(asked: _Asked) -> GridResult:
+    """The fastest plan of all ways to train, and the grids of counts for which none has a plan."""
+    if not asked.choices.are_open:
+        return _of_model(asked, asked.model)
+    ways = [(Training.of(model), _of_model(asked, model)) for model in asked.choices.models(asked.model)]
+    best: dict[tuple[str, int], PlanEstimate] = {}
+    for training, way in ways:
+        for key, found in way.best.items():
+            if key not in best or found.throughput > best[key].throughput:
+                best[key] = replace(found, plan=replace(found.plan, training=training))
+    left = [grid for _, way in ways for grid in way.grids if (grid.gpu_type, grid.num_gpus) not in best]
+    return GridResult(grids=tuple(left), proxies={}, best=best)
 
 
-def _key(calibration: Calibration | None) -> _Calibration | None:
-    """The calibration as a key: when it was measured makes no difference."""
-    if calibration is None:
-        return None
-    return tuple(sorted(calibration.gpus.items(), key=lambda pair: pair[0])), calibration.sizes
+def _of_model(asked: _Asked, model: JobModel) -> GridResult:
+    """Plans of one way to train: the grids', or interleaved ones where these are faster."""
+    kind, size = asked.gpu_type, asked.gpus_per_node
+    result = plan_grids(model, kind, size, asked.counts, _OPTIONS, asked.calibration)
+    if not FEATURES[model.software].virtual_stages:
+        return result
+    best = dict(result.best)
+    for count in asked.counts:
+        found = _interleaved(asked, model, count)
+        if found is not None and (
+            (kind.name, count) not in best or found.throughput > best[kind.name, count].throughput
+        ):
+            best[kind.name, count] = found
+    left = [grid for grid in result.grids if (grid.gpu_type, grid.num_gpus) not in best]
+    return GridResult(grids=tuple(left), proxies={}, best=best)
+
+
+def _interleaved(asked: _Asked, model: JobModel, count: int) -> PlanEstimate | None:
+    kind, size = asked.gpu_type, asked.gpus_per_node
+    performance = virtual_model(model, kind, size, -(-count // size), asked.calibration)
+    plan = even_plans(performance, kind.name, size, count, roofline_s(performance.profile, kind), _OPTIONS).interleaved
+    return None if plan is None else estimate(plan, performance, _OPTIONS)

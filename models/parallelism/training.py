@@ -44,6 +44,16 @@ class Choices:
             if isinstance(way, Transformer)
         )
 
+    def admits(self, model: JobModel, training: "Training | None") -> bool:
+        """Whether a plan of the model may train in this way; None: as the model says, which must say it then."""
+        if training is None:
+            return not self.are_open
+        return any(Training.of(way) == training for way in self.models(model))
+
+
+# Nothing is open.
+AS_THE_MODEL_SAYS = Choices()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
@@ -63,3 +73,12 @@ class Training:
         """`full checkpointing, ZeRO 1`."""
         zero = f"ZeRO {self.zero_stage}"
         return zero if self.checkpointing is None else f"{self.checkpointing} checkpointing, {zero}"
+
+
+def trained(model: JobModel, training: Training | None) -> JobModel:
+    """The model as a plan trains it; None: as the model says."""
+    if training is None:
+        return model
+    if isinstance(model, Transformer) and training.checkpointing is not None:
+        model = replace(model, checkpointing=training.checkpointing)
+    return replace(model, zero_stage=training.zero_stage)

@@ -4,8 +4,12 @@ The incremental planner is asked about a job on its GPUs with the nearest releas
 sees of these matters: which GPUs share a node, which nodes a unit, and how fast links are; not what they are called. So
 it is asked under neutral names (`situation`), and answers are kept for the process: jobs of one kind that sit alike
 share them, and from one event to the next few situations are new.
+
+Where a job leaves open how it trains, that is chosen whenever a plan is made for it from nothing: when it starts, and
+where no plan grows or shrinks from the one that it has. What grows and shrinks trains on as it did.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +26,7 @@ from models.parallelism.incremental.expand import expand
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.shrink import shrink
 from models.parallelism.legality import plan_violations
+from models.parallelism.training import Training, trained
 from models.performance.iteration.fabric import fabric_of
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import performance_model
@@ -62,7 +67,7 @@ class Agents:
         self._pointers = {job.id: pointer_of("jobs", k) for k, job in enumerate(snapshot.jobs)}
         self._options = options
         self._models: dict[Token, PerformanceModel] = {}
-        self._of_job: dict[str, tuple[Token, PerformanceModel]] = {}
+        self._of_job: dict[tuple[str, Training | None], tuple[Token, PerformanceModel]] = {}
         self._fabric = fabric_of(snapshot.cluster)
         self._last_alone: dict[str, _Question] = {}
         self._kinds = {kind.name: kind for kind in snapshot.cluster.gpu_types}
@@ -73,18 +78,19 @@ class Agents:
                 self._node_sizes[node.gpu_type] = max(node.num_gpus, self._node_sizes.get(node.gpu_type, 0))
                 self._num_gpus[node.gpu_type] += node.num_gpus
 
-    def model(self, job: Job) -> PerformanceModel:
-        """Performance of the job on this cluster."""
-        return self._known(job)[1]
+    def model(self, job: Job, training: Training | None = None) -> PerformanceModel:
+        """Performance of the job on this cluster, trained as a plan of it says."""
+        return self._known(job, training)[1]
 
-    def _known(self, job: Job) -> tuple[Token, PerformanceModel]:
+    def _known(self, job: Job, training: Training | None) -> tuple[Token, PerformanceModel]:
         """What the job shares with others of its kind; finding it by the model takes longer than by the id."""
-        if job.id not in self._of_job:
-            token = _token(job)
+        if (job.id, training) not in self._of_job:
+            token = _token(job, training)
             if token not in self._models:
-                self._models[token] = performance_model(_trained(job), self._cluster, job.calibration, self._fabric)
-            self._of_job[job.id] = token, self._models[token]
-        return self._of_job[job.id]
+                model = trained(_model(job), training)
+                self._models[token] = performance_model(model, self._cluster, job.calibration, self._fabric)
+            self._of_job[job.id, training] = token, self._models[token]
+        return self._of_job[job.id, training]
 
     def throughput(self, job: Job, plan: ParallelPlan) -> float:
         """Samples per second."""
@@ -97,8 +103,7 @@ class Agents:
 
     def expand(self, job: Job, plan: ParallelPlan, released: Sequence[Gpu]) -> Offer:
         """Algorithm 1 on the released GPUs that it looks at."""
-        fabric = self.model(job).fabric
-        order = affinity_order(fabric, {node for node, _ in plan.gpus}, released)
+        order = affinity_order(self._fabric, {node for node, _ in plan.gpus}, released)
         unit, most = self._options.unit_of(plan.num_gpus), self._options.most_added(plan.num_gpus)
         horizon = tuple(gpu for piece in units(order, unit, most) for gpu in piece)
         question = self._question(job, plan, horizon)
@@ -117,7 +122,7 @@ class Agents:
 
     def outlook(self, job: Job, plan: ParallelPlan) -> Sequence[tuple[int, float]]:
         """Algorithm 1 on what is left of the plan's nodes, and then on whole nodes beside the first of them."""
-        kind = self.model(job).fabric.host(plan.gpus[0][0]).gpu_type
+        kind = self._fabric.host(plan.gpus[0][0]).gpu_type
         most = min(self._options.most_added(plan.num_gpus), self._num_gpus[kind])
         return _outlook(self._alone(job, plan), self._node_sizes.get(kind, 1), int(most))
 
@@ -146,11 +151,11 @@ class Agents:
     def derived_plan(self, job: Job, gpus: Collection[Gpu]) -> ParallelPlan | None:
         """The plan that the job would start with, on these GPUs."""
         free = {node: sorted(indices) for node, indices in by_node(sorted(gpus)).items()}
-        kind = self.model(job).fabric.host(next(iter(free))).gpu_type
+        kind = self._fabric.host(next(iter(free))).gpu_type
         found = self._start(job, kind, len(gpus))
         if found.plan is None:
             return None
-        return place(found.plan, free, {node: self.model(job).fabric.host(node).path for node in free})
+        return place(found.plan, free, {node: self._fabric.host(node).path for node in free})
 
     def warnings(self, fixed: Mapping[str, Job]) -> list[Issue]:
         """Jobs that keep their GPUs although they could be changed: no plan is known that they could run."""
@@ -173,18 +178,26 @@ class Agents:
                 yield kind, self._start(job, kind, job.min_gpus)
 
     def _start(self, job: Job, kind: str, num_gpus: int) -> FoundPlan:
+        """The fastest of the ways to train that are open; where none has a plan, what comes closest to one."""
+        model = _model(job)
+        ways = [Training.of(way) for way in job.choices.models(model)] if job.choices.are_open else [None]
         is_default = job.parallelism is not None and job.parallelism.num_gpus == num_gpus
-        return find_start_plan(
-            StartQuestion(
-                key=_token(job),
-                model=_trained(job),
-                calibration=job.calibration,
-                gpu_type=self._kinds[kind],
-                gpus_per_node=self._node_sizes.get(kind, 1),
-                num_gpus=num_gpus,
-                degrees=job.parallelism if is_default else None,
+        found = [
+            find_start_plan(
+                StartQuestion(
+                    key=_token(job, training),
+                    model=trained(model, training),
+                    calibration=job.calibration,
+                    gpu_type=self._kinds[kind],
+                    gpus_per_node=self._node_sizes.get(kind, 1),
+                    num_gpus=num_gpus,
+                    degrees=job.parallelism if is_default else None,
+                    training=training,
+                )
             )
-        )
+            for training in ways
+        ]
+        return min(found, key=lambda answer: (answer.plan is None, -answer.throughput, _lacking(answer.why)))
 
     def shrink(self, job: Job, plan: ParallelPlan, lost: Collection[Gpu]) -> ParallelPlan | None:
         """What is left of the plan, balanced anew."""
@@ -201,7 +214,7 @@ class Agents:
         return last
 
     def _question(self, job: Job, plan: ParallelPlan, released: tuple[Gpu, ...]) -> _Question:
-        token, model = self._known(job)
+        token, model = self._known(job, plan.training)
         situation = situation_of(model.fabric, plan, released)
         fabric = (model.fabric.fractions, model.fabric.saturation_bytes, model.fabric.minipod_depth)
         return _Question(
@@ -228,7 +241,7 @@ def _expanded(question: _Question) -> tuple[tuple[frozenset[Gpu], float, Paralle
         last = step.plan
         gpus = frozenset(step.plan.gpus)
         if gpus > base:
-            found.append((gpus - base, step.throughput, step.plan))
+            found.append((gpus - base, step.throughput, _trained_alike(step.plan, plan)))
     return tuple(found)
 
 
@@ -254,7 +267,9 @@ def _outlook(question: _Question, node_size: int, most: int) -> tuple[tuple[int,
 
 @lru_cache(maxsize=_MEMORY)
 def _shrunk(question: _Question, lost: tuple[Gpu, ...]) -> ParallelPlan | None:
-    return shrink(question.neutral_model(), question.situation.neutral_plan(), lost, question.options)
+    plan = question.situation.neutral_plan()
+    left = shrink(question.neutral_model(), plan, lost, question.options)
+    return None if left is None else _trained_alike(left, plan)
 
 
 @lru_cache(maxsize=_MEMORY)
@@ -275,13 +290,22 @@ def forget() -> None:
         memory.cache_clear()
 
 
-def _token(job: Job) -> Token:
+def _token(job: Job, training: Training | None) -> Token:
     """What decides the performance model of a job on a cluster."""
-    known = job.calibration
-    return job.model, None if known is None else (tuple(sorted(known.gpus.items())), known.sizes)
+    return job.model, training, None if job.calibration is None else job.calibration.key
 
 
-def _trained(job: Job) -> JobModel:
+def _trained_alike(plan: ParallelPlan, running: ParallelPlan) -> ParallelPlan:
+    """A plan that grew or shrank from one that runs: how it trains stays."""
+    return plan if plan.training == running.training else replace(plan, training=running.training)
+
+
+def _lacking(why: NoPlan | None) -> float:
+    """Bytes that what comes closest to a plan needs."""
+    return math.inf if why is None else why.counts.get("needed_bytes", math.inf)
+
+
+def _model(job: Job) -> JobModel:
     if job.model is None:
         raise ValueError(f"job {job.id!r} has no model; policy_issues refuses it")
     return job.model

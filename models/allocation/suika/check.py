@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import pairwise
 
+from models.allocation.parallel_plan_check import training_violations
 from models.allocation.plan_check import TOLERANCE, coverage_violations, score_violations
 from models.allocation.suika.basic_demand import Refused
 from models.allocation.suika.benefit import gpu_sizes, threshold
@@ -19,13 +20,14 @@ from models.allocation.suika.parameters import SuikaParameters
 from models.allocation.suika.state import RunningJob, by_node, current_gpus, gpus_in
 from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.legality import plan_violations
+from models.parallelism.training import Training
 from models.performance.iteration.model import PerformanceModel
 from models.plan import JobAllocation, Plan
 from models.workload import Job, NodeGpus, Snapshot
 from stowplan.errors import Issue
 from topology.cluster import NodeState
 
-ModelOf = Callable[[Job], PerformanceModel]
+ModelOf = Callable[[Job, Training | None], PerformanceModel]
 
 
 def suika_violations(
@@ -100,12 +102,13 @@ class _Audit:
             return
         kind = self._allocation.gpu_type
         own = {node: (kind, gpus) for node, gpus in by_node(self._gpus).items()}
-        illegal = plan_violations(self._plan, self._model_of(self._job), own)
+        model = self._model_of(self._job, self._plan.training)
+        illegal = [*training_violations(self._job, self._plan), *plan_violations(self._plan, model, own)]
         for issue in illegal:
             yield self._issue(issue.code, f"/parallel_plan{issue.pointer}", issue.detail)
         if illegal:
             return
-        throughput = self._model_of(self._job).throughput(self._plan)
+        throughput = model.throughput(self._plan)
         claimed = self._allocation.expected_goodput
         if claimed is None or not math.isclose(claimed, throughput, rel_tol=TOLERANCE):
             yield self._issue("wrong_goodput", "/expected_goodput", f"claims {claimed} samples/s; it is {throughput}")
@@ -132,8 +135,10 @@ class _Audit:
         """Throughput over that of the settled plan (Eq. 1)."""
         if self._plan == self._base.plan:
             return 1.0
-        model = self._model_of(self._job)
-        return model.throughput(self._plan) / model.throughput(self._base.plan)
+        now, base = (
+            self._model_of(self._job, plan.training).throughput(plan) for plan in (self._plan, self._base.plan)
+        )
+        return now / base
 
     def _issue(self, code: str, pointer: str, detail: str) -> Issue:
         return Issue(code=code, pointer=self._pointer + pointer, detail=f"job {self._job.id!r}: {detail}")

@@ -1,7 +1,7 @@
 """The plan that a job starts with: of the degrees that the user gives, or what the grid planner finds for the count."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from models.allocation.suika.planner import NoPlan
@@ -9,6 +9,7 @@ from models.parallel_plan import ParallelPlan, even_split
 from models.parallelism.grid.planner import plan_grids
 from models.parallelism.layout import build_plan
 from models.parallelism.micro_batches import divisors
+from models.parallelism.training import Training
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import virtual_model
@@ -30,7 +31,8 @@ class FoundPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartQuestion:
-    """A job, its GPUs, and the degrees if they are given; `key` stands for model and calibration."""
+    """A job, its GPUs, and the degrees if they are given; `key` stands for model and calibration. `training`: what the
+    plan says of how it trains."""
 
     key: Hashable
     model: JobModel = field(compare=False)
@@ -39,17 +41,23 @@ class StartQuestion:
     gpus_per_node: int
     num_gpus: int
     degrees: Parallelism | None
+    training: Training | None = None
 
 
 @lru_cache(maxsize=1024)
 def find_start_plan(question: StartQuestion) -> FoundPlan:
     """The fastest plan on virtual nodes."""
-    if question.degrees is None:
-        return _from_grids(question)
-    groups = max(1, question.gpus_per_node // question.degrees.tp)
-    num_nodes = -(-question.degrees.pp * question.degrees.dp // groups)
+    found = _from_grids(question) if question.degrees is None else _from_degrees(question, question.degrees)
+    if found.plan is None or question.training is None:
+        return found
+    return replace(found, plan=replace(found.plan, training=question.training))
+
+
+def _from_degrees(question: StartQuestion, degrees: Parallelism) -> FoundPlan:
+    groups = max(1, question.gpus_per_node // degrees.tp)
+    num_nodes = -(-degrees.pp * degrees.dp // groups)
     model = virtual_model(question.model, question.gpu_type, question.gpus_per_node, num_nodes, question.calibration)
-    return _of_degrees(question.degrees, model, question.gpu_type.name, question.gpus_per_node)
+    return _of_degrees(degrees, model, question.gpu_type.name, question.gpus_per_node)
 
 
 def _from_grids(question: StartQuestion) -> FoundPlan:

@@ -95,6 +95,12 @@ def _plan_issues(pointer: str, job: Job) -> Iterator[Issue]:
             pointer=f"{pointer}/parallel_plan",
             detail=f"the plan that runs has a global batch of {plan.global_batch}; the job trains {model.global_batch}",
         )
+    if plan.virtual_stages > 1:
+        yield Issue(
+            code="virtual_stages",
+            pointer=f"{pointer}/parallel_plan/virtual_stages",
+            detail=f"is {plan.virtual_stages}; Suika knows pipelines of whole stages only: 1",
+        )
     if isinstance(model, Transformer) and plan.num_layers != model.num_layers:
         yield Issue(
             code="layers",

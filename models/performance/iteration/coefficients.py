@@ -5,7 +5,7 @@ Symbols of the paper: k_comp -> `compute_s`, k_backward -> `backward_ratio`, k_o
 layer and a stage counts as the sum of its layers' shares of the mean, see `StageShares`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from models.performance.iteration.adjustment import Adjustment
@@ -55,6 +55,11 @@ class Calibration:
     sizes: SizeCoefficients | None = None
     measured_at_s: float | None = None
     adjustment: Adjustment | None = None
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for calibrations that say the same, whenever it was measured."""
+        return tuple(sorted(self.gpus.items(), key=lambda pair: pair[0])), self.sizes, self.adjustment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

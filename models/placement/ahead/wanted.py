@@ -161,6 +161,11 @@ def _wanted(
     plans_of: _Planner,
 ) -> WantedJob:
     at = f"/jobs/{position}"
+    if job.choices.are_open:
+        detail = (
+            f"leaves open how job {job.id!r} trains, which is not chosen ahead; say which checkpointing and zero_stage"
+        )
+        raise InputError("open training", [Issue(code="one_of", pointer=f"{at}/transformer", detail=detail)])
     reservation = own_reservation(job, snapshot.calendar)
     if reservation is not None:
         job = replace(job, calendar_entry=reservation.name)

@@ -20,6 +20,7 @@ from api.schemas.snapshot import SNAPSHOT
 from models.allocation.sia.parameters import SiaParameters
 from models.forecast.lasting import Lasting
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
+from models.parallelism.training import ALL_CHECKPOINTING, ALL_ZERO_STAGES, Choices, Training, trained
 from models.performance.goodput.spec import (
     BatchRange,
     GoodputModel,
@@ -243,11 +244,26 @@ def running_plan(model: JobModel, node: Node, gpus: tuple[int, ...]) -> Parallel
     return ParallelPlan(stages=(Stage(num_layers=num_layers, replicas=(replica,)),), num_micro_batches=1)
 
 
+OPEN = tuple(
+    Choices(checkpointing=kinds, zero_stages=stages)
+    for kinds in ((), ALL_CHECKPOINTING)
+    for stages in ((), ALL_ZERO_STAGES)
+)
+
+
 @st.composite
 def jobs_on(draw: st.DrawFn, name: str, node: Node) -> Job:
     current = draw(st.none() | st.tuples(st.builds(NodeGpus, node=st.just(node.id), gpus=indices)))
     model = draw(st.none() | transformers() | operator_models)
+    choices = draw(st.sampled_from(OPEN[: 4 if isinstance(model, Transformer) else 2])) if model else OPEN[0]
     plan = None if model is None or current is None else running_plan(model, node, current[0].gpus)
+    if model is not None and choices.are_open:
+        # What is open is in the model what it is where nobody says anything.
+        usual = Training(checkpointing=Checkpointing.NONE if choices.checkpointing else None, zero_stage=1)
+        model = trained(model, usual if choices.zero_stages else replace(usual, zero_stage=model.zero_stage))
+        plan = (
+            None if plan is None else replace(plan, training=Training.of(draw(st.sampled_from(choices.models(model)))))
+        )
     return Job(
         id=name,
         min_gpus=draw(st.integers(1, 4)),
@@ -270,7 +286,8 @@ def jobs_on(draw: st.DrawFn, name: str, node: Node) -> Job:
         remaining_iterations=draw(st.none() | positive),
         parallel_plan=draw(st.sampled_from([None, plan])),
         expansions=() if current is None else draw(st.sampled_from([(), (Expansion(gpus=current, benefit=1.5),)])),
-        calibration=draw(st.none() | calibrations),
+        calibration=None if choices.are_open else draw(st.none() | calibrations),
+        choices=choices,
         remaining_s=draw(st.none() | st.just(0.0) | positive),
         queue=draw(st.sampled_from([None, "team"])),
         lasting=draw(st.sampled_from([None, Lasting(probabilities=(0.5, 0.9), seconds=(60.0, 3600.0))])),

@@ -162,6 +162,7 @@ def test_a_running_job_grows(client: httpx.Client) -> None:
         **RUNNING,
         "num_micro_batches": 8,
         "virtual_stages": 1,
+        "training": None,
     }
     assert answer.best.num_gpus > 4
     assert answer.grids == ()

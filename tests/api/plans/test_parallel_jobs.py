@@ -61,6 +61,20 @@ def test_every_policy_gives_plans_that_can_be_launched_and_posted_again(client: 
     assert client.get(plan["links"]["figure"]).status_code == 200
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_left_open_is_chosen_and_said(client: httpx.Client, policy: str) -> None:
+    job = changed(WAITING, "/transformer", {**WAITING["transformer"], "checkpointing": "auto", "zero_stage": "auto"})
+    request = sia_request([job], policy=policy)
+    (allocation,) = planned(client, request)["allocations"]
+    plan = allocation["parallel_plan"]
+    assert plan["training"]["checkpointing"] in ("none", "selective", "full")
+    running = {**job, "current": allocation["gpus"], "parallel_plan": plan, "expansions": allocation["expansions"]}
+    again = changed(request, "/snapshot/jobs", [running])
+    assert post(client, "/v1/plans:validate", again).json() == {"valid": True, "issues": []}
+    unsaid = changed(again, "/snapshot/jobs/0/parallel_plan/training", None)
+    assert ("training", "/snapshot/jobs/0/parallel_plan/training") in refused(client, unsaid)[1]
+
+
 def test_a_plan_in_short_is_the_plan_in_full(client: httpx.Client) -> None:
     plan = planned(client, changed(ARENA, "/snapshot/jobs/0/preemptible", False))
     stages = plan["allocations"][0]["parallel_plan"]["stages"]
@@ -92,7 +106,15 @@ CASES: list[tuple[str, str, Any, str, str]] = [
     ("degrees without a model", f"{JOB}/transformer", None, "invalid_input", f"{JOB}/parallel_plan"),
     ("degrees of a waiting job", f"{JOB}/current", None, "invalid_input", f"{JOB}/parallel_plan"),
     ("degrees and gpus", f"{JOB}/parallel_plan/dp", 2, "invalid_input", f"{JOB}/parallel_plan"),
-    ("parts of stages", f"{JOB}/parallel_plan/virtual_stages", 2, "invalid_input", f"{JOB}/parallel_plan"),
+    ("parts of stages", f"{JOB}/parallel_plan/virtual_stages", 2, "virtual_stages", ""),
+    ("checkpointing", f"{JOB}/transformer/checkpointing", "some", "unknown_value", ""),
+    (
+        "how a plan in short trains",
+        f"{JOB}/transformer/checkpointing",
+        "auto",
+        "training",
+        f"{JOB}/parallel_plan/training",
+    ),
     ("batch that does not divide", f"{JOB}/parallel_plan/num_micro_batches", 5, "batch_not_divisible", ""),
     ("layers of the stages", f"{JOB}/parallel_plan/layers", [8], "layers", ""),
     (

@@ -10,6 +10,7 @@ from executor.deployed.submission import Submission, deployment_of, read_submiss
 from executor.deployment import TrainingOptions
 from executor.training_job import Schedule
 from models.parallel_plan import ParallelPlan, Replica, Stage
+from models.parallelism.training import ALL_CHECKPOINTING, Choices, Training
 from models.performance.goodput.spec import (
     BatchRange,
     GoodputObservations,
@@ -19,7 +20,7 @@ from models.performance.goodput.spec import (
     TableEntry,
     ThroughputTable,
 )
-from models.transformer import Precision
+from models.transformer import Checkpointing, Precision
 from models.workload import Job, Parallelism
 from stowplan.errors import InputError
 from tests.executor.control.test_controller import given_to
@@ -105,6 +106,20 @@ def test_a_plan_with_its_own_parallelism_is_run_as_it_is_or_by_the_nearest_that_
     found = deployment_of(job, given, cluster(4)).plan
     assert found.is_symmetric
     assert set(found.gpus) <= set(uneven.gpus)
+
+
+def test_a_plan_says_how_a_job_trains_that_leaves_it_open(tmp_path: Path) -> None:
+    job = submitted(job_of("j", choices=Choices(checkpointing=ALL_CHECKPOINTING)))
+    write_submission(job, tmp_path / "submission.json")
+    assert read_submission(tmp_path / "submission.json") == job
+    given = given_to("j", a0=range(2))
+    with pytest.raises(InputError, match="no plan that says how it trains"):
+        deployment_of(job, given, cluster(4))
+    full = Training(checkpointing=Checkpointing.FULL, zero_stage=1)
+    plan = replace(deployment_of(submitted(job_of("j")), given, cluster(4)).plan, training=full)
+    made = deployment_of(job, replace(given, parallel_plan=plan), cluster(4))
+    assert made.model == replace(MODEL, checkpointing=Checkpointing.FULL)
+    assert made.plan == plan
 
 
 def test_what_does_not_fit_the_job_is_refused() -> None:

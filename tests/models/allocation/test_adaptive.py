@@ -13,14 +13,19 @@ from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.allocation.suika.parameters import SuikaParameters
 from models.configurations import enumerate_configurations
 from models.parallel_plan import symmetric_plan
+from models.parallelism.training import ALL_CHECKPOINTING, ALL_ZERO_STAGES, Choices, Training, trained
 from models.performance.goodput.spec import TableEntry, ThroughputTable
+from models.performance.iteration.adjustment import Adjustment
+from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.modelling import performance_model
 from models.plan import Change, JobAllocation, PlanOutcome, PlanRequest
 from models.planning import plan
 from models.policy import Parameters
-from models.transformer import Transformer
+from models.software import Software
+from models.transformer import Checkpointing, Transformer
 from models.validation import request_issues
 from models.workload import Job, NodeGpus, Reservation, Snapshot
+from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType, Node, Tier
 
 KIND = GpuType(
@@ -224,3 +229,97 @@ def test_tiers_that_cost_nothing_leave_plans_as_they_are() -> None:
     outcome = plan(PlanRequest(snapshot=Snapshot(cluster=flat, jobs=(job,)), parameters=SiaParameters()))
     assert outcome.plan is not None
     assert outcome.plan.allocations == (answered(1.0, SiaParameters(), job)[1],)
+
+
+OPEN = Choices(checkpointing=ALL_CHECKPOINTING, zero_stages=ALL_ZERO_STAGES)
+# Activations of a sequence of 8,192 tokens do not fit beside its states, however these are spread over four GPUs.
+LONG = replace(GPT, sequence_length=8192, hidden_size=2048)
+SMALL = replace(CLUSTER, gpu_types=(replace(KIND, memory_bytes=6 * 10**9),))
+
+
+@pytest.mark.parametrize("parameters", [SiaParameters(), ArenaParameters(), SuikaParameters()])
+def test_plans_say_how_they_train_what_leaves_that_open(parameters: Parameters) -> None:
+    """Without checkpointing the job fits nowhere. What is answered can be posted back, and is kept."""
+    job = Job(id="j", transformer=LONG, choices=OPEN, min_gpus=4, max_gpus=4, restart_cost_s=1e5)
+    closed = plan(
+        PlanRequest(snapshot=Snapshot(cluster=SMALL, jobs=(replace(job, choices=Choices()),)), parameters=parameters)
+    )
+    assert closed.plan is not None
+    assert closed.plan.unplaced[0].reason == "out_of_memory"
+    snapshot = Snapshot(cluster=SMALL, jobs=(job,))
+    outcome = plan(PlanRequest(snapshot=snapshot, parameters=parameters))
+    assert outcome.plan is not None
+    (given,) = outcome.plan.allocations
+    chosen = given.parallel_plan
+    assert chosen is not None
+    assert chosen.training is not None
+    assert chosen.training.checkpointing is not Checkpointing.NONE
+    model = trained(LONG, chosen.training)
+    assert given.expected_goodput == pytest.approx(performance_model(model, SMALL).throughput(chosen))
+    running = replace(job, current=given.gpus, parallel_plan=chosen, expansions=given.expansions)
+    again = plan(PlanRequest(snapshot=Snapshot(cluster=SMALL, jobs=(running,)), parameters=parameters))
+    assert again.plan is not None
+    assert again.plan.allocations[0].parallel_plan == chosen
+    assert again.plan.allocations[0].change is Change.KEPT
+
+
+def test_a_plan_that_trains_in_no_way_that_is_allowed_is_found() -> None:
+    snapshot = Snapshot(cluster=CLUSTER, jobs=(replace(MODELLED, choices=Choices(checkpointing=ALL_CHECKPOINTING)),))
+    outcome = plan(PlanRequest(snapshot=snapshot, parameters=SiaParameters()))
+    assert outcome.plan is not None
+    assert parallel_plan_violations(snapshot, outcome.plan) == []
+    (given,) = outcome.plan.allocations
+    assert given.parallel_plan is not None
+    for training in (None, Training(checkpointing=Checkpointing.NONE, zero_stage=3)):
+        other = replace(given, parallel_plan=replace(given.parallel_plan, training=training))
+        issues = parallel_plan_violations(snapshot, replace(outcome.plan, allocations=(other,)))
+        assert ("training", "/allocations/0/parallel_plan/training") in [(i.code, i.pointer) for i in issues]
+    # Full checkpointing is allowed, and slower than what the plan says.
+    full = Training(checkpointing=Checkpointing.FULL, zero_stage=1)
+    other = replace(given, parallel_plan=replace(given.parallel_plan, training=full))
+    issues = parallel_plan_violations(snapshot, replace(outcome.plan, allocations=(other,)))
+    assert [issue.code for issue in issues] == ["wrong_goodput"]
+
+
+def test_what_is_wrong_with_an_open_job() -> None:
+    calibration = Calibration(adjustment=Adjustment(computation=2.0))
+    job = replace(RUNNING, choices=OPEN, calibration=calibration)
+    with pytest.raises(InputError) as raised:
+        Snapshot(cluster=CLUSTER, jobs=(job,))
+    assert [(issue.code, issue.pointer) for issue in raised.value.issues] == [
+        ("one_of", "/jobs/0/calibration"),
+        ("training", "/jobs/0/parallel_plan/training"),
+    ]
+    training = Training(checkpointing=Checkpointing.FULL, zero_stage=1)
+    with pytest.raises(InputError, match="1 error"):
+        Snapshot(cluster=CLUSTER, jobs=(replace(RUNNING, parallel_plan=replace(PLAN, training=training)),))
+
+
+def test_calibrated_jobs_pass_the_check() -> None:
+    calibration = Calibration(adjustment=Adjustment(computation=2.0))
+    outcome, given = planned(replace(MODELLED, calibration=calibration))
+    before = planned(MODELLED)[1]["model"].expected_goodput
+    assert outcome.plan is not None
+    assert before is not None
+    assert given["model"].expected_goodput is not None
+    assert given["model"].expected_goodput < before
+
+
+def test_interleaved_plans_run_on_under_sia_and_are_refused_by_suika() -> None:
+    torch = replace(MODELLED, transformer=replace(GPT, software=Software.TORCH))
+    cut = symmetric_plan(
+        num_layers=12,
+        pp=2,
+        dp=1,
+        tp=1,
+        global_batch=32,
+        num_micro_batches=4,
+        gpu_type="gpu",
+        gpus=(("n1", 0), ("n1", 1)),
+        virtual_stages=2,
+    )
+    job = replace(torch, current=RUNNING.current, parallel_plan=cut, min_gpus=2, max_gpus=2)
+    _, given = planned(job)
+    assert given["model"].parallel_plan == cut
+    issues = request_issues(Snapshot(cluster=CLUSTER, jobs=(job,)), SuikaParameters())
+    assert [issue.pointer for issue in issues] == ["/jobs/0/parallel_plan/virtual_stages"]

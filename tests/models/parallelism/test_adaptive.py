@@ -6,9 +6,14 @@ from models.parallelism.adaptive import adaptive_plans, forget_plans
 from models.parallelism.binding import bind_plan
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.grid.planner import plan_grids
+from models.parallelism.planner import answer
+from models.parallelism.request import Offer, ParallelRequest
 from models.parallelism.results import RejectionReason
+from models.parallelism.training import ALL_CHECKPOINTING, ALL_ZERO_STAGES, Choices, trained
+from models.performance.iteration.adjustment import Adjustment
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients
 from models.performance.iteration.modelling import virtual_model
+from models.software import Software
 from models.workload import NodeGpus
 from stowplan.errors import InputError
 from tests.models.parallelism.grid.test_planner import A100, GPT
@@ -84,3 +89,41 @@ def test_types_without_nodes_are_refused() -> None:
     with pytest.raises(InputError, match="none below 1"):
         adaptive_plans(GPT, CLUSTER, {"a100": (0, 1)})
     assert adaptive_plans(GPT, CLUSTER, {"a100": ()}).best == {}
+
+
+@pytest.mark.parametrize("software", [Software.DEEPSPEED, Software.TORCH])
+def test_what_is_open_is_chosen_as_planners_of_one_job_choose_it(software: Software) -> None:
+    """A sequence of 4,096 tokens keeps more than small GPUs have room for."""
+    model = replace(GPT, software=software, sequence_length=4096)
+    small = replace(A100, memory_bytes=10 * 10**9)
+    cluster = replace(CLUSTER, gpu_types=(small, V100))
+    choices = Choices(checkpointing=ALL_CHECKPOINTING, zero_stages=ALL_ZERO_STAGES)
+    found = adaptive_plans(model, cluster, {"a100": (4, 8)}, choices=choices).best
+    request = ParallelRequest(
+        model=model, choices=choices, offers=(Offer(gpu_type=small, gpus_per_node=4, counts=(8,)),)
+    )
+    wanted = answer(request).best
+    plan = found["a100", 8].plan
+    assert plan.training is not None
+    assert choices.admits(model, plan.training)
+    assert found["a100", 8].iteration.total_s == pytest.approx(wanted.seconds)
+    assert trained(model, plan.training) == wanted.model
+    assert (plan.virtual_stages > 1) == (wanted.estimate.plan.virtual_stages > 1)
+    fixed = [adaptive_plans(way, cluster, {"a100": (8,)}).best for way in choices.models(model)]
+    assert found["a100", 8].throughput == max(best["a100", 8].throughput for best in fixed if best)
+
+
+def test_pipelines_are_interleaved_where_that_is_faster() -> None:
+    deep = replace(GPT, num_layers=16, hidden_size=8192, num_heads=64, global_batch=8, software=Software.MEGATRON_CORE)
+    found = adaptive_plans(deep, CLUSTER, {"a100": (8,)}).best["a100", 8]
+    plain = plan_grids(deep, A100, 4, [8], GridOptions(details=False)).best["a100", 8]
+    assert found.plan.virtual_stages > 1
+    assert found.throughput > plain.throughput
+    assert found.plan.training is None
+
+
+def test_factors_of_a_calibration_count() -> None:
+    twice = Calibration(adjustment=Adjustment(computation=2.0))
+    slow = adaptive_plans(GPT, CLUSTER, {"a100": (1,)}, twice).best["a100", 1]
+    assert slow.throughput == virtual_model(GPT, A100, 4, 1, twice).throughput(slow.plan)
+    assert slow.throughput < adaptive_plans(GPT, CLUSTER, {"a100": (1,)}).best["a100", 1].throughput

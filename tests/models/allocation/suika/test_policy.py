@@ -12,6 +12,7 @@ from models.allocation.suika.parameters import Offers, SuikaMethod, SuikaParamet
 from models.allocation.suika.state import node_gpus
 from models.clock import PhaseClock
 from models.parallel_plan import ParallelPlan
+from models.parallelism.training import ALL_CHECKPOINTING, Choices
 from models.plan import Change, Plan
 from models.transformer import Checkpointing
 from models.workload import Expansion, Job, NodeGpus, Snapshot
@@ -256,3 +257,24 @@ def test_jobs_stay_on_one_gpu_type_and_fast_gpus_count_more() -> None:
     assert formulation.program.constant == pytest.approx(4 + 4 * slow)
     assert result.objective is not None
     assert result.objective > formulation.program.constant
+
+
+def test_a_job_trains_on_as_it_began_when_it_grows_and_gives_way() -> None:
+    """Without tensor parallelism a sequence of 131,072 tokens fits with full checkpointing only, on four GPUs, on eight
+    and on four of them again."""
+    long = replace(model(), sequence_length=131072)
+    job_of = job("a", dp=4, transformer=long, choices=Choices(checkpointing=ALL_CHECKPOINTING))
+    before = cluster_of(job_of, num_nodes=1)
+    plan = planned(before, BOLD)[2]
+    grown = posted_back(before, plan)
+    (first,) = plan.allocations
+    assert first.num_gpus == 8
+    assert first.parallel_plan is not None
+    training = first.parallel_plan.training
+    assert training is not None
+    assert training.checkpointing is Checkpointing.FULL
+    _, _, shrunk = planned(Snapshot(cluster=grown.cluster, jobs=(*grown.jobs, job("b", dp=4))), BOLD)
+    again = shrunk.allocations[0]
+    assert again.num_gpus == 4
+    assert again.parallel_plan is not None
+    assert again.parallel_plan.training == training

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.clock import PhaseClock
+from models.parallelism.training import ALL_ZERO_STAGES, Choices
 from models.placement.ahead.extraction import ahead_plan
 from models.placement.ahead.formulation import AheadFormulation, formulate_ahead
 from models.placement.ahead.instance import placing_cost
@@ -189,6 +190,12 @@ def test_who_has_no_start_is_told_what_would_help(
         (wanted("big", rows=1, columns=1, latest_start_s=4000 * DAY_S), _PLAIN, "/jobs/0/latest_start_s", "ten years"),
         (wanted("big", rows=9, columns=1), _PLAIN, "/jobs/0/parallelism", "needs 9 nodes"),
         (wanted("big", rows=1, columns=1), AheadParameters(), "/jobs/0/transformer", "or the parameter alpha"),
+        (
+            wanted("big", rows=1, columns=1, choices=Choices(zero_stages=ALL_ZERO_STAGES)),
+            _PLAIN,
+            "/jobs/0/transformer",
+            "zero_stage",
+        ),
         (Job(id="small"), _PLAIN, "/jobs", "there is none"),
     ],
 )
