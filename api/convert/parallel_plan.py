@@ -24,6 +24,8 @@ def plan_from_document(document: ParallelPlanDoc) -> ParallelPlan:
         stages=tuple(_stage(stage) for stage in document.stages),
         num_micro_batches=document.num_micro_batches,
         virtual_stages=document.virtual_stages,
+        context_parallel=document.context_parallel,
+        expert_parallel=document.expert_parallel,
     )
 
 
@@ -64,6 +66,8 @@ def plan_to_document(plan: ParallelPlan) -> ParallelPlanDoc:
         ),
         num_micro_batches=plan.num_micro_batches,
         virtual_stages=plan.virtual_stages,
+        context_parallel=plan.context_parallel,
+        expert_parallel=plan.expert_parallel,
     )
 
 

@@ -132,8 +132,10 @@ def job_from_document(document: JobDoc, type_of: Mapping[str, str]) -> Job:
 def _running_plan(
     document: JobDoc, model: JobModel | None, current: Sequence[NodeGpus], type_of: Mapping[str, str]
 ) -> ParallelPlan | None:
-    if document.parallel_plan is not None and document.parallel_plan.virtual_stages > 1:
-        raise InputError("has virtual stages, which no policy plans with; give 1, or leave the plan out")
+    for name in ("virtual_stages", "context_parallel", "expert_parallel"):
+        if getattr(document.parallel_plan, name, 1) > 1:
+            what = name.replace("_", " ")
+            raise InputError(f"has {what}, which no policy plans with; give 1, or leave the plan out")
     if isinstance(document.parallel_plan, SymmetricPlanDoc):
         return plan_from_degrees(document.parallel_plan, model, current, type_of)
     return None if document.parallel_plan is None else plan_from_document(document.parallel_plan)
