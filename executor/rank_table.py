@@ -2,7 +2,8 @@
 
 Ranks go pipe slowest, then data, then tensor: the order of DeepSpeed's `PipeModelDataParallelTopology`, whose groups
 are exactly those of the plan when the launcher gives every process the rank that stands here. Hosts may come in any
-order; inside a tensor group ranks grow with the tensor coordinate, as DeepSpeed needs.
+order; inside a tensor group ranks grow with the tensor coordinate, as DeepSpeed needs. Context and expert coordinates
+are part of the data coordinate, which counts all replicas: those of Megatron-Core, whose order is the same.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,9 @@ class AsymmetricPlanError(InputError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """One process. `local_rank` counts the GPUs that the run uses on the node, in the order of their index `gpu`."""
+    """One process. `local_rank` counts the GPUs that the run uses on the node, in the order of their index `gpu`.
+    `context`, `expert`: which part of its sequences, and of the experts, it has.
+    """
 
     rank: int
     node: str
@@ -32,6 +35,8 @@ class Rank:
     pipe: int
     data: int
     tensor: int
+    context: int = 0
+    expert: int = 0
 
 
 def ranks_of(plan: ParallelPlan) -> tuple[Rank, ...]:
@@ -44,7 +49,17 @@ def ranks_of(plan: ParallelPlan) -> tuple[Rank, ...]:
         for k, gpu in enumerate(replica.gpus)
     )
     return tuple(
-        Rank(rank=rank, node=node, gpu=gpu, local_rank=local[node, gpu], pipe=pipe, data=data, tensor=tensor)
+        Rank(
+            rank=rank,
+            node=node,
+            gpu=gpu,
+            local_rank=local[node, gpu],
+            pipe=pipe,
+            data=data,
+            tensor=tensor,
+            context=data % plan.context_parallel,
+            expert=data % plan.expert_parallel,
+        )
         for rank, (pipe, data, tensor, node, gpu) in enumerate(places)
     )
 
@@ -63,7 +78,7 @@ def rank_table(plan: ParallelPlan) -> tuple[Rank, ...]:
 
 def refuse_asymmetry(plan: ParallelPlan, where: str = "") -> None:
     """Raise AsymmetricPlanError unless all stages have the same degrees and all replicas the same batch, and InputError
-    where stages are cut into parts.
+    where stages are cut into parts, or replicas share sequences or experts.
 
     `where`: pointer to the plan.
     """
@@ -71,6 +86,17 @@ def refuse_asymmetry(plan: ParallelPlan, where: str = "") -> None:
         detail = f"is {plan.virtual_stages}; DeepSpeed has no interleaved pipelines: plan with software deepspeed"
         issue = Issue(code="virtual_stages", pointer=f"{where}/virtual_stages", detail=detail)
         raise InputError(f"the plan {plan.notation()} is interleaved and cannot be deployed", [issue])
+    shared = [
+        Issue(
+            code="not_in_software",
+            pointer=f"{where}/{name}",
+            detail=f"is {degree}; DeepSpeed's pipeline engine has none: plan with software deepspeed",
+        )
+        for name in ("context_parallel", "expert_parallel")
+        if (degree := getattr(plan, name)) > 1
+    ]
+    if shared:
+        raise InputError(f"the plan {plan.notation()} shares sequences or experts and cannot be deployed", shared)
     first = plan.stages[0]
     issues = [
         Issue(

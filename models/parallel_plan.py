@@ -1,9 +1,15 @@
-"""3D-parallel plans in the hierarchy PP - DP - TP (Suika appendix A.1).
+"""3D-parallel plans in the hierarchy PP - DP - TP (Suika appendix A.1), with context and expert parallelism in DP.
 
-A plan is a sequence of pipeline stages; a stage is a set of data-parallel replicas; a replica is one tensor-parallel
-group, whose GPUs sit in one node and are of one type. Degrees may differ between stages, local batches between the
-replicas of a stage. A plan in hand is well formed; whether it is legal for a job on a cluster is decided by
+A plan is a sequence of pipeline stages; a stage is a set of replicas; a replica is one tensor-parallel group, whose
+GPUs sit in one node and are of one type. Degrees may differ between stages, local batches between the replicas of a
+stage. A plan in hand is well formed; whether it is legal for a job on a cluster is decided by
 `models.parallelism.legality`.
+
+Context parallelism (Liu et al. 2023, "Ring attention") of degree c: c consecutive replicas of a stage work on the same
+sequences, each on one c-th of their tokens. Expert parallelism (Lepikhin et al. 2020, GShard) of degree e: e
+consecutive replicas hold an e-th of the experts each, and all else of their layers whole. Both are made of replicas, as
+in Megatron-Core, whose ranks go TP - CP - EP - DP - PP: gradients are reduced, and ZeRO shards, over all replicas of a
+stage, of experts over every e-th.
 """
 
 import math
@@ -23,7 +29,7 @@ class Replica:
     """One tensor-parallel group: replica j of a stage.
 
     `gpus` are indices on `node`, in the order of the tensor coordinate. `local_batch`: sequences of every micro-batch
-    that the replica works on (b_ij of the paper).
+    that the replica works on (b_ij of the paper), or on its part of, where there is context parallelism.
     """
 
     node: str
@@ -44,7 +50,7 @@ class Stage:
 
     @property
     def dp(self) -> int:
-        """Data-parallel degree."""
+        """Replicas, over which gradients are reduced: the data-parallel degree, times the context-parallel one."""
         return len(self.replicas)
 
     @property
@@ -59,7 +65,7 @@ class Stage:
 
     @property
     def micro_batch(self) -> int:
-        """Sequences of one micro-batch, over all replicas."""
+        """Sequences of one micro-batch, over all replicas; each as often as it has context-parallel parts."""
         return sum(replica.local_batch for replica in self.replicas)
 
 
@@ -68,20 +74,24 @@ class ParallelPlan:
     """Stages in pipeline order, and the number of micro-batches of one iteration (N_b).
 
     `virtual_stages`: parts into which the layers of every stage are cut; above 1 the pipeline is interleaved, part k of
-    the last stage hands on to part k + 1 of the first one (Narayanan et al. 2021). `training`: how it trains, where the
-    job leaves that open; None: as the job's model says.
+    the last stage hands on to part k + 1 of the first one (Narayanan et al. 2021). `context_parallel`,
+    `expert_parallel`: replicas of every stage that share their sequences, and their experts (module docstring).
+    `training`: how it trains, where the job leaves that open; None: as the job's model says.
 
     Raises
     ------
     InputError
         When there is no stage or replica, a count is below 1, the replicas of a stage differ in their tensor degree,
         the stages in the size of their micro-batch, a GPU occurs twice, or an interleaved pipeline has one stage only,
-        a stage with fewer layers than parts, or micro-batches that its stages do not divide.
+        a stage with fewer layers than parts, or micro-batches that its stages do not divide; when context or expert
+        parallelism does not divide the replicas of a stage, or replicas that share sequences differ in their batch.
     """
 
     stages: tuple[Stage, ...]
     num_micro_batches: int
     virtual_stages: int = 1
+    context_parallel: int = 1
+    expert_parallel: int = 1
     training: Training | None = None
 
     def __post_init__(self) -> None:
@@ -109,12 +119,16 @@ class ParallelPlan:
     @property
     def micro_batch(self) -> int:
         """Sequences of one micro-batch."""
-        return self.stages[0].micro_batch
+        return self.stages[0].micro_batch // self.context_parallel
 
     @property
     def global_batch(self) -> int:
         """Sequences of one iteration."""
         return self.micro_batch * self.num_micro_batches
+
+    def data_parallel(self, stage: Stage) -> int:
+        """Data-parallel degree of one of the stages: groups of replicas with sequences of their own."""
+        return stage.dp // self.context_parallel
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -133,14 +147,20 @@ class ParallelPlan:
 
     def notation(self) -> str:
         """Short form: `PP2 DP2 TP4 (20+20 layers, 8 x 4)` when symmetric, else stage by stage `20L 2x4 | 20L 3x2`;
-        interleaved pipelines have `PP2x3` for three parts a stage."""
+        interleaved pipelines have `PP2x3` for three parts a stage, and `CP2 EP4` stands behind TP where it is not 1."""
         batches = f"{self.num_micro_batches} x {self.micro_batch}"
         layers = listed([stage.num_layers for stage in self.stages], "layer")
         parts = f"x{self.virtual_stages}" if self.virtual_stages > 1 else ""
+        within = "".join(
+            f" {name}{degree}"
+            for name, degree in (("CP", self.context_parallel), ("EP", self.expert_parallel))
+            if degree > 1
+        )
         if self.is_symmetric:
-            return f"PP{self.pp}{parts} DP{self.stages[0].dp} TP{self.stages[0].tp} ({layers}, {batches})"
-        stages = " | ".join(f"{stage.num_layers}L {stage.dp}x{stage.tp}" for stage in self.stages)
-        return f"{stages} ({batches})" if not parts else f"PP{self.pp}{parts} {stages} ({batches})"
+            first = self.stages[0]
+            return f"PP{self.pp}{parts} DP{self.data_parallel(first)} TP{first.tp}{within} ({layers}, {batches})"
+        stages = " | ".join(f"{stage.num_layers}L {self.data_parallel(stage)}x{stage.tp}" for stage in self.stages)
+        return f"PP{self.pp}{parts} {stages}{within} ({batches})" if parts else f"{stages}{within} ({batches})"
 
 
 def in_flight(pp: int, stage: int, virtual_stages: int) -> float:
@@ -161,6 +181,8 @@ def symmetric_plan(
     gpu_type: str | Mapping[str, str],
     gpus: tuple[Gpu, ...],
     virtual_stages: int = 1,
+    cp: int = 1,
+    ep: int = 1,
 ) -> ParallelPlan:
     """Build the plan of equal degrees in all stages.
 
@@ -171,7 +193,9 @@ def symmetric_plan(
     gpu_type
         Type of all GPUs, or of those of each node.
     gpus
-        (node, GPU) of every rank: pipe slowest, then data, tensor fastest; length pp x dp x tp.
+        (node, GPU) of every rank: pipe slowest, then data, context, tensor fastest; length pp x dp x cp x tp.
+    cp, ep
+        Context-parallel degree; expert-parallel degree, which takes none of the GPUs for itself.
 
     Raises
     ------
@@ -180,10 +204,12 @@ def symmetric_plan(
         of GPUs or stages is not that of the degrees.
     """
     layers = even_split(num_layers, pp) if isinstance(num_layers, int) else num_layers
-    if len(gpus) != pp * dp * tp or len(layers) != pp:
+    replicas_of_stage = dp * cp
+    needed = pp * replicas_of_stage * tp
+    if len(gpus) != needed or len(layers) != pp:
+        name = f"PP{pp} DP{dp} TP{tp}" + (f" CP{cp}" if cp > 1 else "")
         raise InputError(
-            f"PP{pp} DP{dp} TP{tp} needs {counted(pp * dp * tp, 'GPU')} and {counted(pp, 'stage')}, not {len(gpus)}, "
-            f"{len(layers)}"
+            f"{name} needs {counted(needed, 'GPU')} and {counted(pp, 'stage')}, not {len(gpus)}, {len(layers)}"
         )
     if global_batch % (num_micro_batches * dp):
         raise InputError(
@@ -205,10 +231,13 @@ def symmetric_plan(
     ]
     return ParallelPlan(
         stages=tuple(
-            Stage(num_layers=count, replicas=tuple(replicas[k * dp : (k + 1) * dp])) for k, count in enumerate(layers)
+            Stage(num_layers=count, replicas=tuple(replicas[k * replicas_of_stage : (k + 1) * replicas_of_stage]))
+            for k, count in enumerate(layers)
         ),
         num_micro_batches=num_micro_batches,
         virtual_stages=virtual_stages,
+        context_parallel=cp,
+        expert_parallel=ep,
     )
 
 
@@ -219,6 +248,7 @@ def _faults(plan: ParallelPlan) -> Iterator[Issue]:
     if not plan.stages:
         yield _fault("no_stages", "/stages", "the plan has no stages; at least 1")
     yield from _interleaving_faults(plan)
+    yield from _sharing_faults(plan)
     seen: set[Gpu] = set()
     for i, stage in enumerate(plan.stages):
         yield from _stage_faults(pointer_of("stages", i), stage, seen)
@@ -247,6 +277,24 @@ def _interleaving_faults(plan: ParallelPlan) -> Iterator[Issue]:
     if plan.num_micro_batches % plan.pp:
         detail = f"is {plan.num_micro_batches}; an interleaved pipeline takes multiples of its {plan.pp} stages"
         yield _fault("not_interleaved", "/num_micro_batches", detail)
+
+
+def _sharing_faults(plan: ParallelPlan) -> Iterator[Issue]:
+    """Context and expert parallelism that do not go with the replicas."""
+    for name in ("context_parallel", "expert_parallel"):
+        degree = getattr(plan, name)
+        if degree < 1:
+            yield _fault("not_positive", f"/{name}", f"is {degree}; at least 1")
+        for i, stage in enumerate(plan.stages):
+            if degree > 1 and stage.dp % degree:
+                detail = f"is {degree}, which does not divide the {counted(stage.dp, 'replica')} of stage {i}"
+                yield _fault("not_divisible", f"/{name}", detail)
+    degree = plan.context_parallel
+    for i, stage in enumerate(plan.stages if degree > 1 else ()):
+        batches = [replica.local_batch for replica in stage.replicas]
+        if any(len(set(batches[k : k + degree])) > 1 for k in range(0, len(batches), degree)):
+            detail = f"have local batches of {batches}; every {degree} of them share their sequences, and have as many"
+            yield _fault("context_batch_differs", pointer_of("stages", i, "replicas"), detail)
 
 
 def _stage_faults(where: str, stage: Stage, seen: set[Gpu]) -> Iterator[Issue]:

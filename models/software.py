@@ -29,7 +29,8 @@ class Features:
     sequence_parallel: activations that tensor parallelism replicates, split over its GPUs. virtual_stages: interleaved
     pipelines. fused_attention: attention that does not write its scores. fp8: 8-bit matrix products. pipeline_zero: the
     highest ZeRO stage beside a pipeline. splits_sends: tensor ranks send a part of an activation each to the next
-    stage, not the whole of it. overlaps_sends: a stage computes while its activations travel.
+    stage, not the whole of it. overlaps_sends: a stage computes while its activations travel. context_parallel,
+    expert_parallel: replicas that share sequences, by ring attention, and experts.
     """
 
     sequence_parallel: bool = True
@@ -39,16 +40,29 @@ class Features:
     pipeline_zero: int = 1
     splits_sends: bool = True
     overlaps_sends: bool = True
+    context_parallel: bool = True
+    expert_parallel: bool = True
 
 
-# DeepSpeed: its pipeline engine has 1F1B alone, refuses ZeRO 2 and 3 and sends whole activations, one after another.
-# Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser. torch: torchtitan.
+# DeepSpeed: its pipeline engine has 1F1B alone, refuses ZeRO 2 and 3 and sends whole activations, one after another; of
+# its groups (pipe, data, model) none is of contexts, and those of experts are not made by our executor.
+# Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser. Its core has
+# `--context-parallel-size` and `--expert-model-parallel-size`, that of 2021 has neither. torch: torchtitan, with
+# `context_parallel_degree` and `expert_parallel_degree`.
 FEATURES = MappingProxyType(
     {
         Software.DEEPSPEED: Features(
-            sequence_parallel=False, virtual_stages=False, fp8=False, splits_sends=False, overlaps_sends=False
+            sequence_parallel=False,
+            virtual_stages=False,
+            fp8=False,
+            splits_sends=False,
+            overlaps_sends=False,
+            context_parallel=False,
+            expert_parallel=False,
         ),
-        Software.MEGATRON_LM: Features(fused_attention=False, fp8=False, overlaps_sends=False),
+        Software.MEGATRON_LM: Features(
+            fused_attention=False, fp8=False, overlaps_sends=False, context_parallel=False, expert_parallel=False
+        ),
         Software.MEGATRON_CORE: Features(),
         Software.TORCH: Features(pipeline_zero=3),
         Software.TORCH_EAGER: Features(pipeline_zero=3),

@@ -14,6 +14,8 @@ MAX_WIDTH = 10_000_000
 MAX_HEADS = 1_000_000
 MAX_EXPERTS = 1_000_000
 MAX_TOKENS = 1_000_000_000
+# Of tokens of an expert over its mean share.
+MAX_CAPACITY_FACTOR = 100.0
 
 
 class Precision(StrEnum):
@@ -96,7 +98,9 @@ class Transformer:
     Experts. `num_experts` > 1 makes every `expert_interval`-th feed-forward part from `first_dense_layers` on a mixture
     of experts, `experts_per_token` of which work on a token. `expert_feed_forward_size`: inner size of one of them;
     None: feed_forward_size, which dense layers have. `shared_expert_size`: inner size of what works on every token
-    beside them, in all (two shared experts of 1,536: 3,072); None: there is none.
+    beside them, in all (two shared experts of 1,536: 3,072); None: there is none. `capacity_factor`: tokens that every
+    expert works on, over its mean share of them: 1 where tokens are spread evenly, more where buffers have room for the
+    fullest expert (GShard, Switch Transformer).
 
     Not described, and not counted: biases of routers, attention sinks and the gate of a shared expert (under a
     millionth of models that have them), norms of the embedding (BLOOM), encoders of pictures, and layers that predict
@@ -139,6 +143,7 @@ class Transformer:
     first_dense_layers: int = 0
     expert_feed_forward_size: int | None = None
     shared_expert_size: int | None = None
+    capacity_factor: float = 1.0
     precision: Precision = Precision.BF16
     optimizer: Optimizer = Optimizer.ADAM
     checkpointing: Checkpointing = Checkpointing.NONE

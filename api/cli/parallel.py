@@ -40,7 +40,9 @@ from stowplan.errors import InputError
 
 _BODY = TypeAdapter(ParallelPlanBody)
 _GLOBAL_BATCH = 256
-_DEGREES = re.compile(r"pp(\d+)(?:x(\d+))?[ ,]*dp(\d+)[ ,]*tp(\d+)[ ,]*(?:mb|x)(\d+)", re.IGNORECASE)
+_DEGREES = re.compile(
+    r"pp(\d+)(?:x(\d+))?[ ,]*dp(\d+)[ ,]*tp(\d+)[ ,]*(?:cp(\d+)[ ,]*)?(?:ep(\d+)[ ,]*)?(?:mb|x)(\d+)", re.IGNORECASE
+)
 
 
 @command("parallel", epilog=EPILOG)
@@ -84,7 +86,7 @@ def parallel_command(
         str | None,
         typer.Option(
             help="Evaluate this plan instead: pp2,dp2,tp4,mb32 (micro-batches; pp2x4: stages in 4 parts each, "
-            "interleaved), or `file`: that of --model."
+            "interleaved; tp4,cp2,ep8: sequences shared by 2 replicas, experts by 8), or `file`: that of --model."
         ),
     ] = None,
     tokens: Annotated[
@@ -215,9 +217,9 @@ def degrees_of(text: str) -> dict[str, int]:
     if match is None:
         raise InputError(
             f"--degrees is {text!r}; write pp2,dp2,tp4,mb32: stages, replicas, shards, micro-batches; pp2x4 for 4 "
-            "parts a stage"
+            "parts a stage, cp2 and ep8 behind tp4 for replicas that share sequences and experts"
         )
-    names = ("pp", "virtual_stages", "dp", "tp", "num_micro_batches")
+    names = ("pp", "virtual_stages", "dp", "tp", "context_parallel", "expert_parallel", "num_micro_batches")
     return {name: int(found) for name, found in zip(names, match.groups(), strict=True) if found is not None}
 
 

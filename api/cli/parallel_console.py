@@ -13,6 +13,8 @@ _MAX_STAGES = 24
 _PARTS = (
     ("compute", "compute_s"),
     ("tensor parallel", "tensor_s"),
+    ("ring attention", "ring_s"),
+    ("all-to-all", "all_to_all_s"),
     ("data parallel", "data_s"),
     ("optimiser", "optimizer_s"),
     ("bubble", "bubble_s"),

@@ -15,18 +15,20 @@ def launch_document(plan: ParallelPlan) -> LaunchDoc:
         symmetric=plan.is_symmetric,
         world_size=plan.num_gpus,
         stage_bounds=tuple(accumulate((stage.num_layers for stage in plan.stages), initial=0)),
-        ranks=tuple(map(_rank, ranks)),
+        ranks=tuple(_rank(rank, plan.context_parallel) for rank in ranks),
         hostfile=hostfile(ranks),
     )
 
 
-def _rank(rank: Rank) -> RankDoc:
+def _rank(rank: Rank, cp: int) -> RankDoc:
     return RankDoc(
         rank=rank.rank,
         node=rank.node,
         gpu=rank.gpu,
         local_rank=rank.local_rank,
         pp=rank.pipe,
-        dp=rank.data,
+        dp=rank.data // cp,
         tp=rank.tensor,
+        cp=rank.context,
+        ep=rank.expert,
     )

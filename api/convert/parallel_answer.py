@@ -113,14 +113,17 @@ def measure_next_document(found: MeasureNext) -> MeasureNextDoc:
 
 
 def _stage(point: PlanPoint, i: int) -> StageDetailDoc:
-    stage, time, memory = point.estimate.plan.stages[i], point.estimate.iteration.stages[i], point.estimate.memory[i]
+    plan = point.estimate.plan
+    stage, time, memory = plan.stages[i], point.estimate.iteration.stages[i], point.estimate.memory[i]
     return StageDetailDoc(
         num_layers=stage.num_layers,
-        dp=stage.dp,
+        dp=plan.data_parallel(stage),
         tp=stage.tp,
         forward_s=time.forward_s,
         backward_s=time.backward_s,
         tensor_communication_s=time.tensor_communication_s,
+        ring_s=time.ring_s,
+        all_to_all_s=time.all_to_all_s,
         reduction_s=time.reduction_s,
         exposed_reduction_s=time.exposed_reduction_s,
         optimizer_s=time.optimizer_s,

@@ -33,6 +33,8 @@ def plan_from_document(document: ParallelPlanDoc) -> ParallelPlan:
         num_micro_batches=document.num_micro_batches,
         virtual_stages=document.virtual_stages,
         training=None if document.training is None else Training(**vars(document.training)),
+        context_parallel=document.context_parallel,
+        expert_parallel=document.expert_parallel,
     )
 
 
@@ -74,6 +76,8 @@ def plan_to_document(plan: ParallelPlan) -> ParallelPlanDoc:
         num_micro_batches=plan.num_micro_batches,
         virtual_stages=plan.virtual_stages,
         training=None if plan.training is None else training_to_document(plan.training),
+        context_parallel=plan.context_parallel,
+        expert_parallel=plan.expert_parallel,
     )
 
 

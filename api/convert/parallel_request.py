@@ -151,9 +151,10 @@ def _combination_issues(body: ParallelPlanBody, planner: Planner) -> Iterator[Is
 
 def _open_issues(body: ParallelPlanBody, planner: Planner, *, is_open: bool) -> Iterator[Issue]:
     """What no planner chooses from, or was measured of one way to train."""
-    if body.running is not None and body.running.virtual_stages > 1:
-        detail = f"is {body.running.virtual_stages}; the incremental planner knows pipelines of whole stages only: 1"
-        yield _issue("virtual_stages", "/running/virtual_stages", detail)
+    for name in ("virtual_stages", "context_parallel", "expert_parallel"):
+        if body.running is not None and (degree := getattr(body.running, name)) > 1:
+            detail = f"is {degree}; the incremental planner knows whole stages, whose replicas share nothing: 1"
+            yield _issue(name, f"/running/{name}", detail)
     if not is_open:
         return
     if planner is Planner.INCREMENTAL:
@@ -171,7 +172,7 @@ def _offers(
     if cluster is not None and body.placement is not None:
         with located("/placement"):
             return exact_offers(cluster, slices_from_map(body.placement))
-    num_gpus = None if body.degrees is None else body.degrees.pp * body.degrees.dp * body.degrees.tp
+    num_gpus = None if body.degrees is None else Degrees(**vars(body.degrees)).num_gpus
     found: list[Issue] = []
     if cluster is not None and not body.gpus:
         offers, part = free_offers(cluster, num_gpus, found), "/cluster"

@@ -34,6 +34,8 @@ _BAR = 3.9 * LINE_PT
 _CHART = 230.0
 _PANEL_GAP = 14.0
 _TENSOR = Fill(colour="#009E73", hatch="", ink="#FFFFFF")
+_RING = Fill(colour="#117733", hatch="", ink="#FFFFFF")
+_ALL_TO_ALL = Fill(colour="#332288", hatch="", ink="#FFFFFF")
 _SEND = Fill(colour="#F0E442", hatch="", ink=INK)
 _STRAGGLERS = Fill(colour="#882255", hatch="", ink=INK)
 _MS_PER_S = 1e3
@@ -88,6 +90,8 @@ def _draw_bar(axes: Any, point: PlanPointDoc, width: float) -> None:
     named = (
         ("compute", parts.compute_s, FORWARD),
         ("tensor parallel", parts.tensor_s, _TENSOR),
+        ("ring attention", parts.ring_s, _RING),
+        ("all-to-all", parts.all_to_all_s, _ALL_TO_ALL),
         ("data parallel", parts.data_s, REDUCTION),
         ("optimiser", parts.optimizer_s, OPTIMIZER),
         ("bubble", parts.bubble_s, BUBBLE),

@@ -71,6 +71,11 @@ class PipelinePanel:
         """Draw on axes whose data units are points, y downwards."""
         parts = self.point.plan.virtual_stages
         words = "1F1B" if parts == 1 else f"interleaved 1F1B, {parts} parts a stage"
+        plan = self.point.plan
+        if plan.context_parallel > 1:
+            words += f"; every replica has 1/{plan.context_parallel} of its sequences"
+        if plan.expert_parallel > 1:
+            words += f"; every replica has 1/{plan.expert_parallel} of the experts"
         write(axes, 0.0, 0.5 * LINE_PT, f"stages and micro-batches ({words})", fontweight="bold")
         left = _LABEL_WIDTH + _CHART_WIDTH + _GAP
         write(axes, left, 0.5 * LINE_PT, "memory of a GPU", fontweight="bold")

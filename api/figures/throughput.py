@@ -41,7 +41,10 @@ def draw_throughput(
 def plan_words(point: PlanPointDoc) -> str:
     """Degrees in short."""
     words, parts = degree_words([(stage.dp, stage.tp) for stage in point.stages]), point.plan.virtual_stages
-    return words if parts == 1 else words.replace(f"PP{len(point.stages)}", f"PP{len(point.stages)}x{parts}", 1)
+    if parts > 1:
+        words = words.replace(f"PP{len(point.stages)}", f"PP{len(point.stages)}x{parts}", 1)
+    shared = (("CP", point.plan.context_parallel), ("EP", point.plan.expert_parallel))
+    return words + "".join(f" {name}{degree}" for name, degree in shared if degree > 1)
 
 
 def _lines(points: Sequence[PlanPointDoc]) -> Mapping[str, list[PlanPointDoc]]:

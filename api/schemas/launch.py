@@ -15,13 +15,17 @@ class RankDoc(Document):
     pp: int
     """Pipeline stage."""
     dp: int
-    """Replica of the stage."""
+    """Which sequences: replica of the stage, or group of those that share theirs."""
     tp: int
     """Shard of the replica."""
+    cp: int
+    """Which part of its sequences."""
+    ep: int
+    """Which part of the experts."""
 
 
 class LaunchDoc(Document):
-    """Ranks with pipe slowest, then data, then tensor: the order of Megatron's and DeepSpeed's 3D topology."""
+    """Ranks with pipe slowest, then data, context and tensor: the order of Megatron's and DeepSpeed's topology."""
 
     notation: str
     """The plan in short."""

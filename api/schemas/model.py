@@ -11,6 +11,7 @@ from models.performance.iteration.adjustment import NAMES, is_covariance
 from models.readers.hugging_face import describe
 from models.software import Software
 from models.transformer import (
+    MAX_CAPACITY_FACTOR,
     MAX_EXPERTS,
     MAX_HEADS,
     MAX_LAYERS,
@@ -151,6 +152,9 @@ class TransformerDoc(TrainingDoc):
     """Inner size of one expert. Default: feed_forward_size."""
     shared_expert_size: _Width | None = None
     """Inner size of what works on every token beside the experts, in all. Default: there is none."""
+    capacity_factor: Annotated[float, Field(ge=1, le=MAX_CAPACITY_FACTOR)] | None = None
+    """Tokens that every expert works on, over its mean share of them: more where buffers have room for the fullest one.
+    Default: 1."""
     checkpointing: Checkpointing | None = None
     """Activation checkpointing. Default: none."""
     attention: Attention | None = None

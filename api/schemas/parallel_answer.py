@@ -30,6 +30,10 @@ class BreakdownDoc(Document):
     compute_s: float
     tensor_s: float
     """Tensor-parallel communication."""
+    ring_s: float
+    """Context parallelism: attention waits for keys and values of other replicas."""
+    all_to_all_s: float
+    """Expert parallelism: tokens go to experts of other replicas and come back."""
     data_s: float
     """Gradient reduction that the backward pass does not hide."""
     optimizer_s: float
@@ -51,6 +55,10 @@ class StageDetailDoc(Document):
     backward_s: float
     tensor_communication_s: float
     """Part of forward and backward pass."""
+    ring_s: float
+    """Part of both passes: waiting for keys and values of other replicas."""
+    all_to_all_s: float
+    """Part of both passes: tokens that go to experts of other replicas and come back."""
     reduction_s: float
     exposed_reduction_s: float
     optimizer_s: float

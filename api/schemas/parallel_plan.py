@@ -6,7 +6,7 @@ from pydantic import Discriminator, Field, Tag
 
 from api.schemas.base import MAX_GPUS_PER_NODE, Count, Document, GpuIndices, GpuMap, Name, NumGpus
 from api.schemas.model import ZeroStage
-from models.transformer import MAX_LAYERS, Checkpointing
+from models.transformer import MAX_EXPERTS, MAX_LAYERS, Checkpointing
 
 _NumLayers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
 
@@ -18,7 +18,7 @@ class ReplicaDoc(Document):
     gpu_type: Name
     gpus: GpuIndices
     local_batch: Count
-    """Sequences of every micro-batch that the replica works on."""
+    """Sequences of every micro-batch that the replica works on, or on its part of, with context parallelism."""
 
 
 class StageDoc(Document):
@@ -29,6 +29,7 @@ class StageDoc(Document):
 
 
 _Parts = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
+_Sharing = Annotated[int, Field(ge=1, le=MAX_EXPERTS)]
 
 
 class TrainingChoiceDoc(Document):
@@ -47,12 +48,17 @@ class ParallelPlanDoc(Document):
     """Micro-batches of one iteration."""
     virtual_stages: _Parts = 1
     """Parts into which every stage is cut; above 1 the pipeline is interleaved."""
+    context_parallel: _Sharing = 1
+    """Consecutive replicas that share their sequences, each with a part of the tokens (ring attention)."""
+    expert_parallel: _Sharing = 1
+    """Consecutive replicas that hold different experts."""
     training: TrainingChoiceDoc | None = None
     """How it trains, where the job leaves that open (null: as the job says)."""
 
 
 class SymmetricPlanDoc(Document):
-    """A plan with the same degrees in all stages, on the GPUs of `current` in order: pipe slowest, tensor fastest."""
+    """A plan with the same degrees in all stages, on the GPUs of `current` in order: pipe slowest, then data,
+    context, tensor fastest."""
 
     pp: _NumLayers
     dp: NumGpus
@@ -63,6 +69,11 @@ class SymmetricPlanDoc(Document):
     """Layers of each stage (null: spread evenly)."""
     virtual_stages: _Parts = 1
     """Parts into which every stage is cut; above 1 the pipeline is interleaved, where the software has that."""
+    context_parallel: _Sharing = 1
+    """Parts of a sequence, each on GPUs of its own (ring attention), where the software has that: the plan has
+    pp x dp x tp x context_parallel GPUs."""
+    expert_parallel: _Sharing = 1
+    """Parts of the experts, each on some of the dp x context_parallel replicas, where the software has that."""
 
 
 def _which_form(value: Any) -> str:

@@ -22,7 +22,8 @@ def plan_violations(plan: ParallelPlan, model: PerformanceModel, available: Free
     """Every rule that a plan breaks.
 
     Layers and batches add up to those of the job. Every tensor-parallel group sits in one node, is of that node's GPU
-    type, and its degree divides what tensor parallelism divides. Software has pipelines up to a ZeRO stage of its own.
+    type, and its degree divides what tensor parallelism divides. Software has pipelines up to a ZeRO stage of its own,
+    and context and expert parallelism or not; their degrees divide sequences and experts.
     Every replica fits into the memory of its GPUs. With `available`, GPUs exist and are free.
 
     Parameters
@@ -42,6 +43,7 @@ def plan_violations(plan: ParallelPlan, model: PerformanceModel, available: Free
     return [
         *_sum_violations(plan, profile),
         *_tensor_violations(plan, profile),
+        *sharing_issues(profile, plan.context_parallel, plan.expert_parallel),
         *(issue for where, _, replica in replicas for issue in _node_violations(where, replica, known, available)),
         *_memory_violations(plan, model),
     ]
@@ -52,6 +54,29 @@ def next_tensor_degree(profile: ModelProfile, tp: int) -> int:
     common = math.gcd(*(count for _, count in profile.tensor_units))
     degrees = [d for d in range(1, common + 1) if common % d == 0]
     return min((d for d in degrees if d > tp), default=common)
+
+
+def sharing_issues(profile: ModelProfile, cp: int, ep: int) -> Iterator[Issue]:
+    """Degrees of context and expert parallelism that software or model do not admit; pointers to a plan's fields."""
+    features = FEATURES[profile.software]
+    for name, degree, able in (
+        ("context_parallel", cp, features.context_parallel),
+        ("expert_parallel", ep, features.expert_parallel),
+    ):
+        if degree > 1 and not able:
+            others = ", ".join(software for software in FEATURES if getattr(FEATURES[software], name))
+            detail = f"is {degree}; {profile.software} has none: use 1, or one of {others}"
+            yield _issue("not_in_software", f"/{name}", detail)
+    if features.context_parallel and not profile.admits_context_degree(cp):
+        tokens = (
+            f"sequences of {counted(profile.sequence_length, 'token')}" if profile.sequence_length else "no sequences"
+        )
+        detail = f"is {cp}; {profile.name} has {tokens}, of which every replica takes two parts of equal length"
+        yield _issue("context_degree", "/context_parallel", detail)
+    if features.expert_parallel and not profile.admits_expert_degree(ep):
+        experts = counted(profile.num_experts, "expert") if profile.num_experts > 1 else "no experts"
+        detail = f"is {ep}, and {profile.name} has {experts}; the degree divides their number"
+        yield _issue("expert_degree", "/expert_parallel", detail)
 
 
 def _sum_violations(plan: ParallelPlan, profile: ModelProfile) -> Iterator[Issue]:
@@ -124,6 +149,7 @@ def _memory_violations(plan: ParallelPlan, model: PerformanceModel) -> Iterator[
     """Replicas whose peak memory is above the usable memory of their GPUs (Suika A.3)."""
     if plan.num_layers != model.profile.num_layers:
         return
+    model = model.of(plan)
     for i, (stage, shares) in enumerate(zip(plan.stages, model.shares(plan), strict=True)):
         needed = {
             local_batch: stage_memory(
@@ -135,6 +161,7 @@ def _memory_violations(plan: ParallelPlan, model: PerformanceModel) -> Iterator[
                 local_batch=local_batch,
                 stages_behind=plan.in_flight(i),
                 num_micro_batches=plan.num_micro_batches,
+                elsewhere=float(model.elsewhere(shares.parameters, shares.experts)),
             ).total_bytes
             for local_batch in {replica.local_batch for replica in stage.replicas}
         }

@@ -30,7 +30,8 @@ class Planner(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degrees:
-    """A symmetric plan in short; `layers` None: spread evenly. `virtual_stages`: parts of a stage."""
+    """A symmetric plan in short; `layers` None: spread evenly. `virtual_stages`: parts of a stage. `dp`: groups of
+    replicas with sequences of their own, each of `context_parallel` replicas."""
 
     pp: int
     dp: int
@@ -38,17 +39,19 @@ class Degrees:
     num_micro_batches: int
     layers: tuple[int, ...] | None = None
     virtual_stages: int = 1
+    context_parallel: int = 1
+    expert_parallel: int = 1
 
     @property
     def num_gpus(self) -> int:
         """GPUs of the plan."""
-        return self.pp * self.dp * self.tp
+        return self.pp * self.dp * self.context_parallel * self.tp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPlan:
-    """A measured iteration time of a symmetric plan without virtual stages; `num_micro_batches` None: whatever their
-    number."""
+    """A measured iteration time of a symmetric plan without virtual stages whose replicas share nothing;
+    `num_micro_batches` None: whatever their number."""
 
     gpu_type: str
     pp: int
@@ -62,7 +65,7 @@ class MeasuredPlan:
         first = plan.stages[0]
         return (
             plan.is_symmetric
-            and plan.virtual_stages == 1
+            and plan.virtual_stages == plan.context_parallel == plan.expert_parallel == 1
             and (self.pp, self.dp, self.tp) == (plan.pp, first.dp, first.tp)
             and self.gpu_type == first.replicas[0].gpu_type
             and self.num_micro_batches in (None, plan.num_micro_batches)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.parallelism.legality import next_tensor_degree
+from models.parallelism.legality import next_tensor_degree, sharing_issues
 from models.parallelism.micro_batches import divisors, least_from
 from models.parallelism.request import Degrees
 from models.performance.iteration.profile import ModelProfile
@@ -44,6 +44,11 @@ def degree_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -
         )
         yield Issue(code="batch_not_divisible", pointer="/num_micro_batches", detail=detail)
     yield from _tensor_issues(degrees, profile, gpus_per_node)
+    yield from sharing_issues(profile, degrees.context_parallel, degrees.expert_parallel)
+    replicas = degrees.dp * degrees.context_parallel
+    if replicas % degrees.expert_parallel:
+        detail = f"is {degrees.expert_parallel}, which does not divide the {counted(replicas, 'replica')} of a stage"
+        yield Issue(code="not_divisible", pointer="/expert_parallel", detail=detail)
     if degrees.virtual_stages > 1:
         yield from _interleaving_issues(degrees, profile)
 
@@ -68,6 +73,8 @@ def given_plan(
         gpu_type=gpu_type,
         gpus=tuple((part.node, gpu) for part in gpus for gpu in part.gpus),
         virtual_stages=degrees.virtual_stages,
+        cp=degrees.context_parallel,
+        ep=degrees.expert_parallel,
     )
 
 

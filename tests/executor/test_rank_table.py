@@ -1,7 +1,7 @@
 import pytest
 
 from executor.projection import project
-from executor.rank_table import AsymmetricPlanError, Rank, hosts_of, rank_table
+from executor.rank_table import AsymmetricPlanError, Rank, hosts_of, rank_table, ranks_of
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
 from models.performance.iteration.fabric import flat_fabric
@@ -92,6 +92,22 @@ def test_coordinates_match_the_stages_and_replicas() -> None:
     for rank in rank_table(plan):
         group = plan.stages[rank.pipe].replicas[rank.data]
         assert (group.node, group.gpus[rank.tensor]) == (rank.node, rank.gpu)
+
+
+def test_replicas_that_share_have_coordinates_and_are_refused() -> None:
+    # Two stages of four replicas: two halves of two sequences, and a fourth of the experts each.
+    gpus = tuple((node, gpu) for node in ("a", "b") for gpu in range(4))
+    plan = symmetric_plan(
+        num_layers=6, pp=2, dp=2, tp=1, cp=2, ep=4, global_batch=12, num_micro_batches=3, gpu_type="gpu", gpus=gpus
+    )
+    found = [(rank.pipe, rank.data, rank.context, rank.expert) for rank in ranks_of(plan)]
+    assert found == [(pipe, k, k % 2, k) for pipe in (0, 1) for k in range(4)]
+    with pytest.raises(InputError, match=r"PP2 DP2 TP1 CP2 EP4 .* cannot be deployed") as caught:
+        rank_table(plan)
+    assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [
+        ("not_in_software", "/context_parallel"),
+        ("not_in_software", "/expert_parallel"),
+    ]
 
 
 def test_asymmetric_plans_are_refused_stage_by_stage() -> None:

@@ -114,13 +114,10 @@ def cases(file: Path = TABLE) -> tuple[list[Case], list[tuple[str, str]]]:
 def _case(row: Mapping[str, str]) -> Case:
     degrees = {name: _whole(row, name, 1) for name in ("dp", "tp", "pp", "cp", "ep", "vpp", "mbs")}
     gpus_per_node = min(_whole(row, "gpus_per_node", 8), _whole(row, "gpus", 8))
-    for name in ("cp", "ep"):
-        if degrees[name] > 1:
-            raise InputError(f"{name} is {degrees[name]}, which plans do not have")
     if degrees["tp"] > gpus_per_node:
         raise InputError(f"tensor parallelism over nodes: {degrees['tp']} GPUs, {gpus_per_node} on a node")
     model, gpu = _model(row, degrees), _gpu(row, degrees["tp"])
-    count = degrees["dp"] * degrees["tp"] * degrees["pp"]
+    count = degrees["dp"] * degrees["cp"] * degrees["tp"] * degrees["pp"]
     published = _whole(row, "gbs", 1)
     num_micro_batches = max(1, round(published / (degrees["dp"] * degrees["mbs"])))
     batch = num_micro_batches * degrees["dp"] * degrees["mbs"]
@@ -134,6 +131,8 @@ def _case(row: Mapping[str, str]) -> Case:
         gpu_type=gpu.name,
         gpus=tuple((str(k // gpus_per_node), k % gpus_per_node) for k in range(count)),
         virtual_stages=degrees["vpp"] if num_micro_batches % degrees["pp"] == 0 else 1,
+        cp=degrees["cp"],
+        ep=degrees["ep"],
     )
     return Case(
         id=row["id"],

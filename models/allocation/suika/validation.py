@@ -95,12 +95,13 @@ def _plan_issues(pointer: str, job: Job) -> Iterator[Issue]:
             pointer=f"{pointer}/parallel_plan",
             detail=f"the plan that runs has a global batch of {plan.global_batch}; the job trains {model.global_batch}",
         )
-    if plan.virtual_stages > 1:
-        yield Issue(
-            code="virtual_stages",
-            pointer=f"{pointer}/parallel_plan/virtual_stages",
-            detail=f"is {plan.virtual_stages}; Suika knows pipelines of whole stages only: 1",
-        )
+    for name in ("virtual_stages", "context_parallel", "expert_parallel"):
+        if (degree := getattr(plan, name)) > 1:
+            yield Issue(
+                code=name,
+                pointer=f"{pointer}/parallel_plan/{name}",
+                detail=f"is {degree}; Suika knows pipelines of whole stages, whose replicas share nothing: 1",
+            )
     if isinstance(model, Transformer) and plan.num_layers != model.num_layers:
         yield Issue(
             code="layers",

@@ -19,6 +19,8 @@ Layer
                   For GPT in 16 bits: s h (24 / tp + 10).
                   In fp8 inputs of products are kept in 8 bits, those of gated units as gate and product alone, and
                   there is no dropout: 3 t f (1 t f) and 4 h bytes a token less
+    With a capacity factor c every expert works on c times its mean share of the tokens: t c in place of t, but in the
+    router. Experts are all E m h f parameters with their biases; to them, and back, go 2 e s t c h.
     Latent attention (DeepSeek-V2, section 2.1: u and c ranks of queries, keys and values, d and w sizes of a query and
     of a value, r of d rotary) has h u + u a d (h a d without u) + h (c + r) + c a (d - r + w) + a w h weights in place
     of h q + h v + q h, norms of u and c, attention of 2 s^2 a (d + w) FLOPs, keeps the latents, too (2 e s (u + c),
@@ -69,6 +71,7 @@ from models.performance.iteration.profile import LayerCost, ModelProfile
 from models.performance.iteration.shape_issues import shape_issues
 from models.software import FEATURES, Software
 from models.transformer import (
+    MAX_CAPACITY_FACTOR,
     Biases,
     Checkpointing,
     JobModel,
@@ -85,7 +88,6 @@ _GRADIENT_BYTES = MappingProxyType({Precision.FP32: 4.0, Precision.BF16: 4.0, Pr
 _MOMENT_BYTES = MappingProxyType({Optimizer.ADAM: 8.0, Optimizer.SGD: 4.0})
 # Planners keep tables by the samples that a replica may have; the largest batches known are of some ten thousands.
 MAX_GLOBAL_BATCH = 2**20
-
 _COUNTS = ("global_batch", "micro_batch")
 _SHAPE = (
     "num_layers",
@@ -153,6 +155,11 @@ def model_issues(model: JobModel, pointer: str) -> list[Issue]:
         issues.append(_issue("out_of_range", f"{pointer}/global_batch", detail))
     if issues:
         return issues
+    if isinstance(model, Transformer) and not 1.0 <= model.capacity_factor <= MAX_CAPACITY_FACTOR:
+        detail = (
+            f"is {model.capacity_factor}; from 1, where all experts get as many tokens, to {MAX_CAPACITY_FACTOR:.0f}"
+        )
+        issues.append(_issue("out_of_range", f"{pointer}/capacity_factor", detail))
     if model.micro_batch is not None and model.global_batch % model.micro_batch:
         detail = f"is {model.micro_batch}, which does not divide global_batch {model.global_batch}"
         issues.append(_issue("batch_not_divisible", f"{pointer}/micro_batch", detail))
@@ -212,6 +219,8 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
         working_partitioned_bytes=max(partitioned for partitioned, _ in working),
         working_replicated_bytes=max(replicated for _, replicated in working),
         software=model.software,
+        sequence_length=model.sequence_length,
+        num_experts=model.num_experts if any(kind.experts for kind in kinds) else 1,
     )
 
 
@@ -220,9 +229,9 @@ def _layer_of(model: Transformer, sizes: LayerSizes, kind: LayerKind) -> LayerCo
     return _layer(model, sizes_in(model, sizes, kind), num_experts=num_experts, active=active)
 
 
-def _experts(model: Transformer, kind: LayerKind) -> tuple[int, int]:
-    """Feed-forward parts of a layer, and how many of them work on a token."""
-    return (model.num_experts, model.experts_per_token) if kind.experts else (1, 1)
+def _experts(model: Transformer, kind: LayerKind) -> tuple[int, float]:
+    """Feed-forward parts of a layer, and how many of them work on a token, or on what fills their capacity."""
+    return (model.num_experts, model.experts_per_token * model.capacity_factor) if kind.experts else (1, 1)
 
 
 def _feed_forward_units(model: Transformer, experts: set[bool]) -> Iterator[tuple[str, int]]:
@@ -236,11 +245,12 @@ def _feed_forward_units(model: Transformer, experts: set[bool]) -> Iterator[tupl
         yield "shared expert size", model.shared_expert_size
 
 
-def _layer(model: Transformer, sizes: LayerSizes, *, num_experts: int, active: int) -> LayerCost:
+def _layer(model: Transformer, sizes: LayerSizes, *, num_experts: int, active: float) -> LayerCost:
     """One block, with `active` of `num_experts` feed-forward parts at work on a token."""
     h, s = model.hidden_size, model.sequence_length
     projections = _projection_parameters(model, sizes)
     expert, shared = sizes.matrices * h * sizes.f, sizes.matrices * h * sizes.shared
+    expert_biases = (sizes.matrices - 1) * sizes.f + h if model.biases is Biases.ALL else 0
     router = h * num_experts if num_experts > 1 else 0
     partitioned, replicated = kept_bytes(model, sizes, num_experts, active)
     return LayerCost(
@@ -259,10 +269,12 @@ def _layer(model: Transformer, sizes: LayerSizes, *, num_experts: int, active: i
         partitioned_activation_bytes=partitioned,
         replicated_activation_bytes=replicated,
         kernels=_kernels(model, sizes, num_experts=num_experts, active=active),
+        expert_parameters=float(num_experts * (expert + expert_biases)) if num_experts > 1 else 0.0,
+        exchanged_bytes=2.0 * sizes.e * s * active * h if num_experts > 1 else 0.0,
     )
 
 
-def _kernels(model: Transformer, sizes: LayerSizes, *, num_experts: int, active: int) -> LayerKernels:
+def _kernels(model: Transformer, sizes: LayerSizes, *, num_experts: int, active: float) -> LayerKernels:
     """What a block computes with: projections, feed-forward parts, attention, and all else, which moves memory."""
     h, s, e = model.hidden_size, model.sequence_length, sizes.e
     hidden = (sizes.matrices - 1) * sizes.f
@@ -285,6 +297,7 @@ def _kernels(model: Transformer, sizes: LayerSizes, *, num_experts: int, active:
         repeats_layer=model.checkpointing is Checkpointing.FULL,
         repeats_attention=model.checkpointing is Checkpointing.SELECTIVE and not model.fuses_attention,
         repeats_moves=model.checkpointing is Checkpointing.SELECTIVE and model.fuses_attention,
+        key_value_bytes=float(e * s * sizes.v),
     )
 
 

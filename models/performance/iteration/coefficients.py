@@ -6,7 +6,7 @@ layer and a stage counts as the sum of its layers' shares of the mean, see `Stag
 """
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from models.performance.iteration.adjustment import Adjustment
 from models.performance.iteration.kernels import KernelCurve
@@ -75,3 +75,17 @@ class JobCoefficients:
     curves: Mapping[str, KernelCurve] = field(default_factory=dict)
     tensor_exposed: float = 1.0
     scale_loss: float = 0.0
+
+    def shared(self, cp: int, ep: int) -> "JobCoefficients":
+        """Those of replicas that share sequences and experts; a sample is one of the `cp` parts of a sequence."""
+        sizes = self.sizes
+        return replace(
+            self,
+            sizes=replace(
+                sizes,
+                activation_bytes=sizes.activation_bytes / cp,
+                partitioned_activation_bytes=sizes.partitioned_activation_bytes / cp,
+                replicated_activation_bytes=sizes.replicated_activation_bytes / cp,
+            ),
+            curves={name: curve.shared(cp, ep) for name, curve in self.curves.items()},
+        )

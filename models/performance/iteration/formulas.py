@@ -8,7 +8,8 @@ TP   forward computation    k_comp b c / TP                 c: share of the stag
      backward               k_backward x computation + r x forward communication    r: 1, 2 if the forward is repeated
      optimiser              k_optim p / TP / Z1             p: share of the stage's parameters
 DP   times are the maxima over the replicas;
-     reduction              (1 - 1/DP) p (z_g k_param + z_w weights) / bandwidth
+     reduction              (1 - 1/DP - x) p (z_g k_param + z_w weights) / bandwidth
+                            x: part of p that are experts of other replicas; an expert is reduced over every e-th only
      exposed part           (hidden behind^k + reduction^k)^(1/k) - hidden behind
 PP   T = sum_i c_i + (N_b - 1) max_i c_i + max_i (extra_i - sum_{j<i} backward_j)
      c_i: forward + backward of a stage; extra_i: exposed part + optimiser
@@ -78,13 +79,21 @@ def tensor_communication_s(
 
 
 def reduction_volume_bytes(
-    gradient_bytes: Floats, weight_bytes: Floats, dp: Floats, zero_stage: int, num_micro_batches: Floats
+    gradient_bytes: Floats,
+    weight_bytes: Floats,
+    dp: Floats,
+    zero_stage: int,
+    num_micro_batches: Floats,
+    elsewhere: Floats = 0.0,
 ) -> Floats:
-    """Bytes that each replica sends in an iteration to have the same weights as the others; 0 at DP 1."""
+    """Bytes that each replica sends in an iteration to have the same weights as the others; 0 at DP 1.
+
+    `elsewhere`: part of the weights that are experts of other replicas.
+    """
     once: Floats = 1.0
     gradients = (2.0, once, num_micro_batches, num_micro_batches)[zero_stage]
     weights = (0.0, once, once, 2.0 * num_micro_batches)[zero_stage]
-    return (gradients * gradient_bytes + weights * weight_bytes) * (1.0 - 1.0 / dp)
+    return (gradients * gradient_bytes + weights * weight_bytes) * (1.0 - 1.0 / dp - elsewhere)
 
 
 def hiding_s(forward_s: Floats, backward_s: Floats, zero_stage: int, num_micro_batches: Floats) -> Floats:

@@ -20,7 +20,7 @@ not writes and reads its scores; where its heads are no multiple of 8 numbers wi
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -61,7 +61,7 @@ class LayerKernels:
     attention_flops: scores and their product with the values. scores_bytes: moved for scores, 0 where attention is
     fused. partitioned_bytes, replicated_bytes: moved by all other operations; tensor parallelism divides the first
     ones, and the others with sequence parallelism only. number_bytes: of a weight. repeats_layer, repeats_attention,
-    repeats_moves (all other operations): in the backward pass.
+    repeats_moves (all other operations): in the backward pass. key_value_bytes: keys and values of attention.
     """
 
     products: tuple[Product, ...]
@@ -75,11 +75,33 @@ class LayerKernels:
     repeats_layer: bool = False
     repeats_attention: bool = False
     repeats_moves: bool = False
+    key_value_bytes: float = 0.0
 
     @property
     def tokens(self) -> float:
         """The largest number of rows that a sample brings."""
         return max((product.tokens for product in self.products), default=1.0)
+
+    def shared(self, cp: int, ep: int) -> "LayerKernels":
+        """Kernels of one of `cp` replicas that share their sequences, and of `ep` that share their experts.
+
+        A sample is a part of a sequence then. Matrices of which there are several are experts: a replica has fewer of
+        them, and the tokens that the others send to these.
+        """
+        return replace(
+            self,
+            products=tuple(
+                replace(product, tokens=product.tokens * ep / cp, count=product.count / ep)
+                if product.count > 1
+                else replace(product, tokens=product.tokens / cp)
+                for product in self.products
+            ),
+            attention_flops=self.attention_flops / cp,
+            scores_bytes=self.scores_bytes / cp,
+            partitioned_bytes=self.partitioned_bytes / cp,
+            replicated_bytes=self.replicated_bytes / cp,
+            key_value_bytes=self.key_value_bytes / cp,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +129,14 @@ class Machine:
 class KernelCurve:
     """Time of layers on one GPU type, by local batch and tensor degree.
 
-    `layers`: kernels, and of how many layers they are. `sequence_parallel`: see `LayerKernels`.
+    `layers`: kernels, and of how many layers they are. `sequence_parallel`: see `LayerKernels`. `reference`: time that
+    slowdowns are relative to, (forward, backward); None: that of the layers.
     """
 
     layers: tuple[tuple[LayerKernels, float], ...]
     machine: Machine
     sequence_parallel: bool
+    reference: tuple[float, float] | None = None
 
     @property
     def largest_batch(self) -> float:
@@ -121,10 +145,18 @@ class KernelCurve:
 
     @cached_property
     def reference_s(self) -> tuple[float, float]:
-        """Forward and backward time of all layers for one of many samples without tensor parallelism."""
+        """Forward and backward time of all layers for one of many samples without tensor parallelism, or what stands in
+        for it."""
+        if self.reference is not None:
+            return self.reference
         batch = np.array([self.largest_batch])
         forward, backward = self._passes_s(batch, np.ones(1))
         return float(forward[0] / batch[0]), float(backward[0] / batch[0])
+
+    def shared(self, cp: int, ep: int) -> "KernelCurve":
+        """Curve of replicas that share sequences and experts, relative to the same time (`LayerKernels.shared`)."""
+        layers = tuple((layer.shared(cp, ep), count) for layer, count in self.layers)
+        return replace(self, layers=layers, reference=self.reference_s)
 
     def slowdowns(self, local_batch: FloatArray | float, tp: FloatArray | float) -> tuple[FloatArray, FloatArray]:
         """Forward and backward time of a sample, times the tensor degree, over `reference_s`; arguments broadcast."""
@@ -190,7 +222,7 @@ def layer_s(
     forward, back = (part / rate for part in _flops(products, machine.num_multiprocessors, batch, tp))
     weights = sum(p.count * p.inputs * p.outputs for p in products) / tp
     reading_s = weights * layer.number_bytes / machine.bytes_per_s
-    attention_s, attention_back = _attention_s(layer, machine, batch / tp)
+    attention_s, attention_back = attention_passes_s(layer, machine, batch / tp)
     replicated = layer.replicated_bytes / (tp if sequence_parallel else 1.0)
     moving_s = batch * (layer.partitioned_bytes / tp + replicated) * machine.traffic / machine.bytes_per_s
     forward = forward + reading_s + attention_s + moving_s + machine.launch_s
@@ -201,7 +233,8 @@ def layer_s(
     return forward, backward + forward if layer.repeats_layer else backward
 
 
-def _attention_s(layer: LayerKernels, machine: Machine, batch: FloatArray) -> tuple[FloatArray, FloatArray]:
+def attention_passes_s(layer: LayerKernels, machine: Machine, batch: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Forward and backward time of attention itself, for `batch` samples over the tensor degree."""
     if layer.fused:
         once = batch * layer.attention_flops * _CAUSAL / machine.attention_flops_per_s
         return once, 2.5 * once

@@ -7,7 +7,7 @@ from models.performance.iteration.layer_sizes import LayerSizes
 from models.transformer import Checkpointing, Precision, Transformer
 
 
-def traffic_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, active: int) -> float:
+def traffic_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, active: float) -> float:
     """Activations read and written."""
     numbers = sum(moved_numbers(model, sizes, num_experts, active))
     if not model.fuses_attention:
@@ -15,7 +15,7 @@ def traffic_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, activ
     return float(sizes.e * model.sequence_length * numbers)
 
 
-def moved_numbers(model: Transformer, sizes: LayerSizes, num_experts: int, active: int) -> tuple[int, int]:
+def moved_numbers(model: Transformer, sizes: LayerSizes, num_experts: int, active: float) -> tuple[float, float]:
     """Numbers that a token reads and writes, operation by operation, without scores: partitioned, replicated."""
     h = model.hidden_size
     norms_and_residuals = (4 if model.post_norms else 2) * 2 * h + 2 * 3 * h
@@ -29,7 +29,7 @@ def moved_numbers(model: Transformer, sizes: LayerSizes, num_experts: int, activ
     return projections + attention + inner, norms_and_residuals + ends + routing
 
 
-def kept_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, active: int) -> tuple[float, float]:
+def kept_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, active: float) -> tuple[float, float]:
     """Activations of a layer kept for the backward pass: partitioned, replicated."""
     unit = sizes.e * model.sequence_length
     if model.checkpointing is Checkpointing.FULL:
@@ -42,14 +42,14 @@ def kept_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, active: 
     return _all_kept_bytes(model, sizes, num_experts, active)
 
 
-def working_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, active: int) -> tuple[float, float]:
+def working_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, active: float) -> tuple[float, float]:
     """Activations of a layer while it is being repeated: partitioned, replicated."""
     if model.checkpointing is not Checkpointing.FULL:
         return 0.0, 0.0
     return _all_kept_bytes(model, sizes, num_experts, active)
 
 
-def _all_kept_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, active: int) -> tuple[float, float]:
+def _all_kept_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, active: float) -> tuple[float, float]:
     """What a layer keeps that repeats nothing but scores."""
     h, s, e = model.hidden_size, model.sequence_length, sizes.e
     width = active * sizes.f + sizes.shared
@@ -58,7 +58,7 @@ def _all_kept_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, act
         partitioned += e * s * _normed_heads(model)
     if not model.fuses_attention and model.checkpointing is not Checkpointing.SELECTIVE:
         partitioned += (2 * e + 1) * sizes.heads * s * sizes.attended
-    replicated = e * s * 4 * h + 2 * s * h + 2 * e * s * _latent_size(model)
+    replicated: float = e * s * 4 * h + 2 * s * h + 2 * e * s * _latent_size(model)
     if model.post_norms:
         replicated += e * s * 2 * h
     if model.precision is Precision.FP8:

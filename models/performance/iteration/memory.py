@@ -8,6 +8,9 @@ r"""Peak memory of a stage (Suika appendix A.3), with ZeRO and activation checkp
 
 p, q, r: shares of the stage in parameters and activations. ZeRO stage z shards over the replicas: Z1 = DP from z = 1,
 Z2 from z = 2, Z3 from z = 3, else 1. At z = 3 the weights of the layer at work are there in full: one mean layer more.
+Of experts that replicas share (`elsewhere`: the part of p that others hold) there is less: p (1 - elsewhere) where ZeRO
+does not shard, and p / DP as without sharing where it does, since fewer replicas have the same experts. b counts parts
+of sequences with context parallelism, and the activations are those of a part.
 Checkpointing is in k_activ-p and k_activ-np of the profile; w_p and w_np are what the layer keeps that is being
 repeated. S: TP with sequence parallelism, else 1.
 
@@ -41,25 +44,26 @@ class StageMemory:
         return self.parameter_bytes + self.optimizer_bytes + self.gradient_bytes + self.activation_bytes
 
 
-def shard(share: Floats, tp: Floats, dp: Floats, sharded: bool) -> Floats:
-    """What one GPU holds of a stage's state in mean layers; `sharded`: ZeRO spreads it over the replicas."""
-    return share / tp / dp if sharded else share / tp
+def shard(share: Floats, tp: Floats, dp: Floats, sharded: bool, elsewhere: Floats = 0.0) -> Floats:
+    """What one GPU holds of a stage's state in mean layers; `sharded`: ZeRO spreads it over the replicas; `elsewhere`:
+    the part of it that are experts of other replicas."""
+    return share / tp / dp if sharded else share / tp * (1.0 - elsewhere)
 
 
-def parameter_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int) -> Floats:
+def parameter_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int, elsewhere: Floats = 0.0) -> Floats:
     """Weights on one GPU at the peak in mean layers: at ZeRO stage 3 with those of the layer at work."""
-    resident = shard(share, tp, dp, zero_stage >= 3)
-    return resident + (1.0 - 1.0 / dp) / tp if zero_stage >= 3 else resident
+    resident = shard(share, tp, dp, zero_stage >= 3, elsewhere)
+    return resident + (1.0 - 1.0 / dp - elsewhere) / tp if zero_stage >= 3 else resident
 
 
-def gradient_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int) -> Floats:
+def gradient_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int, elsewhere: Floats = 0.0) -> Floats:
     """Gradients on one GPU in mean layers."""
-    return shard(share, tp, dp, zero_stage >= 2)
+    return shard(share, tp, dp, zero_stage >= 2, elsewhere)
 
 
-def optimizer_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int) -> Floats:
+def optimizer_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int, elsewhere: Floats = 0.0) -> Floats:
     """Optimiser states on one GPU in mean layers, and what it updates."""
-    return shard(share, tp, dp, zero_stage >= 1)
+    return shard(share, tp, dp, zero_stage >= 1, elsewhere)
 
 
 def activation_bytes(
@@ -90,6 +94,7 @@ def peak_parts(
     local_batch: Floats,
     stages_behind: Floats,
     num_micro_batches: Floats,
+    elsewhere: Floats = 0.0,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Parameters, optimiser states, what gradients add to the peak, and activations of a GPU in bytes.
 
@@ -99,15 +104,17 @@ def peak_parts(
         Shares of the stage (p, q, r).
     stages_behind
         PP - i: this stage and all behind it.
+    elsewhere
+        Part of the stage's parameters that are experts of other replicas.
     """
     zero_stage = profile.zero_stage
     per_sample = activation_bytes(profile, sizes, tp, partitioned, replicated)
     activation = local_batch * (np.minimum(num_micro_batches, stages_behind) * per_sample + working_bytes(profile, tp))
-    gradient = sizes.gradient_bytes * gradient_shard(parameters, tp, dp, zero_stage)
+    gradient = sizes.gradient_bytes * gradient_shard(parameters, tp, dp, zero_stage, elsewhere)
     coexist = np.greater(num_micro_batches, stages_behind)
     return (
-        sizes.parameter_bytes * parameter_shard(parameters, tp, dp, zero_stage),
-        sizes.optimizer_bytes * optimizer_shard(parameters, tp, dp, zero_stage),
+        sizes.parameter_bytes * parameter_shard(parameters, tp, dp, zero_stage, elsewhere),
+        sizes.optimizer_bytes * optimizer_shard(parameters, tp, dp, zero_stage, elsewhere),
         np.where(coexist, gradient, np.maximum(np.subtract(gradient, activation), 0.0)),
         activation,
     )
@@ -123,6 +130,7 @@ def stage_memory(
     local_batch: int,
     stages_behind: float,
     num_micro_batches: int,
+    elsewhere: float = 0.0,
 ) -> StageMemory:
     """Peak memory of a GPU of one stage; arguments as in `peak_parts`."""
     parts = peak_parts(
@@ -136,6 +144,7 @@ def stage_memory(
         local_batch=local_batch,
         stages_behind=stages_behind,
         num_micro_batches=num_micro_batches,
+        elsewhere=elsewhere,
     )
     parameter, optimizer, gradient, activation = (float(part) for part in parts)
     return StageMemory(

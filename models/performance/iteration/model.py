@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from models.parallel_plan import ParallelPlan, Stage
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients
+from models.performance.iteration.exchanges import all_to_all_s_per_byte, ring_passes_s, ring_s_per_byte
 from models.performance.iteration.fabric import Fabric
 from models.performance.iteration.formulas import (
     Floats,
@@ -40,8 +41,9 @@ _TOLERANCE = 0.02
 class StageTime:
     """Times of one stage in seconds: per micro-batch, the slowest replica; the last three once per iteration.
 
-    `forward_s` and `backward_s` include the tensor-parallel communication. `send_s`: the activation to the next stage,
-    there and its gradient back; 0 where the model neglects it, as the paper does.
+    `forward_s` and `backward_s` include the tensor-parallel communication, what attention waits for keys and values
+    (`ring_s`, both passes), and what goes to experts and back (`all_to_all_s`, both passes). `send_s`: the activation
+    to the next stage, there and its gradient back; 0 where the model neglects it, as the paper does.
     """
 
     forward_s: float
@@ -51,6 +53,8 @@ class StageTime:
     reduction_s: float
     exposed_reduction_s: float
     optimizer_s: float
+    ring_s: float = 0.0
+    all_to_all_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +91,9 @@ class PerformanceModel:
     (A.3: 10 %). `send_receive`: count the transfers between stages, which the paper neglects. The first micro-batch
     waits for them; later ones overlap with computation until they take longer than it, where the software does that,
     and otherwise are part of the time of a stage. `overhead_bytes`: memory that is used beside tensors; it is in what a
-    driver will report, and belongs to the headroom.
+    driver will report, and belongs to the headroom. `context_parallel`, `expert_parallel`: replicas that share
+    sequences and experts. Profile and coefficients are theirs (`at`): where sequences are shared, a sample is a part of
+    one, of which there are as many more.
     """
 
     profile: ModelProfile
@@ -97,6 +103,32 @@ class PerformanceModel:
     headroom: float = 0.1
     send_receive: bool = False
     overhead_bytes: float = 0.0
+    context_parallel: int = 1
+    expert_parallel: int = 1
+
+    def at(self, cp: int, ep: int) -> "PerformanceModel":
+        """The model of plans with these degrees of context and expert parallelism."""
+        if (cp, ep) == (self.context_parallel, self.expert_parallel):
+            return self
+        if self.context_parallel * self.expert_parallel > 1:
+            raise ValueError(f"the model is that of CP{self.context_parallel} EP{self.expert_parallel} alone")
+        if (cp, ep) not in self._shared:
+            self._shared[cp, ep] = replace(
+                self,
+                profile=self.profile.shared(cp),
+                coefficients=self.coefficients.shared(cp, ep),
+                context_parallel=cp,
+                expert_parallel=ep,
+            )
+        return self._shared[cp, ep]
+
+    @cached_property
+    def _shared(self) -> "dict[tuple[int, int], PerformanceModel]":
+        return {}
+
+    def of(self, plan: ParallelPlan) -> "PerformanceModel":
+        """The model of plans with the degrees of this one."""
+        return self.at(plan.context_parallel, plan.expert_parallel)
 
     def iteration(self, plan: ParallelPlan) -> IterationTime:
         """Time of one iteration (A.2).
@@ -106,7 +138,14 @@ class PerformanceModel:
         InputError
             When the plan does not have the layers of the profile, or has a node or GPU type that is not known here.
         """
+        model = self.of(plan)
+        if model is not self:
+            return model.iteration(plan)
         forward, backward, communication, optimizer = self._stage_maxima(plan)
+        ring, all_to_all = self._exchanges_s(plan)
+        forward, backward = (
+            passes + added for passes, added in zip((forward, backward), ring + all_to_all, strict=True)
+        )
         reduction = self.reductions_s(plan)
         overlap = np.array([self._overlap(stage) for stage in plan.stages])
         hiding = hiding_s(forward, backward, self.profile.zero_stage, plan.num_micro_batches)
@@ -131,7 +170,8 @@ class PerformanceModel:
                 steady = (plan.num_micro_batches - 1) * float((forward + backward + np.array(sends) / 2.0).max())
         total = warm_up + steady + extra
         straggling = total * (float(scaling(plan.num_gpus, self.coefficients.scale_loss)) - 1.0)
-        columns = (forward, backward, communication, np.array(sends), reduction, exposed, optimizer)
+        both = (ring.sum(axis=0), all_to_all.sum(axis=0))
+        columns = (forward, backward, communication, np.array(sends), reduction, exposed, optimizer, *both)
         stages = tuple(
             StageTime(
                 forward_s=row[0],
@@ -141,6 +181,8 @@ class PerformanceModel:
                 reduction_s=row[4],
                 exposed_reduction_s=row[5],
                 optimizer_s=row[6],
+                ring_s=row[7],
+                all_to_all_s=row[8],
             )
             for row in np.transpose(columns).tolist()
         )
@@ -167,7 +209,7 @@ class PerformanceModel:
         """Peak memory of a GPU of replicas, each given as (stage, local batch)."""
         return tuple(
             StageMemory(parameter_bytes=row[0], optimizer_bytes=row[1], gradient_bytes=row[2], activation_bytes=row[3])
-            for row in np.transpose(self._peak_parts(plan, replicas)).tolist()
+            for row in np.transpose(self.of(plan)._peak_parts(plan, replicas)).tolist()
         )
 
     def reported_bytes(self, plan: ParallelPlan) -> float:
@@ -183,7 +225,7 @@ class PerformanceModel:
         replicas = sorted(
             {(i, r.local_batch, r.gpu_type) for i, stage in enumerate(plan.stages) for r in stage.replicas}
         )
-        parts = self._peak_parts(plan, [(i, local_batch) for i, local_batch, _ in replicas])
+        parts = self.of(plan)._peak_parts(plan, [(i, local_batch) for i, local_batch, _ in replicas])
         usable = np.array([self.usable_bytes(gpu_type) for *_, gpu_type in replicas])
         return bool((np.sum(parts, axis=0) <= usable).all())
 
@@ -228,9 +270,30 @@ class PerformanceModel:
         """Forward and backward computation at this size over that of the coefficients; arguments broadcast."""
         curve = self.coefficients.curves.get(gpu_type)
         if curve is None:
-            same = np.ones(np.broadcast_shapes(np.shape(local_batch), np.shape(tp)))
+            same = np.ones(np.broadcast_shapes(np.shape(local_batch), np.shape(tp))) / self.context_parallel
             return same, same
         return curve.slowdowns(local_batch, tp)
+
+    def elsewhere(self, parameters: Floats, experts: Floats) -> Floats:
+        """Part of parameters that are experts of other replicas; `experts`: those of the `parameters` that are any."""
+        return (1.0 - 1.0 / self.expert_parallel) * experts / parameters if self.expert_parallel > 1 else 0.0
+
+    def ring_s(
+        self, gpu_type: str, layers: Floats, local_batch: FloatArray, tp: FloatArray, s_per_byte: FloatArray
+    ) -> FloatArray:
+        """What attention waits for keys and values in both passes of stages, (2, ...); `layers`: share of the stage in
+        tensor-parallel traffic, of which every layer has as much. Arguments broadcast."""
+        curve = self.coefficients.curves.get(gpu_type)
+        if curve is None or self.context_parallel == 1:
+            return np.zeros((2, *np.broadcast_shapes(*map(np.shape, (layers, local_batch, tp, s_per_byte)))))
+        passes = ring_passes_s(curve, local_batch, tp, self.context_parallel, s_per_byte)
+        return np.asarray(passes * layers / self.profile.num_layers)
+
+    def all_to_all_s(self, exchanged_bytes: Floats, local_batch: Floats, s_per_byte: Floats) -> FloatArray:
+        """Time of what goes to experts and comes back in both passes of stages, (2, ...); `exchanged_bytes`: of a
+        whole sequence. Arguments broadcast."""
+        there = exchanged_bytes / self.context_parallel * local_batch * s_per_byte
+        return np.array([there, self.profile.backward_all_reduces * there])
 
     def tensor_communication_s(self, local_batch: Floats, share: Floats, tp: Floats, bandwidth: Floats) -> Floats:
         """Time of the tensor-parallel communication of one forward pass; arguments as in `formulas`."""
@@ -238,7 +301,9 @@ class PerformanceModel:
             self.coefficients.sizes.activation_bytes, local_batch, share, tp, bandwidth, self.fabric.saturation_bytes
         )
 
-    def reduction_volume_bytes(self, parameters: Floats, dp: Floats, num_micro_batches: Floats) -> Floats:
+    def reduction_volume_bytes(
+        self, parameters: Floats, dp: Floats, num_micro_batches: Floats, elsewhere: Floats = 0.0
+    ) -> Floats:
         """Bytes that each replica of a stage sends in an iteration; `parameters` in mean layers."""
         sizes = self.coefficients.sizes
         return reduction_volume_bytes(
@@ -247,6 +312,7 @@ class PerformanceModel:
             dp,
             self.profile.zero_stage,
             num_micro_batches,
+            elsewhere,
         )
 
     def group_times(self, plan: ParallelPlan, replicas: Sequence[tuple[int, str, float, int]]) -> GroupTimes:
@@ -257,16 +323,20 @@ class PerformanceModel:
         replicas
             (stage, GPU type, bandwidth of a GPU inside the node, local batch) per group.
         """
+        if (model := self.of(plan)) is not self:
+            return model.group_times(plan, replicas)
         shares = self.shares(plan)
         stages = [
-            (plan.stages[i].tp, plan.stages[i].dp, s.compute, s.tensor, s.parameters) for i, s in enumerate(shares)
+            (stage.tp, stage.dp, s.compute, s.tensor, s.parameters, self.elsewhere(s.parameters, s.experts))
+            for stage, s in zip(plan.stages, shares, strict=True)
         ]
         rows = [
             (c.compute_s, c.backward_ratio, c.optimizer_s, bandwidth, local_batch, *stages[i])
             for i, gpu_type, bandwidth, local_batch in replicas
             for c in (self.coefficients_of(gpu_type),)
         ]
-        compute_s, ratio, optimizer_s, bandwidth, batch, tp, dp, compute, tensor, parameters = np.array(rows).T
+        compute_s, ratio, optimizer_s, bandwidth, batch, *degrees = np.array(rows).T
+        tp, dp, compute, tensor, parameters, elsewhere = degrees
         computation = compute_s * batch * compute / tp
         communication = self.tensor_communication_s(batch, tensor, tp, bandwidth)
         forward, backward = np.ones((2, len(rows)))
@@ -277,14 +347,18 @@ class PerformanceModel:
             forward_s=computation * forward + communication,
             backward_s=ratio * computation * backward + self.profile.backward_all_reduces * communication,
             communication_s=np.asarray(communication),
-            optimizer_s=np.asarray(optimizer_s * optimizer_shard(parameters, tp, dp, self.profile.zero_stage)),
+            optimizer_s=np.asarray(
+                optimizer_s * optimizer_shard(parameters, tp, dp, self.profile.zero_stage, elsewhere)
+            ),
         )
 
     def reductions_s(self, plan: ParallelPlan) -> FloatArray:
         """Time of the gradient reduction over the replicas of every stage, (S,)."""
+        if (model := self.of(plan)) is not self:
+            return model.reductions_s(plan)
         return np.array(
             [
-                self._reduction_s(stage, share.parameters, plan.num_micro_batches)
+                self._reduction_s(stage, share, plan.num_micro_batches)
                 for stage, share in zip(plan.stages, self.shares(plan), strict=True)
             ]
         )
@@ -293,11 +367,15 @@ class PerformanceModel:
         """Parameters, optimiser states, gradients, activations at the peak of replicas, (4, R) bytes."""
         shares = self.shares(plan)
         stages = [
-            (s.parameters, s.partitioned, s.replicated, plan.stages[i].tp, plan.stages[i].dp, plan.in_flight(i))
+            (
+                *(s.parameters, s.partitioned, s.replicated, plan.stages[i].tp, plan.stages[i].dp, plan.in_flight(i)),
+                self.elsewhere(s.parameters, s.experts),
+            )
             for i, s in enumerate(shares)
         ]
         rows = [(local_batch, *stages[i]) for i, local_batch in replicas]
-        local_batch, parameters, partitioned, replicated, tp, dp, behind = np.array(rows, dtype=np.float64).T
+        columns = np.array(rows, dtype=np.float64).T
+        local_batch, parameters, partitioned, replicated, tp, dp, behind, elsewhere = columns
         return np.array(
             peak_parts(
                 profile=self.profile,
@@ -310,6 +388,7 @@ class PerformanceModel:
                 local_batch=local_batch,
                 stages_behind=behind,
                 num_micro_batches=float(plan.num_micro_batches),
+                elsewhere=elsewhere,
             )
         )
 
@@ -322,11 +401,30 @@ class PerformanceModel:
         forward, backward, communication, optimizer = np.maximum.reduceat(columns, starts, axis=1)
         return forward, backward, communication, optimizer
 
-    def _reduction_s(self, stage: Stage, parameters: float, num_micro_batches: int) -> float:
+    def _exchanges_s(self, plan: ParallelPlan) -> tuple[FloatArray, FloatArray]:
+        """Of every stage, (2, S) each: what attention waits for keys and values, and what goes to experts and back."""
+        ring, all_to_all = np.zeros((2, 2, plan.pp))
+        if self.context_parallel * self.expert_parallel == 1:
+            return ring, all_to_all
+        for i, (stage, share) in enumerate(zip(plan.stages, self.shares(plan), strict=True)):
+            nodes, tp = [replica.node for replica in stage.replicas], stage.tp
+            batch = max(replica.local_batch for replica in stage.replicas)
+            if self.context_parallel > 1:
+                seconds = np.array(ring_s_per_byte(self.fabric, nodes, tp, self.context_parallel))
+                sizes = share.tensor, np.array(batch), np.array(tp), seconds
+                kinds = {replica.gpu_type for replica in stage.replicas}
+                ring[:, i] = np.max([self.ring_s(kind, *sizes) for kind in kinds], axis=0)
+            if self.expert_parallel > 1:
+                seconds_each = all_to_all_s_per_byte(self.fabric, nodes, tp, self.expert_parallel)
+                all_to_all[:, i] = self.all_to_all_s(share.exchanged_bytes, batch, seconds_each)
+        return ring, all_to_all
+
+    def _reduction_s(self, stage: Stage, share: StageShares, num_micro_batches: int) -> float:
         """Time of the gradient reduction over the replicas of a stage: the slowest part of the ring."""
         if stage.dp == 1:
             return 0.0
-        volume = float(self.reduction_volume_bytes(parameters, stage.dp, num_micro_batches))
+        elsewhere = self.elsewhere(share.parameters, share.experts)
+        volume = float(self.reduction_volume_bytes(share.parameters, stage.dp, num_micro_batches, elsewhere))
         nodes = Counter(replica.node for replica in stage.replicas)
         inside = [self.fabric.intra_bytes_per_s(node) for node, replicas in nodes.items() if replicas > 1]
         times = [volume / stage.tp / min(inside)] if inside else []

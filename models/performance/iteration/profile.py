@@ -6,7 +6,7 @@ to the embedding uses its matrix: where first and last stage are not the same, t
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +26,8 @@ class LayerCost:
     block). boundary_bytes: activation handed to the next layer (k_activ). partitioned_activation_bytes: kept for the
     backward pass, divided by the tensor degree (k_activ-p). replicated_activation_bytes: the same, not divided
     (k_activ-np) but by sequence parallelism. kernels: what the layer computes with, None where only sums are known.
+    expert_parameters: those of the weights that are experts. exchanged_bytes: what goes to experts and comes back in
+    the forward pass, wherever they are.
     """
 
     parameters: float = 0.0
@@ -36,6 +38,8 @@ class LayerCost:
     partitioned_activation_bytes: float = 0.0
     replicated_activation_bytes: float = 0.0
     kernels: LayerKernels | None = None
+    expert_parameters: float = 0.0
+    exchanged_bytes: float = 0.0
 
     @property
     def compute(self) -> float:
@@ -55,6 +59,8 @@ class ModelProfile:
     `tied_parameters`: of the embedding, used by the head too; 0 where nothing is tied. Counted once in the model.
     `sequence_parallel`: what tensor parallelism replicates is split over its GPUs. `working_partitioned_bytes` and
     `working_replicated_bytes`: activations of the layer that is being repeated, per sample. `software`: what trains.
+    `sequence_length`: tokens that context parallelism may divide; 0: the model has no sequences. `num_experts`: of a
+    layer that has experts.
     """
 
     name: str
@@ -76,6 +82,8 @@ class ModelProfile:
     working_partitioned_bytes: float = 0.0
     working_replicated_bytes: float = 0.0
     software: Software = Software.DEEPSPEED
+    sequence_length: int = 0
+    num_experts: int = 1
 
     @property
     def num_layers(self) -> int:
@@ -86,6 +94,25 @@ class ModelProfile:
     def has_pipelines(self) -> bool:
         """Whether the software runs pipelines at this ZeRO stage."""
         return self.zero_stage <= FEATURES[self.software].pipeline_zero
+
+    def shared(self, cp: int) -> "ModelProfile":
+        """Profile where a sample is one of the `cp` parts of a sequence, in what does not scale with `sizes`."""
+        return replace(
+            self,
+            global_batch=self.global_batch * cp,
+            working_partitioned_bytes=self.working_partitioned_bytes / cp,
+            working_replicated_bytes=self.working_replicated_bytes / cp,
+        )
+
+    def admits_context_degree(self, cp: int) -> bool:
+        """Whether ring attention divides the sequences: every replica has two parts, one early and one late, so that a
+        causal mask leaves all as much to do (Megatron-Core, torchtitan)."""
+        can = FEATURES[self.software].context_parallel and self.sequence_length > 0
+        return cp == 1 or (can and self.sequence_length % (2 * cp) == 0)
+
+    def admits_expert_degree(self, ep: int) -> bool:
+        """Whether replicas may have equal numbers of experts."""
+        return ep == 1 or (FEATURES[self.software].expert_parallel and self.num_experts % ep == 0)
 
     @cached_property
     def prefix(self) -> "ProfilePrefix":
@@ -120,6 +147,8 @@ class ProfilePrefix:
     partitioned_activation_bytes: FloatVector
     replicated_activation_bytes: FloatVector
     boundary_bytes: FloatVector
+    expert_parameters: FloatVector
+    exchanged_bytes: FloatVector
 
     @classmethod
     def of(cls, profile: ModelProfile) -> "ProfilePrefix":

@@ -8,7 +8,7 @@ every rank sends all of it to its counterpart.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -30,7 +30,8 @@ def send_s(fabric: Fabric, profile: ModelProfile, sizes: SizeCoefficients, plan:
     for here, there in pairwise(plan.stages):
         last += here.num_layers
         sent = float(copies(profile, float(here.tp)))
-        times.append(2.0 * _transfer_s(fabric, here, there, sent * float(boundaries[last - 1])))
+        payload = sent * float(boundaries[last - 1])
+        times.append(2.0 * _transfer_s(fabric, here, there, payload, plan.context_parallel))
     return (*times, 0.0)
 
 
@@ -50,12 +51,12 @@ def with_sends(
     return forward_s + half, backward_s + half
 
 
-def _transfer_s(fabric: Fabric, here: Stage, there: Stage, sample_bytes: float) -> float:
+def _transfer_s(fabric: Fabric, here: Stage, there: Stage, sample_bytes: float, cp: int) -> float:
     """Seconds until the slowest node has sent, and the slowest has received."""
     # Of a node's network, and of the GPUs of a replica inside its node.
     sent: dict[tuple[str, tuple[int, ...]], float] = defaultdict(float)
     received: dict[tuple[str, tuple[int, ...]], float] = defaultdict(float)
-    for sender, receiver, samples in _transfers(here, there):
+    for sender, receiver, samples in _transfers(here, there, cp):
         payload = samples * sample_bytes
         if sender.node == receiver.node:
             seconds = payload / len(sender.gpus) / fabric.intra_bytes_per_s(sender.node)
@@ -68,12 +69,19 @@ def _transfer_s(fabric: Fabric, here: Stage, there: Stage, sample_bytes: float) 
     return max(*sent.values(), *received.values())
 
 
-def _transfers(here: Stage, there: Stage) -> Iterator[tuple[Replica, Replica, int]]:
-    """Pairs of replicas that work on the same sequences of a micro-batch, and how many."""
-    receivers = iter(there.replicas)
+def _transfers(here: Stage, there: Stage, cp: int) -> Iterator[tuple[Replica, Replica, int]]:
+    """Pairs of replicas that work on the same (parts of) sequences of a micro-batch, and how many."""
+    for part in range(cp):
+        yield from _transfers_between(here.replicas[part::cp], there.replicas[part::cp])
+
+
+def _transfers_between(
+    senders: Sequence[Replica], waiting: Sequence[Replica]
+) -> Iterator[tuple[Replica, Replica, int]]:
+    receivers = iter(waiting)
     receiver = next(receivers)
     room = receiver.local_batch
-    for sender in here.replicas:
+    for sender in senders:
         left = sender.local_batch
         while left:
             samples = min(left, room)

@@ -21,7 +21,8 @@ class StageShares:
 
     `compute` by time (by FLOPs where kernels are not known), `parameters` by weights, `tensor` by tensor-parallel
     traffic, `partitioned` and `replicated` by activations kept. All are the number of layers where layers are equal and
-    there is neither embedding nor head.
+    there is neither embedding nor head. `experts`: the part of `parameters` that are experts; `exchanged_bytes`: what a
+    sample sends to experts and gets back in a forward pass.
     """
 
     num_layers: int
@@ -30,13 +31,16 @@ class StageShares:
     tensor: float
     partitioned: float
     replicated: float
+    experts: float = 0.0
+    exchanged_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShareTable:
     """Running sums of the shares, float64 (L + 1,) each: a stage of layers [a, b) has `sums[b] - sums[a]`.
 
-    `tied`: share of the parameters that the last of several stages has beyond that; see `parameters_of`.
+    `tied`: share of the parameters that the last of several stages has beyond that; see `parameters_of`. `experts` and
+    `exchanged_bytes`: see `StageShares`.
     """
 
     compute: FloatVector
@@ -44,6 +48,8 @@ class ShareTable:
     tensor: FloatVector
     partitioned: FloatVector
     replicated: FloatVector
+    experts: FloatVector
+    exchanged_bytes: FloatVector
     tied: float
 
     @classmethod
@@ -56,6 +62,8 @@ class ShareTable:
             tensor=_in_mean_layers(prefix.tensor_parallel_bytes),
             partitioned=_in_mean_layers(prefix.partitioned_activation_bytes),
             replicated=_in_mean_layers(prefix.replicated_activation_bytes),
+            experts=prefix.expert_parameters * _per_layer(prefix.parameters),
+            exchanged_bytes=prefix.exchanged_bytes,
             tied=profile.tied_parameters * _per_layer(prefix.parameters),
         )
 
@@ -68,6 +76,8 @@ class ShareTable:
             tensor=float(self.tensor[last] - self.tensor[first]),
             partitioned=float(self.partitioned[last] - self.partitioned[first]),
             replicated=float(self.replicated[last] - self.replicated[first]),
+            experts=float(self.experts[last] - self.experts[first]),
+            exchanged_bytes=float(self.exchanged_bytes[last] - self.exchanged_bytes[first]),
         )
 
     def parameters_of(self, first: Layers, last: Layers) -> FloatVector:

@@ -196,6 +196,7 @@ def transformers(draw: st.DrawFn) -> Transformer:
         first_dense_layers=0,
         expert_feed_forward_size=draw(st.none() | counts),
         shared_expert_size=draw(st.none() | counts),
+        capacity_factor=draw(st.floats(1.0, 100.0)),
         query_key_norms=draw(st.booleans()),
         post_norms=draw(st.booleans()),
         attention_window=window,

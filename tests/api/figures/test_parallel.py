@@ -31,7 +31,8 @@ MAX_WIDTH = 930.0
 def answered(planner: Planner, counts: tuple[int, ...], degrees: Degrees | None = None) -> ParallelPlanAnswer:
     kinds = KINDS if planner is Planner.GRID else KINDS[:1]
     offers = tuple(Offer(gpu_type=kind, gpus_per_node=8, counts=counts) for kind in kinds)
-    model = GPT if degrees is None or degrees.virtual_stages == 1 else replace(GPT, software=Software.TORCH)
+    plain = degrees is None or degrees.virtual_stages == degrees.context_parallel == 1
+    model = GPT if plain else replace(GPT, software=Software.TORCH)
     request = ParallelRequest(model=model, planner=planner, offers=offers, degrees=degrees)
     return answer_document(request, answer(request))
 
@@ -83,6 +84,14 @@ def test_every_part_of_an_interleaved_stage_is_drawn() -> None:
         assert seconds == pytest.approx(8 * (stage.forward_s + stage.backward_s))
         ordered = [one for one in panel.passes if one.stage == i]
         assert all(one.end_s <= other.start_s + 1e-12 for one, other in pairwise(ordered))
+
+
+def test_a_plan_whose_replicas_share_says_so() -> None:
+    found = given(pp=2, dp=2, tp=1, context_parallel=2, num_micro_batches=8)
+    words = texts(render(ParallelFigure(answer=found, format="svg")))
+    assert "0: 12 layers, DP2 TP1" in words
+    assert "stages and micro-batches (1F1B; every replica has 1/2 of its sequences)" in words
+    assert plan_words(found.best) == "PP2 DP2 TP1 CP2"
 
 
 def test_of_many_micro_batches_the_first_and_the_last_are_shown() -> None:

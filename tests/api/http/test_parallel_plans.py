@@ -88,6 +88,24 @@ def test_the_launcher_gets_ranks_hostfile_and_bounds(client: httpx.Client) -> No
     assert places[8] == (8, "1", 0, 1, 0, 0)
 
 
+def test_replicas_may_share_sequences_and_experts(client: httpx.Client) -> None:
+    job = {"model": "mixtral-8x7b", "global_batch": 32, "zero_stage": 3, "software": "megatron-core"}
+    degrees = {"pp": 1, "dp": 4, "tp": 2, "num_micro_batches": 8, "context_parallel": 2, "expert_parallel": 8}
+    answer = answered(client, {"job": job, "gpus": [{"gpu_type": "h100"}], "degrees": degrees})
+    best = answer.best
+    assert (best.num_gpus, best.notation) == (16, "PP1 DP4 TP2 CP2 EP8 (32 layers, 8 x 4)")
+    assert (best.stages[0].dp, best.plan.context_parallel, best.plan.expert_parallel) == (4, 2, 8)
+    assert best.breakdown.all_to_all_s > 0
+    assert [(rank.dp, rank.cp, rank.ep, rank.tp) for rank in answer.launch.ranks[:6]] == [
+        (0, 0, 0, 0),
+        (0, 0, 0, 1),
+        (0, 1, 1, 0),
+        (0, 1, 1, 1),
+        (1, 0, 2, 0),
+        (1, 0, 2, 1),
+    ]
+
+
 def test_a_range_of_counts_and_own_types(client: httpx.Client) -> None:
     gpus = [{"gpu_type": "a", "min_gpus": 3, "max_gpus": 9, "gpus_per_node": 4}]
     answer = answered(client, {"job": GPT, "gpus": gpus, "gpu_types": [_KIND]})
@@ -163,6 +181,8 @@ def test_a_running_job_grows(client: httpx.Client) -> None:
         "num_micro_batches": 8,
         "virtual_stages": 1,
         "training": None,
+        "context_parallel": 1,
+        "expert_parallel": 1,
     }
     assert answer.best.num_gpus > 4
     assert answer.grids == ()
@@ -266,6 +286,16 @@ CASES: list[tuple[str, Json, str, Any, str, str, str]] = [
     ("layers do not add up", GIVEN, "/degrees/layers", [20, 21], "layers", "", "2 stages with 41 layers"),
     ("batch", GIVEN, "/degrees/num_micro_batches", 5, "batch_not_divisible", "", "8 would do"),
     ("no virtual stages", GIVEN, "/degrees/virtual_stages", 2, "virtual_stages", "", "deepspeed has no interleaved"),
+    (
+        "no contexts",
+        GIVEN,
+        "/degrees/context_parallel",
+        2,
+        "not_in_software",
+        "",
+        "deepspeed has none: use 1, or one of",
+    ),
+    ("no experts", GIVEN, "/degrees/expert_parallel", 2, "not_in_software", "", "megatron-core"),
     ("degrees and counts", GIVEN, "/gpus/0/counts", [8], "wrong_count", "", "the degrees need 16"),
     ("given without degrees", REQUEST, "/options/planner", "given", "missing_field", "/degrees", "evaluates these"),
     (

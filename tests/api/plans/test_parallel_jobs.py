@@ -106,6 +106,7 @@ CASES: list[tuple[str, str, Any, str, str]] = [
     ("degrees without a model", f"{JOB}/transformer", None, "invalid_input", f"{JOB}/parallel_plan"),
     ("degrees of a waiting job", f"{JOB}/current", None, "invalid_input", f"{JOB}/parallel_plan"),
     ("degrees and gpus", f"{JOB}/parallel_plan/dp", 2, "invalid_input", f"{JOB}/parallel_plan"),
+    ("parts of sequences", f"{JOB}/parallel_plan/context_parallel", 2, "not_in_software", ""),
     ("parts of stages", f"{JOB}/parallel_plan/virtual_stages", 2, "virtual_stages", ""),
     ("checkpointing", f"{JOB}/transformer/checkpointing", "some", "unknown_value", ""),
     (

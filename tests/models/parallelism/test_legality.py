@@ -8,6 +8,7 @@ from models.performance.iteration.model import PerformanceModel
 from models.software import Software
 from tests.models.parallelism.scenes import KIND, performance_model, plan, profile
 
+EXPERTS = ("expert_degree", "/expert_parallel")
 ALL_FREE: FreeGpus = {str(k): (KIND, frozenset(range(4))) for k in range(4)}
 
 
@@ -75,3 +76,33 @@ def test_an_unknown_gpu_type_is_told_rather_than_raised() -> None:
         ("gpu_type", "/stages/0/replicas/0/gpu_type"),
         ("unknown_gpu_type", "/stages/0/replicas/0/gpu_type"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("software", "length", "experts", "cp", "ep", "wrong"),
+    [
+        (Software.MEGATRON_CORE, 8, 4, 2, 2, []),
+        (Software.MEGATRON_CORE, 6, 3, 2, 2, [("context_degree", "/context_parallel"), EXPERTS]),
+        (Software.TORCH, 0, 1, 2, 2, [("context_degree", "/context_parallel"), EXPERTS]),
+        (Software.DEEPSPEED, 8, 4, 2, 1, [("not_in_software", "/context_parallel")]),
+        (Software.MEGATRON_LM, 8, 4, 1, 2, [("not_in_software", "/expert_parallel")]),
+    ],
+)
+def test_sequences_and_experts_are_shared_where_they_can_be(
+    software: Software, length: int, experts: int, cp: int, ep: int, wrong: list[tuple[str, str]]
+) -> None:
+    of = replace(profile(global_batch=8 // cp), software=software, sequence_length=length, num_experts=experts)
+    shared = replace(plan(2, 2, 1), context_parallel=cp, expert_parallel=ep)
+    assert found(shared, performance_model(of)) == wrong
+
+
+def test_memory_of_what_is_shared_is_held_against_the_gpus() -> None:
+    # As above, but PP1 DP2 with half of every sequence: 4 layers of 12 bytes and 4 samples with 4 x 4 / 2 bytes.
+    of = replace(plan(1, 2, 1, num_micro_batches=1), context_parallel=2)
+    long = replace(profile(global_batch=4), software=Software.TORCH, sequence_length=8)
+    needed = performance_model(long).memory(of)[0].total_bytes
+    assert needed == 40 + 4 * 8
+    assert found(of, performance_model(long, memory_bytes=needed / 0.9 + 0.01)) == []
+    assert [code for code, _ in found(of, performance_model(long, memory_bytes=needed / 0.9 - 0.01))] == [
+        "out_of_memory"
+    ] * 2
