@@ -29,7 +29,8 @@ class Features:
     sequence_parallel: activations that tensor parallelism replicates, split over its GPUs. virtual_stages: interleaved
     pipelines. fused_attention: attention that does not write its scores. fp8: 8-bit matrix products. pipeline_zero: the
     highest ZeRO stage beside a pipeline. splits_sends: tensor ranks send a part of an activation each to the next
-    stage, not the whole of it. overlaps_sends: a stage computes while its activations travel.
+    stage, not the whole of it. overlaps_sends: a stage computes while its activations travel. recomputes_by_stage:
+    stages differ in their activation checkpointing, also in how many of their layers it is of.
     """
 
     sequence_parallel: bool = True
@@ -39,14 +40,22 @@ class Features:
     pipeline_zero: int = 1
     splits_sends: bool = True
     overlaps_sends: bool = True
+    recomputes_by_stage: bool = True
 
 
-# DeepSpeed: its pipeline engine has 1F1B alone, refuses ZeRO 2 and 3 and sends whole activations, one after another.
-# Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser. torch: torchtitan.
+# DeepSpeed: its pipeline engine has 1F1B alone, refuses ZeRO 2 and 3 and sends whole activations, one after another;
+# the trainer of our executor has one checkpointing of all layers.
+# Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser. `--recompute-num-layers` and
+# `--recompute-granularity` are read by every rank for itself. torch: torchtitan, which wraps the layers of every stage.
 FEATURES = MappingProxyType(
     {
         Software.DEEPSPEED: Features(
-            sequence_parallel=False, virtual_stages=False, fp8=False, splits_sends=False, overlaps_sends=False
+            sequence_parallel=False,
+            virtual_stages=False,
+            fp8=False,
+            splits_sends=False,
+            overlaps_sends=False,
+            recomputes_by_stage=False,
         ),
         Software.MEGATRON_LM: Features(fused_attention=False, fp8=False, overlaps_sends=False),
         Software.MEGATRON_CORE: Features(),

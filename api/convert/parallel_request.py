@@ -158,6 +158,10 @@ def _open_issues(body: ParallelPlanBody, planner: Planner) -> Iterator[Issue]:
     if body.running is not None and body.running.virtual_stages > 1:
         detail = f"is {body.running.virtual_stages}; the incremental planner knows pipelines of whole stages only: 1"
         yield _issue("virtual_stages", "/running/virtual_stages", detail)
+    for i, stage in enumerate(() if body.running is None else body.running.stages):
+        if stage.checkpointing is not None:
+            detail = "is of one stage; the incremental planner knows stages that recompute alike only: leave it out"
+            yield _issue("checkpointing", pointer_of("running", "stages", i, "checkpointing"), detail)
     if not _choices(body.job).are_open:
         return
     if planner is Planner.INCREMENTAL:

@@ -26,7 +26,7 @@ from api.convert.parallel_plan import (
     slices_from_map,
 )
 from api.convert.performance import performance_from_document, performance_to_document
-from api.schemas.parallel_plan import SymmetricPlanDoc
+from api.schemas.parallel_plan import ParallelPlanDoc, SymmetricPlanDoc
 from api.schemas.snapshot import ClusterDoc, JobDoc, NodeDoc, SnapshotDoc
 from models.forecast.lasting import Lasting
 from models.parallel_plan import ParallelPlan
@@ -134,6 +134,10 @@ def _running_plan(
 ) -> ParallelPlan | None:
     if document.parallel_plan is not None and document.parallel_plan.virtual_stages > 1:
         raise InputError("has virtual stages, which no policy plans with; give 1, or leave the plan out")
+    if isinstance(document.parallel_plan, ParallelPlanDoc) and any(
+        stage.checkpointing is not None for stage in document.parallel_plan.stages
+    ):
+        raise InputError("has stages with a checkpointing of their own, which no policy plans with; leave it out")
     if isinstance(document.parallel_plan, SymmetricPlanDoc):
         return plan_from_degrees(document.parallel_plan, model, current, type_of)
     return None if document.parallel_plan is None else plan_from_document(document.parallel_plan)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from api.schemas.base import MAX_GPUS_PER_NODE, Count, Document, GpuIndices, GpuMap, Name, NumGpus
-from models.transformer import MAX_LAYERS
+from models.transformer import MAX_LAYERS, Checkpointing
 
 _NumLayers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
 
@@ -25,6 +25,12 @@ class StageDoc(Document):
 
     num_layers: _NumLayers
     replicas: Annotated[tuple[ReplicaDoc, ...], Field(min_length=1, max_length=MAX_LAYERS)]
+    checkpointing: Checkpointing | None = None
+    """Activation checkpointing of its layers (null: as the job's model says), where the software has stages that differ
+    in it."""
+    recomputed_layers: _NumLayers | None = None
+    """With `full`: the first so many layers (of every part as many) are recomputed, the others keep everything (null:
+    all are recomputed)."""
 
 
 _Parts = Annotated[int, Field(ge=1, le=MAX_LAYERS)]

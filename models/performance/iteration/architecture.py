@@ -212,6 +212,7 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
         working_partitioned_bytes=max(partitioned for partitioned, _ in working),
         working_replicated_bytes=max(replicated for _, replicated in working),
         software=model.software,
+        checkpointing=model.checkpointing,
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from models.performance.iteration.kernels import LayerKernels, usual_s
 from models.software import FEATURES, Software
+from models.transformer import Checkpointing
 from stowplan.arrays import FloatVector
 
 
@@ -55,6 +56,7 @@ class ModelProfile:
     `tied_parameters`: of the embedding, used by the head too; 0 where nothing is tied. Counted once in the model.
     `sequence_parallel`: what tensor parallelism replicates is split over its GPUs. `working_partitioned_bytes` and
     `working_replicated_bytes`: activations of the layer that is being repeated, per sample. `software`: what trains.
+    `checkpointing`: what is in the costs of layers; None: layers say themselves what they keep.
     """
 
     name: str
@@ -76,6 +78,7 @@ class ModelProfile:
     working_partitioned_bytes: float = 0.0
     working_replicated_bytes: float = 0.0
     software: Software = Software.DEEPSPEED
+    checkpointing: Checkpointing | None = None
 
     @property
     def num_layers(self) -> int:

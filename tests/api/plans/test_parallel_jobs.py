@@ -68,6 +68,17 @@ def test_a_plan_in_short_is_the_plan_in_full(client: httpx.Client) -> None:
 
 
 JOB = "/snapshot/jobs/0"
+OWN: Json = {
+    "num_micro_batches": 8,
+    "stages": [
+        {
+            "num_layers": 8,
+            "replicas": [{"node": "n0", "gpu_type": "a", "gpus": [0, 1, 2, 3], "local_batch": 4}],
+            "checkpointing": "full",
+            "recomputed_layers": 3,
+        }
+    ],
+}
 CASES: list[tuple[str, str, Any, str, str]] = [
     # name, where it is changed, to what, expected code, expected pointer ("": where it was changed)
     ("deadline in the past", f"{JOB}/deadline_s", -60.0, "deadline_in_the_past", ""),
@@ -92,6 +103,7 @@ CASES: list[tuple[str, str, Any, str, str]] = [
     ("degrees without a model", f"{JOB}/transformer", None, "invalid_input", f"{JOB}/parallel_plan"),
     ("degrees of a waiting job", f"{JOB}/current", None, "invalid_input", f"{JOB}/parallel_plan"),
     ("degrees and gpus", f"{JOB}/parallel_plan/dp", 2, "invalid_input", f"{JOB}/parallel_plan"),
+    ("stages of their own", f"{JOB}/parallel_plan", OWN, "invalid_input", ""),
     ("parts of stages", f"{JOB}/parallel_plan/virtual_stages", 2, "invalid_input", f"{JOB}/parallel_plan"),
     ("batch that does not divide", f"{JOB}/parallel_plan/num_micro_batches", 5, "batch_not_divisible", ""),
     ("layers of the stages", f"{JOB}/parallel_plan/layers", [8], "layers", ""),
