@@ -78,7 +78,7 @@ def rank_table(plan: ParallelPlan) -> tuple[Rank, ...]:
 
 def refuse_asymmetry(plan: ParallelPlan, where: str = "") -> None:
     """Raise AsymmetricPlanError unless all stages have the same degrees and all replicas the same batch, and InputError
-    where stages are cut into parts, or replicas share sequences or experts.
+    where stages are cut into parts or have a checkpointing of their own, or replicas share sequences or experts.
 
     `where`: pointer to the plan.
     """
@@ -97,6 +97,18 @@ def refuse_asymmetry(plan: ParallelPlan, where: str = "") -> None:
     ]
     if shared:
         raise InputError(f"the plan {plan.notation()} shares sequences or experts and cannot be deployed", shared)
+    own = [
+        Issue(
+            code="checkpointing",
+            pointer=f"{where}/stages/{i}/checkpointing",
+            detail=f"is {stage.recomputing}; the trainer recomputes alike in all stages, as the job's model says: plan "
+            "with software deepspeed",
+        )
+        for i, stage in enumerate(plan.stages)
+        if stage.checkpointing is not None
+    ]
+    if own:
+        raise InputError(f"stages of the plan {plan.notation()} have a checkpointing of their own", own)
     first = plan.stages[0]
     issues = [
         Issue(

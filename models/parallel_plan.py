@@ -15,8 +15,10 @@ stage, of experts over every e-th.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 from models.parallelism.training import Training
+from models.transformer import Checkpointing
 from models.wording import counted, listed
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 
@@ -43,10 +45,14 @@ class Stage:
     """One pipeline stage: `num_layers` layers (l_i), replicated `dp` times with `tp` GPUs each.
 
     The first stage also holds the embedding, the last one the head; neither is counted in `num_layers`.
+    `checkpointing`: of its layers, None: as the job's model says. `recomputed_layers`: the first so many layers (of
+    every virtual stage as many) are recomputed in full and the others keep everything; None: all alike.
     """
 
     num_layers: int
     replicas: tuple[Replica, ...]
+    checkpointing: Checkpointing | None = None
+    recomputed_layers: int | None = None
 
     @property
     def dp(self) -> int:
@@ -68,6 +74,12 @@ class Stage:
         """Sequences of one micro-batch, over all replicas; each as often as it has context-parallel parts."""
         return sum(replica.local_batch for replica in self.replicas)
 
+    @property
+    def recomputing(self) -> str:
+        """`full 12`: the checkpointing of its own, empty without one."""
+        count = "" if self.recomputed_layers is None else f" {self.recomputed_layers}"
+        return "" if self.checkpointing is None else f"{self.checkpointing}{count}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelPlan:
@@ -83,8 +95,9 @@ class ParallelPlan:
     InputError
         When there is no stage or replica, a count is below 1, the replicas of a stage differ in their tensor degree,
         the stages in the size of their micro-batch, a GPU occurs twice, or an interleaved pipeline has one stage only,
-        a stage with fewer layers than parts, or micro-batches that its stages do not divide; when context or expert
-        parallelism does not divide the replicas of a stage, or replicas that share sequences differ in their batch.
+        a stage with fewer layers than parts, or micro-batches that its stages do not divide; when a stage recomputes
+        layers that it does not have, or not equally many in its parts; when context or expert parallelism does not
+        divide the replicas of a stage, or replicas that share sequences differ in their batch.
     """
 
     stages: tuple[Stage, ...]
@@ -145,10 +158,22 @@ class ParallelPlan:
         batches = {replica.local_batch for stage in self.stages for replica in stage.replicas}
         return len(degrees) == len(batches) == 1
 
+    @property
+    def has_own_checkpointing(self) -> bool:
+        """Whether stages recompute something else than the job's model says."""
+        return any(stage.checkpointing is not None for stage in self.stages)
+
     def notation(self) -> str:
         """Short form: `PP2 DP2 TP4 (20+20 layers, 8 x 4)` when symmetric, else stage by stage `20L 2x4 | 20L 3x2`;
-        interleaved pipelines have `PP2x3` for three parts a stage, and `CP2 EP4` stands behind TP where it is not 1."""
+        interleaved pipelines have `PP2x3` for three parts a stage, and `CP2 EP4` stands behind TP where it is not 1;
+        stages with a checkpointing of their own `recomputing 2 selective, 2 none`, `recomputing full 5, full 2`."""
         batches = f"{self.num_micro_batches} x {self.micro_batch}"
+        if self.has_own_checkpointing:
+            groups = [
+                (words or "as the job", len(list(of))) for words, of in groupby(s.recomputing for s in self.stages)
+            ]
+            alike = (words if count == 1 else f"{count} {words}" for words, count in groups)
+            batches += f", recomputing {', '.join(alike)}"
         layers = listed([stage.num_layers for stage in self.stages], "layer")
         parts = f"x{self.virtual_stages}" if self.virtual_stages > 1 else ""
         within = "".join(
@@ -251,7 +276,7 @@ def _faults(plan: ParallelPlan) -> Iterator[Issue]:
     yield from _sharing_faults(plan)
     seen: set[Gpu] = set()
     for i, stage in enumerate(plan.stages):
-        yield from _stage_faults(pointer_of("stages", i), stage, seen)
+        yield from _stage_faults(pointer_of("stages", i), stage, seen, plan.virtual_stages)
     sizes = {stage.micro_batch for stage in plan.stages}
     if len(sizes) > 1:
         yield _fault(
@@ -297,12 +322,13 @@ def _sharing_faults(plan: ParallelPlan) -> Iterator[Issue]:
             yield _fault("context_batch_differs", pointer_of("stages", i, "replicas"), detail)
 
 
-def _stage_faults(where: str, stage: Stage, seen: set[Gpu]) -> Iterator[Issue]:
+def _stage_faults(where: str, stage: Stage, seen: set[Gpu], virtual_stages: int) -> Iterator[Issue]:
     """Faults of one stage; `seen` are the GPUs of the stages before, and gets those of this one."""
     if stage.num_layers < 1:
         yield _fault("not_positive", f"{where}/num_layers", f"is {stage.num_layers}; at least 1")
     if not stage.replicas:
         yield _fault("no_replicas", f"{where}/replicas", "the stage has no replicas; at least 1")
+    yield from _recomputation_faults(where, stage, virtual_stages)
     for j, replica in enumerate(stage.replicas):
         pointer = f"{where}/replicas/{j}"
         if replica.local_batch < 1:
@@ -318,6 +344,21 @@ def _stage_faults(where: str, stage: Stage, seen: set[Gpu]) -> Iterator[Issue]:
             if (replica.node, gpu) in seen:
                 yield _fault("gpu_taken_twice", f"{pointer}/gpus", f"GPU {gpu} of node {replica.node!r} is used twice")
             seen.add((replica.node, gpu))
+
+
+def _recomputation_faults(where: str, stage: Stage, virtual_stages: int) -> Iterator[Issue]:
+    count, pointer = stage.recomputed_layers, f"{where}/recomputed_layers"
+    if count is None:
+        return
+    if stage.checkpointing is not Checkpointing.FULL:
+        detail = f"is {count} with checkpointing {stage.checkpointing}; only full checkpointing is of some layers: full"
+        yield _fault("recomputed_layers", pointer, detail)
+    if not 1 <= count <= stage.num_layers:
+        detail = f"is {count}; from 1 to the {counted(stage.num_layers, 'layer')} of the stage"
+        yield _fault("recomputed_layers", pointer, detail)
+    elif virtual_stages > 1 and count % virtual_stages:
+        detail = f"is {count}, which the {virtual_stages} parts of the stage do not divide; each recomputes as many"
+        yield _fault("recomputed_layers", pointer, detail)
 
 
 def _fault(code: str, pointer: str, detail: str) -> Issue:

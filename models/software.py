@@ -30,7 +30,8 @@ class Features:
     pipelines. fused_attention: attention that does not write its scores. fp8: 8-bit matrix products. pipeline_zero: the
     highest ZeRO stage beside a pipeline. splits_sends: tensor ranks send a part of an activation each to the next
     stage, not the whole of it. overlaps_sends: a stage computes while its activations travel. context_parallel,
-    expert_parallel: replicas that share sequences, by ring attention, and experts.
+    expert_parallel: replicas that share sequences, by ring attention, and experts. recomputes_by_stage: stages differ
+    in their activation checkpointing, also in how many of their layers it is of.
     """
 
     sequence_parallel: bool = True
@@ -42,13 +43,16 @@ class Features:
     overlaps_sends: bool = True
     context_parallel: bool = True
     expert_parallel: bool = True
+    recomputes_by_stage: bool = True
 
 
 # DeepSpeed: its pipeline engine has 1F1B alone, refuses ZeRO 2 and 3 and sends whole activations, one after another; of
-# its groups (pipe, data, model) none is of contexts, and those of experts are not made by our executor.
-# Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser. Its core has
-# `--context-parallel-size` and `--expert-model-parallel-size`, that of 2021 has neither. torch: torchtitan, with
-# `context_parallel_degree` and `expert_parallel_degree`.
+# its groups (pipe, data, model) none is of contexts, and those of experts are not made by our executor, whose trainer
+# has one checkpointing of all layers.
+# Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser. `--recompute-num-layers` and
+# `--recompute-granularity` are read by every rank for itself. Its core has `--context-parallel-size` and
+# `--expert-model-parallel-size`, that of 2021 has neither. torch: torchtitan, which wraps the layers of every stage,
+# with `context_parallel_degree` and `expert_parallel_degree`.
 FEATURES = MappingProxyType(
     {
         Software.DEEPSPEED: Features(
@@ -59,6 +63,7 @@ FEATURES = MappingProxyType(
             overlaps_sends=False,
             context_parallel=False,
             expert_parallel=False,
+            recomputes_by_stage=False,
         ),
         Software.MEGATRON_LM: Features(
             fused_attention=False, fp8=False, overlaps_sends=False, context_parallel=False, expert_parallel=False

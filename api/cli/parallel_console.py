@@ -137,7 +137,9 @@ def _breakdown(point: PlanPointDoc) -> Table:
 def _stages(point: PlanPointDoc) -> Table:
     """Layers, degrees, times of a micro-batch and memory of every stage."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("stage", "layers", "DP", "TP", "forward", "backward", "memory of a GPU", "usable"):
+    own = any(stage.recomputing for stage in point.stages)
+    names = ("stage", "layers", "DP", "TP", "forward", "backward", "memory of a GPU", "usable")
+    for name in (*names, *(("recomputes",) if own else ())):
         table.add_column(name, justify="right")
     for i, stage in enumerate(point.stages[:_MAX_STAGES]):
         table.add_row(
@@ -146,6 +148,7 @@ def _stages(point: PlanPointDoc) -> Table:
             duration(stage.backward_s * _MS_PER_S),
             size_of(stage.total_bytes),
             size_of(stage.usable_bytes),
+            *((stage.recomputing,) if own else ()),
         )
     if len(point.stages) > _MAX_STAGES:
         table.add_row(f"+{len(point.stages) - _MAX_STAGES}", *[""] * 7)

@@ -15,6 +15,7 @@ def launch_document(plan: ParallelPlan) -> LaunchDoc:
         symmetric=plan.is_symmetric,
         world_size=plan.num_gpus,
         stage_bounds=tuple(accumulate((stage.num_layers for stage in plan.stages), initial=0)),
+        stage_checkpointing=tuple(stage.recomputing for stage in plan.stages),
         ranks=tuple(_rank(rank, plan.context_parallel) for rank in ranks),
         hostfile=hostfile(ranks),
     )

@@ -133,6 +133,7 @@ def _stage(point: PlanPoint, i: int) -> StageDetailDoc:
         activation_bytes=memory.activation_bytes,
         total_bytes=memory.total_bytes,
         usable_bytes=point.usable_bytes[i],
+        recomputing=stage.recomputing,
     )
 
 

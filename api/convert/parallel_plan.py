@@ -70,6 +70,8 @@ def plan_to_document(plan: ParallelPlan) -> ParallelPlanDoc:
             StageDoc(
                 num_layers=stage.num_layers,
                 replicas=tuple(ReplicaDoc.model_validate(replica, from_attributes=True) for replica in stage.replicas),
+                checkpointing=stage.checkpointing,
+                recomputed_layers=stage.recomputed_layers,
             )
             for stage in plan.stages
         ),
@@ -108,5 +110,8 @@ def map_from_slices(slices: Sequence[NodeGpus]) -> dict[str, tuple[int, ...]]:
 
 def _stage(document: StageDoc) -> Stage:
     return Stage(
-        num_layers=document.num_layers, replicas=tuple(Replica(**vars(replica)) for replica in document.replicas)
+        num_layers=document.num_layers,
+        replicas=tuple(Replica(**vars(replica)) for replica in document.replicas),
+        checkpointing=document.checkpointing,
+        recomputed_layers=document.recomputed_layers,
     )

@@ -155,6 +155,10 @@ def _open_issues(body: ParallelPlanBody, planner: Planner, *, is_open: bool) -> 
         if body.running is not None and (degree := getattr(body.running, name)) > 1:
             detail = f"is {degree}; the incremental planner knows whole stages, whose replicas share nothing: 1"
             yield _issue(name, f"/running/{name}", detail)
+    for i, stage in enumerate(() if body.running is None else body.running.stages):
+        if stage.checkpointing is not None:
+            detail = "is of one stage; the incremental planner knows stages that recompute alike only: leave it out"
+            yield _issue("checkpointing", pointer_of("running", "stages", i, "checkpointing"), detail)
     if not is_open:
         return
     if planner is Planner.INCREMENTAL:

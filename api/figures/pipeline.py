@@ -92,7 +92,8 @@ class PipelinePanel:
         """What the stage is on the left, its memory on the right."""
         size = min(TEXT_SIZE, 0.8 * self.row)
         middle, bar = y + self.row / 2, 0.62 * self.row
-        words = f"{i}: {counted(stage.num_layers, 'layer')}, DP{stage.dp} TP{stage.tp}"
+        layers = counted(stage.num_layers, "layer") + (f" ({stage.recomputing})" if stage.recomputing else "")
+        words = f"{i}: {layers}, DP{stage.dp} TP{stage.tp}"
         write(axes, 0.0, middle, fitted(words, size, _LABEL_WIDTH - 6.0), size)
         left, room = _LABEL_WIDTH + _CHART_WIDTH + _GAP, 42.0
         share = min(1.0, stage.total_bytes / stage.usable_bytes)

@@ -34,6 +34,9 @@ class LaunchDoc(Document):
     world_size: int
     stage_bounds: tuple[int, ...]
     """First layer of each stage, then the number of layers."""
+    stage_checkpointing: tuple[str, ...]
+    """Of each stage `none`, `selective`, `full`, or `full 5`: its first 5 layers, of every part as many (Megatron's
+    `--recompute-method block`); empty: as the job says."""
     ranks: tuple[RankDoc, ...]
     hostfile: str
     """A line `node slots=n` per node, in the order of its first rank."""

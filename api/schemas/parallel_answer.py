@@ -69,6 +69,8 @@ class StageDetailDoc(Document):
     total_bytes: float
     usable_bytes: float
     """Memory of the GPU less the headroom."""
+    recomputing: str
+    """Checkpointing of its own: `selective`, `full 5` (of so many layers); empty: as `training` says."""
 
 
 class EfficiencyDoc(Document):

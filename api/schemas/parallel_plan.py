@@ -26,6 +26,12 @@ class StageDoc(Document):
 
     num_layers: _NumLayers
     replicas: Annotated[tuple[ReplicaDoc, ...], Field(min_length=1, max_length=MAX_LAYERS)]
+    checkpointing: Checkpointing | None = None
+    """Activation checkpointing of its layers (null: as the job's model says), where the software has stages that differ
+    in it."""
+    recomputed_layers: _NumLayers | None = None
+    """With `full`: the first so many layers (of every part as many) are recomputed, the others keep everything (null:
+    all are recomputed)."""
 
 
 _Parts = Annotated[int, Field(ge=1, le=MAX_LAYERS)]

@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterator, Mapping, Set
 
 from models.parallel_plan import ParallelPlan, Replica, Stage
-from models.performance.iteration.memory import stage_memory
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import ModelProfile
 from models.software import FEATURES
@@ -23,7 +22,8 @@ def plan_violations(plan: ParallelPlan, model: PerformanceModel, available: Free
 
     Layers and batches add up to those of the job. Every tensor-parallel group sits in one node, is of that node's GPU
     type, and its degree divides what tensor parallelism divides. Software has pipelines up to a ZeRO stage of its own,
-    and context and expert parallelism or not; their degrees divide sequences and experts.
+    and context and expert parallelism or not; their degrees divide sequences and experts. Some have stages that
+    differ in what they recompute.
     Every replica fits into the memory of its GPUs. With `available`, GPUs exist and are free.
 
     Parameters
@@ -97,6 +97,7 @@ def _sum_violations(plan: ParallelPlan, profile: ModelProfile) -> Iterator[Issue
     if plan.virtual_stages > 1 and not FEATURES[profile.software].virtual_stages:
         detail = f"is {plan.virtual_stages}; {profile.software} has no interleaved pipelines: use 1, or other software"
         yield _issue("virtual_stages", "/virtual_stages", detail)
+    yield from _checkpointing_violations(plan, profile)
     if plan.pp > 1 and not profile.has_pipelines:
         yield _issue(
             "zero_with_pipeline",
@@ -104,6 +105,22 @@ def _sum_violations(plan: ParallelPlan, profile: ModelProfile) -> Iterator[Issue
             f"ZeRO stage {profile.zero_stage} with {plan.pp} pipeline stages; {profile.software} has pipelines up to "
             f"stage {FEATURES[profile.software].pipeline_zero} only: use that at most, or one pipeline stage",
         )
+
+
+def _checkpointing_violations(plan: ParallelPlan, profile: ModelProfile) -> Iterator[Issue]:
+    for i, stage in enumerate(plan.stages):
+        if stage.checkpointing is None:
+            continue
+        where = pointer_of("stages", i, "checkpointing")
+        if profile.checkpointing is None:
+            detail = f"is {stage.checkpointing}; the operators of {profile.name} say what they keep: leave it out"
+            yield _issue("checkpointing", where, detail)
+        elif not FEATURES[profile.software].recomputes_by_stage:
+            detail = (
+                f"is {stage.recomputing}; {profile.software} recomputes alike in all stages, as the job's model says: "
+                "leave it out, or use other software"
+            )
+            yield _issue("checkpointing", where, detail)
 
 
 def _tensor_violations(plan: ParallelPlan, profile: ModelProfile) -> Iterator[Issue]:
@@ -147,24 +164,13 @@ def _node_violations(
 
 def _memory_violations(plan: ParallelPlan, model: PerformanceModel) -> Iterator[Issue]:
     """Replicas whose peak memory is above the usable memory of their GPUs (Suika A.3)."""
-    if plan.num_layers != model.profile.num_layers:
+    profile = model.profile
+    if plan.num_layers != profile.num_layers or (plan.has_own_checkpointing and profile.checkpointing is None):
         return
-    model = model.of(plan)
-    for i, (stage, shares) in enumerate(zip(plan.stages, model.shares(plan), strict=True)):
-        needed = {
-            local_batch: stage_memory(
-                profile=model.profile,
-                sizes=model.coefficients.sizes,
-                shares=shares,
-                tp=stage.tp,
-                dp=stage.dp,
-                local_batch=local_batch,
-                stages_behind=plan.in_flight(i),
-                num_micro_batches=plan.num_micro_batches,
-                elsewhere=float(model.elsewhere(shares.parameters, shares.experts)),
-            ).total_bytes
-            for local_batch in {replica.local_batch for replica in stage.replicas}
-        }
+    for i, stage in enumerate(plan.stages):
+        batches = sorted({replica.local_batch for replica in stage.replicas})
+        memory = model.memory_of(plan, [(i, local_batch) for local_batch in batches])
+        needed = {batch: found.total_bytes for batch, found in zip(batches, memory, strict=True)}
         yield from _stage_memory_violations(i, stage, needed, model)
 
 

@@ -50,7 +50,8 @@ class Degrees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPlan:
-    """A measured iteration time of a symmetric plan without virtual stages whose replicas share nothing;
+    """A measured iteration time of a symmetric plan without virtual stages whose replicas share nothing, and whose
+    stages all recompute as the job says;
     `num_micro_batches` None: whatever their number."""
 
     gpu_type: str
@@ -66,6 +67,7 @@ class MeasuredPlan:
         return (
             plan.is_symmetric
             and plan.virtual_stages == plan.context_parallel == plan.expert_parallel == 1
+            and not plan.has_own_checkpointing
             and (self.pp, self.dp, self.tp) == (plan.pp, first.dp, first.tp)
             and self.gpu_type == first.replicas[0].gpu_type
             and self.num_micro_batches in (None, plan.num_micro_batches)

@@ -7,7 +7,7 @@ import pytest
 from executor.deployable import Candidate, assumed_cluster, deployable_plan, refuse_model, usable_gpus
 from executor.rank_table import AsymmetricPlanError
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
-from models.transformer import Precision
+from models.transformer import Checkpointing, Precision
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT
 from topology.cluster import Cluster, Node, NodeState
@@ -63,6 +63,15 @@ def test_an_interleaved_plan_is_refused() -> None:
         assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [
             ("virtual_stages", "/plan/virtual_stages")
         ]
+
+
+def test_stages_that_recompute_on_their_own_are_refused() -> None:
+    stages = (replace(PLAN.stages[0], checkpointing=Checkpointing.FULL), *PLAN.stages[1:])
+    with pytest.raises(InputError, match="have a checkpointing of their own") as caught:
+        deployable_plan(candidate(replace(PLAN, stages=stages)), may_project=False, ignore_memory=False)
+    assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [
+        ("checkpointing", "/plan/stages/0/checkpointing")
+    ]
 
 
 def test_gpus_must_be_there_and_free() -> None:

@@ -102,6 +102,13 @@ def _plan_issues(pointer: str, job: Job) -> Iterator[Issue]:
                 pointer=f"{pointer}/parallel_plan/{name}",
                 detail=f"is {degree}; Suika knows pipelines of whole stages, whose replicas share nothing: 1",
             )
+    for i, stage in enumerate(plan.stages):
+        if stage.checkpointing is not None:
+            yield Issue(
+                code="checkpointing",
+                pointer=f"{pointer}/parallel_plan/stages/{i}/checkpointing",
+                detail=f"is {stage.recomputing}; Suika knows plans whose stages recompute alike, as the job says: none",
+            )
     if isinstance(model, Transformer) and plan.num_layers != model.num_layers:
         yield Issue(
             code="layers",

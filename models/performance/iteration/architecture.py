@@ -221,6 +221,7 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
         software=model.software,
         sequence_length=model.sequence_length,
         num_experts=model.num_experts if any(kind.experts for kind in kinds) else 1,
+        checkpointing=model.checkpointing,
     )
 
 

@@ -12,7 +12,8 @@ Of experts that replicas share (`elsewhere`: the part of p that others hold) the
 does not shard, and p / DP as without sharing where it does, since fewer replicas have the same experts. b counts parts
 of sequences with context parallelism, and the activations are those of a part.
 Checkpointing is in k_activ-p and k_activ-np of the profile; w_p and w_np are what the layer keeps that is being
-repeated. S: TP with sequence parallelism, else 1.
+repeated. S: TP with sequence parallelism, else 1. Where a stage has a checkpointing of its own, its layers keep what
+those of a job with that checkpointing do.
 
 Reading: where N_b <= PP - i, all forward passes end before the first backward pass, and the paper counts no gradients.
 They grow while the activations go, and stay when these are gone: the peak is the larger of the two, not the
@@ -26,7 +27,6 @@ import numpy as np
 from models.performance.iteration.coefficients import SizeCoefficients
 from models.performance.iteration.formulas import Floats
 from models.performance.iteration.profile import ModelProfile
-from models.performance.iteration.shares import StageShares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +95,7 @@ def peak_parts(
     stages_behind: Floats,
     num_micro_batches: Floats,
     elsewhere: Floats = 0.0,
+    kept: tuple[Floats, Floats] | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Parameters, optimiser states, what gradients add to the peak, and activations of a GPU in bytes.
 
@@ -106,10 +107,15 @@ def peak_parts(
         PP - i: this stage and all behind it.
     elsewhere
         Part of the stage's parameters that are experts of other replicas.
+    kept
+        What a sample in flight keeps and what the layer keeps that is being repeated, in bytes; None: by the shares.
     """
     zero_stage = profile.zero_stage
-    per_sample = activation_bytes(profile, sizes, tp, partitioned, replicated)
-    activation = local_batch * (np.minimum(num_micro_batches, stages_behind) * per_sample + working_bytes(profile, tp))
+    per_sample, working = kept or (
+        activation_bytes(profile, sizes, tp, partitioned, replicated),
+        working_bytes(profile, tp),
+    )
+    activation = local_batch * (np.minimum(num_micro_batches, stages_behind) * per_sample + working)
     gradient = sizes.gradient_bytes * gradient_shard(parameters, tp, dp, zero_stage, elsewhere)
     coexist = np.greater(num_micro_batches, stages_behind)
     return (
@@ -117,36 +123,4 @@ def peak_parts(
         sizes.optimizer_bytes * optimizer_shard(parameters, tp, dp, zero_stage, elsewhere),
         np.where(coexist, gradient, np.maximum(np.subtract(gradient, activation), 0.0)),
         activation,
-    )
-
-
-def stage_memory(
-    *,
-    profile: ModelProfile,
-    sizes: SizeCoefficients,
-    shares: StageShares,
-    tp: int,
-    dp: int,
-    local_batch: int,
-    stages_behind: float,
-    num_micro_batches: int,
-    elsewhere: float = 0.0,
-) -> StageMemory:
-    """Peak memory of a GPU of one stage; arguments as in `peak_parts`."""
-    parts = peak_parts(
-        profile=profile,
-        sizes=sizes,
-        parameters=shares.parameters,
-        partitioned=shares.partitioned,
-        replicated=shares.replicated,
-        tp=tp,
-        dp=dp,
-        local_batch=local_batch,
-        stages_behind=stages_behind,
-        num_micro_batches=num_micro_batches,
-        elsewhere=elsewhere,
-    )
-    parameter, optimizer, gradient, activation = (float(part) for part in parts)
-    return StageMemory(
-        parameter_bytes=parameter, optimizer_bytes=optimizer, gradient_bytes=gradient, activation_bytes=activation
     )

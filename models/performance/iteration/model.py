@@ -1,7 +1,7 @@
 """Iteration time and memory of one 3D-parallel plan on concrete nodes; the mathematics is in `formulas`, `memory`."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -21,7 +21,13 @@ from models.performance.iteration.formulas import (
     scaling,
     tensor_communication_s,
 )
-from models.performance.iteration.memory import StageMemory, optimizer_shard, peak_parts
+from models.performance.iteration.memory import (
+    StageMemory,
+    activation_bytes,
+    optimizer_shard,
+    peak_parts,
+    working_bytes,
+)
 from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.sends import send_s
 from models.performance.iteration.shares import ShareTable, StageShares
@@ -29,6 +35,7 @@ from models.performance.pipeline.exact import exact_makespan_s
 from models.performance.pipeline.schedule import Schedule, ScheduleKind
 from models.performance.pipeline.times import StageTimes
 from models.software import FEATURES
+from models.transformer import Checkpointing
 from models.wording import counted
 from stowplan.arrays import FloatArray
 from stowplan.errors import InputError
@@ -74,11 +81,13 @@ class IterationTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTimes:
-    """Times of tensor-parallel groups in seconds, (R,) each; `communication_s` is part of `forward_s`."""
+    """Times of tensor-parallel groups in seconds, (R,) each; `communication_s` is part of `forward_s`, `both_ways_s`
+    of both passes."""
 
     forward_s: FloatArray
     backward_s: FloatArray
     communication_s: FloatArray
+    both_ways_s: FloatArray
     optimizer_s: FloatArray
 
 
@@ -91,9 +100,10 @@ class PerformanceModel:
     (A.3: 10 %). `send_receive`: count the transfers between stages, which the paper neglects. The first micro-batch
     waits for them; later ones overlap with computation until they take longer than it, where the software does that,
     and otherwise are part of the time of a stage. `overhead_bytes`: memory that is used beside tensors; it is in what a
-    driver will report, and belongs to the headroom. `context_parallel`, `expert_parallel`: replicas that share
-    sequences and experts. Profile and coefficients are theirs (`at`): where sequences are shared, a sample is a part of
-    one, of which there are as many more.
+    driver will report, and belongs to the headroom. `retrained`: the job with another checkpointing of all layers, None
+    where it cannot be another. `context_parallel`, `expert_parallel`: replicas that share sequences and experts.
+    Profile and coefficients are theirs (`at`): where sequences are shared, a sample is a part of one, of which there
+    are as many more.
     """
 
     profile: ModelProfile
@@ -103,6 +113,7 @@ class PerformanceModel:
     headroom: float = 0.1
     send_receive: bool = False
     overhead_bytes: float = 0.0
+    retrained: "Callable[[Checkpointing], PerformanceModel] | None" = None
     context_parallel: int = 1
     expert_parallel: int = 1
 
@@ -250,6 +261,26 @@ class PerformanceModel:
         """Shares of the layers in running sums."""
         return ShareTable.of(self.profile)
 
+    def kept_as(self, kind: Checkpointing | None) -> "PerformanceModel":
+        """The model of the job with this checkpointing of all layers; None: its own.
+
+        Raises
+        ------
+        InputError
+            When the job cannot have another one.
+        """
+        if kind is None or kind is self.profile.checkpointing:
+            return self
+        if self.retrained is None:
+            raise InputError(f"{self.profile.name} is a list of operators, which say what they keep")
+        if kind not in self._others:
+            self._others[kind] = self.retrained(kind).at(self.context_parallel, self.expert_parallel)
+        return self._others[kind]
+
+    @cached_property
+    def _others(self) -> "dict[Checkpointing, PerformanceModel]":
+        return {}
+
     def coefficients_of(self, gpu_type: str) -> GpuCoefficients:
         """Coefficients of a GPU type.
 
@@ -327,30 +358,65 @@ class PerformanceModel:
             return model.group_times(plan, replicas)
         shares = self.shares(plan)
         stages = [
-            (stage.tp, stage.dp, s.compute, s.tensor, s.parameters, self.elsewhere(s.parameters, s.experts))
+            (stage.tp, stage.dp, s.parameters, self.elsewhere(s.parameters, s.experts))
             for stage, s in zip(plan.stages, shares, strict=True)
         ]
+        rows = [(self.coefficients_of(gpu_type).optimizer_s, *stages[i]) for i, gpu_type, *_ in replicas]
+        optimizer_s, tp, dp, parameters, elsewhere = np.array(rows).T
+        updated = optimizer_shard(parameters, tp, dp, self.profile.zero_stage, elsewhere)
+        passes = np.zeros((4, len(replicas)))
+        for model, of_stages in self._by_checkpointing(plan):
+            at = [k for k, (i, *_) in enumerate(replicas) if i in of_stages]
+            if at:
+                passes[:, at] += model._passes_s(plan, of_stages, [replicas[k] for k in at])
+        forward, backward, communication, both_ways = passes
+        return GroupTimes(
+            forward_s=forward,
+            backward_s=backward,
+            communication_s=communication,
+            both_ways_s=both_ways,
+            optimizer_s=np.asarray(optimizer_s * updated),
+        )
+
+    def _passes_s(
+        self, plan: ParallelPlan, shares: Mapping[int, StageShares], replicas: Sequence[tuple[int, str, float, int]]
+    ) -> FloatArray:
+        """Forward and backward time of groups, communication of one and of both passes, (4, R); `shares`: by stage."""
+        stages = {i: (plan.stages[i].tp, s.compute, s.tensor) for i, s in shares.items()}
         rows = [
-            (c.compute_s, c.backward_ratio, c.optimizer_s, bandwidth, local_batch, *stages[i])
+            (c.compute_s, c.backward_ratio, bandwidth, local_batch, *stages[i])
             for i, gpu_type, bandwidth, local_batch in replicas
             for c in (self.coefficients_of(gpu_type),)
         ]
-        compute_s, ratio, optimizer_s, bandwidth, batch, *degrees = np.array(rows).T
-        tp, dp, compute, tensor, parameters, elsewhere = degrees
+        compute_s, ratio, bandwidth, batch, tp, compute, tensor = np.array(rows).T
         computation = compute_s * batch * compute / tp
         communication = self.tensor_communication_s(batch, tensor, tp, bandwidth)
         forward, backward = np.ones((2, len(rows)))
         for gpu_type in {gpu_type for _, gpu_type, *_ in replicas}:
             of_type = np.array([gpu_type == other for _, other, *_ in replicas])
             forward[of_type], backward[of_type] = self.slowdowns(gpu_type, batch[of_type], tp[of_type])
-        return GroupTimes(
-            forward_s=computation * forward + communication,
-            backward_s=ratio * computation * backward + self.profile.backward_all_reduces * communication,
-            communication_s=np.asarray(communication),
-            optimizer_s=np.asarray(
-                optimizer_s * optimizer_shard(parameters, tp, dp, self.profile.zero_stage, elsewhere)
-            ),
+        again = self.profile.backward_all_reduces
+        return np.array(
+            (
+                computation * forward + communication,
+                ratio * computation * backward + again * communication,
+                communication,
+                communication * (1.0 + again),
+            )
         )
+
+    def _by_checkpointing(self, plan: ParallelPlan) -> "list[tuple[PerformanceModel, dict[int, StageShares]]]":
+        """The layers of a plan by their checkpointing: the model of each, and shares of stages in it."""
+        if not plan.has_own_checkpointing:
+            return [(self, dict(enumerate(self.shares(plan))))]
+        found: dict[Checkpointing | None, dict[int, StageShares]] = {}
+        bounds = accumulate((stage.num_layers for stage in plan.stages), initial=0)
+        for i, (stage, (first, last)) in enumerate(zip(plan.stages, pairwise(bounds), strict=True)):
+            until = last if stage.recomputed_layers is None else first + stage.recomputed_layers
+            for kind, start, end in ((stage.checkpointing, first, until), (Checkpointing.NONE, until, last)):
+                if end > start:
+                    found.setdefault(kind, {})[i] = self.kept_as(kind).share_table.stage(start, end)
+        return [(self.kept_as(kind), shares) for kind, shares in found.items()]
 
     def reductions_s(self, plan: ParallelPlan) -> FloatArray:
         """Time of the gradient reduction over the replicas of every stage, (S,)."""
@@ -389,15 +455,27 @@ class PerformanceModel:
                 stages_behind=behind,
                 num_micro_batches=float(plan.num_micro_batches),
                 elsewhere=elsewhere,
+                kept=self._kept_bytes(plan, replicas) if plan.has_own_checkpointing else None,
             )
         )
+
+    def _kept_bytes(self, plan: ParallelPlan, replicas: Sequence[tuple[int, int]]) -> tuple[FloatArray, FloatArray]:
+        """What a sample keeps on a GPU of replicas, and what the layer keeps that is being repeated, (R,) each."""
+        tp = np.array([plan.stages[i].tp for i, _ in replicas], dtype=np.float64)
+        kept, working = np.zeros((2, len(replicas)))
+        for model, shares in self._by_checkpointing(plan):
+            for k, (i, _) in enumerate(replicas):
+                if i in shares:
+                    partitioned, replicated = shares[i].partitioned, shares[i].replicated
+                    kept[k] += activation_bytes(model.profile, model.coefficients.sizes, tp[k], partitioned, replicated)
+                    working[k] = max(working[k], working_bytes(model.profile, tp[k]))
+        return kept, working
 
     def _stage_maxima(self, plan: ParallelPlan) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Forward, backward, communication of both, and optimiser time of the slowest groups, (S,) each."""
         replicas, starts = _distinct_groups(plan, self.fabric)
         times = self.group_times(plan, replicas)
-        both_ways = times.communication_s * (1.0 + self.profile.backward_all_reduces)
-        columns = np.array((times.forward_s, times.backward_s, both_ways, times.optimizer_s))
+        columns = np.array((times.forward_s, times.backward_s, times.both_ways_s, times.optimizer_s))
         forward, backward, communication, optimizer = np.maximum.reduceat(columns, starts, axis=1)
         return forward, backward, communication, optimizer
 
@@ -406,17 +484,18 @@ class PerformanceModel:
         ring, all_to_all = np.zeros((2, 2, plan.pp))
         if self.context_parallel * self.expert_parallel == 1:
             return ring, all_to_all
-        for i, (stage, share) in enumerate(zip(plan.stages, self.shares(plan), strict=True)):
+        parts = self._by_checkpointing(plan)
+        for i, stage in enumerate(plan.stages):
             nodes, tp = [replica.node for replica in stage.replicas], stage.tp
             batch = max(replica.local_batch for replica in stage.replicas)
-            if self.context_parallel > 1:
-                seconds = np.array(ring_s_per_byte(self.fabric, nodes, tp, self.context_parallel))
-                sizes = share.tensor, np.array(batch), np.array(tp), seconds
-                kinds = {replica.gpu_type for replica in stage.replicas}
-                ring[:, i] = np.max([self.ring_s(kind, *sizes) for kind in kinds], axis=0)
-            if self.expert_parallel > 1:
-                seconds_each = all_to_all_s_per_byte(self.fabric, nodes, tp, self.expert_parallel)
-                all_to_all[:, i] = self.all_to_all_s(share.exchanged_bytes, batch, seconds_each)
+            ring_s = ring_s_per_byte(self.fabric, nodes, tp, self.context_parallel)
+            there_s = all_to_all_s_per_byte(self.fabric, nodes, tp, self.expert_parallel)
+            kinds = {replica.gpu_type for replica in stage.replicas}
+            for model, shares in parts:
+                if (share := shares.get(i)) is not None:
+                    sizes = share.tensor, np.array(batch), np.array(tp), np.array(ring_s)
+                    ring[:, i] += np.max([model.ring_s(kind, *sizes) for kind in kinds], axis=0)
+                    all_to_all[:, i] += model.all_to_all_s(share.exchanged_bytes, batch, there_s)
         return ring, all_to_all
 
     def _reduction_s(self, stage: Stage, share: StageShares, num_micro_batches: int) -> float:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from models.performance.iteration.adjustment import adjusted
 from models.performance.iteration.architecture import profile_of
@@ -10,9 +11,8 @@ from models.performance.iteration.coefficients import Calibration, GpuCoefficien
 from models.performance.iteration.fabric import Fabric, fabric_of, flat_fabric
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.priors import Priors, priors
-from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.whitebox import peak_flops_per_s, white_box
-from models.transformer import JobModel
+from models.transformer import Checkpointing, JobModel, Transformer
 from topology.cluster import Cluster, GpuType
 
 
@@ -20,7 +20,7 @@ def performance_model(
     model: JobModel, cluster: Cluster, calibration: Calibration | None = None, fabric: Fabric | None = None
 ) -> PerformanceModel:
     """Performance of a job on the nodes of a cluster; `fabric`: that of the cluster, where it is known already."""
-    return _assemble(profile_of(model), cluster.gpu_types, fabric or fabric_of(cluster), calibration, None)
+    return _assemble(model, cluster.gpu_types, fabric or fabric_of(cluster), calibration, None)
 
 
 def virtual_model(
@@ -34,7 +34,7 @@ def virtual_model(
     """Performance of a job on equal nodes under one switch, named `0`, `1`, ...; `known`: other priors than the
     shipped ones."""
     nodes = {str(k): gpu_type for k in range(num_nodes)}
-    return _assemble(profile_of(model), (gpu_type,), flat_fabric(nodes, gpus_per_node), calibration, known)
+    return _assemble(model, (gpu_type,), flat_fabric(nodes, gpus_per_node), calibration, known)
 
 
 def calibrated(
@@ -80,12 +80,13 @@ def _scaled_from_nearest(
 
 
 def _assemble(
-    profile: ModelProfile,
+    job: JobModel,
     gpu_types: tuple[GpuType, ...],
     fabric: Fabric,
     calibration: Calibration | None,
     known: Priors | None,
 ) -> PerformanceModel:
+    profile = profile_of(job)
     found = known or priors()
     adjustment = None if calibration is None else calibration.adjustment
     if adjustment is not None:
@@ -101,7 +102,7 @@ def _assemble(
         coefficients = replace(coefficients, gpus=slower)
     if profile.kernels:
         fabric = replace(fabric, intra_share=found.link, inter_share=found.network)
-    return PerformanceModel(
+    model = PerformanceModel(
         profile=profile,
         coefficients=coefficients,
         fabric=fabric,
@@ -109,3 +110,28 @@ def _assemble(
         send_receive=bool(profile.kernels),
         overhead_bytes=found.software[profile.software].overhead_bytes,
     )
+    if isinstance(job, Transformer):
+        return replace(model, retrained=partial(_retrained, model, job, gpu_types, found))
+    return model
+
+
+def _retrained(
+    model: PerformanceModel, job: Transformer, gpu_types: tuple[GpuType, ...], known: Priors, kind: Checkpointing
+) -> PerformanceModel:
+    """The model of the job with another checkpointing. What was measured holds of what it does not change: forward
+    passes, optimiser and overlap; backward passes change as white-box ones do."""
+    profile = profile_of(replace(job, checkpointing=kind))
+    own, white = (white_box(other, gpu_types, known) for other in (model.profile, profile))
+    gpus = {
+        name: replace(
+            found, backward_ratio=found.backward_ratio * white.gpus[name].backward_ratio / own.gpus[name].backward_ratio
+        )
+        for name, found in model.coefficients.gpus.items()
+    }
+    sizes = replace(
+        model.coefficients.sizes,
+        partitioned_activation_bytes=white.sizes.partitioned_activation_bytes,
+        replicated_activation_bytes=white.sizes.replicated_activation_bytes,
+    )
+    coefficients = replace(model.coefficients, gpus=gpus, sizes=sizes, curves=white.curves)
+    return replace(model, profile=profile, coefficients=coefficients)

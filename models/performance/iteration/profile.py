@@ -13,6 +13,7 @@ import numpy as np
 
 from models.performance.iteration.kernels import LayerKernels, usual_s
 from models.software import FEATURES, Software
+from models.transformer import Checkpointing
 from stowplan.arrays import FloatVector
 
 
@@ -60,7 +61,7 @@ class ModelProfile:
     `sequence_parallel`: what tensor parallelism replicates is split over its GPUs. `working_partitioned_bytes` and
     `working_replicated_bytes`: activations of the layer that is being repeated, per sample. `software`: what trains.
     `sequence_length`: tokens that context parallelism may divide; 0: the model has no sequences. `num_experts`: of a
-    layer that has experts.
+    layer that has experts. `checkpointing`: what is in the costs of layers; None: layers say themselves what they keep.
     """
 
     name: str
@@ -84,6 +85,7 @@ class ModelProfile:
     software: Software = Software.DEEPSPEED
     sequence_length: int = 0
     num_experts: int = 1
+    checkpointing: Checkpointing | None = None
 
     @property
     def num_layers(self) -> int:

@@ -177,7 +177,7 @@ def test_a_running_job_grows(client: httpx.Client) -> None:
     answer = answered(client, GROWING)
     assert answer.planner == "incremental"
     assert answer.points[0].plan.model_dump(mode="json") == {
-        **RUNNING,
+        "stages": [{**stage, "checkpointing": None, "recomputed_layers": None} for stage in RUNNING["stages"]],
         "num_micro_batches": 8,
         "virtual_stages": 1,
         "training": None,
@@ -281,6 +281,15 @@ CASES: list[tuple[str, Json, str, Any, str, str, str]] = [
         "tensor_degree",
         "",
         "nodes have 8 GPUs",
+    ),
+    (
+        "a stage of its own runs",
+        GROWING,
+        "/running/stages/0/checkpointing",
+        "full",
+        "checkpointing",
+        "",
+        "stages that recompute alike only",
     ),
     ("more stages than layers", GIVEN, "/degrees/pp", 41, "layers", "", "has 40 layers"),
     ("layers do not add up", GIVEN, "/degrees/layers", [20, 21], "layers", "", "2 stages with 41 layers"),

@@ -1,10 +1,13 @@
 """What is wrong with a snapshot before anything is planned."""
 
+from dataclasses import replace
+
 import pytest
 
 from models.allocation.suika.parameters import SuikaParameters
 from models.allocation.suika.validation import policy_issues
 from models.parallel_plan import ParallelPlan, Replica, Stage
+from models.transformer import Checkpointing
 from models.workload import Adaptivity, Expansion, Job, Reservation
 from stowplan.errors import InputError, Severity
 from tests.models.allocation.suika.real import cluster_of, gpus, job
@@ -17,6 +20,11 @@ def found(*jobs: Job) -> list[tuple[str, str]]:
 def plan(num_layers: int = 24, batch: int = 64) -> ParallelPlan:
     replica = Replica(node="n0000", gpu_type="h100", gpus=(0,), local_batch=1)
     return ParallelPlan(stages=(Stage(num_layers=num_layers, replicas=(replica,)),), num_micro_batches=batch)
+
+
+def recomputing_some(running: ParallelPlan) -> ParallelPlan:
+    (stage,) = running.stages
+    return replace(running, stages=(replace(stage, checkpointing=Checkpointing.FULL, recomputed_layers=3),))
 
 
 def test_a_sound_snapshot_has_no_issues() -> None:
@@ -43,6 +51,10 @@ def test_a_sound_snapshot_has_no_issues() -> None:
         (
             job("a", current=(gpus("n0000", 0),), parallel_plan=plan(batch=32)),
             ("global_batch", "/jobs/0/parallel_plan"),
+        ),
+        (
+            job("a", current=(gpus("n0000", 0),), parallel_plan=recomputing_some(plan())),
+            ("checkpointing", "/jobs/0/parallel_plan/stages/0/checkpointing"),
         ),
     ],
 )

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from models.performance.iteration.memory import stage_memory
 from models.performance.iteration.model import PerformanceModel
-from models.performance.iteration.shares import ShareTable
-from tests.models.performance.iteration.plan_scenes import SIZES, model, plan, profile
+from tests.models.performance.iteration.plan_scenes import model, plan, profile
 
 TWO_STAGES = ((2, 2, {"a": [2], "b": [2]}), (2, 2, {"a": [2], "b": [2]}))
 
@@ -71,16 +69,6 @@ def test_every_replica_is_held_against_its_own_gpus() -> None:
     assert _with_memory(x=348.0, y=460.0).fits(unequal)
     assert not _with_memory(x=347.0, y=460.0).fits(unequal)
     assert not _with_memory(x=348.0, y=459.0).fits(unequal)
-
-
-def test_one_stage_alone_is_the_same() -> None:
-    job = model()
-    shares = ShareTable.of(job.profile).stage(1, 4)
-    alone = stage_memory(
-        profile=job.profile, sizes=SIZES, shares=shares, tp=2, dp=2, local_batch=3, stages_behind=2, num_micro_batches=5
-    )
-    whole = plan((1, 1, {"a": [6]}), (3, 2, {"a": [3], "b": [3]}), (2, 1, {"c": [6]}), num_micro_batches=5)
-    assert job.memory(whole)[1] == alone
 
 
 def _with_memory(*, x: float, y: float = 1000.0, headroom: float = 0.0) -> PerformanceModel:
