@@ -16,6 +16,7 @@
                                       cdna3; may be left out
     num_multiprocessors               streaming multiprocessors (compute units), each at work on a tile of a matrix
                                       product at a time; may be left out
+    tdp_w                             power of one GPU at most, as printed (of a range the most); may be left out
 
 Look-ups ignore the vendor's name, case and separators.
 """
@@ -56,6 +57,7 @@ class GpuProduct:
     source: str
     architecture: str | None = None
     num_multiprocessors: int | None = None
+    tdp_w: float | None = None
 
     def peak(self, precision: str) -> float:
         """FLOP/s at a precision: bf16 falls back to fp16 and tf32 to fp32 where the product lacks them.
@@ -137,7 +139,7 @@ _KEYS = Keys(
         "gpus_per_node": whole(_MAX_GPUS_PER_NODE),
         "node": text,
     },
-    optional={"architecture": text, "num_multiprocessors": whole(_MAX_GPUS_PER_NODE)},
+    optional={"architecture": text, "num_multiprocessors": whole(_MAX_GPUS_PER_NODE), "tdp_w": positive},
 )
 
 

@@ -40,6 +40,9 @@ def test_complete_and_positive(product: GpuProduct) -> None:
     ]
     assert all(math.isfinite(figure) and figure > 0 for figure in figures)
     assert {"fp32", "fp16"} <= product.peak_flops_per_s.keys() <= {"fp32", "tf32", "fp16", "bf16", "fp8", "fp4"}
+    assert product.tdp_w is not None
+    # What a data centre gives a card or a module.
+    assert 100.0 <= product.tdp_w <= 1500.0
     assert product.node
     assert product.source
     # Memory is faster than the links between GPUs of a node, and these are faster than a GPU's part of the network.
