@@ -27,30 +27,33 @@ class Features:
     """What a software can run.
 
     sequence_parallel: activations that tensor parallelism replicates, split over its GPUs. virtual_stages: interleaved
-    pipelines. fused_attention: attention that does not write its scores. fp8: 8-bit matrix products. pipeline_zero: the
-    highest ZeRO stage beside a pipeline. splits_sends: tensor ranks send a part of an activation each to the next
-    stage, not the whole of it. overlaps_sends: a stage computes while its activations travel.
+    pipelines. fused_attention: attention that does not write its scores. fp8: 8-bit matrix products; mxfp8: with a
+    scale for every 32 numbers. pipeline_zero: the highest ZeRO stage beside a pipeline. splits_sends: tensor ranks send
+    a part of an activation each to the next stage, not the whole of it. overlaps_sends: a stage computes while its
+    activations travel.
     """
 
     sequence_parallel: bool = True
     virtual_stages: bool = True
     fused_attention: bool = True
     fp8: bool = True
+    mxfp8: bool = False
     pipeline_zero: int = 1
     splits_sends: bool = True
     overlaps_sends: bool = True
 
 
 # DeepSpeed: its pipeline engine has 1F1B alone, refuses ZeRO 2 and 3 and sends whole activations, one after another.
-# Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser. torch: torchtitan.
+# Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser; MXFP8 is that of Transformer Engine.
+# torch: torchtitan, MXFP8 by torchao, which needs compiled products.
 FEATURES = MappingProxyType(
     {
         Software.DEEPSPEED: Features(
             sequence_parallel=False, virtual_stages=False, fp8=False, splits_sends=False, overlaps_sends=False
         ),
         Software.MEGATRON_LM: Features(fused_attention=False, fp8=False, overlaps_sends=False),
-        Software.MEGATRON_CORE: Features(),
-        Software.TORCH: Features(pipeline_zero=3),
+        Software.MEGATRON_CORE: Features(mxfp8=True),
+        Software.TORCH: Features(pipeline_zero=3, mxfp8=True),
         Software.TORCH_EAGER: Features(pipeline_zero=3),
     }
 )

@@ -84,6 +84,12 @@ def test_unknown_precision_lists_what_there_is() -> None:
         find_product("v100").peak("fp8")
 
 
+def test_block_scales_are_those_of_blackwell() -> None:
+    assert find_product("b200").peak("mxfp8") == find_product("b200").peak("fp8")
+    with pytest.raises(InputError, match="'h100' at precision 'mxfp8'"):
+        find_product("h100").peak("mxfp8")
+
+
 def test_a_rack_is_a_node() -> None:
     """GB200 NVL72: 180 PFLOP/s dense in 16 bits and 13.4 TB in all, 1.8 TB/s of NVLink in both directions."""
     gb200 = find_product("gb200")
