@@ -235,7 +235,7 @@ def model_faults(model: Transformer) -> Iterator[Issue]:
 
 def _computation_faults(model: Transformer) -> Iterator[Issue]:
     """How the trainer does not compute."""
-    if model.precision in (Precision.FP16, Precision.FP8):
+    if model.precision is Precision.FP16 or model.precision.in_8_bits:
         yield _fault("precision", "model/precision", f"is {model.precision}; the trainer knows bf16 and fp32")
     if model.software is not Software.DEEPSPEED:
         detail = f"is {model.software}; the trainer runs under deepspeed: plan with it"

@@ -27,17 +27,19 @@ class Features:
     """What a software can run.
 
     sequence_parallel: activations that tensor parallelism replicates, split over its GPUs. virtual_stages: interleaved
-    pipelines. fused_attention: attention that does not write its scores. fp8: 8-bit matrix products. pipeline_zero: the
-    highest ZeRO stage beside a pipeline. splits_sends: tensor ranks send a part of an activation each to the next
-    stage, not the whole of it. overlaps_sends: a stage computes while its activations travel. context_parallel,
-    expert_parallel: replicas that share sequences, by ring attention, and experts. recomputes_by_stage: stages differ
-    in their activation checkpointing, also in how many of their layers it is of.
+    pipelines. fused_attention: attention that does not write its scores. fp8: 8-bit matrix products; mxfp8: with a
+    scale for every 32 numbers. pipeline_zero: the highest ZeRO stage beside a pipeline. splits_sends: tensor ranks send
+    a part of an activation each to the next stage, not the whole of it. overlaps_sends: a stage computes while its
+    activations travel. context_parallel, expert_parallel: replicas that share sequences, by ring attention, and
+    experts. recomputes_by_stage: stages differ in their activation checkpointing, also in how many of their layers it
+    is of.
     """
 
     sequence_parallel: bool = True
     virtual_stages: bool = True
     fused_attention: bool = True
     fp8: bool = True
+    mxfp8: bool = False
     pipeline_zero: int = 1
     splits_sends: bool = True
     overlaps_sends: bool = True
@@ -49,10 +51,11 @@ class Features:
 # DeepSpeed: its pipeline engine has 1F1B alone, refuses ZeRO 2 and 3 and sends whole activations, one after another; of
 # its groups (pipe, data, model) none is of contexts, and those of experts are not made by our executor, whose trainer
 # has one checkpointing of all layers.
-# Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser. `--recompute-num-layers` and
-# `--recompute-granularity` are read by every rank for itself. Its core has `--context-parallel-size` and
-# `--expert-model-parallel-size`, that of 2021 has neither. torch: torchtitan, which wraps the layers of every stage,
-# with `context_parallel_degree` and `expert_parallel_degree`.
+# Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser; MXFP8 is that of Transformer Engine.
+# `--recompute-num-layers` and `--recompute-granularity` are read by every rank for itself. Its core has
+# `--context-parallel-size` and `--expert-model-parallel-size`, that of 2021 has neither.
+# torch: torchtitan, which wraps the layers of every stage, with `context_parallel_degree` and
+# `expert_parallel_degree`; MXFP8 by torchao, which needs compiled products.
 FEATURES = MappingProxyType(
     {
         Software.DEEPSPEED: Features(
@@ -68,8 +71,8 @@ FEATURES = MappingProxyType(
         Software.MEGATRON_LM: Features(
             fused_attention=False, fp8=False, overlaps_sends=False, context_parallel=False, expert_parallel=False
         ),
-        Software.MEGATRON_CORE: Features(),
-        Software.TORCH: Features(pipeline_zero=3),
+        Software.MEGATRON_CORE: Features(mxfp8=True),
+        Software.TORCH: Features(pipeline_zero=3, mxfp8=True),
         Software.TORCH_EAGER: Features(pipeline_zero=3),
     }
 )

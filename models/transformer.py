@@ -20,17 +20,29 @@ MAX_CAPACITY_FACTOR = 100.0
 
 class Precision(StrEnum):
     """Number format of weights and activations in forward and backward passes; fp8: matrix products of layers in 8
-    bits, all else as in bf16."""
+    bits, all else as in bf16; mxfp8: the same with a scale for every 32 numbers (OCP Microscaling Formats, 2023), which
+    tensor cores from Blackwell on apply."""
 
     FP32 = "fp32"
     BF16 = "bf16"
     FP16 = "fp16"
     FP8 = "fp8"
+    MXFP8 = "mxfp8"
 
     @property
     def number_bytes(self) -> int:
         """Bytes of one weight or activation as it is kept."""
         return 4 if self is Precision.FP32 else 2
+
+    @property
+    def in_8_bits(self) -> bool:
+        """Whether matrix products are."""
+        return self in (Precision.FP8, Precision.MXFP8)
+
+    @property
+    def scale_bytes(self) -> float:
+        """Of a number in 8 bits, its part of a scale: mxfp8 has one of 8 bits for 32 numbers."""
+        return 1.0 / 32.0 if self is Precision.MXFP8 else 0.0
 
 
 class Optimizer(StrEnum):

@@ -5,7 +5,8 @@
     memory_bytes                      printed number of GB, 10^9 bytes each: drivers report 0 to 7 % more, so that what
                                       fits here fits there
     peak_flops_per_s                  table of dense peaks (without sparsity), as printed: fp32, tf32, fp16, bf16, fp8,
-                                      fp4; a precision without hardware is left out
+                                      fp4; a precision without hardware is left out. mxfp8 is fp8 with block scales,
+                                      which blackwell has, at the same peak
     memory_bandwidth_bytes_per_s      of the device memory
     intra_node_bandwidth_bytes_per_s  of one GPU to the others of its node (NVLink or PCIe), in one direction: data
                                       sheets add up both (NVLink of an H100: 900 GB/s printed, 450 GB/s here); PCIe 4.0
@@ -16,6 +17,7 @@
                                       cdna3; may be left out
     num_multiprocessors               streaming multiprocessors (compute units), each at work on a tile of a matrix
                                       product at a time; may be left out
+    tdp_w                             power of one GPU at most, as printed (of a range the most); may be left out
 
 Look-ups ignore the vendor's name, case and separators.
 """
@@ -34,6 +36,8 @@ from topology.cluster import GpuType
 
 # What stands in for a precision that a product lacks: tensor cores of the same width first, then plain FP32 units.
 _STAND_IN = MappingProxyType({"bf16": "fp16", "tf32": "fp32"})
+_BLOCK_SCALED = {"mxfp8": "fp8"}
+_SCALING = ("blackwell",)
 _PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 _MAX_GPUS_PER_NODE = 4096
 
@@ -56,16 +60,19 @@ class GpuProduct:
     source: str
     architecture: str | None = None
     num_multiprocessors: int | None = None
+    tdp_w: float | None = None
 
     def peak(self, precision: str) -> float:
-        """FLOP/s at a precision: bf16 falls back to fp16 and tf32 to fp32 where the product lacks them.
+        """FLOP/s at a precision: bf16 falls back to fp16 and tf32 to fp32 where the product lacks them; mxfp8 is as
+        fast as fp8 where tensor cores apply its scales.
 
         Raises
         ------
         InputError
             When the product has neither; the detail lists what it has.
         """
-        for key in (precision, _STAND_IN.get(precision, precision)):
+        known_as = _BLOCK_SCALED.get(precision, precision) if self.architecture in _SCALING else precision
+        for key in (known_as, _STAND_IN.get(precision, precision)):
             if key in self.peak_flops_per_s:
                 return self.peak_flops_per_s[key]
         known = ", ".join(self.peak_flops_per_s)
@@ -137,7 +144,7 @@ _KEYS = Keys(
         "gpus_per_node": whole(_MAX_GPUS_PER_NODE),
         "node": text,
     },
-    optional={"architecture": text, "num_multiprocessors": whole(_MAX_GPUS_PER_NODE)},
+    optional={"architecture": text, "num_multiprocessors": whole(_MAX_GPUS_PER_NODE), "tdp_w": positive},
 )
 
 

@@ -59,7 +59,7 @@ def calibrate_command(
     ] = None,
     global_batch: Annotated[int | None, typer.Option(min=1, help="Sequences per step.")] = None,
     sequence_length: Annotated[int | None, typer.Option(min=1, help="Tokens of a sequence.")] = None,
-    precision: Annotated[str | None, typer.Option(help="bf16, fp16, fp32 or fp8.")] = None,
+    precision: Annotated[str | None, typer.Option(help="bf16, fp16, fp32, fp8 or mxfp8.")] = None,
     checkpointing: Annotated[str | None, typer.Option(help="none, selective or full.")] = None,
     zero_stage: Annotated[int | None, typer.Option(min=0, max=3, help="What ZeRO shards.")] = None,
     software: Annotated[str | None, typer.Option(help="What trained; see `stowplan parallel`.")] = None,

@@ -69,7 +69,7 @@ def parallel_command(
     ] = None,
     micro_batch: Annotated[int | None, typer.Option(min=1, help="Sequences of a micro-batch per replica.")] = None,
     sequence_length: Annotated[int | None, typer.Option(min=1, help="Tokens of a sequence.")] = None,
-    precision: Annotated[str | None, typer.Option(help="bf16, fp16, fp32 or fp8.")] = None,
+    precision: Annotated[str | None, typer.Option(help="bf16, fp16, fp32, fp8 or mxfp8.")] = None,
     checkpointing: Annotated[
         str | None, typer.Option(help="none, selective, full, or auto: the search chooses.")
     ] = None,

@@ -117,6 +117,8 @@ def _efficiency(point: PlanPointDoc) -> str:
         None if found.mfu is None else f"MFU {100 * found.mfu:.1f} %",
         None if found.tokens_per_s_per_gpu is None else f"{found.tokens_per_s_per_gpu:.4g} tokens/s per GPU",
         None if found.days is None else f"{found.days:.3g} days",
+        None if found.joules_per_token is None else f"{found.joules_per_token:.3g} J per token (GPUs)",
+        None if found.total_kwh is None else f"{found.total_kwh:,.0f} kWh",
     ]
     return ", ".join(part for part in parts if part is not None)
 

@@ -85,6 +85,12 @@ class EfficiencyDoc(Document):
     """Null: the model has no sequences."""
     days: float | None
     """To train on `num_tokens`; null where the request does not say how many."""
+    iteration_kwh: float | None
+    """Energy of the plan's GPUs in one iteration: at work they take the power that they are built for (TDP), while they
+    wait half of it. Hosts, network and cooling come on top. Null: the catalogue does not know the power."""
+    joules_per_token: float | None
+    total_kwh: float | None
+    """To train on `num_tokens`."""
 
 
 class AlternativeDoc(Document):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from models.parallel_plan import ParallelPlan
 from models.parallelism.binding import bind_plan
-from models.parallelism.efficiency import efficiency_of
+from models.parallelism.efficiency import busy_shares, efficiency_of
 from models.parallelism.even import even_plans
 from models.parallelism.exhaustive import ExhaustiveOptions, best_plan
 from models.parallelism.grid.operators import cluster
@@ -303,7 +303,7 @@ def _point(
             f"the plan {plan.notation()} failed {counted(len(faults), 'check')}; it is withheld", faults
         )
     iteration, measured_s = model.iteration(plan), request.measured_s(plan)
-    parts = breakdown(iteration, plan.num_micro_batches)
+    parts, busy = breakdown(iteration, plan.num_micro_batches), busy_shares(plan, iteration)
     if measured_s is not None:
         iteration = replace(iteration, total_s=measured_s)
     throughput = plan.global_batch / iteration.total_s
@@ -319,7 +319,7 @@ def _point(
             measured=measured_s is not None,
         ),
         breakdown=parts,
-        efficiency=efficiency_of(request.model, plan, throughput, _peaks(request), request.num_tokens),
+        efficiency=efficiency_of(request.model, plan, throughput, _peaks(request), request.num_tokens, busy),
         usable_bytes=tuple(
             min(model.usable_bytes(replica.gpu_type) for replica in stage.replicas) for stage in plan.stages
         ),

@@ -135,7 +135,7 @@ def _training(reading: Reading) -> dict[str, Any]:
         if reading.given(f"--{name.value}") is True:
             precision = name
     if reading.given("--fp8-format") is not None or reading.given("--fp8") is not None:
-        precision = Precision.FP8
+        precision = Precision.MXFP8 if reading.given("--fp8-recipe") == "mxfp8" else Precision.FP8
     old = reading.given("--use-legacy-models") is True or reading.given("--transformer-impl") == "local"
     granularity = reading.word(
         "--recompute-granularity", {kind.value: kind for kind in Checkpointing}, default=Checkpointing.NONE.value

@@ -40,6 +40,9 @@ def test_complete_and_positive(product: GpuProduct) -> None:
     ]
     assert all(math.isfinite(figure) and figure > 0 for figure in figures)
     assert {"fp32", "fp16"} <= product.peak_flops_per_s.keys() <= {"fp32", "tf32", "fp16", "bf16", "fp8", "fp4"}
+    assert product.tdp_w is not None
+    # What a data centre gives a card or a module.
+    assert 100.0 <= product.tdp_w <= 1500.0
     assert product.node
     assert product.source
     # Memory is faster than the links between GPUs of a node, and these are faster than a GPU's part of the network.
@@ -79,6 +82,12 @@ def test_precision_falls_back_to_the_same_width() -> None:
 def test_unknown_precision_lists_what_there_is() -> None:
     with pytest.raises(InputError, match=r"'v100' at precision 'fp8'; known: fp32, fp16$"):
         find_product("v100").peak("fp8")
+
+
+def test_block_scales_are_those_of_blackwell() -> None:
+    assert find_product("b200").peak("mxfp8") == find_product("b200").peak("fp8")
+    with pytest.raises(InputError, match="'h100' at precision 'mxfp8'"):
+        find_product("h100").peak("mxfp8")
 
 
 def test_a_rack_is_a_node() -> None:

@@ -18,7 +18,8 @@ Layer
                   mixtures of experts e s (2 t h + E) more, for what is sent to the experts and comes back
                   For GPT in 16 bits: s h (24 / tp + 10).
                   In fp8 inputs of products are kept in 8 bits, those of gated units as gate and product alone, and
-                  there is no dropout: 3 t f (1 t f) and 4 h bytes a token less
+                  there is no dropout: 3 t f (1 t f) and 4 h bytes a token less; in mxfp8 with scales, t f / 32 and
+                  h / 16 bytes a token
     With a capacity factor c every expert works on c times its mean share of the tokens: t c in place of t, but in the
     router. Experts are all E m h f parameters with their biases; to them, and back, go 2 e s t c h.
     Latent attention (DeepSeek-V2, section 2.1: u and c ranks of queries, keys and values, d and w sizes of a query and
@@ -47,8 +48,8 @@ forward FLOPs that is repeated.
 A tied head uses the weights of the embedding: FLOPs, no parameters. In a pipeline the last stage holds a copy of these
 V h weights (`tied_parameters`), which `models.performance.iteration.shares` adds to it.
 
-State per parameter: weights e; gradients 2 in fp16, and 4 in bf16 and fp8, since Megatron accumulates those in fp32,
-but 2 in fp8 with Megatron-Core, whose recipes do not;
+State per parameter: weights e; gradients 2 in fp16, and 4 in bf16 and 8 bits, since Megatron accumulates those in
+fp32, but 2 in 8 bits with Megatron-Core, whose recipes do not;
 optimiser 8 for Adam's moments, 4 for SGD's momentum, and 4 for the fp32 copy of 16-bit weights. fp32: 4 + 4 + 8 or 4.
 
 Operator lists: an operator is a layer. Its output counts as replicated (the result of an all-reduce is whole on every
@@ -84,7 +85,15 @@ from models.transformer import (
 )
 from stowplan.errors import Issue, pointer_of, raise_for_errors
 
-_GRADIENT_BYTES = MappingProxyType({Precision.FP32: 4.0, Precision.BF16: 4.0, Precision.FP16: 2.0, Precision.FP8: 4.0})
+_GRADIENT_BYTES = MappingProxyType(
+    {
+        Precision.FP32: 4.0,
+        Precision.BF16: 4.0,
+        Precision.FP16: 2.0,
+        Precision.FP8: 4.0,
+        Precision.MXFP8: 4.0,
+    }
+)
 _MOMENT_BYTES = MappingProxyType({Optimizer.ADAM: 8.0, Optimizer.SGD: 4.0})
 # Planners keep tables by the samples that a replica may have; the largest batches known are of some ten thousands.
 MAX_GLOBAL_BATCH = 2**20
@@ -171,9 +180,9 @@ def model_issues(model: JobModel, pointer: str) -> list[Issue]:
 
 def _software_issues(model: JobModel, pointer: str) -> Iterator[Issue]:
     """What the software does not do."""
-    if model.precision is Precision.FP8 and not FEATURES[model.software].fp8:
-        able = ", ".join(software for software in Software if FEATURES[software].fp8)
-        detail = f"is fp8, in which {model.software} does not compute; a software that does: {able}"
+    if model.precision.in_8_bits and not getattr(FEATURES[model.software], model.precision):
+        able = ", ".join(software for software in Software if getattr(FEATURES[software], model.precision))
+        detail = f"is {model.precision}, in which {model.software} does not compute; a software that does: {able}"
         yield _issue("not_in_software", f"{pointer}/precision", detail)
     if isinstance(model, Transformer) and model.sequence_parallel and not FEATURES[model.software].sequence_parallel:
         able = ", ".join(software for software in Software if FEATURES[software].sequence_parallel)
@@ -416,7 +425,7 @@ def _operator_cost(operator: Operator) -> LayerCost:
 
 
 def _gradient_bytes(model: JobModel) -> float:
-    if model.precision is Precision.FP8 and model.software is Software.MEGATRON_CORE:
+    if model.precision.in_8_bits and model.software is Software.MEGATRON_CORE:
         return 2.0
     return _GRADIENT_BYTES[model.precision]
 

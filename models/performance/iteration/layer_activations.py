@@ -4,7 +4,7 @@ formulas are in `architecture`; `num_experts` feed-forward parts, `active` of th
 
 from models.dimensions import Dimensions
 from models.performance.iteration.layer_sizes import LayerSizes
-from models.transformer import Checkpointing, Precision, Transformer
+from models.transformer import Checkpointing, Transformer
 
 
 def traffic_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, active: float) -> float:
@@ -53,7 +53,7 @@ def _all_kept_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, act
     """What a layer keeps that repeats nothing but scores."""
     h, s, e = model.hidden_size, model.sequence_length, sizes.e
     width = active * sizes.f + sizes.shared
-    partitioned = e * s * (sizes.q + sizes.out + sizes.v + (4 if model.gated else 2) * width)
+    partitioned: float = e * s * (sizes.q + sizes.out + sizes.v + (4 if model.gated else 2) * width)
     if model.query_key_norms:
         partitioned += e * s * _normed_heads(model)
     if not model.fuses_attention and model.checkpointing is not Checkpointing.SELECTIVE:
@@ -61,9 +61,10 @@ def _all_kept_bytes(model: Transformer, sizes: LayerSizes, num_experts: int, act
     replicated: float = e * s * 4 * h + 2 * s * h + 2 * e * s * _latent_size(model)
     if model.post_norms:
         replicated += e * s * 2 * h
-    if model.precision is Precision.FP8:
-        partitioned -= s * (3 if model.gated else 1) * width
-        replicated -= 4 * s * h
+    if model.precision.in_8_bits:
+        # Of what is left, the inputs of products: width numbers, and twice h.
+        partitioned -= s * ((3 if model.gated else 1) - model.precision.scale_bytes) * width
+        replicated -= s * (4 - 2 * model.precision.scale_bytes) * h
     if num_experts > 1:
         replicated += e * s * (2 * active * h + num_experts)
     return float(partitioned), float(replicated)

@@ -20,11 +20,10 @@ from models.performance.iteration.kernels import KernelCurve, Machine
 from models.performance.iteration.priors import Priors, SoftwarePrior, priors
 from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.sizes import size_coefficients
+from models.transformer import Precision
 from stowplan.arrays import FloatVector
 from topology.cluster import GpuType
 from topology.gpu_catalogue import GpuProduct, known_product
-
-_FP8 = "fp8"
 
 # Share of the dense peak that operators reach of which only FLOPs and bytes are known. Wide-ResNets of Arena's artifact
 # reach 44 % of the FP32 peak of an A100; V100s less than newer GPUs (30 % end to end: Megatron-LM, 2019).
@@ -104,7 +103,10 @@ def _curve(profile: ModelProfile, kind: GpuType, known: Priors) -> KernelCurve:
     """Kernels of a profile on a GPU type."""
     product = known_product(kind.name)
     of_gpu, software = known.gpu(None if product is None else product.architecture), known.software[profile.software]
-    in_8_bits = profile.flops_precision == _FP8
+    precision = Precision(profile.flops_precision)
+    in_8_bits = precision.in_8_bits
+    # Scales are written and read with the numbers that they belong to.
+    converting = (known.fp8_traffic - 1.0) * (1.0 + precision.scale_bytes) if in_8_bits else 0.0
     peak = _peak(product, kind, profile.flops_precision)
     plain_peak = _peak(product, kind, "bf16") if in_8_bits else peak
     return KernelCurve(
@@ -115,7 +117,7 @@ def _curve(profile: ModelProfile, kind: GpuType, known: Priors) -> KernelCurve:
             plain_flops_per_s=plain_peak * of_gpu.matrix,
             misaligned=known.misaligned,
             bytes_per_s=_memory_bytes_per_s(product, kind) * known.memory,
-            traffic=software.traffic * (known.fp8_traffic if in_8_bits else 1.0),
+            traffic=software.traffic * (1.0 + converting),
             launch_s=0.0 if product is None else known.launch_s,
             num_multiprocessors=None if product is None else product.num_multiprocessors,
         ),

@@ -151,6 +151,7 @@ def test_deepseek() -> None:
     assert profile_of(plain).layers == profile_of(known).layers
     assert parameter_count(profile_of(model)) == 671_026_404_352
     assert (model.precision, model.software) == (Precision.FP8, Software.MEGATRON_CORE)
+    assert read_megatron(_DEEPSEEK + "--fp8-recipe mxfp8").transformer().precision is Precision.MXFP8
     assert [
         word
         for word in ("multi-token", "--expert-model-parallel-size 64", "--context")

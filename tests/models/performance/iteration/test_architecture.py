@@ -521,3 +521,18 @@ def test_what_the_software_does_not_do_is_refused() -> None:
     ]
     assert "megatron-core, torch, torch-eager" in issues[0].detail
     assert model_issues(replace(wanted, software=Software.MEGATRON_CORE), "") == []
+    scaled = replace(wanted, precision=Precision.MXFP8, software=Software.TORCH_EAGER)
+    (issue,) = model_issues(scaled, "")
+    assert issue.detail.endswith("a software that does: megatron-core, torch")
+    assert model_issues(replace(scaled, software=Software.TORCH), "") == []
+
+
+def test_block_scales_are_kept_with_their_numbers() -> None:
+    """One byte for 32 numbers of what products read: 8 of the feed-forward part and 2 x 4 of 3 tokens each."""
+    eight, scaled = (
+        profile_of(replace(_TINY, precision=precision, software=Software.MEGATRON_CORE)).layers[0]
+        for precision in (Precision.FP8, Precision.MXFP8)
+    )
+    assert scaled.partitioned_activation_bytes - eight.partitioned_activation_bytes == 3 * 8 / 32
+    assert scaled.replicated_activation_bytes - eight.replicated_activation_bytes == 3 * 2 * 4 / 32
+    assert scaled.forward_flops == eight.forward_flops

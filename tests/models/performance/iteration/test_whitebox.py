@@ -8,6 +8,7 @@ from models.performance.iteration.coefficients import Calibration, GpuCoefficien
 from models.performance.iteration.modelling import calibrated, performance_model, virtual_model
 from models.performance.iteration.profile import LayerCost
 from models.performance.iteration.whitebox import roofline_s, white_box
+from models.software import Software
 from models.transformer import Precision, Transformer
 from tests.models.performance.iteration.plan_scenes import SIZES, profile
 from topology.cluster import Cluster, GpuType, Node
@@ -112,3 +113,22 @@ def test_precision_of_the_model_decides_the_peak() -> None:
     slower = single.coefficients.gpus[a100.name].compute_s / half.coefficients.gpus[a100.name].compute_s
     # Products take 16 times as long, what moves memory only twice.
     assert 0.85 * 312 / 19.5 < slower < 312 / 19.5
+
+
+def test_block_scales_cost_their_traffic_and_nothing_else() -> None:
+    kind = gpu_type_of(find_product("b200"), "mxfp8")
+    layer_s = {}
+    for precision in (Precision.BF16, Precision.FP8, Precision.MXFP8):
+        model = Transformer(
+            num_layers=8,
+            hidden_size=8192,
+            num_heads=64,
+            vocabulary_size=32000,
+            sequence_length=4096,
+            global_batch=64,
+            precision=precision,
+            software=Software.MEGATRON_CORE,
+        )
+        layer_s[precision] = virtual_model(model, kind, 8, 1).coefficients_of("b200").compute_s
+    assert layer_s[Precision.FP8] < layer_s[Precision.MXFP8] < 1.01 * layer_s[Precision.FP8]
+    assert layer_s[Precision.MXFP8] < layer_s[Precision.BF16]
