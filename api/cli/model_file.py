@@ -25,9 +25,7 @@ def read_model(name: str, *, given: Collection[str], hint: bool) -> ForeignModel
     """
     model = read_model_file(Path(name))
     plan = model.plan
-    hints = (
-        [f"the file runs pp {plan.pp}, tp {plan.tp}: --degrees {OF_THE_FILE} evaluates that"] if plan and hint else []
-    )
+    hints = [f"the file runs {_degree_words(plan)}: --degrees {OF_THE_FILE} evaluates that"] if plan and hint else []
     for note in (*(note.text for note in model.notes if note.field not in given), *hints):
         console.errors().print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
     return model
@@ -53,7 +51,19 @@ def plan_of_file(model: ForeignModel | None, training: Mapping[str, Any], counts
             f"--degrees file: a global batch of {batch} does not divide into micro-batches of {micro_batch} on {dp} "
             "replicas; give --global-batch, --micro-batch or --gpus"
         )
-    return {"pp": plan.pp, "dp": dp, "tp": plan.tp, "num_micro_batches": batch // (dp * micro_batch)}
+    return {
+        "pp": plan.pp,
+        "dp": dp,
+        "tp": plan.tp,
+        "context_parallel": plan.cp,
+        "expert_parallel": plan.ep,
+        "num_micro_batches": batch // (dp * micro_batch),
+    }
+
+
+def _degree_words(plan: FilePlan) -> str:
+    shared = (("cp", plan.cp), ("ep", plan.ep))
+    return f"pp {plan.pp}, tp {plan.tp}" + "".join(f", {name} {degree}" for name, degree in shared if degree > 1)
 
 
 def _replicas(plan: FilePlan, counts: Mapping[str, Any]) -> int:
@@ -65,9 +75,8 @@ def _replicas(plan: FilePlan, counts: Mapping[str, Any]) -> int:
         return plan.dp
     if num_gpus is None:
         raise InputError("--degrees file: the file does not say on how many GPUs it runs; give --gpus")
-    dp, rest = divmod(num_gpus, plan.pp * plan.tp)
+    dp, rest = divmod(num_gpus, plan.pp * plan.tp * plan.cp)
     if rest or not dp:
-        raise InputError(
-            f"--degrees file: {num_gpus} GPUs do not divide into replicas of pp {plan.pp} x tp {plan.tp}; give --gpus"
-        )
+        size = f"pp {plan.pp} x tp {plan.tp}" + (f" x cp {plan.cp}" if plan.cp > 1 else "")
+        raise InputError(f"--degrees file: {num_gpus} GPUs do not divide into replicas of {size}; give --gpus")
     return dp

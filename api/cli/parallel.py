@@ -89,6 +89,15 @@ def parallel_command(
             "interleaved; tp4,cp2,ep8: sequences shared by 2 replicas, experts by 8), or `file`: that of --model."
         ),
     ] = None,
+    context_parallel: Annotated[
+        str | None,
+        typer.Option(
+            help="Replicas that share sequences: degrees to search, 2 or 1,2,4.", show_default="what is worth it"
+        ),
+    ] = None,
+    expert_parallel: Annotated[
+        str | None, typer.Option(help="Replicas that share experts: degrees to search, 8 or 1,8.", show_default="all")
+    ] = None,
     tokens: Annotated[
         float | None, typer.Option(min=1, help="Tokens to train on, such as 15e12: for how long.")
     ] = None,
@@ -117,7 +126,14 @@ def parallel_command(
         "zero_stage": int(zero_stage) if zero_stage is not None and zero_stage.isdecimal() else zero_stage,
         "software": software,
     }
-    options = given({"planner": planner, "time_limit_s": time_limit})
+    options = given(
+        {
+            "planner": planner,
+            "time_limit_s": time_limit,
+            "context_degrees": _sharing("--context-parallel", context_parallel),
+            "expert_degrees": _sharing("--expert-parallel", expert_parallel),
+        }
+    )
     if file is None:
         document = request_document(given(training), gpus or [], gpu_type or [], gpus_per_node, degrees)
     else:
@@ -203,6 +219,16 @@ def _count(text: str) -> int:
     if not text.strip().isdecimal():
         raise InputError(f"--gpus has {text!r}; give whole numbers: 16, 8,16,32 or 8-64")
     return int(text)
+
+
+def _sharing(name: str, text: str | None) -> list[int] | None:
+    """Degrees from `2` or `1,2,4`."""
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise InputError(f"{name} is {text!r}; give degrees: 2 or 1,2,4")
+    return [int(part) for part in parts]
 
 
 def degrees_of(text: str) -> dict[str, int]:

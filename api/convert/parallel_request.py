@@ -221,6 +221,8 @@ def _grid_options(options: ParallelOptionsDoc) -> GridOptions:
         rule=options.rule,
         num_operators=options.num_operators,
         pipeline_degrees=options.pipeline_degrees,
+        context_degrees=options.context_degrees,
+        expert_degrees=options.expert_degrees,
         num_micro_batches=options.num_micro_batches,
         max_frontier=options.max_frontier,
         refine=options.refine,

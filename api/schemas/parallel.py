@@ -9,7 +9,7 @@ from api.schemas.base import Count, Document, GpuMap, Name, NumGpus, Positive
 from api.schemas.incremental import IncrementalOptionsDoc
 from api.schemas.model import CalibrationSource
 from api.schemas.open_model import OpenModelDoc
-from api.schemas.parallel_plan import ParallelPlanDoc, SymmetricPlanDoc
+from api.schemas.parallel_plan import ParallelPlanDoc, Sharing, SymmetricPlanDoc
 from api.schemas.request import MAX_TIME_LIMIT_S
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
 from models.parallelism.grid.options import MAX_OPERATORS, PlanRule
@@ -70,6 +70,11 @@ class ParallelOptionsDoc(Document):
     """Layers are clustered into as many operators, between which stages are cut."""
     pipeline_degrees: Annotated[tuple[_Degree, ...], Field(min_length=1, max_length=1000)] | None = None
     """Grid and exhaustive: only these."""
+    context_degrees: Annotated[tuple[Sharing, ...], Field(min_length=1, max_length=1000)] | None = None
+    """Only these degrees of context parallelism; null: 1, and for long sequences what leaves every part some thousand
+    tokens, where the software has it. Above 1: symmetric plans."""
+    expert_degrees: Annotated[tuple[Sharing, ...], Field(min_length=1, max_length=1000)] | None = None
+    """Only these degrees of expert parallelism; null: all, where the software has it. Above 1: symmetric plans."""
     num_micro_batches: Annotated[tuple[Count, ...], Field(min_length=1, max_length=1000)] | None = None
     """Grid: only these numbers; null: about four times the stages, others where that does not fit."""
     max_frontier: Annotated[int, Field(ge=1, le=1000)] = 16

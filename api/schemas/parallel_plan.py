@@ -35,7 +35,7 @@ class StageDoc(Document):
 
 
 _Parts = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
-_Sharing = Annotated[int, Field(ge=1, le=MAX_EXPERTS)]
+Sharing = Annotated[int, Field(ge=1, le=MAX_EXPERTS)]
 
 
 class TrainingChoiceDoc(Document):
@@ -54,9 +54,9 @@ class ParallelPlanDoc(Document):
     """Micro-batches of one iteration."""
     virtual_stages: _Parts = 1
     """Parts into which every stage is cut; above 1 the pipeline is interleaved."""
-    context_parallel: _Sharing = 1
+    context_parallel: Sharing = 1
     """Consecutive replicas that share their sequences, each with a part of the tokens (ring attention)."""
-    expert_parallel: _Sharing = 1
+    expert_parallel: Sharing = 1
     """Consecutive replicas that hold different experts."""
     training: TrainingChoiceDoc | None = None
     """How it trains, where the job leaves that open (null: as the job says)."""
@@ -75,10 +75,10 @@ class SymmetricPlanDoc(Document):
     """Layers of each stage (null: spread evenly)."""
     virtual_stages: _Parts = 1
     """Parts into which every stage is cut; above 1 the pipeline is interleaved, where the software has that."""
-    context_parallel: _Sharing = 1
+    context_parallel: Sharing = 1
     """Parts of a sequence, each on GPUs of its own (ring attention), where the software has that: the plan has
     pp x dp x tp x context_parallel GPUs."""
-    expert_parallel: _Sharing = 1
+    expert_parallel: Sharing = 1
     """Parts of the experts, each on some of the dp x context_parallel replicas, where the software has that."""
 
 

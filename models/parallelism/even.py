@@ -1,7 +1,9 @@
-r"""Symmetric plans of a job on some GPUs, interleaved ones where the software has them.
+r"""Symmetric plans of a job on some GPUs, interleaved ones, and those whose replicas share sequences or experts, where
+the software has them.
 
-Every pipeline degree p and tensor degree that divides the GPUs, numbers of micro-batches N, and parts v of a stage that
-divide the layers (whole parts go to stages, as evenly by load as it goes) are ranked by the tables of the grids:
+Every pipeline degree p and tensor degree that divides the GPUs, numbers of micro-batches N, parts v of a stage that
+divide the layers (whole parts go to stages, as evenly by load as it goes), and degrees of context and expert
+parallelism (`sharing_degrees`) are ranked by the tables of the grids:
 
     seconds = N max_i c_i + (sum_i c_i - max_i c_i) / v + extra        c_i: forward and backward pass of stage i
 
@@ -11,7 +13,7 @@ returned is the best of those, never worse by the model than what was ranked fir
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +33,8 @@ from stowplan.errors import InputError
 # More parts than published plans have; what they add to the transfers outweighs what is left of the bubble.
 _MOST_PARTS = 16
 _LOOKED_AT = 12
+# Tokens of a part of a sequence, at least: what is published of context parallelism (NeMo, Llama 3) has as many.
+_LEAST_TOKENS = 4096
 # Of plans that differ in the parts of their stages only: the ranking does not know that more parts send more often.
 _OF_ONE_KIND = 3
 
@@ -51,6 +55,8 @@ class _Ranked:
     layers: tuple[int, ...]
     dp: int
     tp: int
+    cp: int
+    ep: int
     num_micro_batches: int
     virtual_stages: int
 
@@ -66,8 +72,11 @@ def even_plans(
     """Find the best symmetric plans on all of the GPUs, on virtual nodes `0`, `1`, ...; `loads`: of layers (L,)."""
     gpus = tuple((str(k // gpus_per_node), k % gpus_per_node) for k in range(num_gpus))
     ranked: list[_Ranked] = []
-    for pp in _pipeline_degrees(model, num_gpus, options):
-        ranked += _of_degree(model, gpu_type, gpus_per_node, num_gpus // pp, pp, loads, options)
+    for cp, ep in sharing_degrees(model, num_gpus, options):
+        shared = model.at(cp, ep)
+        for pp in _pipeline_degrees(model, num_gpus, options):
+            if num_gpus // pp % cp == 0 and num_gpus // pp % ep == 0:
+                ranked += _of_degree(shared, gpu_type, gpus_per_node, num_gpus // pp, pp, loads, options)
     ranked.sort(key=lambda plan: plan.seconds)
     found = []
     for kind in (False, True):
@@ -80,9 +89,9 @@ def even_plans(
 def _different(ranked: Sequence[_Ranked]) -> list[_Ranked]:
     """The first plans, few of them with the same degrees and micro-batches."""
     found: list[_Ranked] = []
-    kinds: Counter[tuple[int, int, int, int]] = Counter()
+    kinds: Counter[tuple[int, ...]] = Counter()
     for plan in ranked:
-        kind = len(plan.layers), plan.dp, plan.tp, plan.num_micro_batches
+        kind = len(plan.layers), plan.dp, plan.tp, plan.cp, plan.ep, plan.num_micro_batches
         kinds[kind] += 1
         if kinds[kind] <= _OF_ONE_KIND:
             found.append(plan)
@@ -98,6 +107,20 @@ def virtual_stages(model: PerformanceModel, pp: int) -> tuple[int, ...]:
         return (1,)
     most = min(_MOST_PARTS, profile.num_layers // pp)
     return tuple(v for v in range(1, most + 1) if profile.num_layers % v == 0)
+
+
+def sharing_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> Iterator[tuple[int, int]]:
+    """Degrees of context and expert parallelism to look at, (1, 1) first: those asked for that the model admits; of
+    context parallelism, unless it is asked for, those that leave sequences long."""
+    profile = model.profile
+    longest = max(profile.sequence_length // _LEAST_TOKENS, 1)
+    contexts = options.context_degrees or range(1, min(longest, num_gpus) + 1)
+    experts = options.expert_degrees or range(1, min(profile.num_experts, num_gpus) + 1)
+    for cp in contexts:
+        for ep in experts:
+            divides = num_gpus % cp == 0 == num_gpus % ep
+            if divides and profile.admits_context_degree(cp) and profile.admits_expert_degree(ep):
+                yield cp, ep
 
 
 def _pipeline_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> list[int]:
@@ -127,7 +150,9 @@ def _of_degree(
     )
     layers = [tuple(np.diff(cuts).tolist()) for cuts in bounds]
     tensor, fixed, every = table.degrees.tp.tolist(), model.profile.micro_batch, np.arange(len(behind))
-    for count in _micro_batches(model, pp, options):
+    cp, ep = model.context_parallel, model.expert_parallel
+    replicas = {size // tp for tp in tensor if size % tp == 0}
+    for count in _micro_batches(model, pp, replicas, options):
         costs = table.costs(count)
         fits = table.fits(table.memory_bytes(count, behind)[every, every, 0])
         forward, backward, extra = (
@@ -139,8 +164,8 @@ def _of_degree(
         seconds = steady + slowest + (warm_up - slowest) / np.array(parts)[:, None] + last
         legal = fits.reshape(len(parts), pp, -1).all(axis=1) & costs.valid[0]
         for k, t in zip(*np.nonzero(legal), strict=True):
-            dp = size // tensor[t]
-            if fixed is not None and dp * fixed * count != model.profile.global_batch:
+            dp = size // tensor[t] // cp
+            if fixed is not None and dp * fixed * count != _global_batch(model):
                 continue
             if parts[k] == 1 or count % pp == 0:
                 yield _Ranked(
@@ -148,22 +173,34 @@ def _of_degree(
                     layers=layers[k],
                     dp=dp,
                     tp=tensor[t],
+                    cp=cp,
+                    ep=ep,
                     num_micro_batches=count,
                     virtual_stages=parts[k],
                 )
 
 
-def _micro_batches(model: PerformanceModel, pp: int, options: GridOptions) -> Sequence[int]:
-    """Of the divisors of the batch, and of those that the stages divide, the least above every power of two; all where
-    the job fixes its micro-batch."""
-    every = divisors(model.profile.global_batch)
+def _micro_batches(model: PerformanceModel, pp: int, replicas: Set[int], options: GridOptions) -> Sequence[int]:
+    """Of the numbers that leave one of several numbers of replicas equal batches, and of those that the stages divide,
+    the least above every power of two; all where the job fixes its micro-batch."""
+    batch = model.profile.global_batch
+    every = divisors(_global_batch(model))
     if options.num_micro_batches is not None:
         return [count for count in every if count in options.num_micro_batches]
     if model.profile.micro_batch is not None:
         return every
-    whole = [count for count in every if count % pp == 0]
-    powers = [1 << k for k in range(model.profile.global_batch.bit_length())]
-    return sorted({least_from(some, power) for some in (every, whole) if some for power in powers})
+    powers = [1 << k for k in range(batch.bit_length())]
+    found: set[int] = set()
+    for dp in replicas:
+        divided = [count for count in every if batch % (count * dp) == 0]
+        whole = [count for count in divided if count % pp == 0]
+        found.update(least_from(some, power) for some in (divided, whole) if some for power in powers)
+    return sorted(found)
+
+
+def _global_batch(model: PerformanceModel) -> int:
+    """Whole sequences of an iteration."""
+    return model.profile.global_batch // model.context_parallel
 
 
 def _built(
@@ -180,6 +217,8 @@ def _built(
             gpu_type=gpu_type,
             gpus=gpus,
             virtual_stages=plan.virtual_stages,
+            cp=plan.cp,
+            ep=plan.ep,
         )
     except InputError:
         # A tensor group would leave its node where stages do not start on whole nodes.

@@ -127,7 +127,7 @@ def _trained(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
 def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) -> ParallelAnswer:
     """Points of one offer, on its nodes; none, unless it is looked at `first`, when the time is over."""
     if not first and request.grid.is_over:
-        return ParallelAnswer(points=(), missing=tuple(_missing(offer, count, (), None) for count in offer.counts))
+        return ParallelAnswer(points=(), missing=tuple(_missing(offer, count, (), ()) for count in offer.counts))
     if request.planner is Planner.GIVEN:
         return _given(request, k, offer)
     result, model = _search(request, k, offer), offer_model(request, offer)
@@ -135,11 +135,13 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
     for count in offer.counts:
         found = result.best.get((offer.gpu_type.name, count))
         nodes = None if offer.nodes is None else fewest_nodes(offer.nodes, count, offer.gpus_per_node)
-        if found is None or (nodes is None and offer.nodes is not None):
+        plans = [*(() if found is None else (found.plan,)), *_even(request, offer, count)]
+        if not plans and not request.grid.shares_nothing:
+            missing.append(_unshared(request.grid, offer, count))
+        elif not plans or (nodes is None and offer.nodes is not None):
             grids = [grid for grid in result.grids if grid.num_gpus == count]
-            missing.append(_missing(offer, count, grids, found))
+            missing.append(_missing(offer, count, grids, plans))
         else:
-            plans = [found.plan, *_even(request, offer, count)]
             bound = [plan if nodes is None else bind_plan(plan, nodes) for plan in plans]
             points.append(_best([_point(request, model, plan, offer.gpu_type.name, count) for plan in bound]))
     return ParallelAnswer(points=tuple(points), missing=tuple(missing), grids=result.grids)
@@ -147,7 +149,8 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
 
 def _even(request: ParallelRequest, offer: Offer, count: int) -> list[ParallelPlan]:
     """Symmetric plans that may be better than what was found, or stand beside it."""
-    if not request.grid.refine or request.grid.rule is not PlanRule.ARENA or request.grid.is_over:
+    wanted = request.grid.refine and request.grid.rule is PlanRule.ARENA
+    if not (wanted or not request.grid.shares_nothing) or request.grid.is_over:
         return []
     size = offer.gpus_per_node
     model = virtual_model(request.model, offer.gpu_type, size, -(-count // size), request.calibration)
@@ -167,6 +170,8 @@ def _best(points: Sequence[PlanPoint]) -> PlanPoint:
 
 def _search(request: ParallelRequest, k: int, offer: Offer) -> GridResult:
     options = replace(request.grid, measured=request.measured_s)
+    if not options.shares_nothing:
+        return GridResult(grids=(), proxies={}, best={})
     if request.planner is Planner.EXHAUSTIVE:
         try:
             found = _exhaustive(request, offer)
@@ -348,11 +353,24 @@ def _types_of(plan: ParallelPlan) -> str:
     return "+".join(sorted({replica.gpu_type for stage in plan.stages for replica in stage.replicas}))
 
 
-def _missing(offer: Offer, num_gpus: int, grids: Sequence[Grid], found: PlanEstimate | None) -> MissingPoint:
-    """Why there is no plan: all rejections, the nodes, or the time."""
+def _unshared(options: GridOptions, offer: Offer, num_gpus: int) -> MissingPoint:
+    """That no plan has the degrees of context and expert parallelism that were asked for."""
+    asked = " and ".join(
+        f"{name} {list(degrees)}"
+        for name, degrees in (("CP", options.context_degrees), ("EP", options.expert_degrees))
+        if degrees is not None
+    )
+    detail = f"no symmetric plan with {asked} fits software, model, batch, GPUs and their memory"
+    candidate = f"{num_gpus} {offer.gpu_type.name}"
+    rejection = Rejection(reason=RejectionReason.SHARING, candidate=candidate, detail=detail)
+    return MissingPoint(gpu_type=offer.gpu_type.name, num_gpus=num_gpus, rejections=(rejection,))
+
+
+def _missing(offer: Offer, num_gpus: int, grids: Sequence[Grid], plans: Sequence[ParallelPlan]) -> MissingPoint:
+    """Why there is no plan here: all rejections, the nodes for `plans`, or the time."""
     rejections = sorted((r for grid in grids for r in grid.rejections), key=how_close)
     name = f"{num_gpus} {offer.gpu_type.name}"
-    if found is not None:
+    if plans:
         size, wanted = counted(offer.gpus_per_node, "GPU"), counted(num_gpus, "GPU")
         detail = f"the cluster has no free nodes with {size} each for {wanted}"
         rejections = [Rejection(reason=RejectionReason.NODES, candidate=name, detail=detail)]

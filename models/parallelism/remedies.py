@@ -1,12 +1,18 @@
-"""What would make a model fit that fits nowhere: other ways to train it, other software, more GPUs, each tried."""
+"""What would make a model fit that fits nowhere: other ways to train it, other software (which splits sequences, or
+whose replicas share them or experts), more GPUs, each tried.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from models.parallelism.even import even_plans
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.grid.planner import plan_grids
 from models.parallelism.request import Offer, ParallelRequest
 from models.parallelism.results import PlanEstimate
+from models.performance.iteration.coefficients import Calibration
+from models.performance.iteration.modelling import virtual_model
+from models.performance.iteration.whitebox import roofline_s
 from models.software import FEATURES, Software
 from models.transformer import Checkpointing, JobModel, Transformer
 from models.wording import counted, size_of
@@ -58,9 +64,12 @@ def _single(model: JobModel) -> Iterator[tuple[str, JobModel]]:
                 yield f"{kind} checkpointing", replace(model, checkpointing=kind)
     for stage in range(model.zero_stage + 1, 4):
         yield f"ZeRO stage {stage}", replace(model, zero_stage=stage)
-    if isinstance(model, Transformer) and not model.splits_sequences and model.sequence_parallel is None:
-        for software in (Software.MEGATRON_CORE, Software.TORCH):
-            yield f"{software}, which splits sequences", replace(model, software=software)
+    if isinstance(model, Transformer):
+        able = (Software.MEGATRON_CORE, Software.TORCH)
+        if not FEATURES[model.software].expert_parallel and model.num_experts > 1:
+            yield from ((f"{one}, whose replicas share experts", replace(model, software=one)) for one in able)
+        elif not model.splits_sequences and model.sequence_parallel is None:
+            yield from ((f"{one}, which splits sequences", replace(model, software=one)) for one in able)
 
 
 def _together(model: JobModel) -> Iterator[tuple[str, JobModel]]:
@@ -80,7 +89,24 @@ def _tried(request: ParallelRequest, offer: Offer, count: int, model: JobModel) 
     calibration = request.calibration if model is request.model else None
     options = GridOptions(details=False, num_operators=request.grid.num_operators)
     found = plan_grids(model, offer.gpu_type, offer.gpus_per_node, (count,), options, calibration)
-    return found.best.get((offer.gpu_type.name, count))
+    best = found.best.get((offer.gpu_type.name, count))
+    return best or _symmetric(offer, count, model, options, calibration)
+
+
+def _symmetric(
+    offer: Offer, count: int, model: JobModel, options: GridOptions, calibration: Calibration | None
+) -> PlanEstimate | None:
+    """The best plan whose replicas may share sequences or experts."""
+    size = offer.gpus_per_node
+    job = virtual_model(model, offer.gpu_type, size, -(-count // size), calibration)
+    plans = even_plans(job, offer.gpu_type.name, size, count, roofline_s(job.profile, offer.gpu_type), options)
+    estimates = [
+        PlanEstimate(plan=plan, iteration=time, memory=job.memory(plan), throughput=plan.global_batch / time.total_s)
+        for plan in (plans.plain, plans.interleaved)
+        if plan is not None
+        for time in (job.iteration(plan),)
+    ]
+    return min(estimates, key=lambda one: one.iteration.total_s, default=None)
 
 
 def _numbers(found: PlanEstimate) -> str:

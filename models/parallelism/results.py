@@ -26,7 +26,8 @@ class PlanEstimate:
 class RejectionReason(StrEnum):
     """Why a candidate is no plan: memory, tensor degree, fewer layers than stages, batch that does not divide,
     GPUs that do not make so many stages whose tensor groups stay inside nodes, ZeRO stage at which the software has no
-    pipelines, or that the time was over before it was looked at."""
+    pipelines, degrees of context and expert parallelism that nothing admits, or that the time was over before it was
+    looked at."""
 
     OUT_OF_MEMORY = "out_of_memory"
     TENSOR_DEGREE = "tensor_degree"
@@ -34,6 +35,7 @@ class RejectionReason(StrEnum):
     BATCH = "batch"
     NODES = "nodes"
     ZERO_STAGE = "zero_stage"
+    SHARING = "sharing"
     TIME = "time"
 
 

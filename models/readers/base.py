@@ -16,10 +16,12 @@ MAX_DEGREE = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlan:
-    """The 3D plan that a file runs; None where it does not say."""
+    """The 3D plan that a file runs; None where it does not say. `cp`, `ep`: context and expert parallelism."""
 
     pp: int = 1
     tp: int = 1
+    cp: int = 1
+    ep: int = 1
     dp: int | None = None
     num_gpus: int | None = None
 

@@ -117,14 +117,17 @@ def _plan(reading: Reading) -> FilePlan:
     def degree(*names: str) -> int:
         return reading.number(*(f"--{name}" for name in names), most=MAX_DEGREE, default=1)
 
-    for name in ("context-parallel-size", "expert-model-parallel-size"):
-        if (count := degree(name)) > 1:
-            reading.note(f"--{name} {count} is not planned")
     world = reading.optional("--world-size", most=MAX_DEGREE)
     nodes, each = (reading.given(key) for key in ("--nnodes", "--nproc-per-node"))
     if world is None and isinstance(nodes, int) and isinstance(each, int):
         world = degree("nnodes") * degree("nproc-per-node")
-    return FilePlan(pp=degree("pipeline-model-parallel-size"), tp=degree("tensor-model-parallel-size"), num_gpus=world)
+    return FilePlan(
+        pp=degree("pipeline-model-parallel-size"),
+        tp=degree("tensor-model-parallel-size"),
+        cp=degree("context-parallel-size"),
+        ep=degree("expert-model-parallel-size"),
+        num_gpus=world,
+    )
 
 
 def _training(reading: Reading) -> dict[str, Any]:

@@ -78,14 +78,13 @@ def _read(reading: Reading, trainer: Reading) -> ForeignModel:
     reading.word("--activation", _ACTIVATIONS, default="gelu")
     tp = reading.number("--tensor-model-parallel-size", most=MAX_DEGREE, default=1)
     fields["vocabulary_size"] = padded_vocabulary(reading, tp)
-    for name in ("context-parallel-size", "expert-model-parallel-size"):
-        if (count := reading.number(f"--{name}", most=MAX_DEGREE, default=1)) > 1:
-            reading.note(f"{name.replace('-', '_')} {count} is not planned")
     nodes, devices = trainer.given("num_nodes"), trainer.given("devices")
     known = isinstance(nodes, int) and isinstance(devices, int) and 0 < nodes * devices <= MAX_DEGREE
     plan = FilePlan(
         pp=reading.number("--pipeline-model-parallel-size", most=MAX_DEGREE, default=1),
         tp=tp,
+        cp=reading.number("--context-parallel-size", most=MAX_DEGREE, default=1),
+        ep=reading.number("--expert-model-parallel-size", most=MAX_DEGREE, default=1),
         num_gpus=nodes * devices if known else None,
     )
     stated = trainer.given("precision") or reading.given("--precision")

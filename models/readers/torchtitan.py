@@ -56,10 +56,6 @@ def read_torchtitan(text: str) -> ForeignModel:
     if not whole:
         text = "the global batch is not said: local_batch_size on as many GPUs as there are; give --global-batch"
         reading.note(text, of="global_batch")
-    if degrees["cp"] > 1:
-        reading.note(f"context_parallel_degree {degrees['cp']} is not planned")
-    if degrees["ep"] > 1:
-        reading.note(f"expert_parallel_degree {degrees['ep']} is not planned")
     fields |= {
         "sequence_length": training.number("seq_len", most=MAX_TOKENS, default=2048),
         "global_batch": whole or None,
@@ -67,10 +63,10 @@ def read_torchtitan(text: str) -> ForeignModel:
         "precision": training.word("mixed_precision_param", _DTYPES, default="bfloat16"),
         "optimizer": reading.section("optimizer").word("name", _OPTIMIZERS, default="adamw"),
         "checkpointing": _checkpointing(reading.section("activation_checkpoint")),
-        "zero_stage": _zero_stage(reading, shards, degrees["pp"]),
+        "zero_stage": _zero_stage(reading, shards * degrees["cp"], degrees["pp"]),
         "software": Software.TORCH if _compiles(reading) else Software.TORCH_EAGER,
     }
-    return reading.finish(fields, FilePlan(pp=degrees["pp"], tp=degrees["tp"], dp=dp))
+    return reading.finish(fields, FilePlan(dp=dp, **{name: degrees[name] for name in ("pp", "tp", "cp", "ep")}))
 
 
 def _compiles(reading: Reading) -> bool:
@@ -118,7 +114,8 @@ def _degrees(reading: Reading) -> dict[str, int]:
 
 
 def _zero_stage(reading: Reading, shards: int, pp: int) -> int:
-    """What FSDP shards: all of the weights where they are gathered again for the backward pass, else gradients.
+    """What FSDP shards: all of the weights where they are gathered again for the backward pass, else gradients;
+    over context-parallel GPUs, too.
 
     In pipelines torchtitan gathers weights once a step unless `fsdp_reshard_after_forward` is `always`, and PyTorch's
     pipelines reduce gradients behind the last micro-batch: what is left is stage 1.

@@ -23,8 +23,9 @@ class GridOptions:
     """Options of the grid planner.
 
     num_operators: O, at most 20, since C(O - 1, s - 1) partitions are compared. pipeline_degrees: None for 1 to O, and
-    powers of two beyond up to the number of layers. num_micro_batches: None for the least divisor of the global batch
-    that is at least 4 x the stages (the paper's number), and, where no plan fits with it, others, more first.
+    powers of two beyond up to the number of layers. context_degrees, expert_degrees: of symmetric plans; None for those
+    that are worth it (`even`); all other plans have 1. num_micro_batches: None for the least divisor of the global
+    batch that is at least 4 x the stages (the paper's number), and, where no plan fits with it, others, more first.
     max_frontier: threshold of the frontier's reduction. refine: look among the plans of the frontiers for the best one
     by the performance model, with every number of micro-batches, and beyond the grids for even layouts of whole layers
     (of all degrees and numbers of micro-batches only); the best proxy plan counts when it is better. measured:
@@ -42,6 +43,8 @@ class GridOptions:
     rule: PlanRule = PlanRule.ARENA
     num_operators: int = 16
     pipeline_degrees: tuple[int, ...] | None = None
+    context_degrees: tuple[int, ...] | None = None
+    expert_degrees: tuple[int, ...] | None = None
     num_micro_batches: tuple[int, ...] | None = None
     max_frontier: int = 16
     refine: bool = True
@@ -56,7 +59,7 @@ class GridOptions:
             raise InputError(f"max_frontier is {self.max_frontier}; must be at least 1")
         if self.measured is not None and not self.details:
             raise InputError("measured plans need details: every proxy plan is looked up")
-        for name in ("pipeline_degrees", "num_micro_batches"):
+        for name in ("pipeline_degrees", "context_degrees", "expert_degrees", "num_micro_batches"):
             values = getattr(self, name)
             if values is not None and (not values or min(values) < 1):
                 raise InputError(f"{name} is {values}; give at least one number, none below 1")
@@ -65,6 +68,11 @@ class GridOptions:
     def is_over(self) -> bool:
         """Whether the time is over."""
         return self.over is not None and self.over()
+
+    @property
+    def shares_nothing(self) -> bool:
+        """Whether plans may be those whose replicas share neither sequences nor experts."""
+        return all(degrees is None or 1 in degrees for degrees in (self.context_degrees, self.expert_degrees))
 
     @property
     def all_plans(self) -> bool:

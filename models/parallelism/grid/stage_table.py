@@ -4,20 +4,23 @@ Axes: I intervals of layers, G stage sizes, T options (tensor degree and where t
 the end of the pipeline (1 to K).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from models.parallelism.grid.degrees import DegreeTable
-from models.performance.iteration.formulas import exposed_reduction_s, hiding_s
+from models.performance.iteration.exchanges import all_to_all_s_per_byte, ring_s_per_byte
+from models.performance.iteration.formulas import Floats, exposed_reduction_s, hiding_s
 from models.performance.iteration.memory import peak_parts, shard
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.sends import copies, with_sends
 from models.performance.iteration.sizes import boundary_bytes
 from stowplan.arrays import FloatArray, Mask
 
-_SUMS = ("compute", "tensor", "partitioned", "replicated")
+_SUMS = ("compute", "tensor", "partitioned", "replicated", "experts", "exchanged_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,9 +66,13 @@ class StageTable:
         forward = computation * slower + communication
         backward = of_type.backward_ratio * computation * slower_back
         backward = backward + model.profile.backward_all_reduces * communication
+        if model.context_parallel * model.expert_parallel > 1:
+            there, back = self._exchanges_s(local)
+            forward, backward = forward + there, backward + back
         hiding = hiding_s(forward, backward, model.profile.zero_stage, num_micro_batches)
         # Without ZeRO the number of replicas makes no difference.
-        optimizer = shard(shares["parameters"], tp, dp, model.profile.zero_stage >= 1) * np.ones_like(dp)
+        sharded = model.profile.zero_stage >= 1
+        optimizer = shard(shares["parameters"], tp, dp, sharded, self._elsewhere) * np.ones_like(dp)
         once_s = exposed_reduction_s(hiding, self._reduction_s(num_micro_batches), of_type.overlap)
         if model.send_receive:
             forward, backward = with_sends(model.profile, forward, backward, self._send_s(local))
@@ -93,6 +100,7 @@ class StageTable:
             local_batch=local,
             stages_behind=np.array(stages_behind, dtype=np.float64)[:, None, None, None],
             num_micro_batches=num_micro_batches,
+            elsewhere=self._elsewhere,
         )
         return sum(parts) + np.where(valid, 0.0, np.inf)
 
@@ -106,16 +114,47 @@ class StageTable:
         micro_batch = profile.global_batch // num_micro_batches
         divides = micro_batch % dp == 0 if self.even_batches else micro_batch >= dp
         local = np.ceil(micro_batch / dp)
-        return local, self.degrees.possible & divides & (local >= (profile.micro_batch or 1))
+        whole = (dp % self.model.context_parallel == 0) & (dp % self.model.expert_parallel == 0)
+        return local, self.degrees.possible & divides & whole & (local >= (profile.micro_batch or 1))
 
     @property
     def _shares(self) -> dict[str, FloatArray]:
-        """Shares of the intervals in mean layers, (I, 1, 1) each."""
+        """Shares of the intervals in mean layers (what goes to experts: in bytes), (I, 1, 1) each."""
         table = self.model.share_table
         first, last = np.array(self.intervals, dtype=np.int64).T
         shares = {name: getattr(table, name)[last] - getattr(table, name)[first] for name in _SUMS}
         shares["parameters"] = table.parameters_of(first, last)
         return {name: share[:, None, None] for name, share in shares.items()}
+
+    @property
+    def _elsewhere(self) -> Floats:
+        """Part of the parameters that are experts of other replicas, (I, 1, 1)."""
+        return self.model.elsewhere(self._shares["parameters"], self._shares["experts"])
+
+    def _exchanges_s(self, local: FloatArray) -> FloatArray:
+        """What replicas exchange that share sequences or experts, in both passes (2, I, G, T)."""
+        ring, all_to_all = self._exchange_links
+        tp, layers = self.degrees.tp.astype(float), self._shares["tensor"]
+        waiting = self.model.ring_s(self.gpu_type, layers, local, tp, ring)
+        return waiting + self.model.all_to_all_s(self._shares["exchanged_bytes"], local, all_to_all)
+
+    @cached_property
+    def _exchange_links(self) -> FloatArray:
+        """Seconds per byte of rings and all-to-alls (2, G, T), of replicas on nodes from `0` on."""
+        fabric, cp, ep = self.model.fabric, self.model.context_parallel, self.model.expert_parallel
+        links = np.zeros((2, *self.degrees.dp.shape))
+        for g, t in zip(*np.nonzero(self.degrees.possible), strict=True):
+            dp, tp = int(self.degrees.dp[g, t]), int(self.degrees.tp[t])
+            if dp % cp or dp % ep:
+                continue
+            on_node = max((fabric.host("0").num_gpus or 1) // tp, 1)
+            nodes = [str(k // on_node) for k in range(dp)]
+            # Groups lie on nodes in the same way again and again.
+            if cp > 1:
+                links[0, g, t] = ring_s_per_byte(fabric, nodes[: math.lcm(cp, on_node)], tp, cp)
+            if ep > 1:
+                links[1, g, t] = all_to_all_s_per_byte(fabric, nodes[: math.lcm(ep, on_node)], tp, ep)
+        return links
 
     def _send_s(self, local: FloatArray) -> FloatArray:
         """Time to hand a micro-batch to the next stage (I, G, T), on other nodes where there are several; 0 for the
@@ -134,7 +173,7 @@ class StageTable:
         """Time of the gradient reduction (I, G, T): the slower of links inside nodes and network."""
         fabric, degrees = self.model.fabric, self.degrees
         volume = self.model.reduction_volume_bytes(
-            self._shares["parameters"], degrees.dp.astype(float), num_micro_batches
+            self._shares["parameters"], degrees.dp.astype(float), num_micro_batches, self._elsewhere
         )
         inside = volume / degrees.tp / fabric.intra_bytes_per_s("0")
         across = volume / fabric.group_bytes_per_s(fabric.hosts)

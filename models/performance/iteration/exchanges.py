@@ -17,11 +17,11 @@ network bandwidth, of which a GPU has its part at most: that of its own network 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from models.performance.iteration.fabric import Fabric
+from models.performance.iteration.fabric import Fabric, Host
 from models.performance.iteration.kernels import KernelCurve, attention_passes_s
 from stowplan.arrays import FloatArray
 
@@ -50,15 +50,25 @@ def all_to_all_s_per_byte(fabric: Fabric, nodes: Sequence[str], tp: int, ep: int
     inside, leaving = 0.0, defaultdict[str, list[float]](list)
     for group in _groups(nodes, ep):
         members = Counter(group)
+        alike = _alike(fabric, members)
         for here, count in members.items():
             inside = max(inside, (count - 1) / ep / tp / fabric.intra_bytes_per_s(here))
-            away = sum(
-                other / ep / fabric.group_bytes_per_s((here, there))
-                for there, other in members.items()
-                if there != here
-            )
+            away = 0.0
+            for others, replicas in alike:
+                there = next((node for node in others if node != here), None)
+                if there is not None:
+                    left = replicas - (count if here in others else 0)
+                    away += left / ep / fabric.group_bytes_per_s((here, there))
             leaving[here] += [away] * count
     return max(inside, _over_network(fabric, leaving, tp))
+
+
+def _alike(fabric: Fabric, members: Mapping[str, int]) -> list[tuple[set[str], int]]:
+    """Nodes that are the same to others, and how many members they have together."""
+    found = defaultdict[Host, set[str]](set)
+    for node in members:
+        found[fabric.host(node)].add(node)
+    return [(nodes, sum(members[node] for node in nodes)) for nodes in found.values()]
 
 
 def _groups(nodes: Sequence[str], degree: int) -> Iterator[Sequence[str]]:

@@ -93,7 +93,7 @@ def reduction_volume_bytes(
     once: Floats = 1.0
     gradients = (2.0, once, num_micro_batches, num_micro_batches)[zero_stage]
     weights = (0.0, once, once, 2.0 * num_micro_batches)[zero_stage]
-    return (gradients * gradient_bytes + weights * weight_bytes) * (1.0 - 1.0 / dp - elsewhere)
+    return (gradients * gradient_bytes + weights * weight_bytes) * np.maximum(1.0 - 1.0 / dp - elsewhere, 0.0)
 
 
 def hiding_s(forward_s: Floats, backward_s: Floats, zero_stage: int, num_micro_batches: Floats) -> Floats:

@@ -318,7 +318,7 @@ class PerformanceModel:
         if curve is None or self.context_parallel == 1:
             return np.zeros((2, *np.broadcast_shapes(*map(np.shape, (layers, local_batch, tp, s_per_byte)))))
         passes = ring_passes_s(curve, local_batch, tp, self.context_parallel, s_per_byte)
-        return np.asarray(passes * layers / self.profile.num_layers)
+        return np.array([one * layers / self.profile.num_layers for one in passes])
 
     def all_to_all_s(self, exchanged_bytes: Floats, local_batch: Floats, s_per_byte: Floats) -> FloatArray:
         """Time of what goes to experts and comes back in both passes of stages, (2, ...); `exchanged_bytes`: of a

@@ -74,6 +74,19 @@ def test_given_degrees_and_a_request_in_a_file(tmp_path: Path) -> None:
     )
     assert result.exit_code == ExitCode.PLANNED, result.output
     assert "PP2x3 DP1 TP2 (12+12 layers" in result.stdout
+    result = run(*SMALL, "--gpu-type", "h100", "--software", "torch", "--degrees", "pp1,dp2,tp1,cp2,mb4", "--json")
+    assert ParallelPlanAnswer.model_validate_json(result.stdout).best.notation.startswith("PP1 DP2 TP1 CP2 (24 layers")
+    result = run(
+        *SMALL, "--gpu-type", "h100", "--software", "torch", "--gpus", "4", "--context-parallel", "2", "--json"
+    )
+    assert ParallelPlanAnswer.model_validate_json(result.stdout).best.plan.context_parallel == 2
+
+
+@pytest.mark.usefixtures("warm")
+def test_days_for_tokens() -> None:
+    result = run(
+        *SMALL, "--gpu-type", "h100", "--software", "torch", "--degrees", "pp2x3,dp1,tp2,mb4", "--tokens", "1e9"
+    )
     assert re.search(r"MFU [0-9.]+ %, [0-9.e+]+ tokens/s per GPU, [0-9.]+ days", result.stdout)
 
 
@@ -101,6 +114,14 @@ def test_what_of_the_training_is_left_to_the_search() -> None:
         ((*SMALL, "--gpus", "0", "--gpu-type", "h100"), "must be at least 1"),
         ((*SMALL, "--gpus", "8", "--gpu-type", "h10"), "did you mean 'h100'"),
         ((*SMALL, "--gpus", "8", "--gpu-type", "h100", "--degrees", "2x2"), "write pp2,dp2,tp4,mb32"),
+        (
+            (*SMALL, "--gpus", "8", "--gpu-type", "h100", "--expert-parallel", "0"),
+            "--expert-parallel is '0'; give degrees",
+        ),
+        (
+            (*SMALL, "--gpus", "8", "--gpu-type", "h100", "--context-parallel", "2"),
+            "no symmetric plan with CP [2] fits",
+        ),
         ((*SMALL, "--gpus", "8", "--gpu-type", "h100", "--planner", "best"), "must be 'grid'"),
         ((*SMALL, "--gpus", "8", "--gpu-type", "h100", "--figure", "plan.gif"), "must end in .svg or .png"),
         (("request.json", *SMALL), "beside FILE"),
@@ -183,6 +204,10 @@ def test_the_plan_of_a_file(tmp_path: Path) -> None:
     plan = ParallelPlanAnswer.model_validate_json(result.stdout).best
     assert (plan.num_gpus, plan.notation[:11]) == (8, "PP2 DP2 TP2")
     assert "--degrees file evaluates that" in run(*base, "--gpus", "4").stderr
+    longer = tmp_path / "long.sh"
+    longer.write_text(_ARGUMENTS.rstrip() + " --context-parallel-size 2\n", encoding="utf-8")
+    result = run("--model", longer, *base[2:], "--gpus", "8", "--degrees", "file", "--json")
+    assert ParallelPlanAnswer.model_validate_json(result.stdout).best.notation[:15] == "PP2 DP1 TP2 CP2"
     for arguments, message in [
         ((*base, "--degrees", "file"), "does not say on how many GPUs it runs; give --gpus"),
         ((*base, "--degrees", "file", "--gpus", "4,8"), "give --gpus one number"),

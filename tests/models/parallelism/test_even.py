@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from itertools import pairwise, product
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.parallelism.even import even_plans, virtual_stages
+from models.parallelism.even import even_plans, sharing_degrees, virtual_stages
 from models.parallelism.grid.operators import cluster
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.legality import plan_violations
@@ -18,7 +19,7 @@ from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import virtual_model
 from models.performance.iteration.whitebox import roofline_s
 from models.software import Software
-from models.transformer import Transformer
+from models.transformer import Checkpointing, Transformer
 from stowplan.errors import InputError
 from tests.growth import work
 from topology.cluster import GpuType
@@ -41,13 +42,24 @@ GPT = Transformer(
 )
 
 
-def every_plan(model: PerformanceModel, num_gpus: int, gpus_per_node: int) -> list[ParallelPlan]:
+# Long sequences and experts, on which replicas may share.
+MIXTURE = replace(GPT, num_layers=4, sequence_length=16384, num_experts=4, experts_per_token=2, global_batch=8)
+
+
+def every_plan(
+    model: PerformanceModel, num_gpus: int, gpus_per_node: int, cp: int = 1, ep: int = 1
+) -> list[ParallelPlan]:
     """All symmetric plans with stages as even by load as whole parts go, that fit."""
     profile, found = model.profile, []
     loads = roofline_s(profile, KIND)
     gpus = tuple((str(k // gpus_per_node), k % gpus_per_node) for k in range(num_gpus))
     for pp, tp, count in product(range(1, num_gpus + 1), range(1, num_gpus + 1), range(1, profile.global_batch + 1)):
-        if num_gpus % (pp * tp) or not profile.admits_tensor_degree(tp) or pp > profile.num_layers:
+        if (
+            num_gpus % (pp * tp * cp)
+            or num_gpus // (pp * tp) % ep
+            or not profile.admits_tensor_degree(tp)
+            or pp > profile.num_layers
+        ):
             continue
         for parts in virtual_stages(model, pp):
             bounds = cluster(loads.reshape(-1, parts).sum(axis=1), pp)
@@ -55,8 +67,10 @@ def every_plan(model: PerformanceModel, num_gpus: int, gpus_per_node: int) -> li
                 plan = symmetric_plan(
                     num_layers=tuple(parts * (last - first) for first, last in pairwise(bounds)),
                     pp=pp,
-                    dp=num_gpus // pp // tp,
+                    dp=num_gpus // pp // tp // cp,
                     tp=tp,
+                    cp=cp,
+                    ep=ep,
                     global_batch=profile.global_batch,
                     num_micro_batches=count,
                     gpu_type=KIND.name,
@@ -90,6 +104,68 @@ def test_they_are_near_the_best_of_all(memory_gb: int, num_gpus: int, software: 
         if plan is not None:
             assert plan_violations(plan, model) == []
             assert min(times) * (1 - 1e-9) <= model.iteration(plan).total_s <= 1.03 * min(times)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    memory_gb=st.sampled_from([3, 5, 10, 40]),
+    num_gpus=st.sampled_from([2, 4, 8]),
+    software=st.sampled_from([Software.MEGATRON_CORE, Software.TORCH, Software.DEEPSPEED]),
+    zero_stage=st.sampled_from([0, 1]),
+    slower=st.sampled_from([1.0, 30.0]),
+)
+def test_sharing_is_near_the_best_of_all(
+    memory_gb: int, num_gpus: int, software: Software, zero_stage: int, slower: float
+) -> None:
+    """Over all degrees of context and expert parallelism that the software has, on fast and slow networks."""
+    bandwidth = KIND.inter_node_bandwidth_bytes_per_s / slower
+    kind = replace(KIND, memory_bytes=memory_gb * 10**9, inter_node_bandwidth_bytes_per_s=bandwidth)
+    model = virtual_model(replace(MIXTURE, software=software, zero_stage=zero_stage), kind, 4, -(-num_gpus // 4))
+    degrees = list(sharing_degrees(model, num_gpus, GridOptions()))
+    powers = [1, 2, 4] if software is not Software.DEEPSPEED else [1]
+    assert degrees == [(cp, ep) for cp in powers for ep in powers if max(cp, ep) <= num_gpus]
+    found = even_plans(model, kind.name, 4, num_gpus, roofline_s(model.profile, kind), GridOptions())
+    every = [plan for cp, ep in degrees for plan in every_plan(model, num_gpus, 4, cp, ep)]
+    for interleaved, plan in ((False, found.plain), (True, found.interleaved)):
+        times = [model.iteration(other).total_s for other in every if (other.virtual_stages > 1) is interleaved]
+        assert (plan is None) == (not times)
+        if plan is not None:
+            assert plan_violations(plan, model) == []
+            assert min(times) * (1 - 1e-9) <= model.iteration(plan).total_s <= 1.03 * min(times)
+
+
+def mixture(**changes: Any) -> ParallelRequest:
+    """Experts of 39 GB with their states, on four GPUs of 15 GB, without ZeRO."""
+    model = replace(MIXTURE, sequence_length=2048, num_experts=16, zero_stage=0, checkpointing=Checkpointing.FULL)
+    offers = (Offer(gpu_type=replace(KIND, memory_bytes=15 * 10**9), gpus_per_node=4, counts=(4,)),)
+    request = ParallelRequest(model=model, offers=offers, grid=GridOptions(pipeline_degrees=(1,)))
+    return replace(request, **changes)
+
+
+def test_experts_fit_where_replicas_share_them() -> None:
+    """Nothing else divides them: one stage, and no tensor parallelism with heads that four does not divide."""
+    request = mixture()
+    assert isinstance(request.model, Transformer)
+    odd = replace(request.model, num_heads=1)
+    found = answer(replace(request, model=odd)).best
+    assert found.estimate.plan.notation().startswith("PP1 DP4 TP1 EP4")
+    with pytest.raises(InputError, match="megatron-core, whose replicas share experts"):
+        answer(replace(request, model=replace(odd, software=Software.DEEPSPEED)))
+
+
+@pytest.mark.parametrize(("context", "expert"), [((2,), None), (None, (2,)), ((2, 4), (2,))])
+def test_degrees_that_are_asked_for(context: tuple[int, ...] | None, expert: tuple[int, ...] | None) -> None:
+    options = GridOptions(context_degrees=context, expert_degrees=expert)
+    plan = answer(mixture(grid=options)).best.estimate.plan
+    assert plan.context_parallel in (context or (1,))
+    assert plan.expert_parallel in (expert or (1, 2, 4))
+
+
+def test_degrees_that_nothing_admits_are_told() -> None:
+    with pytest.raises(InputError) as caught:
+        answer(mixture(grid=GridOptions(expert_degrees=(3,))))
+    assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [("sharing", "/offers/0")]
+    assert "no symmetric plan with EP [3] fits" in caught.value.issues[0].detail
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -161,9 +237,10 @@ def test_an_asymmetric_best_plan_has_a_symmetric_one_beside_it() -> None:
     pytest.fail("no answer was asymmetric with a symmetric plan beside it")
 
 
-def test_the_cost_grows_with_the_gpus_at_most() -> None:
+@pytest.mark.parametrize("job", [GPT, MIXTURE])
+def test_the_cost_grows_with_the_gpus_at_most(job: Transformer) -> None:
     def cost(num_gpus: int) -> int:
-        model = virtual_model(replace(GPT, global_batch=256), KIND, 8, num_gpus // 8)
+        model = virtual_model(replace(job, global_batch=256), KIND, 8, num_gpus // 8)
         loads = roofline_s(model.profile, KIND)
         return work(lambda: even_plans(model, KIND.name, 8, num_gpus, loads, GridOptions()))
 

@@ -152,11 +152,9 @@ def test_deepseek() -> None:
     assert parameter_count(profile_of(model)) == 671_026_404_352
     assert (model.precision, model.software) == (Precision.FP8, Software.MEGATRON_CORE)
     assert read_megatron(_DEEPSEEK + "--fp8-recipe mxfp8").transformer().precision is Precision.MXFP8
-    assert [
-        word
-        for word in ("multi-token", "--expert-model-parallel-size 64", "--context")
-        if any(word in note.text for note in read.notes)
-    ] == ["multi-token", "--expert-model-parallel-size 64"]
+    assert read.plan == FilePlan(pp=16, ep=64)
+    assert any("multi-token" in note.text for note in read.notes)
+    assert read_megatron(_DEEPSEEK + " --context-parallel-size 2").plan == FilePlan(pp=16, cp=2, ep=64)
 
 
 @pytest.mark.parametrize(

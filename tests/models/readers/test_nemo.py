@@ -87,6 +87,8 @@ def test_gpt_and_interpolations() -> None:
 def test_experts() -> None:
     model = read_nemo(_GPT + "  num_moe_experts: 8\n  moe_router_topk: 1\n").transformer()
     assert (model.num_experts, model.experts_per_token) == (8, 1)
+    shared = "  num_moe_experts: 8\n  context_parallel_size: 2\n  expert_model_parallel_size: 4\n"
+    assert read_nemo(_GPT + shared).plan == FilePlan(cp=2, ep=4, num_gpus=16)
 
 
 @pytest.mark.parametrize(

@@ -69,12 +69,19 @@ def test_a_configuration(tmp_path: Path) -> None:
 
 def test_an_older_one_in_a_pipeline() -> None:
     read = read_torchtitan(_OLDER)
-    assert read.plan == FilePlan(pp=2, tp=2, dp=8)
+    assert read.plan == FilePlan(pp=2, tp=2, cp=2, dp=8)
     model = read.transformer()
     assert (model.global_batch, model.micro_batch, model.zero_stage) == (32, None, 1)
     assert model.checkpointing is Checkpointing.SELECTIVE
-    assert any("context_parallel_degree 2" in note.text for note in read.notes)
     assert "expert_feed_forward_size" not in read.fields
+
+
+def test_a_long_sequence_on_gpus_that_share_it() -> None:
+    """FSDP shards over them, with one replica otherwise."""
+    text = _LLAMA.replace("shard_degree = -1", "shard_degree = 1")
+    read = read_torchtitan(text.replace("context_parallel_degree = 1", "context_parallel_degree = 8"))
+    assert read.plan == FilePlan(tp=8, cp=8, dp=1)
+    assert read.fields["zero_stage"] == 3
 
 
 def test_replicas_only() -> None:
