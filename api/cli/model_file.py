@@ -53,7 +53,8 @@ def plan_of_file(model: ForeignModel | None, training: Mapping[str, Any], counts
             f"--degrees file: a global batch of {batch} does not divide into micro-batches of {micro_batch} on {dp} "
             "replicas; give --global-batch, --micro-batch or --gpus"
         )
-    return {"pp": plan.pp, "dp": dp, "tp": plan.tp, "num_micro_batches": batch // (dp * micro_batch)}
+    recomputed = {} if plan.recomputed_layers is None else {"recomputed_layers": plan.recomputed_layers}
+    return {"pp": plan.pp, "dp": dp, "tp": plan.tp, "num_micro_batches": batch // (dp * micro_batch), **recomputed}
 
 
 def _replicas(plan: FilePlan, counts: Mapping[str, Any]) -> int:

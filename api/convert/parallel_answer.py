@@ -79,7 +79,7 @@ def point_document(point: PlanPoint) -> PlanPointDoc:
         gpu_type=point.gpu_type,
         num_gpus=point.num_gpus,
         notation=estimate.plan.notation(),
-        training=_training(Training.of(point.model)),
+        training=_training(Training.of(point.model, estimate.plan)),
         throughput=estimate.throughput,
         iteration_s=seconds,
         iteration_low_s=seconds if interval is None else interval.low_s,

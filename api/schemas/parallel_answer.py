@@ -72,6 +72,8 @@ class TrainingChoiceDoc(Document):
     checkpointing: Checkpointing | None
     """Null: the model is a list of operators."""
     zero_stage: int
+    by_stage: bool
+    """Stages of the plan have a checkpointing of their own; `checkpointing` is that of all others."""
 
 
 class EfficiencyDoc(Document):

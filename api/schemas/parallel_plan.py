@@ -58,6 +58,9 @@ class SymmetricPlanDoc(Document):
     """Layers of each stage (null: spread evenly)."""
     virtual_stages: _Parts = 1
     """Parts into which every stage is cut; above 1 the pipeline is interleaved, where the software has that."""
+    recomputed_layers: _NumLayers | None = None
+    """Full checkpointing of the first so many layers of every part, as Megatron's `--recompute-num-layers` (null: as
+    the job's model says)."""
 
 
 def _which_form(value: Any) -> str:

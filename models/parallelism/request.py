@@ -30,7 +30,9 @@ class Planner(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degrees:
-    """A symmetric plan in short; `layers` None: spread evenly. `virtual_stages`: parts of a stage."""
+    """A symmetric plan in short; `layers` None: spread evenly. `virtual_stages`: parts of a stage. `recomputed_layers`:
+    of every part the first so many (all, where it has fewer) are recomputed in full, and others keep everything; None:
+    as the job's model says."""
 
     pp: int
     dp: int
@@ -38,6 +40,7 @@ class Degrees:
     num_micro_batches: int
     layers: tuple[int, ...] | None = None
     virtual_stages: int = 1
+    recomputed_layers: int | None = None
 
     @property
     def num_gpus(self) -> int:

@@ -16,12 +16,13 @@ MAX_DEGREE = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlan:
-    """The 3D plan that a file runs; None where it does not say."""
+    """The 3D plan that a file runs; None where it does not say. `recomputed_layers`: see `Degrees`."""
 
     pp: int = 1
     tp: int = 1
     dp: int | None = None
     num_gpus: int | None = None
+    recomputed_layers: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
