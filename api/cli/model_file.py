@@ -51,6 +51,7 @@ def plan_of_file(model: ForeignModel | None, training: Mapping[str, Any], counts
             f"--degrees file: a global batch of {batch} does not divide into micro-batches of {micro_batch} on {dp} "
             "replicas; give --global-batch, --micro-batch or --gpus"
         )
+    recomputed = {} if plan.recomputed_layers is None else {"recomputed_layers": plan.recomputed_layers}
     return {
         "pp": plan.pp,
         "dp": dp,
@@ -58,6 +59,7 @@ def plan_of_file(model: ForeignModel | None, training: Mapping[str, Any], counts
         "context_parallel": plan.cp,
         "expert_parallel": plan.ep,
         "num_micro_batches": batch // (dp * micro_batch),
+        **recomputed,
     }
 
 

@@ -67,7 +67,7 @@ def _alternatives(answer: ParallelPlanAnswer) -> Table:
     for other in answer.alternatives:
         if (other.gpu_type, other.num_gpus) == (best.gpu_type, best.num_gpus):
             table.add_row(
-                str(other.training.checkpointing or "-"),
+                "by stage" if other.training.by_stage else str(other.training.checkpointing or "-"),
                 str(other.training.zero_stage),
                 "-" if other.iteration_s is None else duration(other.iteration_s * _MS_PER_S),
                 escape(other.notation or f"no plan: {other.why}"),

@@ -78,7 +78,7 @@ def point_document(point: PlanPoint) -> PlanPointDoc:
         gpu_type=point.gpu_type,
         num_gpus=point.num_gpus,
         notation=estimate.plan.notation(),
-        training=training_to_document(Training.of(point.model)),
+        training=training_to_document(Training.of(point.model, by_stage=estimate.plan.has_own_checkpointing)),
         throughput=estimate.throughput,
         iteration_s=seconds,
         iteration_low_s=seconds if interval is None else interval.low_s,

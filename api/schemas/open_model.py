@@ -27,7 +27,8 @@ class OpenTransformerDoc(TransformerDoc):
     """What ZeRO shards over the replicas: 1 optimiser states, 2 gradients too, 3 weights too; auto: the search chooses.
     Default: 1."""
     checkpointing: _OpenCheckpointing | None = None  # type: ignore[assignment]
-    """Activation checkpointing; auto: the search chooses. Default: none."""
+    """Activation checkpointing; auto: the search chooses, for 3D plans of one job also stage by stage, and how many
+    layers are recomputed in full, where the software has that. Default: none."""
 
 
 class OpenOperatorModelDoc(OperatorModelDoc):

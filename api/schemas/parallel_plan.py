@@ -44,6 +44,8 @@ class TrainingChoiceDoc(Document):
     checkpointing: Checkpointing | None
     """Null: the model is a list of operators."""
     zero_stage: ZeroStage
+    by_stage: bool = False
+    """Stages of the plan have a checkpointing of their own; `checkpointing` is that of all others."""
 
 
 class ParallelPlanDoc(Document):
@@ -80,6 +82,9 @@ class SymmetricPlanDoc(Document):
     pp x dp x tp x context_parallel GPUs."""
     expert_parallel: Sharing = 1
     """Parts of the experts, each on some of the dp x context_parallel replicas, where the software has that."""
+    recomputed_layers: _NumLayers | None = None
+    """Full checkpointing of the first so many layers of every part, as Megatron's `--recompute-num-layers` (null: as
+    the job's model says)."""
 
 
 def _which_form(value: Any) -> str:

@@ -8,8 +8,10 @@ parallelism (`sharing_degrees`) are ranked by the tables of the grids:
     seconds = N max_i c_i + (sum_i c_i - max_i c_i) / v + extra        c_i: forward and backward pass of stage i
 
 which for v = 1 is the time of searches, and for v > 1 a bubble that is v times shorter (Narayanan et al. 2021, section
-2.2). The first of each kind are then looked at by the performance model itself, sends and schedule included; what is
-returned is the best of those, never worse by the model than what was ranked first.
+2.2). Where stages recompute on their own, each does the cheapest that fits beside the micro-batches that it has in
+flight: the time of an iteration rises with that of every stage, so that this is best for these layers. The first of
+each kind are then looked at by the performance model itself, sends and schedule included; what is returned is the best
+of those, never worse by the model than what was ranked first.
 """
 
 from collections import Counter
@@ -22,8 +24,9 @@ from models.parallel_plan import ParallelPlan, in_flight, symmetric_plan
 from models.parallelism.grid.degrees import compact_degrees
 from models.parallelism.grid.operators import cluster
 from models.parallelism.grid.options import GridOptions
-from models.parallelism.grid.stage_table import StageTable
+from models.parallelism.grid.stage_table import Recomputation
 from models.parallelism.micro_batches import divisors, least_from
+from models.parallelism.recomputation import StageChoices, recomputing
 from models.performance.iteration.formulas import pipeline_s
 from models.performance.iteration.model import PerformanceModel
 from models.software import FEATURES
@@ -59,6 +62,7 @@ class _Ranked:
     ep: int
     num_micro_batches: int
     virtual_stages: int
+    recomputation: tuple[Recomputation, ...] | None
 
 
 def even_plans(
@@ -68,15 +72,26 @@ def even_plans(
     num_gpus: int,
     loads: FloatArray,
     options: GridOptions,
+    *,
+    by_stage: bool = False,
 ) -> EvenPlans:
-    """Find the best symmetric plans on all of the GPUs, on virtual nodes `0`, `1`, ...; `loads`: of layers (L,)."""
+    """Find the best symmetric plans on all of the GPUs, on virtual nodes `0`, `1`, ...
+
+    Parameters
+    ----------
+    loads
+        Of layers (L,).
+    by_stage
+        Only plans whose stages recompute on their own, and not all layers alike.
+    """
     gpus = tuple((str(k // gpus_per_node), k % gpus_per_node) for k in range(num_gpus))
     ranked: list[_Ranked] = []
     for cp, ep in sharing_degrees(model, num_gpus, options):
         shared = model.at(cp, ep)
         for pp in _pipeline_degrees(model, num_gpus, options):
-            if num_gpus // pp % cp == 0 and num_gpus // pp % ep == 0:
-                ranked += _of_degree(shared, gpu_type, gpus_per_node, num_gpus // pp, pp, loads, options)
+            size = num_gpus // pp
+            if size % cp == 0 and size % ep == 0:
+                ranked += _of_degree(shared, gpu_type, gpus_per_node, size, pp, loads, options, by_stage=by_stage)
     ranked.sort(key=lambda plan: plan.seconds)
     found = []
     for kind in (False, True):
@@ -137,33 +152,39 @@ def _of_degree(
     pp: int,
     loads: FloatArray,
     options: GridOptions,
+    *,
+    by_stage: bool,
 ) -> Iterator[_Ranked]:
     """Plans of `pp` stages of `size` GPUs that fit; stages of all numbers of parts are in one table."""
     parts = virtual_stages(model, pp)
     bounds = [np.array(cluster(loads.reshape(-1, v).sum(axis=1), pp)) * v for v in parts]
     behind = [in_flight(pp, stage, v) for v in parts for stage in range(pp)]
-    table = StageTable(
-        model=model,
-        gpu_type=gpu_type,
-        intervals=tuple(pair for cuts in bounds for pair in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)),
-        degrees=compact_degrees(model.profile, (size,), gpus_per_node),
+    stages = StageChoices.of(
+        model,
+        gpu_type,
+        compact_degrees(model.profile, (size,), gpus_per_node),
+        [pair for cuts in bounds for pair in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)],
+        behind,
+        [v for v in parts for _ in range(pp)] if by_stage else None,
     )
     layers = [tuple(np.diff(cuts).tolist()) for cuts in bounds]
-    tensor, fixed, every = table.degrees.tp.tolist(), model.profile.micro_batch, np.arange(len(behind))
+    tensor, fixed = stages.table.degrees.tp.tolist(), model.profile.micro_batch
     cp, ep = model.context_parallel, model.expert_parallel
     replicas = {size // tp for tp in tensor if size % tp == 0}
     for count in _micro_batches(model, pp, replicas, options):
-        costs = table.costs(count)
-        fits = table.fits(table.memory_bytes(count, behind)[every, every, 0])
+        chosen = stages.cheapest(count)
         forward, backward, extra = (
-            values[:, 0].reshape(len(parts), pp, -1).swapaxes(1, 2)
-            for values in (costs.forward_s, costs.backward_s, costs.once_s + costs.optimizer_s)
+            values.reshape(len(parts), pp, -1).swapaxes(1, 2)
+            for values in (chosen.forward_s, chosen.backward_s, chosen.extra_s)
         )
         warm_up, steady, last = pipeline_s(forward, backward, extra, count)
         slowest = (forward + backward).max(axis=-1)
         seconds = steady + slowest + (warm_up - slowest) / np.array(parts)[:, None] + last
-        legal = fits.reshape(len(parts), pp, -1).all(axis=1) & costs.valid[0]
+        legal = chosen.fits.reshape(len(parts), pp, -1).all(axis=1)
         for k, t in zip(*np.nonzero(legal), strict=True):
+            recomputation = stages.recomputation(chosen.row[k * pp : (k + 1) * pp, t])
+            if by_stage and recomputation is None:
+                continue
             dp = size // tensor[t] // cp
             if fixed is not None and dp * fixed * count != _global_batch(model):
                 continue
@@ -177,6 +198,7 @@ def _of_degree(
                     ep=ep,
                     num_micro_batches=count,
                     virtual_stages=parts[k],
+                    recomputation=recomputation,
                 )
 
 
@@ -223,4 +245,6 @@ def _built(
     except InputError:
         # A tensor group would leave its node where stages do not start on whole nodes.
         return None
+    if plan.recomputation is not None:
+        built = recomputing(built, plan.recomputation)
     return built if model.fits(built) else None

@@ -16,6 +16,7 @@ from models.parallelism.grid.pruning import remaining_plans
 from models.parallelism.incremental.expand import expand
 from models.parallelism.legality import plan_violations
 from models.parallelism.offers import fewest_nodes
+from models.parallelism.recomputation import with_cheapest
 from models.parallelism.remedies import remedies
 from models.parallelism.request import (
     MissingPoint,
@@ -121,7 +122,22 @@ def _trained(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
             refused.append(error)
     if not ways:
         raise refused[0]
+    for model in request.choices.by_stage(request.model):
+        points = _by_stage(replace(request, model=model), offer)
+        if points:
+            ways.append((Training.of(model, by_stage=True), ParallelAnswer(points=points, missing=())))
     return best_trained(offer, ways)
+
+
+def _by_stage(request: ParallelRequest, offer: Offer) -> tuple[PlanPoint, ...]:
+    """Points of plans whose stages recompute on their own, where there are some."""
+    points = []
+    for count in offer.counts:
+        nodes = None if offer.nodes is None else fewest_nodes(offer.nodes, count, offer.gpus_per_node)
+        plans = _even(request, offer, count, by_stage=True)
+        if plans and (nodes is not None or offer.nodes is None):
+            points.append(_fastest_point(request, offer, plans, nodes, count))
+    return tuple(points)
 
 
 def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) -> ParallelAnswer:
@@ -130,7 +146,7 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
         return ParallelAnswer(points=(), missing=tuple(_missing(offer, count, (), ()) for count in offer.counts))
     if request.planner is Planner.GIVEN:
         return _given(request, k, offer)
-    result, model = _search(request, k, offer), offer_model(request, offer)
+    result = _search(request, k, offer)
     points, missing = [], []
     for count in offer.counts:
         found = result.best.get((offer.gpu_type.name, count))
@@ -142,25 +158,38 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
             grids = [grid for grid in result.grids if grid.num_gpus == count]
             missing.append(_missing(offer, count, grids, plans))
         else:
-            bound = [plan if nodes is None else bind_plan(plan, nodes) for plan in plans]
-            points.append(_best([_point(request, model, plan, offer.gpu_type.name, count) for plan in bound]))
+            points.append(_fastest_point(request, offer, plans, nodes, count))
     return ParallelAnswer(points=tuple(points), missing=tuple(missing), grids=result.grids)
 
 
-def _even(request: ParallelRequest, offer: Offer, count: int) -> list[ParallelPlan]:
+def _even(request: ParallelRequest, offer: Offer, count: int, *, by_stage: bool = False) -> list[ParallelPlan]:
     """Symmetric plans that may be better than what was found, or stand beside it."""
     wanted = request.grid.refine and request.grid.rule is PlanRule.ARENA
     if not (wanted or not request.grid.shares_nothing) or request.grid.is_over:
         return []
     size = offer.gpus_per_node
     model = virtual_model(request.model, offer.gpu_type, size, -(-count // size), request.calibration)
+    if request.degrees is not None:
+        plan = given_plan(request.degrees, model.profile, offer.gpu_type.name, _virtual_nodes(offer))
+        cheapest = with_cheapest(plan, model, size)
+        return [] if cheapest is None else [cheapest]
     loads = roofline_s(model.profile, offer.gpu_type)
-    found = even_plans(model, offer.gpu_type.name, size, count, loads, request.grid)
+    found = even_plans(model, offer.gpu_type.name, size, count, loads, request.grid, by_stage=by_stage)
     return [plan for plan in (found.plain, found.interleaved) if plan is not None]
 
 
-def _best(points: Sequence[PlanPoint]) -> PlanPoint:
-    """The fastest of some plans on the same GPUs, the first of equals, with the fastest symmetric one beside it."""
+def _fastest_point(
+    request: ParallelRequest,
+    offer: Offer,
+    plans: Sequence[ParallelPlan],
+    nodes: tuple[NodeGpus, ...] | None,
+    count: int,
+) -> PlanPoint:
+    """The fastest of some plans on these nodes (None: virtual ones), the first of equals, with the fastest symmetric
+    one beside it."""
+    model = offer_model(request, offer)
+    bound = [plan if nodes is None else bind_plan(plan, nodes) for plan in plans]
+    points = [_point(request, model, plan, offer.gpu_type.name, count) for plan in bound]
     fastest = min(points, key=lambda point: point.seconds)
     if fastest.estimate.plan.is_symmetric:
         return fastest

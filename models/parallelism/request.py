@@ -31,7 +31,9 @@ class Planner(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degrees:
     """A symmetric plan in short; `layers` None: spread evenly. `virtual_stages`: parts of a stage. `dp`: groups of
-    replicas with sequences of their own, each of `context_parallel` replicas."""
+    replicas with sequences of their own, each of `context_parallel` replicas. `recomputed_layers`: of every part the
+    first so many (all, where it has fewer) are recomputed in full, and others keep everything; None: as the job's
+    model says."""
 
     pp: int
     dp: int
@@ -41,6 +43,7 @@ class Degrees:
     virtual_stages: int = 1
     context_parallel: int = 1
     expert_parallel: int = 1
+    recomputed_layers: int | None = None
 
     @property
     def num_gpus(self) -> int:

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.parallelism.legality import next_tensor_degree, sharing_issues
 from models.parallelism.micro_batches import divisors, least_from
+from models.parallelism.recomputation import recomputing
 from models.parallelism.request import Degrees
 from models.performance.iteration.profile import ModelProfile
 from models.software import FEATURES
+from models.transformer import Checkpointing
 from models.wording import counted
 from models.workload import NodeGpus
 from stowplan.errors import Issue
@@ -51,6 +53,8 @@ def degree_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -
         yield Issue(code="not_divisible", pointer="/expert_parallel", detail=detail)
     if degrees.virtual_stages > 1:
         yield from _interleaving_issues(degrees, profile)
+    if degrees.recomputed_layers is not None:
+        yield from _recomputation_issues(degrees.recomputed_layers, profile)
 
 
 def given_plan(
@@ -63,7 +67,7 @@ def given_plan(
     InputError
         When there are not as many GPUs as the degrees need, or a tensor group would leave its node.
     """
-    return symmetric_plan(
+    plan = symmetric_plan(
         num_layers=profile.num_layers if degrees.layers is None else degrees.layers,
         pp=degrees.pp,
         dp=degrees.dp,
@@ -76,6 +80,24 @@ def given_plan(
         cp=degrees.context_parallel,
         ep=degrees.expert_parallel,
     )
+    if degrees.recomputed_layers is None:
+        return plan
+    wanted = degrees.recomputed_layers * degrees.virtual_stages
+    counts = (wanted if wanted < stage.num_layers else None for stage in plan.stages)
+    return recomputing(plan, [(Checkpointing.FULL, count) for count in counts])
+
+
+def _recomputation_issues(count: int, profile: ModelProfile) -> Iterator[Issue]:
+    where = "/recomputed_layers"
+    if count < 1:
+        yield Issue(code="not_positive", pointer=where, detail=f"is {count}; at least 1, or leave it out")
+    if profile.checkpointing is None:
+        detail = f"is {count}; the operators of {profile.name} say what they keep: leave it out"
+        yield Issue(code="checkpointing", pointer=where, detail=detail)
+    elif not FEATURES[profile.software].recomputes_by_stage:
+        able = ", ".join(software for software in FEATURES if FEATURES[software].recomputes_by_stage)
+        detail = f"is {count}; {profile.software} recomputes all layers or none: leave it out, or use one of {able}"
+        yield Issue(code="checkpointing", pointer=where, detail=detail)
 
 
 def _interleaving_issues(degrees: Degrees, profile: ModelProfile) -> Iterator[Issue]:

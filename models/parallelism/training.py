@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from models.software import FEATURES
 from models.transformer import Checkpointing, JobModel, Transformer
 from stowplan.errors import InputError
 
@@ -21,6 +22,12 @@ class Choices:
     def are_open(self) -> bool:
         """Whether anything is left to the search."""
         return bool(self.checkpointing or self.zero_stages)
+
+    def by_stage(self, model: JobModel) -> tuple[JobModel, ...]:
+        """The model in every way in which it may be trained whose stages differ in what they recompute."""
+        if not self.checkpointing or not FEATURES[model.software].recomputes_by_stage:
+            return ()
+        return replace(self, checkpointing=(Checkpointing.NONE,)).models(model)
 
     def models(self, model: JobModel) -> tuple[JobModel, ...]:
         """The model in every way in which it may be trained.
@@ -57,21 +64,25 @@ AS_THE_MODEL_SAYS = Choices()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """How a plan trains; `checkpointing` None: the model is a list of operators."""
+    """How a plan trains; `checkpointing` None: the model is a list of operators. `by_stage`: stages of the plan have a
+    checkpointing of their own."""
 
     checkpointing: Checkpointing | None
     zero_stage: int
+    by_stage: bool = False
 
     @classmethod
-    def of(cls, model: JobModel) -> "Training":
+    def of(cls, model: JobModel, *, by_stage: bool = False) -> "Training":
         """What a model says."""
         kind = model.checkpointing if isinstance(model, Transformer) else None
-        return cls(checkpointing=kind, zero_stage=model.zero_stage)
+        return cls(checkpointing=kind, zero_stage=model.zero_stage, by_stage=by_stage)
 
     @property
     def words(self) -> str:
         """`full checkpointing, ZeRO 1`."""
         zero = f"ZeRO {self.zero_stage}"
+        if self.by_stage:
+            return f"checkpointing by stage, {zero}"
         return zero if self.checkpointing is None else f"{self.checkpointing} checkpointing, {zero}"
 
 

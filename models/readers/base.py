@@ -16,7 +16,8 @@ MAX_DEGREE = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlan:
-    """The 3D plan that a file runs; None where it does not say. `cp`, `ep`: context and expert parallelism."""
+    """The 3D plan that a file runs; None where it does not say. `cp`, `ep`: context and expert parallelism.
+    `recomputed_layers`: see `Degrees`."""
 
     pp: int = 1
     tp: int = 1
@@ -24,6 +25,7 @@ class FilePlan:
     ep: int = 1
     dp: int | None = None
     num_gpus: int | None = None
+    recomputed_layers: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from models.readers.base import MAX_DEGREE, FilePlan, ForeignModel, Reading
-from models.readers.megatron_model import model_fields, padded_vocabulary
+from models.readers.megatron_model import model_fields, padded_vocabulary, recomputed_layers
 from models.software import Software
 from models.transformer import MAX_TOKENS, Checkpointing, Optimizer, Precision
 from stowplan.errors import FileFormatError
@@ -127,6 +127,7 @@ def _plan(reading: Reading) -> FilePlan:
         cp=degree("context-parallel-size"),
         ep=degree("expert-model-parallel-size"),
         num_gpus=world,
+        recomputed_layers=recomputed_layers(reading, "--recompute"),
     )
 
 
@@ -145,8 +146,6 @@ def _training(reading: Reading) -> dict[str, Any]:
     )
     if reading.given("--recompute-activations") is True:
         granularity = Checkpointing.SELECTIVE
-    if granularity is Checkpointing.FULL and str(reading.given("--recompute-method")) == "block":
-        reading.note("--recompute-method block: all layers are planned to be recomputed, not some", of="checkpointing")
     return {
         "global_batch": reading.optional("--global-batch-size", most=MAX_TOKENS),
         "micro_batch": reading.optional("--micro-batch-size", most=MAX_TOKENS),

@@ -13,6 +13,7 @@ from models.transformer import (
     MAX_TOKENS,
     MAX_WIDTH,
     Biases,
+    Checkpointing,
     Normalisation,
     Positions,
 )
@@ -160,3 +161,14 @@ def _marks(frequency: object) -> list[bool]:
         return []
     dense, sparse = (min(int(count or 1), MAX_LAYERS + 1) for count in (found[2], found[4]))
     return [found[1] == "1"] * dense + ([found[3] == "1"] * sparse if found[3] else [])
+
+
+def recomputed_layers(reading: Reading, prefix: str) -> int | None:
+    """How many layers of every virtual stage are recomputed in full, where it is not all."""
+    method, granularity = (str(reading.given(f"{prefix}-{name}")) for name in ("method", "granularity"))
+    if (method, granularity) != ("block", Checkpointing.FULL):
+        return None
+    count = reading.number(f"{prefix}-num-layers", most=MAX_LAYERS, default=1)
+    text = f"{prefix}-num-layers {count}: so many layers are planned to be recomputed with --degrees file, else all"
+    reading.note(text, of="checkpointing")
+    return count

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from models.readers.base import MAX_DEGREE, FilePlan, ForeignModel, Reading
-from models.readers.megatron_model import model_fields, padded_vocabulary
+from models.readers.megatron_model import model_fields, padded_vocabulary, recomputed_layers
 from models.software import Software
 from models.transformer import MAX_TOKENS, Checkpointing, Optimizer, Precision
 from stowplan.errors import FileFormatError, InputError, pointer_of
@@ -86,6 +86,7 @@ def _read(reading: Reading, trainer: Reading) -> ForeignModel:
         cp=reading.number("--context-parallel-size", most=MAX_DEGREE, default=1),
         ep=reading.number("--expert-model-parallel-size", most=MAX_DEGREE, default=1),
         num_gpus=nodes * devices if known else None,
+        recomputed_layers=recomputed_layers(reading, "--activations-checkpoint"),
     )
     stated = trainer.given("precision") or reading.given("--precision")
     precision = _PRECISIONS.get(str(stated).lower())

@@ -5,7 +5,7 @@ the end of the pipeline (1 to K).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,13 +14,17 @@ import numpy as np
 from models.parallelism.grid.degrees import DegreeTable
 from models.performance.iteration.exchanges import all_to_all_s_per_byte, ring_s_per_byte
 from models.performance.iteration.formulas import Floats, exposed_reduction_s, hiding_s
-from models.performance.iteration.memory import peak_parts, shard
+from models.performance.iteration.memory import activation_bytes, peak_parts, shard, working_bytes
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.sends import copies, with_sends
 from models.performance.iteration.sizes import boundary_bytes
-from stowplan.arrays import FloatArray, Mask
+from models.transformer import Checkpointing
+from stowplan.arrays import FloatArray, IntArray, Mask
 
 _SUMS = ("compute", "tensor", "partitioned", "replicated", "experts", "exchanged_bytes")
+
+# Checkpointing of a stage, and of how many of its layers, None for all: as in `models.parallel_plan.Stage`.
+Recomputation = tuple[Checkpointing, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,7 +50,8 @@ class StageTable:
     """Every stage of a job on nodes `0`, `1`, ... of one GPU type.
 
     `intervals`: (first, last) layers of every stage, last excluded. `even_batches`: micro-batches must divide into
-    equal local batches; otherwise the largest of nearly equal ones counts.
+    equal local batches; otherwise the largest of nearly equal ones counts. `recomputation`: of every stage, None: as
+    the job's model says.
     """
 
     model: PerformanceModel
@@ -54,21 +59,14 @@ class StageTable:
     intervals: tuple[tuple[int, int], ...]
     degrees: DegreeTable
     even_batches: bool = True
+    recomputation: tuple[Recomputation, ...] | None = None
 
     def costs(self, num_micro_batches: int) -> StageCosts:
         """Costs of all stages when the global batch is cut into so many micro-batches."""
         model, shares, of_type = self.model, self._shares, self.model.coefficients_of(self.gpu_type)
         tp, dp = self.degrees.tp.astype(float), self.degrees.dp.astype(float)
         local, valid = self._local_batch(num_micro_batches)
-        computation = of_type.compute_s * shares["compute"] * local / tp
-        communication = model.tensor_communication_s(local, shares["tensor"], tp, model.fabric.intra_bytes_per_s("0"))
-        slower, slower_back = model.slowdowns(self.gpu_type, local, tp)
-        forward = computation * slower + communication
-        backward = of_type.backward_ratio * computation * slower_back
-        backward = backward + model.profile.backward_all_reduces * communication
-        if model.context_parallel * model.expert_parallel > 1:
-            there, back = self._exchanges_s(local)
-            forward, backward = forward + there, backward + back
+        forward, backward, communication = np.add.reduce(list(self._passes_s(local)))
         hiding = hiding_s(forward, backward, model.profile.zero_stage, num_micro_batches)
         # Without ZeRO the number of replicas makes no difference.
         sharded = model.profile.zero_stage >= 1
@@ -79,7 +77,7 @@ class StageTable:
         return StageCosts(
             forward_s=np.asarray(forward),
             backward_s=np.asarray(backward),
-            communication_s=np.asarray(communication) * (1.0 + model.profile.backward_all_reduces),
+            communication_s=np.asarray(communication),
             once_s=once_s,
             optimizer_s=of_type.optimizer_s * np.asarray(optimizer),
             valid=valid,
@@ -88,6 +86,13 @@ class StageTable:
     def memory_bytes(self, num_micro_batches: int, stages_behind: Sequence[float]) -> FloatArray:
         """Peak memory of a GPU, (K, I, G, T) for K numbers of stages to the end (of micro-batches in flight, where
         stages are cut into parts); infinite for what is not valid."""
+        return self._peak_bytes(num_micro_batches, np.array(stages_behind, dtype=np.float64)[:, None, None, None])
+
+    def own_memory_bytes(self, num_micro_batches: int, stages_behind: FloatArray) -> FloatArray:
+        """Peak memory of a GPU where every stage has its place in the pipeline (I,), (I, G, T); as `memory_bytes`."""
+        return self._peak_bytes(num_micro_batches, stages_behind[:, None, None])
+
+    def _peak_bytes(self, num_micro_batches: int, stages_behind: FloatArray) -> FloatArray:
         local, valid = self._local_batch(num_micro_batches)
         parts = peak_parts(
             profile=self.model.profile,
@@ -98,9 +103,10 @@ class StageTable:
             tp=self.degrees.tp.astype(float),
             dp=self.degrees.dp.astype(float),
             local_batch=local,
-            stages_behind=np.array(stages_behind, dtype=np.float64)[:, None, None, None],
+            stages_behind=stages_behind,
             num_micro_batches=num_micro_batches,
             elsewhere=self._elsewhere,
+            kept=None if self.recomputation is None else self._kept_bytes,
         )
         return sum(parts) + np.where(valid, 0.0, np.inf)
 
@@ -117,26 +123,73 @@ class StageTable:
         whole = (dp % self.model.context_parallel == 0) & (dp % self.model.expert_parallel == 0)
         return local, self.degrees.possible & divides & whole & (local >= (profile.micro_batch or 1))
 
+    def _passes_s(self, local: FloatArray) -> Iterator[FloatArray]:
+        """Forward and backward time and communication of both passes, (3, I, G, T), by the checkpointing of layers."""
+        tp, bandwidth = self.degrees.tp.astype(float), self.model.fabric.intra_bytes_per_s("0")
+        for model, shares in self._by_checkpointing:
+            of_type, again = model.coefficients_of(self.gpu_type), model.profile.backward_all_reduces
+            computation = of_type.compute_s * shares["compute"] * local / tp
+            communication = model.tensor_communication_s(local, shares["tensor"], tp, bandwidth)
+            slower, slower_back = model.slowdowns(self.gpu_type, local, tp)
+            backward = of_type.backward_ratio * computation * slower_back + again * communication
+            forward = computation * slower + communication
+            if model.context_parallel * model.expert_parallel > 1:
+                there, back = self._exchanges_s(model, shares, local)
+                forward, backward = forward + there, backward + back
+            yield np.array((forward, backward, communication * (1.0 + again)))
+
+    @cached_property
+    def _kept_bytes(self) -> tuple[FloatArray, FloatArray]:
+        """What a sample keeps on a GPU, and what the layer keeps that is being repeated, (I, 1, T) each."""
+        tp = self.degrees.tp.astype(float)
+        kept, working = np.zeros((2, len(self.intervals), 1, len(tp)))
+        for model, shares in self._by_checkpointing:
+            sizes, is_there = model.coefficients.sizes, shares["compute"] > 0
+            kept += activation_bytes(model.profile, sizes, tp, shares["partitioned"], shares["replicated"])
+            working = np.maximum(working, np.where(is_there, working_bytes(model.profile, tp), 0.0))
+        return kept, working
+
+    @cached_property
+    def _by_checkpointing(self) -> list[tuple[PerformanceModel, dict[str, FloatArray]]]:
+        """The layers of the intervals by their checkpointing: the model of each, and shares of them, (I, 1, 1)."""
+        if self.recomputation is None:
+            return [(self.model, self._shares)]
+        first, last = np.array(self.intervals, dtype=np.int64).T
+        until = [
+            end if n is None else start + n
+            for (start, end), (_, n) in zip(self.intervals, self.recomputation, strict=True)
+        ]
+        found = []
+        for kind in sorted({Checkpointing.NONE, *(kind for kind, _ in self.recomputation)}):
+            own = np.array([kind is other for other, _ in self.recomputation])
+            # Behind the layers that a stage recomputes are those that keep everything.
+            end = np.where(own | (kind is not Checkpointing.NONE), until, last)
+            model = self.model.kept_as(kind)
+            found.append((model, self._sums(model, np.where(own, first, until), end)))
+        return found
+
+    def _sums(self, model: PerformanceModel, first: IntArray, last: IntArray) -> dict[str, FloatArray]:
+        """Shares of layers [first, last) in mean layers (what goes to experts: in bytes), (I, 1, 1) each."""
+        table = model.share_table
+        return {name: (getattr(table, name)[last] - getattr(table, name)[first])[:, None, None] for name in _SUMS}
+
     @property
     def _shares(self) -> dict[str, FloatArray]:
-        """Shares of the intervals in mean layers (what goes to experts: in bytes), (I, 1, 1) each."""
-        table = self.model.share_table
+        """Shares of the intervals in mean layers, (I, 1, 1) each."""
         first, last = np.array(self.intervals, dtype=np.int64).T
-        shares = {name: getattr(table, name)[last] - getattr(table, name)[first] for name in _SUMS}
-        shares["parameters"] = table.parameters_of(first, last)
-        return {name: share[:, None, None] for name, share in shares.items()}
+        parameters = self.model.share_table.parameters_of(first, last)
+        return {**self._sums(self.model, first, last), "parameters": parameters[:, None, None]}
 
     @property
     def _elsewhere(self) -> Floats:
         """Part of the parameters that are experts of other replicas, (I, 1, 1)."""
         return self.model.elsewhere(self._shares["parameters"], self._shares["experts"])
 
-    def _exchanges_s(self, local: FloatArray) -> FloatArray:
+    def _exchanges_s(self, model: PerformanceModel, shares: dict[str, FloatArray], local: FloatArray) -> FloatArray:
         """What replicas exchange that share sequences or experts, in both passes (2, I, G, T)."""
         ring, all_to_all = self._exchange_links
-        tp, layers = self.degrees.tp.astype(float), self._shares["tensor"]
-        waiting = self.model.ring_s(self.gpu_type, layers, local, tp, ring)
-        return waiting + self.model.all_to_all_s(self._shares["exchanged_bytes"], local, all_to_all)
+        waiting = model.ring_s(self.gpu_type, shares["tensor"], local, self.degrees.tp.astype(float), ring)
+        return waiting + model.all_to_all_s(shares["exchanged_bytes"], local, all_to_all)
 
     @cached_property
     def _exchange_links(self) -> FloatArray:

@@ -203,6 +203,10 @@ def test_the_plan_of_a_file(tmp_path: Path) -> None:
     assert result.exit_code == ExitCode.PLANNED, result.output
     plan = ParallelPlanAnswer.model_validate_json(result.stdout).best
     assert (plan.num_gpus, plan.notation[:11]) == (8, "PP2 DP2 TP2")
+    file.write_text(f"{_ARGUMENTS} --recompute-granularity full --recompute-method block", encoding="utf-8")
+    some = run(*base, "--gpus", "8", "--degrees", "file", "--json")
+    assert "recomputing 2 full 1" in ParallelPlanAnswer.model_validate_json(some.stdout).best.notation
+    assert "full 1" in run(*base, "--gpus", "8", "--degrees", "file").stdout
     assert "--degrees file evaluates that" in run(*base, "--gpus", "4").stderr
     longer = tmp_path / "long.sh"
     longer.write_text(_ARGUMENTS.rstrip() + " --context-parallel-size 2\n", encoding="utf-8")

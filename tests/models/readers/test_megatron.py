@@ -222,6 +222,17 @@ def test_what_is_no_script(text: str, detail: str) -> None:
     assert detail in raised.value.detail
 
 
+def test_some_layers_are_recomputed_in_a_given_plan_only() -> None:
+    block = f"{_GPT} --recompute-granularity full --recompute-method block --recompute-num-layers 3"
+    found = read_megatron(block)
+    assert (found.fields["checkpointing"], found.plan and found.plan.recomputed_layers) == (Checkpointing.FULL, 3)
+    assert "--recompute-num-layers 3" in found.notes[-1].text
+    for other in (block.replace("block", "uniform"), block.replace("full", "selective"), _GPT):
+        plan = read_megatron(other).plan
+        assert plan is not None
+        assert plan.recomputed_layers is None
+
+
 def test_variables_of_variables_do_not_grow() -> None:
     """Values are cut before they are put into others."""
     lines = ["A=" + "x" * 900, *(f"{chr(66 + k)}={'$' + chr(65 + k)}{'$' + chr(65 + k)}" for k in range(20))]

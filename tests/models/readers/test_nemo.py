@@ -46,6 +46,9 @@ model:
     name: distributed_fused_adam
     lr: 1e-4
 """
+_BLOCK = _LLAMA.replace("granularity: selective", "granularity: full\n  activations_checkpoint_method: block").replace(
+    "  bias: false", "  activations_checkpoint_num_layers: 2\n  bias: false"
+)
 _GPT = """
 trainer: {devices: 8, num_nodes: 2, precision: 16}
 model:
@@ -140,3 +143,9 @@ def test_what_is_no_configuration(text: str, detail: str) -> None:
     with pytest.raises(FileFormatError) as raised:
         read_nemo(text)
     assert detail in raised.value.detail
+
+
+def test_some_layers_are_recomputed() -> None:
+    plan = read_nemo(_BLOCK).plan
+    assert plan is not None
+    assert plan.recomputed_layers == 2
