@@ -35,7 +35,8 @@ _TASK = "models.parallelism.site_calibration:calibrated_site_task"
 
 
 class Calibrations:
-    """All calibrations of one service, and those that come along, whose names stay theirs."""
+    """All calibrations of one service, and those that come along, whose names nobody else gets. What was posted under a
+    name before one of that name came along stays."""
 
     def __init__(self, settings: Settings, store: Store, pool: WorkerPool) -> None:
         self._limit_s = settings.time_limit_s
@@ -68,16 +69,16 @@ class Calibrations:
 
     def calibration(self, name: str) -> CalibratedSystemDoc:
         """Look at a calibration; NotFoundError when there is none."""
-        if name in shipped_calibrations():
-            return _shipped(name)
         text = self._store.document(name)
-        if text is None:
+        if text is not None:
+            return CalibratedSystemDoc.model_validate_json(text)
+        if name not in shipped_calibrations():
             raise _no_calibration(name)
-        return CalibratedSystemDoc.model_validate_json(text)
+        return _shipped(name)
 
     def find(self, name: str) -> CalibrationDoc | None:
         """What requests take by a name; None where there is none."""
-        return shipped_calibrations().get(name) or self._store.find(name)
+        return self._store.find(name) or shipped_calibrations().get(name)
 
     def page(self, query: CalibrationPageQuery) -> CalibrationList:
         """List calibrations from the newest to the oldest."""
@@ -90,10 +91,11 @@ class Calibrations:
 
     def remove(self, name: str) -> None:
         """Delete a calibration; NotFoundError when there is none, CalibrationExistsError for one that comes along."""
+        if self._store.delete(name):
+            return
         if name in shipped_calibrations():
             raise CalibrationExistsError(f"calibration {name!r} comes along and cannot be deleted")
-        if not self._store.delete(name):
-            raise _no_calibration(name)
+        raise _no_calibration(name)
 
     def _known(self, name: str, key: RequestKey | None) -> CalibratedSystemDoc | None:
         """What came of the same request; CalibrationExistsError when another one has the name."""

@@ -8,7 +8,6 @@ from typing import TypeVar
 from api.common.settings import Settings
 from api.common.times import time_of
 from api.convert.hashing import snapshot_id
-from api.convert.job_model import shipped_calibrations
 from api.convert.located import located
 from api.convert.snapshot import cluster_from_document
 from api.jobs.calibrated_snapshots import MeasuredJob, MeasuredSnapshot, filled_in
@@ -222,15 +221,15 @@ def _forecaster_name(source: SnapshotDoc | SnapshotReference) -> str | None:
 
 
 def _calibration_names(source: SnapshotDoc | SnapshotReference) -> frozenset[str]:
-    """The calibrations that jobs of a request name, and that do not come along."""
+    """The calibrations that jobs of a request name."""
     if not isinstance(source, SnapshotDoc):
         return frozenset()
-    names = {job.calibration for job in source.jobs if isinstance(job.calibration, str)}
-    return frozenset(names - shipped_calibrations().keys())
+    return frozenset(job.calibration for job in source.jobs if isinstance(job.calibration, str))
 
 
 def _with_calibrations(document: SnapshotDoc, text: RequestText) -> SnapshotDoc:
-    """The snapshot with the calibrations that its jobs name; one that there is not is left to who builds the job."""
+    """The snapshot with the calibrations that its jobs name; one that is not stored is left to who builds the job, and
+    knows those that come along."""
     names = _calibration_names(document)
     if not names:
         return document
@@ -243,7 +242,7 @@ def _with_calibrations(document: SnapshotDoc, text: RequestText) -> SnapshotDoc:
 
 
 def calibration_of(name: str, text: RequestText, others: frozenset[str] = frozenset()) -> CalibrationDoc | None:
-    """The calibration that the service has under a name, None where there is none; `others`: to be fetched with it.
+    """The calibration that was posted under a name, None where there is none; `others`: to be fetched with it.
 
     Raises
     ------

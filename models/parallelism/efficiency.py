@@ -9,10 +9,12 @@ repeats does not count.
 
     power of a GPU = TDP (w + (1 - w) busy),    busy: share of the iteration in which its stage computes
 
-At work a GPU that trains takes what it is built for; while it waits for others or for the network (bubbles, exposed
-communication) half of it: w = 0.5, as GPT-NeoX between iterations (Patel et al. 2024, POLCA, section 4; other models
-there had from 0.2, which is idle, to 0.75). Of GPUs alone: hosts, network and cooling come on top; a node with eight
-H100 takes 7.8 kW while it trains (Newkirk et al. 2025, arXiv:2506.14551), 1.4 times its GPUs.
+At work a GPU that trains takes what it is built for; phases in which GPUs wait for others or for the network (bubbles,
+exposed communication) take much less (arXiv:2508.14318), between three quarters of it and hardly more than idle, by how
+software waits (Patel et al. 2024, POLCA). w = 0.5 is an assumption between these, not a fit: where GPUs are busy for
+80 % of the time, 0.2 would make it 7 % less, 0.75 6 % more. Of GPUs alone: hosts, network and cooling come on top; a
+node with eight H100 (8 x 700 W) takes 7.8 kW while it trains, 76 % of what it is rated for (Newkirk et al. 2025,
+arXiv:2506.14551).
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +27,7 @@ from models.performance.iteration.whitebox import peak_flops_per_s
 from models.transformer import JobModel, Transformer
 from topology.gpu_catalogue import known_product
 
-# What a GPU that waits takes of its TDP.
+# What a GPU that waits is taken to need of its TDP.
 WAITING = 0.5
 _S_PER_DAY = 86_400.0
 _J_PER_KWH = 3.6e6

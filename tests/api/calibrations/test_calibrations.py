@@ -6,7 +6,13 @@ from typing import Any
 import httpx
 import pytest
 
+from api.calibrations.service import Calibrations
+from api.common.settings import IN_MEMORY, Settings
 from api.schemas.calibration import CALIBRATION_EXAMPLE, CalibratedSystemDoc, CalibrationList
+from api.schemas.model import AdjustmentDoc, CalibrationDoc
+from api.store.calibrations import CalibrationStore
+from api.store.database import Store
+from solver.pool import WorkerPool
 from tests.api.asking import planned, post, refused
 from tests.api.measurements import CLUSTER, TRANSFORMER
 from tests.api.requests import Json, changed
@@ -157,3 +163,16 @@ def test_measurements_of_something_else(
     assert [(issue[0], issue[1]) for issue in found] == [(code, where)]
     assert words in found[0][2]
     assert client.get(f"{PATH}/wrong").status_code == 404
+
+
+def test_what_was_posted_before_another_one_of_its_name_came_along_stays(pool: WorkerPool) -> None:
+    store = Store(None)
+    service = Calibrations(Settings(database=IN_MEMORY), store, pool)
+    shipped = service.calibration(SHIPPED)
+    own = shipped.model_copy(update={"source": "ours", "calibration": CalibrationDoc(adjustment=AdjustmentDoc())})
+    CalibrationStore(store).add(SHIPPED, own.model_dump_json())
+    assert service.calibration(SHIPPED) == own
+    assert service.find(SHIPPED) == own.calibration
+    service.remove(SHIPPED)
+    assert service.calibration(SHIPPED) == shipped
+    store.close()
