@@ -9,7 +9,7 @@ from pathlib import Path
 from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
 from executor.rank_table import Rank, rank_table
-from executor.training_job import LAST, Device, Schedule, TokenType, TrainingJob
+from executor.training_job import LAST, Device, EngineName, Schedule, StageLayout, TokenType, TrainingJob
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
@@ -33,6 +33,7 @@ class TrainingOptions:
 
     num_steps: int = 1000
     seed: int = 0
+    engine: EngineName = EngineName.DEEPSPEED
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     token_file: str | None = None
@@ -122,12 +123,17 @@ class Deployment:
         options = self.training
         return TrainingJob(
             model=self.model,
-            stage_layers=tuple(stage.num_layers for stage in self.plan.stages),
-            micro_batch=self.plan.stages[0].replicas[0].local_batch,
+            stages=tuple(
+                StageLayout(
+                    num_layers=stage.num_layers,
+                    tp=stage.tp,
+                    batches=tuple(replica.local_batch for replica in stage.replicas),
+                )
+                for stage in self.plan.stages
+            ),
             num_micro_batches=self.plan.num_micro_batches,
             num_steps=options.num_steps,
-            dp=self.plan.stages[0].dp,
-            tp=self.plan.stages[0].tp,
+            engine=options.engine,
             device=options.device,
             schedule=options.schedule,
             seed=options.seed,

@@ -14,7 +14,7 @@ from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.kubernetes import stage_groups
 from executor.launch.slurm_options import GpuRequest, SlurmOptions
 from executor.rank_table import AsymmetricPlanError
-from executor.training_job import LAST, Device, read_training_job
+from executor.training_job import LAST, Device, StageLayout, read_training_job
 from models.parallel_plan import symmetric_plan
 from models.transformer import Transformer
 from stowplan.errors import InputError
@@ -58,7 +58,8 @@ def test_ranks_hosts_and_configuration_agree(bundle: Path, tmp_path: Path) -> No
     assert (bundle / "hostfile").read_text() == "b slots=4\na slots=4\n"
     assert (bundle / "slurm_hosts").read_text() == "b\na\n"
     job = read_training_job(bundle / "job.json")
-    assert (job.stage_layers, job.dp, job.tp, job.micro_batch, job.num_micro_batches) == ((2, 1, 1, 1), 2, 1, 2, 2)
+    layouts = tuple(StageLayout(num_layers=count, tp=1, batches=(2, 2)) for count in (2, 1, 1, 1))
+    assert (job.stages, job.num_micro_batches) == (layouts, 2)
     assert job.checkpoint_folder == str(tmp_path / "checkpoints")
     # Started again by hand, too, a run goes on.
     assert job.resume == LAST
