@@ -89,7 +89,7 @@ class LaunchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A symmetric plan for one job, to be written into a folder and started from there.
+    """A plan for one job, to be written into a folder and started from there.
 
     `name` is a word of letters, digits and dashes, such as `deployment_name` makes of a job id: it becomes a name in
     Slurm and Kubernetes.
@@ -97,7 +97,7 @@ class Deployment:
     Raises
     ------
     AsymmetricPlanError
-        When the plan is not symmetric.
+        When the plan is not symmetric and the engine is DeepSpeed.
     InputError
         When plan and model do not fit together, or the trainer cannot run them.
     """
@@ -116,7 +116,7 @@ class Deployment:
 
     def ranks(self) -> tuple[Rank, ...]:
         """Rank table of the plan."""
-        return rank_table(self.plan)
+        return rank_table(self.plan, self.training.engine)
 
     def training_job(self, folder: Path, checkpoints: Path) -> TrainingJob:
         """What the ranks read when the run lies in `folder`; `checkpoints` outlive it."""
