@@ -134,6 +134,7 @@ class Deployment:
             num_micro_batches=self.plan.num_micro_batches,
             num_steps=options.num_steps,
             engine=options.engine,
+            virtual_stages=self.plan.virtual_stages,
             device=options.device,
             schedule=options.schedule,
             seed=options.seed,

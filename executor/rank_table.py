@@ -74,20 +74,24 @@ def rank_table(plan: ParallelPlan, engine: EngineName = EngineName.DEEPSPEED) ->
     AsymmetricPlanError
         Naming the stages, where the plan is not symmetric and the engine is DeepSpeed.
     InputError
-        Where stages are cut into parts.
+        Where it has what the engine lacks.
     """
     refuse_plan(plan, engine)
     return ranks_of(plan)
 
 
 def refuse_plan(plan: ParallelPlan, engine: EngineName, where: str = "") -> None:
-    """Raise InputError where stages are cut into parts or have a checkpointing of their own, or replicas share sequences
-    or experts, and AsymmetricPlanError where DeepSpeed is to run stages of other degrees or replicas of other batches.
+    """Raise InputError where stages have a checkpointing of their own, or replicas share sequences or experts; under
+    DeepSpeed also where stages are cut into parts, and AsymmetricPlanError where stages have other degrees or replicas
+    other batches.
 
     `where`: pointer to the plan.
     """
-    if plan.virtual_stages > 1:
-        detail = f"is {plan.virtual_stages}; the trainer has no interleaved pipelines: plan with software deepspeed"
+    if plan.virtual_stages > 1 and engine is EngineName.DEEPSPEED:
+        detail = (
+            f"is {plan.virtual_stages}; DeepSpeed has no interleaved pipelines: plan with software deepspeed, or train "
+            "with the engine native"
+        )
         issue = Issue(code="virtual_stages", pointer=f"{where}/virtual_stages", detail=detail)
         raise InputError(f"the plan {plan.notation()} is interleaved and cannot be deployed", [issue])
     shared = [

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from executor.records import read_record, write_record
 from models.dimensions import Dimensions
+from models.parallel_plan import even_split
 from models.software import Software
 from models.transformer import Optimizer, Positions, Precision, Transformer
 from stowplan.errors import Issue, raise_for_errors
@@ -129,6 +130,7 @@ class TrainingJob:
 
     Layout. `stages` in pipeline order; the first also holds the embedding, the last one the head. `num_micro_batches`
     make a step. `engine`: DeepSpeed runs layouts whose stages have the same degrees and whose replicas the same batch.
+    `virtual_stages`: parts into which the layers of every stage are cut, for interleaved pipelines.
 
     Data. `token_file` None: a seeded synthetic stream.
 
@@ -157,6 +159,7 @@ class TrainingJob:
     num_micro_batches: int
     num_steps: int
     engine: EngineName = EngineName.DEEPSPEED
+    virtual_stages: int = 1
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
@@ -188,6 +191,12 @@ class TrainingJob:
     def stage_layers(self) -> tuple[int, ...]:
         """Layers of each stage (l_i)."""
         return tuple(stage.num_layers for stage in self.stages)
+
+    @property
+    def part_layers(self) -> tuple[int, ...]:
+        """Layers of each part of a stage in pipeline order: part k of every stage, then part k + 1 of the first."""
+        cut = [even_split(count, self.virtual_stages) for count in self.stage_layers]
+        return tuple(parts[k] for k in range(self.virtual_stages) for parts in cut)
 
     @property
     def is_symmetric(self) -> bool:
@@ -275,6 +284,23 @@ def _layout_faults(job: TrainingJob) -> Iterator[Issue]:
     if job.engine is EngineName.DEEPSPEED and not job.is_symmetric:
         detail = "have other degrees, or replicas other batches; DeepSpeed needs the same, the native engine does not"
         yield _fault("asymmetric_stage", "stages", detail)
+    yield from _interleaving_faults(job)
+
+
+def _interleaving_faults(job: TrainingJob) -> Iterator[Issue]:
+    parts = job.virtual_stages
+    if parts == 1:
+        return
+    if parts < 1:
+        yield _fault("not_positive", "virtual_stages", f"is {parts}; at least 1")
+    elif job.engine is EngineName.DEEPSPEED:
+        yield _fault("virtual_stages", "virtual_stages", f"is {parts}; DeepSpeed has no interleaved pipelines")
+    elif job.pp == 1 or min(job.stage_layers) < parts or job.num_micro_batches % job.pp:
+        detail = (
+            f"is {parts}; needs several stages, a layer per part ({list(job.stage_layers)} layers), and micro-batches "
+            f"that the {job.pp} stages divide ({job.num_micro_batches})"
+        )
+        yield _fault("not_interleaved", "virtual_stages", detail)
 
 
 def _stage_faults(job: TrainingJob) -> Iterator[Issue]:

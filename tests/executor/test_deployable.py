@@ -1,7 +1,6 @@
 """Whether a plan can be deployed, and the plan that is: symmetric, on GPUs that are there, within their memory."""
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
 
@@ -9,6 +8,7 @@ from executor.deployable import Candidate, assumed_cluster, deployable_plan, ref
 from executor.rank_table import AsymmetricPlanError
 from executor.training_job import EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
+from models.software import Software
 from models.transformer import Checkpointing, Precision
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT
@@ -74,15 +74,24 @@ def test_memory_is_asked_of_every_stage_of_it() -> None:
     }
 
 
-def test_an_interleaved_plan_is_refused() -> None:
+def test_an_interleaved_plan_is_refused_under_deepspeed() -> None:
     interleaved = replace(PLAN, virtual_stages=2, num_micro_batches=PLAN.num_micro_batches)
-    for may_project, engine in product((False, True), EngineName):
-        asked = replace(candidate(interleaved), engine=engine)
+    for may_project in (False, True):
         with pytest.raises(InputError, match="is interleaved and cannot be deployed") as caught:
-            deployable_plan(asked, may_project=may_project, ignore_memory=False)
+            deployable_plan(candidate(interleaved), may_project=may_project, ignore_memory=False)
         assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [
             ("virtual_stages", "/plan/virtual_stages")
         ]
+
+
+def test_the_native_engine_interleaves_what_is_planned_for_torch() -> None:
+    interleaved = replace(PLAN, virtual_stages=2)
+    model = replace(GPT, software=Software.TORCH_EAGER, sequence_parallel=False)
+    native = replace(candidate(interleaved), model=model, engine=EngineName.NATIVE)
+    assert deployable_plan(native, may_project=False, ignore_memory=False) == (interleaved, None)
+    with pytest.raises(InputError, match="does not fit the model or the cluster") as error:
+        deployable_plan(replace(native, model=GPT), may_project=False, ignore_memory=False)
+    assert codes(error) == {("virtual_stages", "/plan/virtual_stages")}
 
 
 def test_stages_that_recompute_on_their_own_are_refused() -> None:

@@ -86,6 +86,9 @@ def _stage(num_layers: int, *batches: int, tp: int = 1) -> StageLayout:
             {"stages": (_stage(4, 3, 1),), "num_micro_batches": 2},
             "DeepSpeed needs the same, the native engine does not",
         ),
+        ({"virtual_stages": 0}, "is 0; at least 1"),
+        ({"virtual_stages": 2, "stages": (_stage(2, 2), _stage(2, 2))}, "DeepSpeed has no interleaved pipelines"),
+        ({"virtual_stages": 2, "engine": EngineName.NATIVE}, "needs several stages"),
         ({"num_steps": 0}, "at least 1"),
         ({"resume": "last"}, "resume needs it"),
         ({"checkpoint_interval": 5}, "checkpoint_interval needs it"),
@@ -117,6 +120,13 @@ def test_ranks_go_pipe_slowest_and_tensor_fastest(pp: int, dp: int, tp: int) -> 
     job = TrainingJob(model=model, stages=stages, num_micro_batches=1, num_steps=1)
     places = [job.coordinates(rank) for rank in range(job.num_ranks)]
     assert places == list(product(range(pp), range(dp), range(tp)))
+
+
+def test_parts_of_stages_follow_each_other_round_the_pipeline() -> None:
+    stages = (_stage(5, 2), _stage(3, 2))
+    model = replace(GPT, num_layers=8)
+    job = tiny_job(model, stages=stages, virtual_stages=2, engine=EngineName.NATIVE)
+    assert job.part_layers == (3, 2, 2, 1)
 
 
 @given(stages=st.lists(st.tuples(st.integers(1, 4), st.sampled_from([1, 2, 4])), min_size=1, max_size=4))

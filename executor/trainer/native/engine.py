@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from executor.checkpoints import Checkpoint
 from executor.launch.pulse import Pulse
@@ -67,12 +67,11 @@ class NativeEngine:
         )
         dtype = torch.bfloat16 if job.model.precision is Precision.BF16 else torch.float32
         layers = layers_of(job, context)
-        module = StageModule(layers, layers.bounds(job.stage_layers), where.pipe)
-        parameters = [item for item in module.named_parameters() if item[1].requires_grad]
-        shared = {name: stages for name, _ in parameters if (stages := module.stages_of(name)) is not None}
+        indices = range(where.pipe, len(job.part_layers), job.pp)
+        modules = [StageModule(layers, layers.bounds(job.part_layers), index, job.pp) for index in indices]
         self._flat = FlatParameters(
-            parameters,
-            {name: where.pipe == min(stages) for name, stages in shared.items()},
+            [item for module in modules for item in module.named_parameters() if item[1].requires_grad],
+            {name: counts for module in modules for name, counts in module.ties.items()},
             tensor_rank=where.tensor,
             num_shards=layout.dp,
             dtype=dtype,
@@ -85,15 +84,23 @@ class NativeEngine:
                 tensor_degree=layout.tp,
                 shard=where.data,
             )
-            if module.has_ties
+            if modules[0].has_ties
             else None
         )
         self._update = Update(self._flat, job.schedule, group=replicas, shard=where.data, ties=ties, clock=clock)
-        self._stage = UnevenStage(module, job, where, self.device, dtype, clock)
         self._loss = layers.loss
         self._share = layout.batches[where.data] / job.global_batch
+        parts = [
+            UnevenStage(module, job, index, where, self.device, dtype, clock)
+            for module, index in zip(modules, indices, strict=True)
+        ]
         kind = Schedule1F1B if job.num_micro_batches >= job.pp else ScheduleGPipe
-        self._schedule = kind(self._stage, job.num_micro_batches, loss_fn=self._shared_loss, scale_grads=False)
+        options: dict[str, Any] = {"loss_fn": self._shared_loss, "scale_grads": False}
+        self._schedule = (
+            ScheduleInterleaved1F1B(parts, job.num_micro_batches, **options)
+            if job.virtual_stages > 1
+            else kind(parts[0], job.num_micro_batches, **options)
+        )
 
     @property
     def step(self) -> int:
@@ -107,10 +114,11 @@ class NativeEngine:
         inputs: tuple[torch.Tensor, ...] = ()
         labels: dict[str, Any] = {}
         losses: list[torch.Tensor] = []
-        if self._stage.is_first or self._stage.is_last:
+        first, last = self._place.pipe == 0, self._place.pipe == self._job.pp - 1
+        if first or last:
             tokens, targets = (torch.cat(parts).to(self.device) for parts in zip(*batches, strict=True))
-            inputs = (tokens,) if self._stage.is_first else ()
-            labels = {"target": targets, "losses": losses} if self._stage.is_last else {}
+            inputs = (tokens,) if first else ()
+            labels = {"target": targets, "losses": losses} if last else {}
         self._clock.lap("load")
         self._schedule.step(*inputs, **labels, return_outputs=False)
         self._clock.lap("send" if self._job.pp > 1 else None)

@@ -1,4 +1,4 @@
-"""The layers of one stage as a module, its parameters by names that are the same in every layout."""
+"""The layers of a stage, or of a part of it, as a module; its parameters by names that are the same in every layout."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _TIED = "tied"
 
 
 class StageModule(nn.Module):
-    """Layers `bounds[stage]` to `bounds[stage + 1] - 1` of a model, in a row.
+    """Layers `bounds[index]` to `bounds[index + 1] - 1` of a model, in a row.
 
     Parameters are named by the place of their layer in the model, `layers.3.attention.query.weight`, those that layers
     share by the key of the tie, `tied.embedding.weight`.
@@ -20,44 +20,52 @@ class StageModule(nn.Module):
     Parameters
     ----------
     bounds
-        First layer of every stage, and the number of layers at the end.
+        First layer of every part of a stage, in pipeline order, and the number of layers at the end.
+    num_stages
+        Part k is one of stage k modulo this.
 
     Raises
     ------
     InputError
-        When more than two stages share parameters.
+        When more than two stages share parameters, or parts of one stage.
     """
 
-    def __init__(self, layers: PipelineLayers, bounds: list[int], stage: int) -> None:
+    def __init__(self, layers: PipelineLayers, bounds: list[int], index: int, num_stages: int) -> None:
         super().__init__()
+        self._index = index
         self.layers, self.tied = nn.ModuleDict(), nn.ModuleDict()
         self._order: list[tuple[nn.Module, Any]] = []
         specs = layers.specs
-        for index in range(bounds[stage], bounds[stage + 1]):
-            spec, key = specs[index], getattr(specs[index], "key", None)
-            family, name = (self.layers, str(index)) if key is None else (self.tied, key)
+        for place in range(bounds[index], bounds[index + 1]):
+            spec, key = specs[place], getattr(specs[place], "key", None)
+            family, name = (self.layers, str(place)) if key is None else (self.tied, key)
             if name not in family:
                 family[name] = spec.build()
             self._order.append((family[name], getattr(spec, "forward_fn", None)))
-        self._stages: dict[str, set[int]] = {}
+        self._parts: dict[str, set[int]] = {}
         for k in range(len(bounds) - 1):
             for spec in specs[bounds[k] : bounds[k + 1]]:
                 if (key := getattr(spec, "key", None)) is not None:
-                    self._stages.setdefault(key, set()).add(k)
-        for key, stages in self._stages.items():
-            if len(stages) > 2:
-                raise InputError(f"stages {sorted(stages)} share {key}; the native engine ties two at most")
+                    self._parts.setdefault(key, set()).add(k)
+        for key, parts in self._parts.items():
+            stages = [part % num_stages for part in sorted(parts)]
+            if len(stages) > 2 or len(set(stages)) < len(stages):
+                raise InputError(f"parts of the stages {stages} share {key}; the native engine ties two stages at most")
 
     @property
     def has_ties(self) -> bool:
         """Whether any two stages share parameters."""
-        return any(len(stages) > 1 for stages in self._stages.values())
+        return any(len(parts) > 1 for parts in self._parts.values())
 
-    def stages_of(self, name: str) -> frozenset[int] | None:
-        """Both stages that have a parameter; None where there is one stage."""
-        family, key, *_ = name.split(".")
-        stages = self._stages[key] if family == _TIED else set()
-        return frozenset(stages) if len(stages) > 1 else None
+    @property
+    def ties(self) -> dict[str, bool]:
+        """Parameters that another stage has, too; and whether this is the one that counts them."""
+        shared = {key for key, parts in self._parts.items() if len(parts) > 1}
+        return {
+            f"{_TIED}.{name}": self._index == min(self._parts[name.split(".")[0]])
+            for name, _ in self.tied.named_parameters()
+            if name.split(".")[0] in shared
+        }
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Apply the layers."""

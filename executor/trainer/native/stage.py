@@ -19,10 +19,12 @@ from stowplan.errors import InputError
 
 
 class UnevenStage(_PipelineStageBase):
-    """The part of a stage that one rank has.
+    """The part of a stage that one rank has; in interleaved pipelines one of several.
 
     Parameters
     ----------
+    index
+        Of the part among those of all stages.
     place
         Of the rank.
     dtype
@@ -33,25 +35,29 @@ class UnevenStage(_PipelineStageBase):
         self,
         module: nn.Module,
         job: TrainingJob,
+        index: int,
         place: Coordinates,
         device: torch.device,
         dtype: torch.dtype,
         clock: StepClock,
     ) -> None:
         # In a group it would be one of at most one rank per stage; all messages go over the default group.
-        super().__init__(module, place.pipe, job.pp, device, group=dist.GroupMember.NON_GROUP_MEMBER)
+        super().__init__(module, index, job.pp * job.virtual_stages, device, group=dist.GroupMember.NON_GROUP_MEMBER)
         self.group = None
+        # All ranks of a stage do the same at the same time.
+        self.group_size, self.group_rank = job.pp, place.pipe
         self._clock, self._dtype = clock, dtype
         self._shape = (job.stages[place.pipe].batches[place.data], job.model.sequence_length, job.model.hidden_size)
-        before, behind = place.pipe - 1, place.pipe + 1
+        before, behind = (place.pipe - 1) % job.pp, (place.pipe + 1) % job.pp
         self._from_before = () if self.is_first else senders(job, place, before)
         self._to_before = () if self.is_first else receivers(job, place, before)
         self._from_behind = () if self.is_last else senders(job, place, behind)
         self._to_behind = () if self.is_last else receivers(job, place, behind)
         self._inputs: dict[int, torch.Tensor] = {}
         self._gradients: dict[int, torch.Tensor] = {}
-        # The number of inputs is all that is read of it.
+        # The number of inputs is all that is read of the one, and nothing of the other.
         self._stage_meta.inputs = (None,)
+        self.args_recv_info = {0: ()}
 
     def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
         """Receive the samples of a micro-batch from the stage before."""

@@ -37,8 +37,13 @@ PLANS = [
 ]
 
 
+def _alone(job: TrainingJob) -> TrainingJob:
+    """The same in one process, computed exactly."""
+    return tiny_job(replace(job.model, **_EXACT), stage_layers=(job.model.num_layers,), num_steps=job.num_steps)
+
+
 def _check_losses(job: TrainingJob, folder: Path, tolerance: float) -> None:
-    expected = [step.loss for step in reference(tiny_job(replace(job.model, **_EXACT), num_steps=job.num_steps))]
+    expected = [step.loss for step in reference(_alone(job))]
     for rank in range(job.num_ranks):
         steps = steps_of(folder, rank)
         assert [step.step for step in steps] == list(range(1, job.num_steps + 1))
@@ -61,6 +66,22 @@ def test_plan_trains_like_one_process(model: Transformer, stages: tuple[StageLay
     for name in ("large_gradient_square", "small_gradient_square") if job.is_symmetric else ("large_gradient_square",):
         found, wanted = [getattr(s, name) for s in steps_of(tmp_path)], [getattr(e, name) for e in expected]
         np.testing.assert_allclose(found, wanted, rtol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("model", "stages", "parts"),
+    [
+        pytest.param(GPT, (stage(2, 1, 2), stage(2, 1, 2)), 2, id="tied-symmetric"),
+        pytest.param(LLAMA, (stage(2, 1, 1, 1), stage(2, 2, 2)), 2, id="DP2-then-TP2"),
+        pytest.param(replace(LLAMA, num_layers=6), (stage(3, 1, 3, 1), stage(3, 1, 2, 2)), 3, id="three-parts"),
+    ],
+)
+def test_interleaved_plan_trains_like_one_process(
+    model: Transformer, stages: tuple[StageLayout, ...], parts: int, tmp_path: Path
+) -> None:
+    job = native_job(model, *stages, virtual_stages=parts, metrics_folder=str(tmp_path), num_steps=8)
+    run_job(job, tmp_path)
+    _check_losses(job, tmp_path, 1e-5)
 
 
 @pytest.mark.parametrize("checkpointing", [Checkpointing.SELECTIVE, Checkpointing.FULL])
