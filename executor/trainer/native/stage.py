@@ -5,6 +5,7 @@ sends and receives, so a stage of any number of replicas and tensor ranks runs u
 (`_PipelineStageBase` is private: torch is pinned).
 """
 
+import math
 from typing import Any
 
 import torch
@@ -47,12 +48,14 @@ class UnevenStage(_PipelineStageBase):
         # All ranks of a stage do the same at the same time.
         self.group_size, self.group_rank = job.pp, place.pipe
         self._clock, self._dtype = clock, dtype
-        self._shape = (job.stages[place.pipe].batches[place.data], job.model.sequence_length, job.model.hidden_size)
+        sample = (job.model.sequence_length, job.model.hidden_size)
+        self._shape = (job.stages[place.pipe].batches[place.data], *sample)
         before, behind = (place.pipe - 1) % job.pp, (place.pipe + 1) % job.pp
-        self._from_before = () if self.is_first else senders(job, place, before)
-        self._to_before = () if self.is_first else receivers(job, place, before)
-        self._from_behind = () if self.is_last else senders(job, place, behind)
-        self._to_behind = () if self.is_last else receivers(job, place, behind)
+        size = math.prod(sample)
+        self._from_before = () if self.is_first else senders(job, place, before, size)
+        self._to_before = () if self.is_first else receivers(job, place, before, size)
+        self._from_behind = () if self.is_last else senders(job, place, behind, size)
+        self._to_behind = () if self.is_last else receivers(job, place, behind, size)
         self._inputs: dict[int, torch.Tensor] = {}
         self._gradients: dict[int, torch.Tensor] = {}
         # The number of inputs is all that is read of the one, and nothing of the other.
@@ -103,8 +106,8 @@ class UnevenStage(_PipelineStageBase):
         self._clock.lap(communication if self.num_stages > 1 else None)
 
     def _receive(self, into: dict[int, torch.Tensor], chunk: int, peers: tuple[Peer, ...]) -> list[dist.P2POp]:
-        into[chunk] = torch.empty(self._shape, dtype=self._dtype, device=self.device)
-        return [dist.P2POp(dist.irecv, into[chunk][peer.start : peer.end], peer.rank) for peer in peers]
+        whole = into[chunk] = torch.empty(self._shape, dtype=self._dtype, device=self.device)
+        return [dist.P2POp(dist.irecv, whole.view(-1)[peer.start : peer.end], peer.rank) for peer in peers]
 
     def _retrieve_recv_activations(self, fwd_chunk_id: int) -> tuple[torch.Tensor]:
         return (self._inputs.pop(fwd_chunk_id).requires_grad_(),)
@@ -126,5 +129,5 @@ class UnevenStage(_PipelineStageBase):
 
 
 def _send(whole: torch.Tensor, peers: tuple[Peer, ...]) -> list[dist.P2POp]:
-    whole = whole.detach().contiguous()
+    whole = whole.detach().contiguous().view(-1)
     return [dist.P2POp(dist.isend, whole[peer.start : peer.end], peer.rank) for peer in peers]
