@@ -93,6 +93,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.performance.gpu_steps:main",
         "Measure steps of whole models on one GPU against the performance model.",
     ),
+    "engine-steps": LazyCommand(
+        "benchmarks.performance.engine_steps:main",
+        "Measure steps of the native engine beside DeepSpeed's on symmetric plans.",
+    ),
     "placement-visible": LazyCommand(
         "benchmarks.placement.placement_visible:main",
         "Train on hosts in network namespaces under three placements and measure the steps (root).",

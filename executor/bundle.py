@@ -2,7 +2,7 @@
 
 job.json         what every rank reads (`executor.training_job`)
 launch.json      ranks, command, environment: what the agents read (`executor.launch.agent`)
-ds_config.json   the DeepSpeed configuration that follows from job.json
+ds_config.json   the DeepSpeed configuration that follows from job.json, where that is the engine
 ranks.csv        rank, host, GPU, local rank, pipe, data and tensor coordinate
 hostfile         hosts in the order of their first rank, with slots, as DeepSpeed and MPI read them
 slurm_hosts      the same, one line per host, for SLURM_HOSTFILE
@@ -27,7 +27,7 @@ from executor.launch.kubernetes import jobset_manifest
 from executor.rank_table import Rank, hostfile, hosts_of
 from executor.records import write_text
 from executor.run_files import GO_FILE, STOP_FILE, WAIT_VARIABLE
-from executor.training_job import SYNTHETIC_DATA, write_training_job
+from executor.training_job import SYNTHETIC_DATA, EngineName, write_training_job
 from models.wording import counted
 from stowplan.errors import InputError
 
@@ -76,7 +76,6 @@ def write_bundle(deployment: Deployment, folder: Path, checkpoints: Path, *, wai
     if waits:
         launch["environment"][WAIT_VARIABLE] = str(folder / GO_FILE)
     texts = {
-        "ds_config.json": json.dumps(ds_config(job), indent=2) + "\n",
         "ranks.csv": _table(ranks),
         "hostfile": hostfile(ranks),
         "slurm_hosts": "".join(f"{host}\n" for host in hosts_of(ranks)),
@@ -87,6 +86,8 @@ def write_bundle(deployment: Deployment, folder: Path, checkpoints: Path, *, wai
         "README.txt": _readme(deployment, folder, checkpoints.resolve()),
         "launch.json": json.dumps(launch, indent=1) + "\n",
     }
+    if job.engine is EngineName.DEEPSPEED:
+        texts["ds_config.json"] = json.dumps(ds_config(job), indent=2) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_training_job(job, folder / "job.json")

@@ -1,6 +1,6 @@
 """The folder of a run's checkpoints: which are complete, which is the last good one, of which model they are.
 
-    <folder>/step-00000020/              written by DeepSpeed, complete: it has a `checkpoint.json`
+    <folder>/step-00000020/              written by the engine, complete: it has a `checkpoint.json`
     <folder>/step-00000020.universal/    the same in DeepSpeed's universal format, for other layouts
     <folder>/*.partial/                  being written, or left by a run that died: never read
     <folder>/last_good                   the tag of the newest complete one
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from executor.records import read_record, sync_folder, write_record, write_text
-from executor.training_job import LAST, TrainingJob
+from executor.training_job import LAST, EngineName, TrainingJob
 from models.dimensions import Dimensions
 from models.transformer import Transformer
 from stowplan.errors import InputError
@@ -53,7 +53,10 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What stands beside the weights. `step`: optimiser steps done. The layout is that of the run that wrote it."""
+    """What stands beside the weights. `step`: optimiser steps done.
+
+    The layout is that of the run that wrote it, `dp` and `tp` of its first stage.
+    """
 
     tag: str
     step: int
@@ -64,6 +67,7 @@ class Checkpoint:
     dp: int
     tp: int
     files: tuple[StoredFile, ...]
+    engine: EngineName = EngineName.DEEPSPEED
 
     @property
     def fingerprint(self) -> str:
@@ -71,8 +75,11 @@ class Checkpoint:
         return _fingerprint(self.model, self.seed, self.layers_hook)
 
     def has_layout_of(self, job: TrainingJob) -> bool:
-        """Whether the job can load it without conversion."""
-        return (self.stage_layers, self.dp, self.tp) == (job.stage_layers, job.dp, job.tp)
+        """Whether the job can load it without conversion: what the native engine has written, every layout can."""
+        first = job.stages[0]
+        return self.engine is EngineName.NATIVE or (
+            (self.stage_layers, self.dp, self.tp) == (job.stage_layers, first.dp, first.tp)
+        )
 
 
 def tag_of(step: int) -> str:
@@ -104,9 +111,10 @@ def complete_checkpoint(folder: Path, job: TrainingJob, step: int) -> Checkpoint
         seed=job.seed,
         layers_hook=job.layers_hook,
         stage_layers=job.stage_layers,
-        dp=job.dp,
-        tp=job.tp,
+        dp=job.stages[0].dp,
+        tp=job.stages[0].tp,
         files=tuple(_files(partial)),
+        engine=job.engine,
     )
     write_record(manifest, partial / MANIFEST)
     # Of what stood there before.
@@ -159,7 +167,8 @@ def checkpoint_to_resume(job: TrainingJob) -> Checkpoint | None:
     Raises
     ------
     InputError
-        When the named checkpoint is missing or damaged, or belongs to another model or seed: all differences.
+        When the named checkpoint is missing or damaged, belongs to another model or seed (all differences), or was
+        written by the other engine.
     """
     if job.resume is None or job.checkpoint_folder is None:
         return None
@@ -168,6 +177,11 @@ def checkpoint_to_resume(job: TrainingJob) -> Checkpoint | None:
     if checkpoint is not None and checkpoint.fingerprint != fingerprint_of(job):
         differences = ", ".join(_differences(checkpoint, job))
         raise InputError(f"{folder / checkpoint.tag} is a checkpoint of another training: {differences}")
+    if checkpoint is not None and checkpoint.engine is not job.engine:
+        raise InputError(
+            f"{folder / checkpoint.tag} was written by the engine {checkpoint.engine}; {job.engine} cannot read it: a "
+            "job keeps its engine"
+        )
     return checkpoint
 
 

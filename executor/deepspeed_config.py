@@ -30,7 +30,7 @@ def ds_config(job: TrainingJob, *, universal: bool = False) -> dict[str, Any]:
         adam["fused"] = True
     config: dict[str, Any] = {
         "train_batch_size": job.global_batch,
-        "train_micro_batch_size_per_gpu": job.micro_batch,
+        "train_micro_batch_size_per_gpu": job.stages[0].batches[0],
         "gradient_accumulation_steps": job.num_micro_batches,
         "optimizer": {"type": "AdamW", "params": adam},
         "gradient_clipping": schedule.gradient_clipping,

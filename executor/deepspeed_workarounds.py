@@ -12,7 +12,6 @@
   beyond 100 model-parallel ranks the converter would mix them up.
 - `place_step_counters`: a universal checkpoint leaves them on the CPU.
 - `gradients_for_norm`: gradients sit in the parameters in fp32, in the optimiser in bf16.
-- `leave_process`: at interpreter exit a rank sometimes dies of SIGABRT after all its work.
 
 Settings with the same purpose (torch's Adam, ZeRO-1, no throughput timer) are in `executor.deepspeed_config`.
 """
@@ -26,7 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import deepspeed
 import torch
@@ -227,13 +226,6 @@ def place_step_counters(engine: Any) -> None:
     for parameter, state in engine.optimizer.state.items():
         if torch.is_tensor(state.get("step")):
             state["step"] = state["step"].to(parameter.device)
-
-
-def leave_process(code: int) -> NoReturn:
-    """End the process without running exit handlers; everything must have been written."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def gradients_for_norm(engine: Any) -> list[torch.Tensor]:

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from executor.projection import Projection, project
-from executor.rank_table import refuse_asymmetry
-from executor.training_job import model_faults
+from executor.rank_table import refuse_plan
+from executor.training_job import EngineName, model_faults
 from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.legality import FreeGpus, plan_violations
 from models.performance.iteration.architecture import model_issues
@@ -35,6 +35,12 @@ class Candidate:
     cluster: Cluster | None
     calibration: Calibration | None = None
     available: FreeGpus | None = None
+    engine: EngineName = EngineName.DEEPSPEED
+
+    @property
+    def is_runnable(self) -> bool:
+        """Whether the engine can run the plan as it is."""
+        return self.engine is EngineName.NATIVE or self.plan.is_symmetric
 
 
 def deployable_plan(
@@ -45,7 +51,7 @@ def deployable_plan(
     Parameters
     ----------
     may_project
-        Whether the best symmetric plan may take the place of one that is not symmetric.
+        Whether the best symmetric plan may take the place of one that is not symmetric, under DeepSpeed.
     ignore_memory
         Whether a plan is good that is predicted to run out of memory.
     hint
@@ -54,15 +60,15 @@ def deployable_plan(
     Raises
     ------
     AsymmetricPlanError
-        When the plan is not symmetric, and may not be projected.
+        When the plan is not symmetric, the engine is DeepSpeed, and it may not be projected.
     InputError
         When the trainer cannot train the model, or the plan does not fit the model, the cluster or the memory of its
         GPUs, or cannot be projected.
     """
     plan, model, cluster = candidate.plan, candidate.model, candidate.cluster
-    refuse_model(model)
-    if plan.is_symmetric or not may_project:
-        refuse_asymmetry(plan, "/plan")
+    refuse_model(model, candidate.engine)
+    if candidate.is_runnable or not may_project:
+        refuse_plan(plan, candidate.engine, "/plan")
     elif cluster is None:
         raise InputError("a projection needs to know the GPUs of the plan; give cluster, or GPU types of the catalogue")
     if cluster is None:
@@ -75,7 +81,7 @@ def deployable_plan(
     misfits = [issue for issue in found if issue.code != _MEMORY]
     if misfits:
         raise InputError(f"the plan does not fit the model or the cluster{hint}", misfits)
-    if not plan.is_symmetric:
+    if not candidate.is_runnable:
         # Whatever the memory of the plan itself: its projection fits.
         projection = project(plan, performance)
         return projection.plan, projection
@@ -84,9 +90,10 @@ def deployable_plan(
     return plan, None
 
 
-def refuse_model(model: Transformer) -> None:
+def refuse_model(model: Transformer, engine: EngineName) -> None:
     """Raise InputError when the trainer cannot train a model, or it is none; pointers below `/model`."""
-    found: dict[str, Issue] = {issue.pointer: issue for issue in [*model_faults(model), *model_issues(model, "/model")]}
+    faults = [*model_faults(model, engine), *model_issues(model, "/model")]
+    found: dict[str, Issue] = {issue.pointer: issue for issue in faults}
     if found:
         raise InputError("the trainer cannot run the model of the job", list(found.values()))
 

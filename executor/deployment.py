@@ -9,7 +9,7 @@ from pathlib import Path
 from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
 from executor.rank_table import Rank, rank_table
-from executor.training_job import LAST, Device, Schedule, TokenType, TrainingJob
+from executor.training_job import LAST, Device, EngineName, Schedule, StageLayout, TokenType, TrainingJob
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
@@ -33,6 +33,7 @@ class TrainingOptions:
 
     num_steps: int = 1000
     seed: int = 0
+    engine: EngineName = EngineName.DEEPSPEED
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     token_file: str | None = None
@@ -88,7 +89,7 @@ class LaunchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A symmetric plan for one job, to be written into a folder and started from there.
+    """A plan for one job, to be written into a folder and started from there.
 
     `name` is a word of letters, digits and dashes, such as `deployment_name` makes of a job id: it becomes a name in
     Slurm and Kubernetes.
@@ -96,7 +97,7 @@ class Deployment:
     Raises
     ------
     AsymmetricPlanError
-        When the plan is not symmetric.
+        When the plan is not symmetric and the engine is DeepSpeed.
     InputError
         When plan and model do not fit together, or the trainer cannot run them.
     """
@@ -115,19 +116,25 @@ class Deployment:
 
     def ranks(self) -> tuple[Rank, ...]:
         """Rank table of the plan."""
-        return rank_table(self.plan)
+        return rank_table(self.plan, self.training.engine)
 
     def training_job(self, folder: Path, checkpoints: Path) -> TrainingJob:
         """What the ranks read when the run lies in `folder`; `checkpoints` outlive it."""
         options = self.training
         return TrainingJob(
             model=self.model,
-            stage_layers=tuple(stage.num_layers for stage in self.plan.stages),
-            micro_batch=self.plan.stages[0].replicas[0].local_batch,
+            stages=tuple(
+                StageLayout(
+                    num_layers=stage.num_layers,
+                    tp=stage.tp,
+                    batches=tuple(replica.local_batch for replica in stage.replicas),
+                )
+                for stage in self.plan.stages
+            ),
             num_micro_batches=self.plan.num_micro_batches,
             num_steps=options.num_steps,
-            dp=self.plan.stages[0].dp,
-            tp=self.plan.stages[0].tp,
+            engine=options.engine,
+            virtual_stages=self.plan.virtual_stages,
             device=options.device,
             schedule=options.schedule,
             seed=options.seed,

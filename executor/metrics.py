@@ -36,7 +36,8 @@ class StepMetrics:
 
     Gradient noise: `small_gradient_square` is the squared norm of the gradient over `small_batch` sequences (one
     replica's), averaged over the replicas; `large_gradient_square` that over `large_batch` sequences, before
-    clipping. Equal batches (one replica) say nothing about the noise.
+    clipping. Equal batches (a stage with one replica) say nothing about the noise. The native engine leaves out
+    parameters that two stages share: no rank has the whole gradient of one replica for them.
     """
 
     launch: int

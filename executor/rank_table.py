@@ -1,9 +1,10 @@
 """Which rank of a training run sits on which GPU, and with which coordinates.
 
-Ranks go pipe slowest, then data, then tensor: the order of DeepSpeed's `PipeModelDataParallelTopology`, whose groups
-are exactly those of the plan when the launcher gives every process the rank that stands here. Hosts may come in any
-order; inside a tensor group ranks grow with the tensor coordinate, as DeepSpeed needs. Context and expert coordinates
-are part of the data coordinate, which counts all replicas: those of Megatron-Core, whose order is the same.
+Ranks go pipe slowest, then data, then tensor: the order of the native engine and, for symmetric plans, of DeepSpeed's
+`PipeModelDataParallelTopology`, whose groups are exactly those of the plan when the launcher gives every process the
+rank that stands here. Hosts may come in any order; inside a tensor group ranks grow with the tensor coordinate, as
+DeepSpeed needs. Context and expert coordinates are part of the data coordinate, which counts all replicas: those of
+Megatron-Core, whose order is the same.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import ClassVar
 
+from executor.training_job import EngineName
 from models.parallel_plan import ParallelPlan
 from stowplan.errors import InputError, Issue
 
@@ -64,33 +66,39 @@ def ranks_of(plan: ParallelPlan) -> tuple[Rank, ...]:
     )
 
 
-def rank_table(plan: ParallelPlan) -> tuple[Rank, ...]:
-    """Give every rank of a plan that DeepSpeed can run, in rank order.
+def rank_table(plan: ParallelPlan, engine: EngineName = EngineName.DEEPSPEED) -> tuple[Rank, ...]:
+    """Give every rank of a plan that the engine can run, in rank order.
 
     Raises
     ------
     AsymmetricPlanError
-        Naming the stages, where the plan is not symmetric.
+        Naming the stages, where the plan is not symmetric and the engine is DeepSpeed.
+    InputError
+        Where it has what the engine lacks.
     """
-    refuse_asymmetry(plan)
+    refuse_plan(plan, engine)
     return ranks_of(plan)
 
 
-def refuse_asymmetry(plan: ParallelPlan, where: str = "") -> None:
-    """Raise AsymmetricPlanError unless all stages have the same degrees and all replicas the same batch, and InputError
-    where stages are cut into parts or have a checkpointing of their own, or replicas share sequences or experts.
+def refuse_plan(plan: ParallelPlan, engine: EngineName, where: str = "") -> None:
+    """Raise InputError where stages have a checkpointing of their own, or replicas share sequences or experts; under
+    DeepSpeed also where stages are cut into parts, and AsymmetricPlanError where stages have other degrees or replicas
+    other batches.
 
     `where`: pointer to the plan.
     """
-    if plan.virtual_stages > 1:
-        detail = f"is {plan.virtual_stages}; DeepSpeed has no interleaved pipelines: plan with software deepspeed"
+    if plan.virtual_stages > 1 and engine is EngineName.DEEPSPEED:
+        detail = (
+            f"is {plan.virtual_stages}; DeepSpeed has no interleaved pipelines: plan with software deepspeed, or train "
+            "with the engine native"
+        )
         issue = Issue(code="virtual_stages", pointer=f"{where}/virtual_stages", detail=detail)
         raise InputError(f"the plan {plan.notation()} is interleaved and cannot be deployed", [issue])
     shared = [
         Issue(
             code="not_in_software",
             pointer=f"{where}/{name}",
-            detail=f"is {degree}; DeepSpeed's pipeline engine has none: plan with software deepspeed",
+            detail=f"is {degree}; the trainer has none: plan with software deepspeed",
         )
         for name in ("context_parallel", "expert_parallel")
         if (degree := getattr(plan, name)) > 1
@@ -109,6 +117,8 @@ def refuse_asymmetry(plan: ParallelPlan, where: str = "") -> None:
     ]
     if own:
         raise InputError(f"stages of the plan {plan.notation()} have a checkpointing of their own", own)
+    if engine is not EngineName.DEEPSPEED:
+        return
     first = plan.stages[0]
     issues = [
         Issue(
@@ -132,8 +142,9 @@ def refuse_asymmetry(plan: ParallelPlan, where: str = "") -> None:
     ]
     if issues:
         raise AsymmetricPlanError(
-            f"the plan {plan.notation()} is not symmetric and cannot be deployed; with --project, or project in the "
-            "request, the best symmetric plan takes its place",
+            f"the plan {plan.notation()} is not symmetric and cannot be deployed with DeepSpeed; --engine native, or "
+            "training.engine in the request, runs it as it is; with --project, or project in the request, the best "
+            "symmetric plan takes its place",
             issues,
         )
 

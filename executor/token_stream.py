@@ -110,9 +110,10 @@ def open_stream(job: TrainingJob) -> TokenStream:
     )
 
 
-def micro_batch(stream: TokenStream, job: TrainingJob, *, step: int, index: int, data: int) -> Tokens:
-    """Micro-batch `index` of a step for replica `data`, (micro_batch, sequence_length + 1).
+def micro_batch(stream: TokenStream, job: TrainingJob, *, step: int, index: int, data: int, pipe: int = 0) -> Tokens:
+    """The part of replica `data` of stage `pipe` in micro-batch `index` of a step, (its batch, sequence_length + 1).
 
-    The micro-batches of all replicas follow each other, so together they are samples 0 .. global batch - 1.
+    Parts and micro-batches follow each other, so together they are samples 0 .. global batch - 1.
     """
-    return stream.batch(step, (index * job.dp + data) * job.micro_batch, job.micro_batch)
+    start, end = job.stages[pipe].interval(data)
+    return stream.batch(step, index * job.micro_batch + start, end - start)

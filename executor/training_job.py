@@ -1,7 +1,8 @@
 """One training run as the workers see it: model, layout, batch, schedule, data, checkpoints. One JSON file.
 
-The global batch is micro_batch x num_micro_batches x dp sequences. Sample k of step t is the same whatever the layout
-(`executor.token_stream`), so a run may change its layout between two steps and goes on with the same data.
+Every stage works on the same micro-batches; its replicas share the samples of each. Sample k of step t is the same
+whatever the layout (`executor.token_stream`), so a run may change its layout between two steps and goes on with the
+same data.
 """
 
 import math
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from executor.records import read_record, write_record
 from models.dimensions import Dimensions
+from models.parallel_plan import even_split
 from models.software import Software
 from models.transformer import Optimizer, Positions, Precision, Transformer
 from stowplan.errors import Issue, raise_for_errors
@@ -46,6 +48,20 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
+class EngineName(StrEnum):
+    """What runs the pipeline: DeepSpeed, for symmetric plans, or stages on torch's own schedules, for any plan."""
+
+    DEEPSPEED = "deepspeed"
+    NATIVE = "native"
+
+
+# What plans may be made for to be run by an engine: the native one runs what is planned for DeepSpeed, too.
+_SOFTWARE = {
+    EngineName.DEEPSPEED: (Software.DEEPSPEED,),
+    EngineName.NATIVE: (Software.DEEPSPEED, Software.TORCH_EAGER),
+}
+
+
 class TokenType(StrEnum):
     """Number format of a token file: little-endian, without a header."""
 
@@ -59,6 +75,33 @@ class Coordinates(NamedTuple):
     pipe: int
     data: int
     tensor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLayout:
+    """One pipeline stage: `num_layers` layers, replicated over groups of `tp` ranks.
+
+    `batches`: sequences of every micro-batch that each replica works on, one number per replica.
+    """
+
+    num_layers: int
+    tp: int
+    batches: tuple[int, ...]
+
+    @property
+    def dp(self) -> int:
+        """Replicas."""
+        return len(self.batches)
+
+    @property
+    def num_ranks(self) -> int:
+        """Processes of the stage."""
+        return self.dp * self.tp
+
+    def interval(self, replica: int) -> tuple[int, int]:
+        """First sample of a micro-batch that a replica works on, and the one behind its last."""
+        start = sum(self.batches[:replica])
+        return start, start + self.batches[replica]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +128,9 @@ class Schedule:
 class TrainingJob:
     """What every rank reads before it starts.
 
-    Layout. `stage_layers`: layers of each pipeline stage (l_i); the first also holds the embedding, the last one the
-    head. `dp` replicas of `tp` ranks each. `micro_batch`: sequences of one micro-batch per replica;
-    `num_micro_batches` of them make a step.
+    Layout. `stages` in pipeline order; the first also holds the embedding, the last one the head. `num_micro_batches`
+    make a step. `engine`: DeepSpeed runs layouts whose stages have the same degrees and whose replicas the same batch.
+    `virtual_stages`: parts into which the layers of every stage are cut, for interleaved pipelines.
 
     Data. `token_file` None: a seeded synthetic stream.
 
@@ -112,12 +155,11 @@ class TrainingJob:
     """
 
     model: Transformer
-    stage_layers: tuple[int, ...]
-    micro_batch: int
+    stages: tuple[StageLayout, ...]
     num_micro_batches: int
     num_steps: int
-    dp: int = 1
-    tp: int = 1
+    engine: EngineName = EngineName.DEEPSPEED
+    virtual_stages: int = 1
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
@@ -136,24 +178,51 @@ class TrainingJob:
 
     def __post_init__(self) -> None:
         raise_for_errors(
-            [*_layout_faults(self), *model_faults(self.model), *_degree_faults(self), *_run_faults(self)],
+            [*_layout_faults(self), *model_faults(self.model, self.engine), *_degree_faults(self), *_run_faults(self)],
             "training job",
         )
 
     @property
     def pp(self) -> int:
         """Pipeline degree."""
-        return len(self.stage_layers)
+        return len(self.stages)
+
+    @property
+    def stage_layers(self) -> tuple[int, ...]:
+        """Layers of each stage (l_i)."""
+        return tuple(stage.num_layers for stage in self.stages)
+
+    @property
+    def part_layers(self) -> tuple[int, ...]:
+        """Layers of each part of a stage in pipeline order: part k of every stage, then part k + 1 of the first."""
+        cut = [even_split(count, self.virtual_stages) for count in self.stage_layers]
+        return tuple(parts[k] for k in range(self.virtual_stages) for parts in cut)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether all stages have the same degrees and all replicas the same batch."""
+        return len({(stage.tp, stage.dp, batch) for stage in self.stages for batch in stage.batches}) == 1
 
     @property
     def num_ranks(self) -> int:
         """Processes of the run."""
-        return self.pp * self.dp * self.tp
+        return sum(stage.num_ranks for stage in self.stages)
+
+    @property
+    def micro_batch(self) -> int:
+        """Sequences of one micro-batch, over all replicas of a stage."""
+        return sum(self.stages[0].batches)
 
     @property
     def global_batch(self) -> int:
         """Sequences of one step."""
-        return self.micro_batch * self.num_micro_batches * self.dp
+        return self.micro_batch * self.num_micro_batches
+
+    @property
+    def small_batch(self) -> int:
+        """Sequences of a step per replica, where replicas are most; all where a stage has one replica only."""
+        degrees = [stage.dp for stage in self.stages]
+        return self.global_batch // max(degrees) if min(degrees) > 1 else self.global_batch
 
     @property
     def tokens_per_step(self) -> int:
@@ -162,7 +231,16 @@ class TrainingJob:
 
     def coordinates(self, rank: int) -> Coordinates:
         """Place of a rank: pipe slowest, then data, tensor fastest."""
-        return Coordinates(rank // (self.dp * self.tp), rank // self.tp % self.dp, rank % self.tp)
+        pipe = 0
+        while rank >= self.stages[pipe].num_ranks:
+            rank -= self.stages[pipe].num_ranks
+            pipe += 1
+        return Coordinates(pipe, *divmod(rank, self.stages[pipe].tp))
+
+    def rank_of(self, place: Coordinates) -> int:
+        """Rank of a place: the inverse of `coordinates`."""
+        before = sum(stage.num_ranks for stage in self.stages[: place.pipe])
+        return before + place.data * self.stages[place.pipe].tp + place.tensor
 
 
 def learning_rate_at(job: TrainingJob, step: int) -> float:
@@ -187,27 +265,62 @@ def write_training_job(job: TrainingJob, path: Path) -> None:
 
 
 def _layout_faults(job: TrainingJob) -> Iterator[Issue]:
-    for name in ("micro_batch", "num_micro_batches", "num_steps", "dp", "tp", "keep_checkpoints"):
+    for name in ("num_micro_batches", "num_steps", "keep_checkpoints"):
         if getattr(job, name) < 1:
             yield _fault("not_positive", name, f"is {getattr(job, name)}; at least 1")
-    if not job.stage_layers or min(job.stage_layers) < 1:
-        yield _fault("stage_layers", "stage_layers", f"is {list(job.stage_layers)}; every stage has at least 1 layer")
-    elif sum(job.stage_layers) != job.model.num_layers:
-        yield _fault(
-            "stage_layers",
-            "stage_layers",
-            f"{list(job.stage_layers)} has {sum(job.stage_layers)} layers; the model has {job.model.num_layers}",
-        )
+    if not job.stages:
+        yield _fault("stage_layers", "stages", "is empty; at least 1 stage")
+        return
+    yield from _stage_faults(job)
+    if sum(job.stage_layers) != job.model.num_layers:
+        detail = f"{list(job.stage_layers)} has {sum(job.stage_layers)} layers; the model has {job.model.num_layers}"
+        yield _fault("stage_layers", "stages", detail)
     if job.global_batch != job.model.global_batch:
-        yield _fault(
-            "global_batch",
-            "micro_batch",
-            f"{job.micro_batch} sequences x {job.num_micro_batches} micro-batches x {job.dp} replicas are "
-            f"{job.global_batch}; the model's global batch is {job.model.global_batch}",
+        detail = (
+            f"{job.micro_batch} sequences x {job.num_micro_batches} micro-batches are {job.global_batch}; the model's "
+            f"global batch is {job.model.global_batch}"
         )
+        yield _fault("global_batch", "num_micro_batches", detail)
+    if job.engine is EngineName.DEEPSPEED and not job.is_symmetric:
+        detail = "have other degrees, or replicas other batches; DeepSpeed needs the same, the native engine does not"
+        yield _fault("asymmetric_stage", "stages", detail)
+    yield from _interleaving_faults(job)
 
 
-def model_faults(model: Transformer) -> Iterator[Issue]:
+def _interleaving_faults(job: TrainingJob) -> Iterator[Issue]:
+    parts = job.virtual_stages
+    if parts == 1:
+        return
+    if parts < 1:
+        yield _fault("not_positive", "virtual_stages", f"is {parts}; at least 1")
+    elif job.engine is EngineName.DEEPSPEED:
+        yield _fault("virtual_stages", "virtual_stages", f"is {parts}; DeepSpeed has no interleaved pipelines")
+    elif job.pp == 1 or min(job.stage_layers) < parts or job.num_micro_batches % job.pp:
+        detail = (
+            f"is {parts}; needs several stages, a layer per part ({list(job.stage_layers)} layers), and micro-batches "
+            f"that the {job.pp} stages divide ({job.num_micro_batches})"
+        )
+        yield _fault("not_interleaved", "virtual_stages", detail)
+
+
+def _stage_faults(job: TrainingJob) -> Iterator[Issue]:
+    for k, stage in enumerate(job.stages):
+        if stage.num_layers < 1:
+            yield _fault("stage_layers", f"stages/{k}/num_layers", "is below 1; every stage has at least 1 layer")
+        if stage.tp < 1:
+            yield _fault("not_positive", f"stages/{k}/tp", f"is {stage.tp}; at least 1")
+        if not stage.batches or min(stage.batches) < 1:
+            detail = f"is {list(stage.batches)}; at least 1 replica, each with at least 1 sequence"
+            yield _fault("not_positive", f"stages/{k}/batches", detail)
+        if sum(stage.batches) != job.micro_batch:
+            detail = (
+                f"{list(stage.batches)} are {sum(stage.batches)} sequences, those of stage 0 {job.micro_batch}; "
+                "every stage works on all samples of a micro-batch"
+            )
+            yield _fault("micro_batch_differs", f"stages/{k}/batches", detail)
+
+
+def model_faults(model: Transformer, engine: EngineName = EngineName.DEEPSPEED) -> Iterator[Issue]:
     """What the trainer does not know of a model, whatever the plan; pointers below `/model`."""
     for name in _POSITIVE:
         value = getattr(model, name)
@@ -220,12 +333,12 @@ def model_faults(model: Transformer) -> Iterator[Issue]:
     for name, what in _NOT_TRAINED.items():
         if value := getattr(model, name):
             yield _fault("attention", f"model/{name}", f"is {str(value).lower()}; the trainer has no {what}")
-    yield from _computation_faults(model)
+    yield from _computation_faults(model, engine)
     if model.optimizer is not Optimizer.ADAM:
         yield _fault("optimizer", "model/optimizer", f"is {model.optimizer}; the trainer knows adam")
     if model.zero_stage != 1:
         why = (
-            "DeepSpeed has no pipelines with stages 2 and 3, and the trainer runs every plan as a pipeline"
+            "it has no pipelines with stages 2 and 3, and runs every plan as a pipeline"
             if model.zero_stage > 1
             else "with stage 0 DeepSpeed clips gradients by a wrong norm where tensors are split"
         )
@@ -233,12 +346,12 @@ def model_faults(model: Transformer) -> Iterator[Issue]:
         yield _fault("zero_stage", "model/zero_stage", detail)
 
 
-def _computation_faults(model: Transformer) -> Iterator[Issue]:
+def _computation_faults(model: Transformer, engine: EngineName) -> Iterator[Issue]:
     """How the trainer does not compute."""
     if model.precision is Precision.FP16 or model.precision.in_8_bits:
         yield _fault("precision", "model/precision", f"is {model.precision}; the trainer knows bf16 and fp32")
-    if model.software is not Software.DEEPSPEED:
-        detail = f"is {model.software}; the trainer runs under deepspeed: plan with it"
+    if model.software not in _SOFTWARE[engine]:
+        detail = f"is {model.software}; the trainer's engine {engine} is {' or '.join(_SOFTWARE[engine])}: plan with it"
         yield _fault("software", "model/software", detail)
     if not model.fuses_attention:
         yield _fault("attention", "model/attention", "is plain; the trainer's attention is fused")
@@ -248,7 +361,7 @@ def _computation_faults(model: Transformer) -> Iterator[Issue]:
 
 def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
     """Head counts that do not divide; a user's own layers may divide anything."""
-    if job.layers_hook is not None or job.tp < 1:
+    if job.layers_hook is not None:
         return
     sizes = Dimensions.of(job.model)
     if sizes.heads % sizes.kv_heads:
@@ -258,9 +371,11 @@ def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
     if job.model.positions is Positions.ROTARY and sizes.head % 2:
         yield _fault("head_size", "model/head_size", f"is {sizes.head}; rotary positions need an even size")
     divided = (("num_heads", sizes.heads), ("num_kv_heads", sizes.kv_heads), ("feed_forward_size", sizes.feed_forward))
-    for name, count in divided:
-        if count % job.tp:
-            yield _fault("tensor_degree", "tp", f"{job.tp} does not divide the model's {name} of {count}")
+    for k, stage in enumerate(job.stages):
+        for name, count in divided:
+            if stage.tp > 0 and count % stage.tp:
+                detail = f"{stage.tp} does not divide the model's {name} of {count}"
+                yield _fault("tensor_degree", f"stages/{k}/tp", detail)
 
 
 def _run_faults(job: TrainingJob) -> Iterator[Issue]:

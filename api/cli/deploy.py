@@ -38,7 +38,7 @@ from executor.launch.base import LaunchError
 from executor.lifecycle import DeploymentStatus, Fault, Phase
 from executor.rank_table import hosts_of
 from executor.supervision import Supervisor
-from executor.training_job import SYNTHETIC_DATA
+from executor.training_job import SYNTHETIC_DATA, EngineName
 from models.wording import counted
 from stowplan.errors import FileFormatError, InputError, Issue, Severity, pointer_of
 
@@ -47,7 +47,10 @@ _CHANGE = TypeAdapter(ReconfigureBody)
 _POLL_S = 0.5
 
 Project = Annotated[
-    bool, typer.Option("--project", help="Deploy the best symmetric plan where the plan is not symmetric.")
+    bool,
+    typer.Option(
+        "--project", help="Deploy the best symmetric plan where DeepSpeed is to run one that is not symmetric."
+    ),
 ]
 Root = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the deployment.")]
 
@@ -61,6 +64,10 @@ def deploy_command(
         bool, typer.Option("--dry-run", help="Write hostfile, configuration, rank table and scripts; start nothing.")
     ] = False,
     project: Project = False,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(help="What runs the plan, in place of training.engine: native runs those that are not symmetric."),
+    ] = None,
     secrets: Annotated[
         Path | None,
         typer.Option(
@@ -78,8 +85,9 @@ def deploy_command(
     terminal is closed, the ranks go on and nobody looks after them: `stowplan redeploy FOLDER` takes over.
     """
     body = read_document(_BODY, _bytes(readable(file)))
-    body = body.model_copy(update={"project": body.project or project})
-    choice = choose(body, body.job_id, given_model(body), _no_service)
+    training = body.training.model_copy(update={"engine": engine or body.training.engine})
+    body = body.model_copy(update={"project": body.project or project, "training": training})
+    choice = choose(body, body.job_id, given_model(body), _no_service, engine=training.engine)
     deployment = deployment_of(body, choice, secrets)
     out = console.output()
     console.print_warnings(list(_kept_secrets(deployment.launch)))
@@ -129,7 +137,7 @@ def redeploy_command(
         body = read_document(_CHANGE, _bytes(readable(file)))
         body = body.model_copy(update={"project": body.project or project})
         known, own = given_cluster(root), set(present.plan.gpus)
-        choice = choose(body, present.name, present.model, _no_service, known, own)
+        choice = choose(body, present.name, present.model, _no_service, known, own, engine=present.training.engine)
         with _with_cluster(choice, root):
             supervisor.reconfigure(replace(present, plan=choice.plan))
         _print_projection(out, choice.projection)

@@ -19,7 +19,7 @@ from executor.feedback.run import write_cluster
 from executor.launch.slurm_options import SlurmOptions
 from executor.projection import Projection
 from executor.records import write_text
-from executor.training_job import Schedule
+from executor.training_job import EngineName, Schedule
 from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.training import trained
 from models.performance.iteration.calibration import same_costs
@@ -66,6 +66,8 @@ def choose(
     planned: Callable[[str, str], PlannedJob],
     known: Cluster | None = None,
     own: Collection[Gpu] = (),
+    *,
+    engine: EngineName,
 ) -> Choice:
     """Find the plan that is asked for, and project it where that is asked for and needed.
 
@@ -79,12 +81,14 @@ def choose(
         The cluster that a deployment was given earlier; it holds unless another one comes with the plan.
     own
         (node, GPU) on which the job runs now.
+    engine
+        What will run it.
 
     Raises
     ------
     InputError
         When nothing says what the job trains, or the trainer cannot train it; when the plan does not fit the cluster or
-        the memory of its GPUs, or is not symmetric and shall or can not be projected.
+        the memory of its GPUs, or the engine cannot run it and it shall or can not be projected.
     """
     found = _source(asked, job_id, model, planned, known)
     if found.model is None:
@@ -97,6 +101,7 @@ def choose(
         cluster=found.cluster,
         calibration=found.calibration,
         available=usable_gpus(found.cluster, own) if found.cluster is not None and asked.plan is not None else None,
+        engine=engine,
     )
     hint = " that the job was given; give cluster where that has changed" if found.cluster is known else ""
     with in_request(asked):

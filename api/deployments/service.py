@@ -118,7 +118,7 @@ class Deployments:
             When there is no room for it.
         """
         root = self._root()
-        choice = choose(body, body.job_id, given_model(body), self._planned)
+        choice = choose(body, body.job_id, given_model(body), self._planned, engine=body.training.engine)
         deployment = deployment_of(body, choice, self._settings.secrets_folder)
         refuse_forbidden(body, deployment, self._settings)
         id_ = f"deployment-{uuid.uuid4().hex}"
@@ -152,7 +152,8 @@ class Deployments:
         with self._lock, _room_in(folder):
             present = supervisor.deployment()
             choice = choose(
-                body, request.job_id, present.model, self._planned, given_cluster(folder), set(present.plan.gpus)
+                *(body, request.job_id, present.model, self._planned, given_cluster(folder), set(present.plan.gpus)),
+                engine=present.training.engine,
             )
             following = replace(present, plan=choice.plan)
             refuse_foreign_hosts(body, following, self._settings)

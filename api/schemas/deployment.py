@@ -15,7 +15,7 @@ from executor.launch.backends import BACKENDS
 from executor.launch.base import RunState
 from executor.launch.slurm_options import MAX_SIGNAL_S, GpuRequest
 from executor.lifecycle import Cause, Phase
-from executor.training_job import Device, TokenType
+from executor.training_job import Device, EngineName, TokenType
 
 PATH_PATTERN, VALUE_PATTERN = r"^[^\x00-\x1f]+$", r"^[^\x00]*$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -47,6 +47,9 @@ class TrainingOptionsDoc(Document):
     num_steps: Count = 1000
     """Optimiser steps of the whole job, runs before a change of plan included."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    engine: EngineName = EngineName.DEEPSPEED
+    """deepspeed: symmetric plans only. native: any plan, on torch's own pipeline schedules. A deployment keeps its
+    engine, since neither reads checkpoints of the other."""
     device: Device = Device.CUDA
     schedule: ScheduleDoc = ScheduleDoc()
     token_file: _Path | None = None
@@ -136,7 +139,8 @@ class PlanChoice(Document):
     ignore_memory: bool = False
     """Deploy the plan although it is predicted to run out of GPU memory."""
     project: bool = False
-    """Deploy the best symmetric plan where the plan is not symmetric; the answer says what that costs."""
+    """With the engine deepspeed, deploy the best symmetric plan where the plan is not symmetric; the answer says what
+    that costs."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

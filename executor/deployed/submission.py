@@ -43,7 +43,7 @@ class Submission:
 
     def __post_init__(self) -> None:
         raise_for_errors(list(_lacks(self)), f"job {self.job.id!r}")
-        refuse_model(self.model)
+        refuse_model(self.model, self.training.engine)
         # On one GPU all of the batch is one replica's: what is wrong then is wrong with the training.
         alone = symmetric_plan(
             num_layers=self.model.num_layers,
@@ -76,7 +76,7 @@ class Submission:
         return deployment_name(self.job.id)
 
     def with_plan(self, plan: ParallelPlan) -> Deployment:
-        """The deployment of a symmetric plan; InputError where the trainer cannot run it."""
+        """The deployment of a plan; InputError where the trainer cannot run it."""
         return Deployment(
             name=self.name, model=self.model_of(plan), plan=plan, training=self.training, launch=self.launch
         )
@@ -106,6 +106,7 @@ def deployment_of(submission: Submission, allocation: JobAllocation, cluster: Cl
         model=submission.model_of(planned),
         cluster=cluster,
         calibration=submission.job.calibration,
+        engine=submission.training.engine,
     )
     plan, _ = deployable_plan(candidate, may_project=True, ignore_memory=False)
     return submission.with_plan(plan)

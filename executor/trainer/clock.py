@@ -18,6 +18,10 @@ class StepClock(ABC):
         """Time the body as part `name`; a part may be entered many times."""
 
     @abstractmethod
+    def lap(self, name: str | None) -> None:
+        """Count the time since the last lap as part `name`; None: as no part."""
+
+    @abstractmethod
     def collect(self) -> dict[str, float]:
         """Seconds per part since the last call; waits for the device."""
 
@@ -27,6 +31,7 @@ class HostClock(StepClock):
 
     def __init__(self) -> None:
         self._total_s: dict[str, float] = {}
+        self._lap_s = time.perf_counter()
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
@@ -34,6 +39,12 @@ class HostClock(StepClock):
         start_s = time.perf_counter()
         yield
         self._total_s[name] = self._total_s.get(name, 0.0) + time.perf_counter() - start_s
+
+    def lap(self, name: str | None) -> None:
+        """Read the time."""
+        before_s, self._lap_s = self._lap_s, time.perf_counter()
+        if name is not None:
+            self._total_s[name] = self._total_s.get(name, 0.0) + self._lap_s - before_s
 
     def collect(self) -> dict[str, float]:
         """Give the sums and start anew."""
@@ -46,6 +57,7 @@ class CudaClock(StepClock):
 
     def __init__(self) -> None:
         self._pairs: list[tuple[str, Any, Any]] = []
+        self._lap: Any = None
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
@@ -55,6 +67,13 @@ class CudaClock(StepClock):
         yield
         end.record()
         self._pairs.append((name, start, end))
+
+    def lap(self, name: str | None) -> None:
+        """Put an event into the stream."""
+        before, self._lap = self._lap, torch.cuda.Event(enable_timing=True)
+        self._lap.record()
+        if name is not None:
+            self._pairs.append((name, before, self._lap))
 
     def collect(self) -> dict[str, float]:
         """Wait for the device, give the sums and start anew."""

@@ -1,38 +1,62 @@
-"""A DeepSpeed engine for a job: process groups, layers of this rank's stage, optimiser."""
+"""What the loop asks of an engine, and what engines share: the place of a process, and sums over all of them."""
 
-import logging
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Protocol
 
-import deepspeed
 import torch
 import torch.distributed as dist
 
-from executor.deepspeed_config import ds_config
-from executor.deepspeed_workarounds import (
-    StagedPipeline,
-    forbid_builds,
-    load_muon_uncompiled,
-    other_versions,
-    tolerate_full_disks,
-    topology_of,
-    universal_info,
-)
-from executor.trainer.context import LayerContext
-from executor.trainer.layers import layers_of
+from executor.checkpoints import Checkpoint
 from executor.training_job import Device, TrainingJob
 from models.wording import counted
 from stowplan.errors import InputError
-
-_logger = logging.getLogger("stowplan.executor.trainer")
 
 # So many times the longest limit of the job a rank waits for the others in one operation before it gives up: whoever
 # hangs is found before, and its stack with it, unless `hang_limit_steps` median steps take longer, which nobody knows
 # yet.
 _PATIENCE = 1.5
+
+# Inputs and labels of the part that a rank's replica has in each micro-batch.
+Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What a rank knows after a step.
+
+    `loss`, mean over the batch, and `gradient_norm`, before clipping, are those of the whole model. The squares are
+    this rank's part of sums over all ranks: of the squared norm of the gradient over `TrainingJob.small_batch`
+    sequences, and of that over the whole batch, of the same parameters.
+    """
+
+    loss: float
+    gradient_norm: float
+    small_square: float
+    large_square: float
+
+
+class Engine(Protocol):
+    """A rank's part of the model with its optimiser; every call is collective over all ranks."""
+
+    @property
+    def step(self) -> int:
+        """Optimiser steps done."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rank computes."""
+
+    def train_step(self, batches: Batches, learning_rate: float) -> StepResult:
+        """Do one step; the parts of it are timed by the clock that the engine was built with."""
+
+    def write_checkpoint(self, folder: Path) -> str | None:
+        """Write weights and optimiser states; give what went wrong on this rank."""
+
+    def load_checkpoint(self, folder: Path, checkpoint: Checkpoint) -> None:
+        """Load what `write_checkpoint` has written into a folder of checkpoints, and the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,62 +86,15 @@ def place_of(environment: Mapping[str, str], job: TrainingJob) -> Place:
     except ValueError as error:
         raise InputError(f"RANK, LOCAL_RANK and WORLD_SIZE must be whole numbers: {error}") from error
     if world_size != job.num_ranks:
-        raise InputError(
-            f"the launcher started {counted(world_size, 'rank')}; PP{job.pp} DP{job.dp} TP{job.tp} has {job.num_ranks}"
-        )
+        raise InputError(f"the launcher started {counted(world_size, 'rank')}; the plan has {job.num_ranks}")
     if job.device is Device.CUDA and local_rank >= torch.cuda.device_count():
         raise InputError(f"local rank {local_rank} needs a GPU; this host shows {torch.cuda.device_count()}")
     return Place(rank=rank, local_rank=local_rank, world_size=world_size)
 
 
-def join(job: TrainingJob, place: Place) -> None:
-    """Meet the other ranks."""
-    if other := other_versions():
-        _logger.warning("the workarounds are written for other versions than %s", other)
-    deepspeed.utils.logger.setLevel(logging.WARNING)
-    forbid_builds()
-    load_muon_uncompiled()
-    if job.device is Device.CUDA:
-        torch.cuda.set_device(place.local_rank)
-    # deepspeed reads the variable, and derives a wrong one on uneven hosts when it is not set.
-    os.environ["LOCAL_RANK"] = str(place.local_rank)
-    deepspeed.init_distributed(
-        dist_backend="nccl" if job.device is Device.CUDA else "gloo",
-        auto_mpi_discovery=False,
-        verbose=False,
-        timeout=timedelta(seconds=_PATIENCE * max(job.start_limit_s, job.save_limit_s, job.hang_limit_s)),
-    )
-
-
-def build_engine(job: TrainingJob, place: Place, *, universal: bool) -> Any:
-    """Build the stage of this rank and its engine; collective.
-
-    Parameters
-    ----------
-    universal
-        Whether a universal checkpoint will be loaded.
-    """
-    topology = topology_of(job.pp, job.dp, job.tp)
-    context = LayerContext(
-        tensor_rank=job.coordinates(place.rank).tensor,
-        tensor_degree=job.tp,
-        tensor_group=_own_group(topology.get_axis_comm_lists("model"), place.rank) if job.tp > 1 else None,
-        device=f"cuda:{place.local_rank}" if job.device is Device.CUDA else "cpu",
-        seed=job.seed,
-    )
-    layers = layers_of(job, context)
-    module = StagedPipeline(
-        bounds=layers.bounds(job.stage_layers), layers=layers.specs, topology=topology, loss_fn=layers.loss
-    )
-    module.universal_checkpoint_info = universal_info(module)
-    engine, *_ = deepspeed.initialize(
-        model=module,
-        model_parameters=[parameter for parameter in module.parameters() if parameter.requires_grad],
-        config=ds_config(job, universal=universal),
-        dist_init_required=False,
-    )
-    tolerate_full_disks(engine)
-    return engine
+def patience_of(job: TrainingJob) -> timedelta:
+    """How long a rank waits for others in one operation."""
+    return timedelta(seconds=_PATIENCE * max(job.start_limit_s, job.save_limit_s, job.hang_limit_s))
 
 
 def agree(values: list[float], device: torch.device) -> list[float]:
@@ -125,9 +102,3 @@ def agree(values: list[float], device: torch.device) -> list[float]:
     total = torch.tensor(values, dtype=torch.float64, device=device)
     dist.all_reduce(total)
     return [float(value) for value in total]
-
-
-def _own_group(groups: list[list[int]], rank: int) -> Any:
-    """Make all groups, as every rank must, and give the one with this rank."""
-    made = {tuple(ranks): dist.new_group(ranks) for ranks in groups}
-    return next(group for ranks, group in made.items() if rank in ranks)

@@ -4,19 +4,21 @@ A user's hook is a function in an importable module, named `module:function` in 
 
     def layers(model: Transformer, context: LayerContext) -> PipelineLayers: ...
 
-Every rank calls it and gets specifications, of which DeepSpeed builds those of the rank's stage. A layer maps one
-tensor to one tensor; the first gets token ids (micro-batch, sequence). `model` carries the sizes, of which the hook
-uses what it likes; `layers` must be as many as `model.num_layers`. To start from the same weights in every layout,
-draw them with `executor.trainer.context.seeded_parameter`. With a tensor degree above 1 a layer shares its parameters
-over `context.tensor_group` (`executor.trainer.tensor_parallel` has linear layers), or is whole on all its ranks.
+Every rank calls it and gets specifications, of which the engine builds those of the rank's stage; DeepSpeed's own
+(`LayerSpec`, `TiedLayerSpec`) do as well. A layer maps one tensor to one tensor; the first gets token ids (micro-batch,
+sequence), and the native engine wants (micro-batch, sequence, hidden) between stages. `model` carries the sizes, of
+which the hook uses what it likes; `layers` must be as many as `model.num_layers`. To start from the same weights in
+every layout, draw them with `executor.trainer.context.seeded_parameter`. With a tensor degree above 1 a layer shares
+its parameters over `context.tensor_group` (`executor.trainer.tensor_parallel` has linear layers), or is whole on all
+its ranks.
 """
 
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
-from deepspeed.runtime.pipe.module import LayerSpec, TiedLayerSpec
 from torch import nn
 
 from executor.trainer.block import WEIGHT_STD, Block, Norm
@@ -29,6 +31,43 @@ from stowplan.errors import InputError
 EMBEDDING = "embedding"
 
 
+class Buildable(Protocol):
+    """What tells how to build a layer: a `LayerSpec` of ours or of DeepSpeed.
+
+    A tied one has `key`, which layers that share parameters have in common, and `forward_fn`, which applies the layer
+    to its input where that is not its own `forward`.
+    """
+
+    def build(self) -> nn.Module:
+        """Build the layer."""
+
+
+class LayerSpec:
+    """A layer to be built on the ranks of its stage: `kind(*arguments, **named)`."""
+
+    def __init__(self, kind: Callable[..., nn.Module], *arguments: Any, **named: Any) -> None:
+        self.kind, self.arguments, self.named = kind, arguments, named
+
+    def build(self) -> nn.Module:
+        """Build the layer."""
+        return self.kind(*self.arguments, **self.named)
+
+
+class TiedLayerSpec(LayerSpec):
+    """A layer that shares its parameters with those of the same `key`, in whatever stage."""
+
+    def __init__(
+        self,
+        key: str,
+        kind: Callable[..., nn.Module],
+        *arguments: Any,
+        forward_fn: Callable[[Any, torch.Tensor], torch.Tensor] | None = None,
+        **named: Any,
+    ) -> None:
+        super().__init__(kind, *arguments, **named)
+        self.key, self.forward_fn = key, forward_fn
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineLayers:
     """A model in pipeline order.
@@ -37,13 +76,13 @@ class PipelineLayers:
     `loss(outputs, labels)` is a scalar, the mean over the micro-batch.
     """
 
-    before: tuple[LayerSpec, ...]
-    layers: tuple[LayerSpec, ...]
-    after: tuple[LayerSpec, ...]
+    before: tuple[Buildable, ...]
+    layers: tuple[Buildable, ...]
+    after: tuple[Buildable, ...]
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
     @property
-    def specs(self) -> list[LayerSpec]:
+    def specs(self) -> list[Buildable]:
         """All, in order."""
         return [*self.before, *self.layers, *self.after]
 

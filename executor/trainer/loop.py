@@ -8,21 +8,18 @@ import socket
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from executor.deepspeed_workarounds import gradients_for_norm, time_instructions
 from executor.launch.pulse import Pulse
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path
 from executor.outcome import End, Outcome
 from executor.token_stream import TokenStream, micro_batch, open_stream
 from executor.trainer import checkpointing
-from executor.trainer.clock import CudaClock, HostClock, StepClock
-from executor.trainer.engine import Place, agree
+from executor.trainer.clock import StepClock
+from executor.trainer.engine import Batches, Engine, Place, agree
 from executor.training_job import Device, TrainingJob, learning_rate_at
 from stowplan.errors import WorkerError
 
@@ -37,24 +34,32 @@ _NUM_REMEMBERED = 100
 class Loop:
     """Steps of one rank.
 
-    SIGTERM to any rank, or `stop_file`, ends the run behind the step in work, with a checkpoint.
+    SIGTERM to any rank, or `stop_file`, ends the run behind the step in work, with a checkpoint. `clock` is the one
+    that the engine was built with.
     """
 
-    def __init__(self, engine: Any, job: TrainingJob, place: Place, launch: int, stop_file: Path, pulse: Pulse) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        clock: StepClock,
+        job: TrainingJob,
+        place: Place,
+        launch: int,
+        stop_file: Path,
+        pulse: Pulse,
+    ) -> None:
         self._engine = engine
         self._job = job
         self._place = place
         self._launch = launch
         self._stop_file = stop_file
         self._stream = open_stream(job)
-        self._clock: StepClock = CudaClock() if job.device is Device.CUDA else HostClock()
-        self._small_square = 0.0
+        self._clock = clock
         self._signalled = False
         self._host = socket.gethostname()
         self._loss: float | None = None
         self._pulse = pulse
         self._steps_s: deque[float] = deque(maxlen=_NUM_REMEMBERED)
-        time_instructions(engine, self._clock.span, self._note_small_gradient)
         signal.signal(signal.SIGTERM, self._note_signal)
 
     def run(self) -> Outcome:
@@ -66,7 +71,7 @@ class Loop:
             When loss or gradient are no numbers any more.
         """
         job = self._job
-        step, failure, stopping = self._engine.global_steps, None, False
+        step, failure, stopping = self._engine.step, None, False
         with self._writer() as writer:
             while step < job.num_steps and not stopping:
                 self._beat_for_step()
@@ -101,17 +106,16 @@ class Loop:
         """Do one step; give what was measured, and whether any rank was told to stop."""
         engine, job = self._engine, self._job
         rate = learning_rate_at(job, step)
-        for group in engine.optimizer.param_groups:
-            group["lr"] = rate
         _reset_peak_memory(job)
         started_at_s, start_s = time.time(), time.perf_counter()
-        loss = engine.train_batch(data_iter=_batches(self._stream, job, step, self._place.rank))
+        result = engine.train_step(_batches(self._stream, job, step, self._place.rank), rate)
         parts_s = self._clock.collect()
         step_s = time.perf_counter() - start_s
-        self._loss, norm = float(loss), float(engine.get_global_grad_norm())
+        self._loss, norm = result.loss, result.gradient_norm
         if not (math.isfinite(self._loss) and math.isfinite(norm)):
             raise WorkerError(f"step {step + 1} has the loss {self._loss} and the gradient norm {norm}")
-        small, stop = agree([self._small_square, float(self._is_told_to_stop())], engine.device)
+        told = float(self._is_told_to_stop())
+        small, large, stop = agree([result.small_square, result.large_square, told], engine.device)
         pipe, data, tensor = job.coordinates(self._place.rank)
         metrics = StepMetrics(
             launch=self._launch,
@@ -130,17 +134,12 @@ class Loop:
             peak_memory_bytes=_peak_memory_bytes(job),
             loss=self._loss,
             learning_rate=rate,
-            small_batch=job.global_batch // job.dp,
-            small_gradient_square=small / job.dp,
+            small_batch=job.small_batch,
+            small_gradient_square=small,
             large_batch=job.global_batch,
-            large_gradient_square=norm**2,
+            large_gradient_square=large,
         )
         return metrics, stop > 0
-
-    def _note_small_gradient(self) -> None:
-        """Squared norm of the part of this replica's gradient that this rank counts."""
-        norms = torch._foreach_norm(gradients_for_norm(self._engine))
-        self._small_square = float(torch.stack(norms).double().square().sum()) if norms else 0.0
 
     def _note_signal(self, *_: object) -> None:
         self._signalled = True
@@ -169,12 +168,11 @@ class Loop:
             _logger.error("checkpoint of step %d could not be written, the one before stays: %s", step, failure)
 
 
-def _batches(
-    stream: TokenStream, job: TrainingJob, step: int, rank: int
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def _batches(stream: TokenStream, job: TrainingJob, step: int, rank: int) -> Batches:
     """Inputs and labels of this replica's micro-batches."""
+    pipe, data, _ = job.coordinates(rank)
     for index in range(job.num_micro_batches):
-        tokens = torch.from_numpy(micro_batch(stream, job, step=step, index=index, data=job.coordinates(rank).data))
+        tokens = torch.from_numpy(micro_batch(stream, job, step=step, index=index, data=data, pipe=pipe))
         yield tokens[:, :-1], tokens[:, 1:].contiguous()
 
 

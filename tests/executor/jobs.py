@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from executor.training_job import Device, Schedule, TrainingJob
+from executor.training_job import Device, Schedule, StageLayout, TrainingJob
 from models.transformer import Biases, Normalisation, Positions, Precision, Transformer
 
 # 101 rows do not divide by 2, so tensor parallelism must pad them. Clipping is in force in most steps.
@@ -33,8 +33,8 @@ SCHEDULE = Schedule(learning_rate=3e-3, warmup_steps=4, decay_steps=20, gradient
 def tiny_job(
     model: Transformer = GPT, *, stage_layers: tuple[int, ...] = (4,), dp: int = 1, tp: int = 1, **more: Any
 ) -> TrainingJob:
-    """A job on CPU with micro-batches of 2 sequences."""
-    settings: dict[str, Any] = {"num_steps": 20, "device": Device.CPU, "schedule": SCHEDULE, "seed": 7} | more
-    return TrainingJob(
-        model=model, stage_layers=stage_layers, dp=dp, tp=tp, micro_batch=2, num_micro_batches=4 // dp, **settings
-    )
+    """A job on CPU whose replicas have micro-batches of 2 sequences."""
+    stages = tuple(StageLayout(num_layers=layers, tp=tp, batches=(2,) * dp) for layers in stage_layers)
+    settings: dict[str, Any] = {"num_steps": 20, "device": Device.CPU, "schedule": SCHEDULE, "seed": 7}
+    settings |= {"stages": stages, "num_micro_batches": 4 // dp} | more
+    return TrainingJob(model=model, **settings)

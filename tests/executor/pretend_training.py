@@ -88,7 +88,7 @@ def metrics(
         peak_memory_bytes=1,
         loss=1.0 / step,
         learning_rate=1e-3,
-        small_batch=job.global_batch // job.dp,
+        small_batch=job.small_batch,
         small_gradient_square=1.0,
         large_batch=job.global_batch,
         large_gradient_square=1.0,

@@ -14,7 +14,7 @@ from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.kubernetes import stage_groups
 from executor.launch.slurm_options import GpuRequest, SlurmOptions
 from executor.rank_table import AsymmetricPlanError
-from executor.training_job import LAST, Device, read_training_job
+from executor.training_job import LAST, Device, EngineName, StageLayout, read_training_job
 from models.parallel_plan import symmetric_plan
 from models.transformer import Transformer
 from stowplan.errors import InputError
@@ -58,13 +58,33 @@ def test_ranks_hosts_and_configuration_agree(bundle: Path, tmp_path: Path) -> No
     assert (bundle / "hostfile").read_text() == "b slots=4\na slots=4\n"
     assert (bundle / "slurm_hosts").read_text() == "b\na\n"
     job = read_training_job(bundle / "job.json")
-    assert (job.stage_layers, job.dp, job.tp, job.micro_batch, job.num_micro_batches) == ((2, 1, 1, 1), 2, 1, 2, 2)
+    layouts = tuple(StageLayout(num_layers=count, tp=1, batches=(2, 2)) for count in (2, 1, 1, 1))
+    assert (job.stages, job.num_micro_batches) == (layouts, 2)
     assert job.checkpoint_folder == str(tmp_path / "checkpoints")
     # Started again by hand, too, a run goes on.
     assert job.resume == LAST
     config = json.loads((bundle / "ds_config.json").read_text())
     assert (config["train_batch_size"], config["gradient_accumulation_steps"]) == (8, 2)
     assert config["zero_optimization"] == {"stage": 1}
+
+
+def test_the_native_engine_takes_a_plan_whose_stages_differ(tmp_path: Path) -> None:
+    model = replace(MODEL, num_layers=6, global_batch=12, num_heads=2)
+    training = TrainingOptions(engine=EngineName.NATIVE)
+    write_bundle(
+        Deployment(name="x", model=model, plan=FIG_3, training=training), tmp_path / "run", tmp_path / "checkpoints"
+    )
+    job = read_training_job(tmp_path / "run" / "job.json")
+    assert job.engine is EngineName.NATIVE
+    assert job.stages == (
+        StageLayout(num_layers=2, tp=2, batches=(6, 6)),
+        StageLayout(num_layers=4, tp=2, batches=(4, 4, 4)),
+    )
+    table = list(csv.DictReader((tmp_path / "run" / "ranks.csv").read_text().splitlines()))
+    assert [job.coordinates(int(row["rank"])) for row in table] == [
+        (int(row["pipe"]), int(row["data"]), int(row["tensor"])) for row in table
+    ]
+    assert not (tmp_path / "run" / "ds_config.json").exists()
 
 
 def test_rank_0_is_met_on_its_host(bundle: Path) -> None:

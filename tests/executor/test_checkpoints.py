@@ -1,11 +1,14 @@
 """The folder of checkpoints: only whole ones count, and only of the same training."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from executor.checkpoints import (
+    MANIFEST,
     MARKER,
     PARTIAL,
     UNIVERSAL,
@@ -19,7 +22,7 @@ from executor.checkpoints import (
     remove_partial,
     tag_of,
 )
-from executor.training_job import TrainingJob
+from executor.training_job import EngineName, TrainingJob
 from models.transformer import Checkpointing
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT, LLAMA, tiny_job
@@ -131,6 +134,26 @@ def test_layout_decides_whether_it_must_be_converted(tmp_path: Path) -> None:
     assert written.has_layout_of(tiny_job(stage_layers=(3, 1)))
     assert not written.has_layout_of(tiny_job(stage_layers=(2, 2)))
     assert not written.has_layout_of(tiny_job(stage_layers=(4,), dp=2))
+
+
+def test_every_layout_of_the_native_engine_goes_on_and_no_other_engine(tmp_path: Path) -> None:
+    native = tiny_job(stage_layers=(3, 1), engine=EngineName.NATIVE)
+    written = _write(tmp_path, native, 5)
+    assert written.has_layout_of(replace(native, stages=tiny_job(dp=4).stages, num_micro_batches=1))
+    resumed: dict[str, Any] = {"checkpoint_folder": str(tmp_path), "resume": "last"}
+    assert checkpoint_to_resume(replace(native, **resumed)) == written
+    with pytest.raises(InputError, match="was written by the engine native; deepspeed cannot read it"):
+        checkpoint_to_resume(tiny_job(**resumed))
+
+
+def test_a_manifest_that_names_no_engine_is_of_deepspeed(tmp_path: Path) -> None:
+    """So were those that were written before there was another one."""
+    written = _write(tmp_path, tiny_job(), 5)
+    manifest = tmp_path / written.tag / MANIFEST
+    document = json.loads(manifest.read_text())
+    assert document.pop("engine") == "deepspeed"
+    manifest.write_text(json.dumps(document))
+    assert read_checkpoint(tmp_path, written.tag) == written
 
 
 def test_checkpoint_of_another_training_is_refused_with_all_differences(tmp_path: Path) -> None:

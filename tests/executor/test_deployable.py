@@ -6,7 +6,9 @@ import pytest
 
 from executor.deployable import Candidate, assumed_cluster, deployable_plan, refuse_model, usable_gpus
 from executor.rank_table import AsymmetricPlanError
+from executor.training_job import EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
+from models.software import Software
 from models.transformer import Checkpointing, Precision
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT
@@ -55,7 +57,24 @@ def test_a_plan_that_is_not_symmetric_is_refused_or_projected() -> None:
         deployable_plan(candidate(UNEQUAL, None), may_project=True, ignore_memory=False)
 
 
-def test_an_interleaved_plan_is_refused() -> None:
+@pytest.mark.parametrize("cluster", [CLUSTER, None])
+@pytest.mark.parametrize("may_project", [False, True])
+def test_the_native_engine_takes_it_as_it_is(cluster: Cluster | None, may_project: bool) -> None:
+    native = replace(candidate(UNEQUAL, cluster), engine=EngineName.NATIVE)
+    assert deployable_plan(native, may_project=may_project, ignore_memory=False) == (UNEQUAL, None)
+
+
+def test_memory_is_asked_of_every_stage_of_it() -> None:
+    small = replace(CLUSTER, gpu_types=(replace(H100, memory_bytes=1000),))
+    native = replace(candidate(UNEQUAL, small), engine=EngineName.NATIVE)
+    with pytest.raises(InputError, match="predicted to run out of GPU memory") as error:
+        deployable_plan(native, may_project=True, ignore_memory=False)
+    assert {pointer for _, pointer in codes(error)} == {
+        *("/plan/stages/0/replicas/0", "/plan/stages/0/replicas/1", "/plan/stages/1/replicas/0")
+    }
+
+
+def test_an_interleaved_plan_is_refused_under_deepspeed() -> None:
     interleaved = replace(PLAN, virtual_stages=2, num_micro_batches=PLAN.num_micro_batches)
     for may_project in (False, True):
         with pytest.raises(InputError, match="is interleaved and cannot be deployed") as caught:
@@ -63,6 +82,16 @@ def test_an_interleaved_plan_is_refused() -> None:
         assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [
             ("virtual_stages", "/plan/virtual_stages")
         ]
+
+
+def test_the_native_engine_interleaves_what_is_planned_for_torch() -> None:
+    interleaved = replace(PLAN, virtual_stages=2)
+    model = replace(GPT, software=Software.TORCH_EAGER, sequence_parallel=False)
+    native = replace(candidate(interleaved), model=model, engine=EngineName.NATIVE)
+    assert deployable_plan(native, may_project=False, ignore_memory=False) == (interleaved, None)
+    with pytest.raises(InputError, match="does not fit the model or the cluster") as error:
+        deployable_plan(replace(native, model=GPT), may_project=False, ignore_memory=False)
+    assert codes(error) == {("virtual_stages", "/plan/virtual_stages")}
 
 
 def test_stages_that_recompute_on_their_own_are_refused() -> None:
@@ -95,9 +124,9 @@ def test_memory_may_be_ignored() -> None:
 
 
 def test_a_model_that_cannot_be_trained_is_refused() -> None:
-    refuse_model(GPT)
+    refuse_model(GPT, EngineName.DEEPSPEED)
     with pytest.raises(InputError, match="the trainer cannot run the model of the job") as error:
-        refuse_model(replace(GPT, zero_stage=3))
+        refuse_model(replace(GPT, zero_stage=3), EngineName.NATIVE)
     assert {pointer for _, pointer in codes(error)} == {"/model/zero_stage"}
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from executor.deployment import Deployment, LaunchOptions, deployment_name
-from executor.training_job import Device, TrainingJob
+from executor.deployment import Deployment, LaunchOptions, TrainingOptions, deployment_name
+from executor.training_job import Device, EngineName, TrainingJob
 from models.parallel_plan import symmetric_plan
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT
@@ -52,3 +52,11 @@ def test_the_training_job_has_the_model_of_the_deployment(tmp_path: Path) -> Non
     job = Deployment(name="llm", model=GPT, plan=PLAN).training_job(tmp_path, tmp_path)
     assert isinstance(job, TrainingJob)
     assert (job.model, job.device, job.stage_layers, job.micro_batch) == (GPT, Device.CUDA, (2, 2), 4)
+
+
+def test_the_native_engine_gets_the_parts_of_an_interleaved_plan(tmp_path: Path) -> None:
+    native = TrainingOptions(engine=EngineName.NATIVE)
+    job = Deployment(name="llm", model=GPT, plan=replace(PLAN, virtual_stages=2), training=native).training_job(
+        tmp_path, tmp_path
+    )
+    assert (job.engine, job.part_layers) == (EngineName.NATIVE, (1, 1, 1, 1))

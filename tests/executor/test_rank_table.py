@@ -2,6 +2,7 @@ import pytest
 
 from executor.projection import project
 from executor.rank_table import AsymmetricPlanError, Rank, hosts_of, rank_table, ranks_of
+from executor.training_job import EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
 from models.performance.iteration.fabric import flat_fabric
@@ -114,6 +115,12 @@ def test_asymmetric_plans_are_refused_stage_by_stage() -> None:
     with pytest.raises(AsymmetricPlanError, match="with --project, or project in the request") as caught:
         rank_table(FIG_3)
     assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [("asymmetric_stage", "/stages/1")]
+
+
+def test_the_native_engine_runs_them_with_ranks_that_follow_the_stages() -> None:
+    table = rank_table(FIG_3, EngineName.NATIVE)
+    assert [(r.pipe, r.data, r.tensor) for r in table[:5]] == [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0, 0)]
+    assert [(r.rank, r.node, r.gpu, r.local_rank) for r in table[-2:]] == [(8, "b", 4, 4), (9, "b", 5, 5)]
 
 
 def test_uneven_batches_are_refused() -> None:

@@ -11,7 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from executor.training_job import Schedule, TrainingJob, learning_rate_at, read_training_job, write_training_job
+from executor.training_job import (
+    Device,
+    EngineName,
+    Schedule,
+    StageLayout,
+    TrainingJob,
+    learning_rate_at,
+    model_faults,
+    read_training_job,
+    write_training_job,
+)
+from models.software import Software
 from models.transformer import Optimizer, Positions, Precision, Transformer
 from stowplan.errors import InputError
 from stowplan.records import from_document, to_json
@@ -32,15 +43,15 @@ def test_unreadable_file_is_named(tmp_path: Path) -> None:
 
 def test_every_wrong_field_is_reported_where_it_is() -> None:
     document = json.loads(to_json(tiny_job()))
-    document["dp"] = "two"
+    document["seed"] = "two"
     document["model"]["precision"] = "int3"
-    document["stage_layers"] = [4, None]
+    document["stages"][0]["batches"] = [4, None]
     document["colour"] = "red"
     del document["num_steps"]
     with pytest.raises(InputError) as refused:
         from_document(TrainingJob, document, "training job")
     assert {issue.pointer for issue in refused.value.issues} == {
-        *("/dp", "/model/precision", "/stage_layers/1", "/colour", "/num_steps")
+        *("/seed", "/model/precision", "/stages/0/batches/1", "/colour", "/num_steps")
     }
 
 
@@ -52,13 +63,32 @@ def test_number_must_be_a_finite_number(value: object) -> None:
         from_document(TrainingJob, document, "training job")
 
 
+def _stage(num_layers: int, *batches: int, tp: int = 1) -> StageLayout:
+    return StageLayout(num_layers=num_layers, tp=tp, batches=batches)
+
+
 @pytest.mark.parametrize(
     ("changes", "detail"),
     [
-        ({"stage_layers": (3, 2)}, "has 5 layers; the model has 4"),
-        ({"stage_layers": (4, 0)}, "every stage has at least 1 layer"),
-        ({"dp": 2}, "are 16; the model's global batch is 8"),
-        ({"tp": 3}, "3 does not divide the model's num_heads of 4"),
+        ({"stages": ()}, "at least 1 stage"),
+        ({"stages": (_stage(3, 2), _stage(2, 2))}, "has 5 layers; the model has 4"),
+        ({"stages": (_stage(4, 2), _stage(0, 2))}, "every stage has at least 1 layer"),
+        ({"stages": (_stage(4),)}, "at least 1 replica"),
+        ({"stages": (_stage(4, 2, 0),)}, "each with at least 1 sequence"),
+        ({"stages": (_stage(4, 2, 2),)}, "are 16; the model's global batch is 8"),
+        (
+            {"stages": (_stage(2, 2), _stage(2, 3, 1))},
+            r"\[3, 1\] are 4 sequences, those of stage 0 2; every stage works",
+        ),
+        ({"stages": (_stage(4, 2, tp=3),)}, "3 does not divide the model's num_heads of 4"),
+        ({"stages": (_stage(4, 2, tp=0),)}, "is 0; at least 1"),
+        (
+            {"stages": (_stage(4, 3, 1),), "num_micro_batches": 2},
+            "DeepSpeed needs the same, the native engine does not",
+        ),
+        ({"virtual_stages": 0}, "is 0; at least 1"),
+        ({"virtual_stages": 2, "stages": (_stage(2, 2), _stage(2, 2))}, "DeepSpeed has no interleaved pipelines"),
+        ({"virtual_stages": 2, "engine": EngineName.NATIVE}, "needs several stages"),
         ({"num_steps": 0}, "at least 1"),
         ({"resume": "last"}, "resume needs it"),
         ({"checkpoint_interval": 5}, "checkpoint_interval needs it"),
@@ -86,11 +116,38 @@ def test_job_that_cannot_run_is_refused(changes: dict[str, Any], detail: str) ->
 @settings(max_examples=20, deadline=None)
 def test_ranks_go_pipe_slowest_and_tensor_fastest(pp: int, dp: int, tp: int) -> None:
     model = replace(GPT, num_layers=pp, global_batch=2 * dp, num_heads=12, hidden_size=144, feed_forward_size=144)
-    job = TrainingJob(
-        model=model, stage_layers=(1,) * pp, micro_batch=2, num_micro_batches=1, num_steps=1, dp=dp, tp=tp
-    )
+    stages = (StageLayout(num_layers=1, tp=tp, batches=(2,) * dp),) * pp
+    job = TrainingJob(model=model, stages=stages, num_micro_batches=1, num_steps=1)
     places = [job.coordinates(rank) for rank in range(job.num_ranks)]
     assert places == list(product(range(pp), range(dp), range(tp)))
+
+
+def test_parts_of_stages_follow_each_other_round_the_pipeline() -> None:
+    stages = (_stage(5, 2), _stage(3, 2))
+    model = replace(GPT, num_layers=8)
+    job = tiny_job(model, stages=stages, virtual_stages=2, engine=EngineName.NATIVE)
+    assert job.part_layers == (3, 2, 2, 1)
+
+
+@given(stages=st.lists(st.tuples(st.integers(1, 4), st.sampled_from([1, 2, 4])), min_size=1, max_size=4))
+@settings(max_examples=20, deadline=None)
+def test_every_rank_of_an_uneven_layout_has_a_place_of_its_own(stages: list[tuple[int, int]]) -> None:
+    layouts = tuple(_stage(1, 12 - (dp - 1), *(1,) * (dp - 1), tp=tp) for dp, tp in stages)
+    model = replace(GPT, num_layers=len(stages), global_batch=12)
+    job = TrainingJob(
+        model=model, stages=layouts, num_micro_batches=1, num_steps=1, engine=EngineName.NATIVE, device=Device.CPU
+    )
+    places = [job.coordinates(rank) for rank in range(job.num_ranks)]
+    assert places == [(i, j, k) for i, (dp, tp) in enumerate(stages) for j, k in product(range(dp), range(tp))]
+    assert [job.rank_of(place) for place in places] == list(range(job.num_ranks))
+
+
+def test_engines_run_what_is_planned_for_them() -> None:
+    eager = replace(LLAMA, software=Software.TORCH_EAGER, sequence_parallel=False)
+    assert not list(model_faults(eager, EngineName.NATIVE))
+    assert [fault.pointer for fault in model_faults(eager, EngineName.DEEPSPEED)] == ["/model/software"]
+    compiled = replace(eager, software=Software.TORCH)
+    assert [fault.pointer for fault in model_faults(compiled, EngineName.NATIVE)] == ["/model/software"]
 
 
 def test_learning_rate_warms_up_and_falls_along_a_cosine() -> None:

@@ -84,6 +84,17 @@ def test_the_command_line_takes_secrets_from_a_folder_of_the_user(tmp_path: Path
     assert json.loads(launch.read_text())["secrets"] == {"API_KEY": str(tmp_path / "secrets" / "API_KEY")}
 
 
+def test_the_engine_of_the_command_line_takes_the_place_of_that_of_the_file(tmp_path: Path) -> None:
+    request, out = written(tmp_path, body(plan=plan([(2, 1), (2, 2)]))), tmp_path / "out"
+    code, said = run("deploy", request, "--dry-run", "-o", str(out))
+    assert (code, "--engine native" in said) == (ExitCode.BAD_INPUT, True)
+    code, said = run("deploy", request, "--dry-run", "-o", str(out), "--engine", "native")
+    assert code == ExitCode.PLANNED, said
+    assert "2L 1x1 | 2L 2x1" in said
+    assert json.loads((out / "job.json").read_text())["engine"] == "native"
+    assert not (out / "ds_config.json").exists()
+
+
 @pytest.mark.parametrize("options", [("--dry-run",), ()])
 def test_only_its_user_reads_a_deployment(tmp_path: Path, options: tuple[str, ...]) -> None:
     request = written(tmp_path, body(launch={"environment": {"WANDB_API_KEY": "hush", "NCCL_DEBUG": "INFO"}}))
@@ -138,7 +149,9 @@ def orphan(folder: Path, num_steps: int = 40) -> Supervisor:
     training = {"device": "cpu", "num_steps": num_steps, "checkpoint_interval": 5}
     request = DeploymentBody.model_validate_json(json.dumps(body(training=training)))
     supervisor = Supervisor(folder, LocalBackend())
-    supervisor.deploy(deployment_of(request, choose(request, "tiny", given_model(request), _nothing_planned)))
+    engine = request.training.engine
+    choice = choose(request, "tiny", given_model(request), _nothing_planned, engine=engine)
+    supervisor.deploy(deployment_of(request, choice))
     eventually(lambda: supervisor.status().step, lambda step: step >= 2)
     return supervisor
 

@@ -189,6 +189,20 @@ def test_what_was_stopped_goes_on(client: httpx.Client) -> None:
     assert "is finished" in refused.json()["detail"]
 
 
+def test_the_native_engine_takes_and_keeps_plans_that_are_not_symmetric(client: httpx.Client) -> None:
+    training = {"device": "cpu", "num_steps": 40, "checkpoint_interval": 5, "engine": "native"}
+    made = client.post("/v1/deployments", json=body(training=training, plan=plan([(2, 1), (2, 2)]), project=True))
+    assert made.status_code == 201, made.text
+    assert (made.json()["notation"], made.json()["projection"]) == ("2L 1x1 | 2L 2x1 (2 x 4)", None)
+    path = made.json()["links"]["self"]
+    wait(client, path, lambda document: (document["step"] or 0) > 0)
+    changed = client.post(f"{path}:reconfigure", json={"plan": plan([(1, 2), (3, 1)], local=2)})
+    assert changed.status_code == 202, changed.text
+    done = wait(client, path, lambda document: document["phase"] == "finished")
+    assert [run["cause"] for run in done["runs"]] == ["deployed", "reconfigured"]
+    assert done["notation"] == "1L 2x1 | 3L 1x1 (2 x 4)"
+
+
 def test_a_job_has_one_deployment_at_a_time(client: httpx.Client) -> None:
     first = client.post("/v1/deployments", json=body(training={"device": "cpu", "num_steps": 1000})).json()
     refused = client.post("/v1/deployments", json=body())
@@ -211,6 +225,7 @@ def test_a_job_has_one_deployment_at_a_time(client: httpx.Client) -> None:
         ({"launch": {"backend": "pdsh"}}, 422, "invalid_input", "/launch/backend"),
         ({"launch": {"backend": "slurm"}}, 502, "launch_failed", "sbatch"),
         ({"training": {"device": "tpu"}}, 422, "invalid_input", "/training/device"),
+        ({"training": {"engine": "steam"}}, 422, "invalid_input", "/training/engine"),
         ({"launch": {"environment": {"A=B": "x"}}}, 422, "invalid_input", "environment names 'A=B'"),
         ({"surprise": 1}, 422, "invalid_input", "surprise"),
     ],

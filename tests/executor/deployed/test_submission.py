@@ -8,7 +8,7 @@ import pytest
 
 from executor.deployed.submission import Submission, deployment_of, read_submission, write_submission
 from executor.deployment import TrainingOptions
-from executor.training_job import Schedule
+from executor.training_job import EngineName, Schedule
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.parallelism.training import ALL_CHECKPOINTING, Choices, Training
 from models.performance.goodput.spec import (
@@ -106,6 +106,8 @@ def test_a_plan_with_its_own_parallelism_is_run_as_it_is_or_by_the_nearest_that_
     found = deployment_of(job, given, cluster(4)).plan
     assert found.is_symmetric
     assert set(found.gpus) <= set(uneven.gpus)
+    native = replace(job, training=replace(job.training, engine=EngineName.NATIVE))
+    assert deployment_of(native, given, cluster(4)).plan == uneven
 
 
 def test_a_plan_says_how_a_job_trains_that_leaves_it_open(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 import gc
 import importlib
 
-for name in ("executor.trainer.rank", "torch._dynamo"):
+_MODULES = ("executor.trainer.rank", "executor.trainer.deepspeed_engine", "executor.trainer.native.engine")
+for name in (*_MODULES, "torch._dynamo"):
     importlib.import_module(name)
 # What is loaded stays shared with the ranks: no collection of theirs touches it.
 gc.collect()

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
-from deepspeed.runtime.pipe.module import TiedLayerSpec
 from torch import nn
 
 from executor.token_stream import micro_batch, open_stream
 from executor.trainer.context import LayerContext
-from executor.trainer.layers import PipelineLayers, layers_of
+from executor.trainer.layers import PipelineLayers, TiedLayerSpec, layers_of
 from executor.training_job import TrainingJob, learning_rate_at
 
 

@@ -31,7 +31,7 @@ LAYOUTS = [
 
 def _check(job: TrainingJob, alone: TrainingJob, folder: Path, *, loss: float, gradient: float) -> None:
     """Compare every step of every rank with the reference; `loss` absolute, `gradient` relative."""
-    expected = reference(alone, job.dp)
+    expected = reference(alone, job.stages[0].dp)
     for rank in range(job.num_ranks):
         steps = steps_of(folder, rank)
         assert [step.step for step in steps] == list(range(1, job.num_steps + 1))

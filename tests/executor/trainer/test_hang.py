@@ -120,7 +120,9 @@ def test_every_phase_of_a_run_has_its_limit(tmp_path: Path) -> None:
         save_limit_s=500.0,
         hang_limit_s=400.0,
     )
-    changed = replace(job, resume="last", num_steps=3, stage_layers=(4,), metrics_folder=str(tmp_path / "second"))
+    changed = replace(
+        job, resume="last", num_steps=3, stages=tiny_job().stages, metrics_folder=str(tmp_path / "second")
+    )
     for name, run in (("first", job), ("second", changed)):
         with Ranks(run, tmp_path / name, prepare=partial(_note_beats, tmp_path / name)) as running:
             ended = running.wait()

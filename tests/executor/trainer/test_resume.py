@@ -142,7 +142,7 @@ def _convert_beyond_the_timeout(ready: Path, rank: int) -> None:  # noqa: ARG001
         time.sleep(_TIMEOUT_S + 2.0)
 
     patch = pytest.MonkeyPatch()
-    patch.setattr("executor.trainer.checkpointing.convert_to_universal", slow)
+    patch.setattr("executor.trainer.deepspeed_engine.convert_to_universal", slow)
 
 
 def test_a_conversion_may_take_longer_than_any_operation(four_steps: Path, as_replicas: Path) -> None:

@@ -36,7 +36,7 @@ def test_job_file_is_needed() -> None:
 def test_wrong_job_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     write_training_job(tiny_job(), path)
-    path.write_text(path.read_text().replace('"dp": 1', '"dp": 2'))
+    path.write_text(path.read_text().replace('"num_micro_batches": 4', '"num_micro_batches": 8'))
     code, output = _start(str(path))
     assert code == 2
     assert "are 16; the model's global batch is 8" in output

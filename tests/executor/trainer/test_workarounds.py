@@ -140,7 +140,7 @@ def test_converter_that_fails_says_why(tmp_path: Path) -> None:
 
 def test_process_leaves_without_exit_handlers() -> None:
     program = (
-        "import atexit; from executor.deepspeed_workarounds import leave_process\n"
+        "import atexit; from executor.trainer.rank import leave_process\n"
         "atexit.register(print, 'handler'); print('work'); leave_process(7)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -157,7 +157,7 @@ ENVIRONMENT = {"RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR":
     [
         ({"LOCAL_RANK": "", "MASTER_PORT": ""}, "has not set LOCAL_RANK, MASTER_PORT"),
         ({"RANK": "one"}, "must be whole numbers"),
-        ({"WORLD_SIZE": "4"}, "started 4 ranks; PP1 DP2 TP1 has 2"),
+        ({"WORLD_SIZE": "4"}, "started 4 ranks; the plan has 2"),
     ],
 )
 def test_wrong_environment_is_refused(changes: dict[str, str], detail: str) -> None:

@@ -1,0 +1,65 @@
+"""One rank of `engine_steps`: both engines in one process, their steps in turns, so that both meet the same machine.
+
+RANK=.. WORLD_SIZE=.. python -P -m benchmarks.performance.engine_rank job.json STEPS RESULT
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from executor.token_stream import micro_batch, open_stream
+from executor.trainer import deepspeed_engine
+from executor.trainer.clock import HostClock
+from executor.trainer.engine import Engine, place_of
+from executor.trainer.native import engine as native_engine
+from executor.trainer.rank import leave_process
+from executor.training_job import EngineName, TrainingJob, learning_rate_at, read_training_job
+
+
+def main(job_file: str, num_steps: str, result: str) -> None:
+    """Write, of rank 0, seconds, CPU seconds over all ranks, and losses of every step, by engine."""
+    job = read_training_job(Path(job_file))
+    place = place_of(os.environ, job)
+    deepspeed_engine.join(job, place)
+    engines: dict[str, Engine] = {
+        EngineName.DEEPSPEED: deepspeed_engine.build(job, place, HostClock(), None),
+        EngineName.NATIVE: native_engine.build(replace(job, engine=EngineName.NATIVE), place, HostClock(), None),
+    }
+    steps: dict[str, list[tuple[float, float, float]]] = {name: [] for name in engines}
+    for step in range(int(num_steps)):
+        # Who comes second finds warmer caches.
+        for name in list(engines)[:: 1 if step % 2 else -1]:
+            batches = _batches(job, step, place.rank)
+            dist.barrier()
+            start_s, start_cpu_s = time.perf_counter(), time.process_time()
+            loss = engines[name].train_step(batches, learning_rate_at(job, step)).loss
+            cpu_s = torch.tensor(time.process_time() - start_cpu_s, dtype=torch.float64)
+            dist.barrier()
+            step_s = time.perf_counter() - start_s
+            dist.all_reduce(cpu_s)
+            steps[name].append((step_s, float(cpu_s), loss))
+    if place.rank == 0:
+        Path(result).write_text(json.dumps(steps))
+    dist.barrier()
+    leave_process(0)
+
+
+def _batches(job: TrainingJob, step: int, rank: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    pipe, data, _ = job.coordinates(rank)
+    stream = open_stream(job)
+    parts = [
+        torch.from_numpy(micro_batch(stream, job, step=step, index=index, data=data, pipe=pipe))
+        for index in range(job.num_micro_batches)
+    ]
+    return iter([(tokens[:, :-1], tokens[:, 1:].contiguous()) for tokens in parts])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

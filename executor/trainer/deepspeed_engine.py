@@ -1,0 +1,182 @@
+"""The engine for symmetric plans: DeepSpeed's pipelines with ZeRO-1, checkpoints in its formats."""
+
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import deepspeed
+import torch
+import torch.distributed as dist
+from deepspeed.runtime.pipe import module as pipe
+
+from executor.checkpoints import MANIFEST, PARTIAL, UNIVERSAL, Checkpoint, publish_universal
+from executor.deepspeed_config import ds_config
+from executor.deepspeed_workarounds import (
+    StagedPipeline,
+    convert_to_universal,
+    forbid_builds,
+    gradients_for_norm,
+    load_muon_uncompiled,
+    other_versions,
+    place_step_counters,
+    time_instructions,
+    tolerate_full_disks,
+    topology_of,
+    universal_info,
+)
+from executor.launch.pulse import Pulse
+from executor.trainer.clock import StepClock
+from executor.trainer.context import LayerContext
+from executor.trainer.engine import Batches, Place, StepResult, patience_of
+from executor.trainer.layers import Buildable, LayerSpec, TiedLayerSpec, layers_of
+from executor.training_job import Device, TrainingJob
+from stowplan.errors import WorkerError
+
+_logger = logging.getLogger("stowplan.executor.trainer")
+
+
+def join(job: TrainingJob, place: Place) -> None:
+    """Meet the other ranks."""
+    if other := other_versions():
+        _logger.warning("the workarounds are written for other versions than %s", other)
+    deepspeed.utils.logger.setLevel(logging.WARNING)
+    forbid_builds()
+    load_muon_uncompiled()
+    if job.device is Device.CUDA:
+        torch.cuda.set_device(place.local_rank)
+    # deepspeed reads the variable, and derives a wrong one on uneven hosts when it is not set.
+    os.environ["LOCAL_RANK"] = str(place.local_rank)
+    deepspeed.init_distributed(
+        dist_backend="nccl" if job.device is Device.CUDA else "gloo",
+        auto_mpi_discovery=False,
+        verbose=False,
+        timeout=patience_of(job),
+    )
+
+
+def prepare(job: TrainingJob, checkpoint: Checkpoint, pulse: Pulse) -> None:
+    """Convert a checkpoint of another layout to the universal format, once, beside the original; one process."""
+    folder = Path(job.checkpoint_folder or "")
+    if checkpoint.has_layout_of(job) or (folder / (checkpoint.tag + UNIVERSAL) / MANIFEST).exists():
+        return
+    partial = folder / (checkpoint.tag + UNIVERSAL + PARTIAL)
+    shutil.rmtree(partial, ignore_errors=True)
+    with pulse.beats_while_growing(partial, job.save_limit_s, "converting a checkpoint"):
+        convert_to_universal(
+            folder / checkpoint.tag,
+            partial,
+            num_model_ranks=len(checkpoint.stage_layers) * checkpoint.tp,
+            num_workers=min(8, os.cpu_count() or 1),
+        )
+    publish_universal(folder, checkpoint, partial)
+
+
+class DeepSpeedEngine:
+    """The stage of this rank under DeepSpeed; collective.
+
+    Parameters
+    ----------
+    checkpoint
+        That will be loaded.
+    """
+
+    def __init__(self, job: TrainingJob, place: Place, clock: StepClock, checkpoint: Checkpoint | None) -> None:
+        layout = job.stages[0]
+        topology = topology_of(job.pp, layout.dp, layout.tp)
+        context = LayerContext(
+            tensor_rank=job.coordinates(place.rank).tensor,
+            tensor_degree=layout.tp,
+            tensor_group=_own_group(topology.get_axis_comm_lists("model"), place.rank) if layout.tp > 1 else None,
+            device=f"cuda:{place.local_rank}" if job.device is Device.CUDA else "cpu",
+            seed=job.seed,
+        )
+        layers = layers_of(job, context)
+        module = StagedPipeline(
+            bounds=layers.bounds(job.stage_layers),
+            layers=[_known(spec) for spec in layers.specs],
+            topology=topology,
+            loss_fn=layers.loss,
+        )
+        module.universal_checkpoint_info = universal_info(module)
+        self._universal = checkpoint is not None and not checkpoint.has_layout_of(job)
+        self._engine, *_ = deepspeed.initialize(
+            model=module,
+            model_parameters=[parameter for parameter in module.parameters() if parameter.requires_grad],
+            config=ds_config(job, universal=self._universal),
+            dist_init_required=False,
+        )
+        tolerate_full_disks(self._engine)
+        self._num_replicas = layout.dp
+        self._num_ranks = place.world_size
+        self._small_square = 0.0
+        time_instructions(self._engine, clock.span, self._note_small_gradient)
+
+    @property
+    def step(self) -> int:
+        """Optimiser steps done."""
+        return int(self._engine.global_steps)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rank computes."""
+        device: torch.device = self._engine.device
+        return device
+
+    def train_step(self, batches: Batches, learning_rate: float) -> StepResult:
+        """Do one step."""
+        for group in self._engine.optimizer.param_groups:
+            group["lr"] = learning_rate
+        loss = float(self._engine.train_batch(data_iter=batches))
+        norm = float(self._engine.get_global_grad_norm())
+        return StepResult(
+            loss=loss,
+            gradient_norm=norm,
+            small_square=self._small_square / self._num_replicas,
+            large_square=norm**2 / self._num_ranks,
+        )
+
+    def write_checkpoint(self, folder: Path) -> str | None:
+        """Write the files of this rank."""
+        self._engine.checkpoint_engine.failure = None
+        self._engine.save_checkpoint(str(folder.parent), tag=folder.name, save_latest=False)
+        failure: str | None = self._engine.checkpoint_engine.failure
+        return failure
+
+    def load_checkpoint(self, folder: Path, checkpoint: Checkpoint) -> None:
+        """Load weights, optimiser states and the step counter.
+
+        Raises
+        ------
+        WorkerError
+            When DeepSpeed did not load what it was told to.
+        """
+        tag = checkpoint.tag + (UNIVERSAL if self._universal else "")
+        path, _ = self._engine.load_checkpoint(str(folder), tag=tag, load_lr_scheduler_states=False)
+        if path is None or self.step != checkpoint.step:
+            raise WorkerError(f"{tag} was not loaded: the engine is at step {self.step}, not {checkpoint.step}")
+        place_step_counters(self._engine)
+
+    def _note_small_gradient(self) -> None:
+        """Squared norm of the part of this replica's gradient that this rank counts."""
+        norms = torch._foreach_norm(gradients_for_norm(self._engine))
+        self._small_square = float(torch.stack(norms).double().square().sum()) if norms else 0.0
+
+
+build = DeepSpeedEngine
+
+
+def _known(spec: Buildable) -> Any:
+    """A specification as DeepSpeed has it."""
+    if isinstance(spec, TiedLayerSpec):
+        return pipe.TiedLayerSpec(spec.key, spec.kind, *spec.arguments, forward_fn=spec.forward_fn, **spec.named)
+    if isinstance(spec, LayerSpec):
+        return pipe.LayerSpec(spec.kind, *spec.arguments, **spec.named)
+    return spec
+
+
+def _own_group(groups: list[list[int]], rank: int) -> Any:
+    """Make all groups, as every rank must, and give the one with this rank."""
+    made = {tuple(ranks): dist.new_group(ranks) for ranks in groups}
+    return next(group for ranks, group in made.items() if rank in ranks)

@@ -1,0 +1,163 @@
+"""An engine for any plan, on torch alone: stages with degrees and shares of their own, ZeRO-1 inside each stage."""
+
+import logging
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+
+from executor.checkpoints import Checkpoint
+from executor.launch.pulse import Pulse
+from executor.trainer.clock import StepClock
+from executor.trainer.context import LayerContext
+from executor.trainer.engine import Batches, Place, StepResult, patience_of
+from executor.trainer.layers import layers_of
+from executor.trainer.native import checkpoint as stored
+from executor.trainer.native.flat import FlatParameters
+from executor.trainer.native.module import StageModule
+from executor.trainer.native.noise import noise_squares
+from executor.trainer.native.stage import UnevenStage
+from executor.trainer.native.ties import Ties
+from executor.trainer.native.update import Update
+from executor.training_job import Coordinates, Device, TrainingJob
+from models.transformer import Precision
+
+_logger = logging.getLogger("stowplan.executor.trainer")
+
+_TORCH = "2.13.0"
+
+
+def join(job: TrainingJob, place: Place) -> None:
+    """Meet the other ranks."""
+    if (found := version("torch").partition("+")[0]) != _TORCH:
+        _logger.warning("the native engine is written for torch %s, not %s", _TORCH, found)
+    on_gpu = job.device is Device.CUDA
+    if on_gpu:
+        torch.cuda.set_device(place.local_rank)
+    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=patience_of(job))
+
+
+def prepare(job: TrainingJob, checkpoint: Checkpoint, pulse: Pulse) -> None:
+    """Every layout reads every checkpoint as it is."""
+
+
+class NativeEngine:
+    """The part of a stage that this rank has; collective over all ranks."""
+
+    def __init__(self, job: TrainingJob, place: Place, clock: StepClock, _: Checkpoint | None) -> None:
+        self._job, self._clock = job, clock
+        self._place = where = job.coordinates(place.rank)
+        layout = job.stages[where.pipe]
+        self.device = torch.device(f"cuda:{place.local_rank}" if job.device is Device.CUDA else "cpu")
+        timeout = patience_of(job)
+        context = LayerContext(
+            tensor_rank=where.tensor,
+            tensor_degree=layout.tp,
+            tensor_group=_group(
+                [job.rank_of(Coordinates(where.pipe, where.data, tensor)) for tensor in range(layout.tp)], timeout
+            ),
+            device=str(self.device),
+            seed=job.seed,
+        )
+        replicas = _group(
+            [job.rank_of(Coordinates(where.pipe, data, where.tensor)) for data in range(layout.dp)], timeout
+        )
+        dtype = torch.bfloat16 if job.model.precision is Precision.BF16 else torch.float32
+        layers = layers_of(job, context)
+        indices = range(where.pipe, len(job.part_layers), job.pp)
+        modules = [StageModule(layers, layers.bounds(job.part_layers), index, job.pp) for index in indices]
+        self._flat = FlatParameters(
+            [item for module in modules for item in module.named_parameters() if item[1].requires_grad],
+            {name: counts for module in modules for name, counts in module.ties.items()},
+            tensor_rank=where.tensor,
+            num_shards=layout.dp,
+            dtype=dtype,
+        )
+        ties = (
+            Ties(
+                self._flat,
+                pipe=where.pipe,
+                tensor_rank=where.tensor,
+                tensor_degree=layout.tp,
+                shard=where.data,
+            )
+            if modules[0].has_ties
+            else None
+        )
+        self._update = Update(self._flat, job.schedule, group=replicas, shard=where.data, ties=ties, clock=clock)
+        self._loss = layers.loss
+        self._share = layout.batches[where.data] / job.global_batch
+        parts = [
+            UnevenStage(module, job, index, where, self.device, dtype, clock)
+            for module, index in zip(modules, indices, strict=True)
+        ]
+        kind = Schedule1F1B if job.num_micro_batches >= job.pp else ScheduleGPipe
+        options: dict[str, Any] = {"loss_fn": self._shared_loss, "scale_grads": False}
+        self._schedule = (
+            ScheduleInterleaved1F1B(parts, job.num_micro_batches, **options)
+            if job.virtual_stages > 1
+            else kind(parts[0], job.num_micro_batches, **options)
+        )
+
+    @property
+    def step(self) -> int:
+        """Optimiser steps done."""
+        return self._update.step
+
+    def train_step(self, batches: Batches, learning_rate: float) -> StepResult:
+        """Do one step."""
+        self._clock.lap(None)
+        self._flat.gradients.zero_()
+        inputs: tuple[torch.Tensor, ...] = ()
+        labels: dict[str, Any] = {}
+        losses: list[torch.Tensor] = []
+        first, last = self._place.pipe == 0, self._place.pipe == self._job.pp - 1
+        if first or last:
+            tokens, targets = (torch.cat(parts).to(self.device) for parts in zip(*batches, strict=True))
+            inputs = (tokens,) if first else ()
+            labels = {"target": targets, "losses": losses} if last else {}
+        self._clock.lap("load")
+        self._schedule.step(*inputs, **labels, return_outputs=False)
+        self._clock.lap("send" if self._job.pp > 1 else None)
+        loss = torch.zeros((), dtype=torch.float64, device=self.device)
+        if losses and self._place.tensor == 0:
+            loss += torch.stack([each.detach() for each in losses]).double().sum()
+        mean, norm, alone, summed = self._update.apply(loss, learning_rate)
+        small, large = noise_squares(self._job, self._place, alone, summed)
+        return StepResult(loss=mean, gradient_norm=norm, small_square=small, large_square=large)
+
+    def write_checkpoint(self, folder: Path) -> str | None:
+        """Write what this rank has."""
+        return stored.write(self._pieces(), folder)
+
+    def load_checkpoint(self, folder: Path, checkpoint: Checkpoint) -> None:
+        """Load what this rank needs."""
+        stored.read(self._pieces(), folder / checkpoint.tag)
+        self._update.resume(checkpoint.step)
+
+    def _pieces(self) -> Any:
+        layout = self._job.stages[self._place.pipe]
+        return stored.pieces(
+            self._flat,
+            self._update,
+            shard=self._place.data,
+            tensor_rank=self._place.tensor,
+            tensor_degree=layout.tp,
+        )
+
+    def _shared_loss(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """What the samples of this replica add to the mean over the batch."""
+        loss = self._loss(outputs, labels) * self._share
+        self._clock.lap("forward")
+        return loss
+
+
+build = NativeEngine
+
+
+def _group(ranks: list[int], timeout: Any) -> Any:
+    """A group that only its members make; None for one rank."""
+    return dist.new_group(ranks, timeout=timeout, use_local_synchronization=True) if len(ranks) > 1 else None

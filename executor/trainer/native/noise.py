@@ -1,0 +1,26 @@
+"""Gradient noise where the replicas of stages are not alike."""
+
+from executor.training_job import Coordinates, TrainingJob
+
+
+def noise_squares(job: TrainingJob, place: Coordinates, alone: float, summed: float) -> tuple[float, float]:
+    """A rank's parts of the squared norms that `StepResult` has: over `small_batch` sequences, and over all.
+
+    Over b sequences the squared norm is |G|^2 + S / b in the mean (McCandlish et al. 2018, appendix A.1), with S of the
+    stage's parameters: linear in 1 / b. What the replicas of a stage measure with their shares b_j, in the mean at the
+    mean of 1 / b_j, is moved along that line to the batch that all stages have in common.
+
+    Parameters
+    ----------
+    alone, summed
+        Squared norms of the rank's gradient over its replica's samples, as a part of the mean over the batch, and of
+        its part of the gradient over all samples.
+    """
+    layout, batch = job.stages[place.pipe], job.global_batch
+    if job.small_batch == batch:
+        return summed, summed
+    own = layout.batches[place.data] * job.num_micro_batches
+    measured = sum(1 / (share * job.num_micro_batches) for share in layout.batches) / layout.dp
+    factor = (1 / job.small_batch - 1 / batch) / (measured - 1 / batch)
+    small = alone * (batch / own) ** 2 / layout.dp
+    return factor * small + (1.0 - factor) * summed, summed

@@ -1,0 +1,133 @@
+"""A pipeline stage that torch's schedules drive, with any number of peers in the stages beside it.
+
+torch 2.13 knows one rank per stage in a pipeline group, and one peer per neighbour. The schedules ask a stage for its
+sends and receives, so a stage of any number of replicas and tensor ranks runs under them unchanged
+(`_PipelineStageBase` is private: torch is pinned).
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining.stage import _PipelineStageBase
+
+from executor.trainer.clock import StepClock
+from executor.trainer.native.peers import Peer, receivers, senders
+from executor.training_job import Coordinates, TrainingJob
+from stowplan.errors import InputError
+
+
+class UnevenStage(_PipelineStageBase):
+    """The part of a stage that one rank has; in interleaved pipelines one of several.
+
+    Parameters
+    ----------
+    index
+        Of the part among those of all stages.
+    place
+        Of the rank.
+    dtype
+        Of activations; between stages they are (batch of the replica, sequence, hidden).
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        job: TrainingJob,
+        index: int,
+        place: Coordinates,
+        device: torch.device,
+        dtype: torch.dtype,
+        clock: StepClock,
+    ) -> None:
+        # In a group it would be one of at most one rank per stage; all messages go over the default group.
+        super().__init__(module, index, job.pp * job.virtual_stages, device, group=dist.GroupMember.NON_GROUP_MEMBER)
+        self.group = None
+        # All ranks of a stage do the same at the same time.
+        self.group_size, self.group_rank = job.pp, place.pipe
+        self._clock, self._dtype = clock, dtype
+        sample = (job.model.sequence_length, job.model.hidden_size)
+        self._shape = (job.stages[place.pipe].batches[place.data], *sample)
+        before, behind = (place.pipe - 1) % job.pp, (place.pipe + 1) % job.pp
+        size = math.prod(sample)
+        self._from_before = () if self.is_first else senders(job, place, before, size)
+        self._to_before = () if self.is_first else receivers(job, place, before, size)
+        self._from_behind = () if self.is_last else senders(job, place, behind, size)
+        self._to_behind = () if self.is_last else receivers(job, place, behind, size)
+        self._inputs: dict[int, torch.Tensor] = {}
+        self._gradients: dict[int, torch.Tensor] = {}
+        # The number of inputs is all that is read of the one, and nothing of the other.
+        self._stage_meta.inputs = (None,)
+        self.args_recv_info = {0: ()}
+
+    def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
+        """Receive the samples of a micro-batch from the stage before."""
+        return [] if self.is_first else self._receive(self._inputs, fwd_chunk_id, self._from_before)
+
+    def get_fwd_send_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
+        """Send what came out of the forward pass to the stage behind."""
+        return [] if self.is_last else _send(self.fwd_cache[fwd_chunk_id][0][0], self._to_behind)
+
+    def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
+        """Receive the gradients of what was sent."""
+        return [] if self.is_last else self._receive(self._gradients, bwd_chunk_id, self._from_behind)
+
+    def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
+        """Send the gradients of what was received."""
+        return [] if self.is_first else _send(self.bwd_cache.pop(bwd_chunk_id)[0], self._to_before)
+
+    def forward_one_chunk(self, fwd_chunk_id: int, *values: Any, **named: Any) -> Any:
+        """Compute; what has passed since the last computation was communication.
+
+        Raises
+        ------
+        InputError
+            When a user's layer hands on something else than (micro-batch, sequence, hidden).
+        """
+        self._lap_until("send" if self.is_first else "receive")
+        output = super().forward_one_chunk(fwd_chunk_id, *values, **named)
+        if not self.is_last and (output.shape, output.dtype) != (self._shape, self._dtype):
+            raise InputError(
+                f"stage {self.stage_index} hands on {output.dtype} {list(output.shape)}; the native engine sends "
+                f"{self._dtype} {list(self._shape)}: micro-batch, sequence, hidden"
+            )
+        self._clock.lap("forward")
+        return output
+
+    def backward_one_chunk(self, bwd_chunk_id: int, *values: Any, **named: Any) -> None:
+        """Compute gradients; likewise."""
+        self._lap_until("send" if self.is_last else "receive")
+        super().backward_one_chunk(bwd_chunk_id, *values, **named)
+        self._clock.lap("backward")
+
+    def _lap_until(self, communication: str) -> None:
+        self._clock.lap(communication if self.num_stages > 1 else None)
+
+    def _receive(self, into: dict[int, torch.Tensor], chunk: int, peers: tuple[Peer, ...]) -> list[dist.P2POp]:
+        whole = into[chunk] = torch.empty(self._shape, dtype=self._dtype, device=self.device)
+        return [dist.P2POp(dist.irecv, whole.view(-1)[peer.start : peer.end], peer.rank) for peer in peers]
+
+    def _retrieve_recv_activations(self, fwd_chunk_id: int) -> tuple[torch.Tensor]:
+        return (self._inputs.pop(fwd_chunk_id).requires_grad_(),)
+
+    def _retrieve_recv_grads(self, bwd_chunk_id: int) -> tuple[torch.Tensor]:
+        return (self._gradients.pop(bwd_chunk_id),)
+
+    def _prepare_forward_infra(self, num_microbatches: int, *_: Any, **__: Any) -> None:
+        self.chunks = num_microbatches
+
+    def _prepare_backward_infra(self, *_: Any, **__: Any) -> None:
+        """Shapes are known beforehand."""
+
+    def _create_grad_recv_info(self, _: Any) -> tuple[Any, ...]:
+        return ()
+
+    def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
+        return []
+
+
+def _send(whole: torch.Tensor, peers: tuple[Peer, ...]) -> list[dist.P2POp]:
+    whole = whole.detach().contiguous().view(-1)
+    return [dist.P2POp(dist.isend, whole[peer.start : peer.end], peer.rank) for peer in peers]

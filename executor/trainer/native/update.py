@@ -1,0 +1,118 @@
+"""From the gradients of a rank's micro-batches to the weights of the next step."""
+
+import math
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.optim.adamw import adamw
+
+from executor.trainer.clock import StepClock
+from executor.trainer.native.flat import FlatParameters
+from executor.trainer.native.ties import Ties
+from executor.training_job import Schedule
+
+# That of torch's `clip_grad_norm_`.
+_CLIPPING_EPSILON = 1e-6
+
+
+class Update:
+    """Sums gradients over the replicas of a stage and over ties, clips by the norm over all stages, applies AdamW.
+
+    Gradients are sums over samples of shares of the mean loss, so that uneven shares need no weights here.
+
+    Parameters
+    ----------
+    group
+        Ranks with the same part of the stage in its replicas, None for one replica.
+    shard
+        The replica of this rank.
+    ties
+        None where no stages share parameters.
+    """
+
+    def __init__(
+        self, flat: FlatParameters, schedule: Schedule, *, group: Any, shard: int, ties: Ties | None, clock: StepClock
+    ) -> None:
+        self._flat, self._schedule, self._group, self._ties, self._clock = flat, schedule, group, ties, clock
+        self._interval = slice(shard * flat.shard_size, (shard + 1) * flat.shard_size)
+        self.masters = flat.masters(shard)
+        self.first_moments = torch.zeros_like(self.masters)
+        self.second_moments = torch.zeros_like(self.masters)
+        self._num_steps = torch.zeros((), device=self.masters.device)
+
+    @property
+    def step(self) -> int:
+        """Updates done."""
+        return int(self._num_steps)
+
+    def resume(self, step: int) -> None:
+        """Go on behind a step, with masters and moments that have been loaded."""
+        self._num_steps.fill_(step)
+        self._publish()
+
+    def apply(self, loss: torch.Tensor, learning_rate: float) -> tuple[float, float, float, float]:
+        """Apply the gradients of a step.
+
+        Parameters
+        ----------
+        loss
+            This rank's share of the loss, a scalar in fp64.
+
+        Returns
+        -------
+            Loss and gradient norm of the whole model; squared norms of this rank's gradient before it was summed, and
+            of its part of the sum, both over the parameters that no other stage has.
+        """
+        flat, gradients = self._flat, self._flat.gradients[self._interval]
+        alone = _square(flat.gradients[: flat.num_untied])
+        if self._group is not None:
+            dist.reduce_scatter_single(gradients, flat.gradients, group=self._group)
+        if self._ties is not None:
+            self._ties.sum_gradients()
+        self._clock.lap("reduction")
+        untied = _square(gradients[: max(0, flat.num_untied - self._interval.start)])
+        counted = _square(gradients[: max(0, flat.num_counted - self._interval.start)])
+        totals = torch.stack([loss, counted])
+        dist.all_reduce(totals)
+        norm = totals[1].sqrt()
+        if limit := self._schedule.gradient_clipping:
+            gradients *= (limit / (norm + _CLIPPING_EPSILON)).clamp(max=1.0).float()
+        self._adam(gradients, learning_rate)
+        self._publish()
+        self._clock.lap("optimizer")
+        # One wait for the device, where all is under way.
+        mean, square, small, large = torch.stack([*totals, alone, untied]).tolist()
+        return mean, math.sqrt(square) if square >= 0 else math.nan, small, large
+
+    def _adam(self, gradients: torch.Tensor, learning_rate: float) -> None:
+        schedule = self._schedule
+        adamw(
+            [self.masters],
+            [gradients],
+            [self.first_moments],
+            [self.second_moments],
+            [],
+            [self._num_steps],
+            fused=True,
+            amsgrad=False,
+            beta1=schedule.beta1,
+            beta2=schedule.beta2,
+            lr=learning_rate,
+            weight_decay=schedule.weight_decay,
+            eps=schedule.epsilon,
+            maximize=False,
+        )
+
+    def _publish(self) -> None:
+        """Give this shard's weights to the other replicas."""
+        own = self._flat.weights[self._interval]
+        if own.dtype != self.masters.dtype:
+            own.copy_(self.masters)
+        if self._group is not None:
+            dist.all_gather_single(self._flat.weights, own, group=self._group)
+
+
+def _square(values: torch.Tensor) -> torch.Tensor:
+    """Squared norm, a scalar in fp64."""
+    return torch.linalg.vector_norm(values, dtype=torch.float64).square()

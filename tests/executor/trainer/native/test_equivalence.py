@@ -1,0 +1,99 @@
+"""Whatever the plan, the training is that of one process: on real ranks, symmetric or not."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from executor.training_job import EngineName, StageLayout, TrainingJob
+from models.transformer import Checkpointing, Precision, Transformer
+from tests.executor.jobs import GPT, LLAMA, tiny_job
+from tests.executor.trainer.launching import run_job, steps_of
+from tests.executor.trainer.reference import reference
+
+pytestmark = [pytest.mark.slow, pytest.mark.training]
+
+
+def stage(num_layers: int, tp: int, *batches: int) -> StageLayout:
+    return StageLayout(num_layers=num_layers, tp=tp, batches=batches)
+
+
+def native_job(model: Transformer, *stages: StageLayout, **more: Any) -> TrainingJob:
+    count = model.global_batch // sum(stages[0].batches)
+    return tiny_job(model, stages=stages, num_micro_batches=count, engine=EngineName.NATIVE, **more)
+
+
+PLANS = [
+    pytest.param(GPT, (stage(4, 1, 2),), id="one-rank"),
+    pytest.param(LLAMA, (stage(4, 2, 2, 2),), id="DP2xTP2"),
+    pytest.param(LLAMA, (stage(2, 2, 2, 2), stage(2, 2, 2, 2)), id="PP2xDP2xTP2"),
+    pytest.param(LLAMA, (stage(2, 1, 1, 1), stage(2, 2, 2)), id="DP2-then-TP2"),
+    pytest.param(LLAMA, (stage(1, 1, 3, 1), stage(2, 2, 4), stage(1, 1, 2, 2)), id="three-stages-uneven-shares"),
+    pytest.param(LLAMA, (stage(3, 2, 8), stage(1, 1, 4, 2, 2)), id="fewer-micro-batches-than-stages"),
+    pytest.param(GPT, (stage(3, 1, 2, 2), stage(1, 2, 4)), id="tied-DP2-then-TP2"),
+    pytest.param(GPT, (stage(1, 2, 4), stage(2, 1, 4), stage(1, 1, 2, 1, 1)), id="tied-TP2-then-DP3"),
+]
+
+
+def _alone(job: TrainingJob) -> TrainingJob:
+    """The same in one process, computed exactly."""
+    return tiny_job(replace(job.model, **_EXACT), stage_layers=(job.model.num_layers,), num_steps=job.num_steps)
+
+
+def _check_losses(job: TrainingJob, folder: Path, tolerance: float) -> None:
+    expected = [step.loss for step in reference(_alone(job))]
+    for rank in range(job.num_ranks):
+        steps = steps_of(folder, rank)
+        assert [step.step for step in steps] == list(range(1, job.num_steps + 1))
+        assert {(step.pipe, step.data, step.tensor) for step in steps} == {job.coordinates(rank)}
+        np.testing.assert_allclose([step.loss for step in steps], expected, rtol=0, atol=tolerance)
+
+
+_EXACT: dict[str, Any] = {"precision": Precision.FP32, "checkpointing": Checkpointing.NONE}
+
+
+@pytest.mark.parametrize(("model", "stages"), PLANS)
+def test_plan_trains_like_one_process(model: Transformer, stages: tuple[StageLayout, ...], tmp_path: Path) -> None:
+    """Clipping is in force in most steps, so that a wrong norm would be seen in the losses."""
+    job = native_job(model, *stages, metrics_folder=str(tmp_path), num_steps=8)
+    run_job(job, tmp_path)
+    _check_losses(job, tmp_path, 1e-5)
+    if model.tied_embeddings and job.pp > 1:
+        return
+    expected = reference(tiny_job(model, num_steps=8), max(1, job.global_batch // job.small_batch))
+    for name in ("large_gradient_square", "small_gradient_square") if job.is_symmetric else ("large_gradient_square",):
+        found, wanted = [getattr(s, name) for s in steps_of(tmp_path)], [getattr(e, name) for e in expected]
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("model", "stages", "parts"),
+    [
+        pytest.param(GPT, (stage(2, 1, 2), stage(2, 1, 2)), 2, id="tied-symmetric"),
+        pytest.param(LLAMA, (stage(2, 1, 1, 1), stage(2, 2, 2)), 2, id="DP2-then-TP2"),
+        pytest.param(replace(LLAMA, num_layers=6), (stage(3, 1, 3, 1), stage(3, 1, 2, 2)), 3, id="three-parts"),
+    ],
+)
+def test_interleaved_plan_trains_like_one_process(
+    model: Transformer, stages: tuple[StageLayout, ...], parts: int, tmp_path: Path
+) -> None:
+    job = native_job(model, *stages, virtual_stages=parts, metrics_folder=str(tmp_path), num_steps=8)
+    run_job(job, tmp_path)
+    _check_losses(job, tmp_path, 1e-5)
+
+
+@pytest.mark.parametrize("checkpointing", [Checkpointing.SELECTIVE, Checkpointing.FULL])
+def test_bf16_with_masters_in_fp32_is_as_near_as_8_bits_go(checkpointing: Checkpointing, tmp_path: Path) -> None:
+    model = replace(GPT, precision=Precision.BF16, checkpointing=checkpointing)
+    job = native_job(model, stage(3, 1, 3, 1), stage(1, 2, 4), metrics_folder=str(tmp_path), num_steps=8)
+    run_job(job, tmp_path)
+    _check_losses(job, tmp_path, 1e-2)
+    first, last = steps_of(tmp_path, 0)[-1], steps_of(tmp_path, 2)[-1]
+    for step in (first, last):
+        parts_s = (step.forward_s, step.backward_s, step.send_s, step.receive_s, step.load_s, step.optimizer_s)
+        assert min(parts_s) > 0
+        assert sum(parts_s) + step.reduction_s <= step.step_s
+        assert step.peak_memory_bytes > 0
+    assert first.launch == last.launch
