@@ -12,11 +12,12 @@ there and does the next thing, so that a supervisor may be killed and another on
 steps are done, on request by the file `stop` in its folder (it then writes a checkpoint first), or by a fault; after a
 fault the next run starts from the last good checkpoint, unless a rank has found its input wrong.
 
-A change of plan overlaps: the processes of the next run start while the old one still trains, load their libraries, and
-wait for the file `go`; only then is the old run asked to stop. (Where a scheduler has no room for both, the old run
-makes way.) Until the new plan has written a checkpoint of its own,
-the old one is kept in mind: when a run of the new plan breaks before its first step, or its restarts are used up, the
-deployment returns to the old plan, and the change has failed.
+A change of plan overlaps: the processes of the next run start while the old one still trains, load their libraries,
+meet and build their engines (where both have a GPU, they only load), and wait for the file `go`; only then is the old
+run asked to stop, and its last checkpoint is all that is left to be loaded. (Where a scheduler has no room for both,
+the old run makes way.) Until the new plan has written a checkpoint of its own, the old one is kept in mind: when a run
+of the new plan breaks before its first step, or its restarts are used up, the deployment returns to the old plan, and
+the change has failed.
 
 A run that waits in a scheduler's queue for hosts that are down or drained is moved to spares, where there are enough.
 A run that cannot be launched (disk full, ports taken, host away) is tried again after pauses that grow. No run trains
@@ -32,7 +33,9 @@ from functools import wraps
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
+from executor.change import change_between
 from executor.deployment import Deployment
+from executor.host_gpus import preparation_beside
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
 from executor.lifecycle import Cause, DeploymentState, DeploymentStatus, Fault, Launch, Phase, PhaseError, Run
 from executor.outcome import WRONG_INPUT
@@ -193,7 +196,8 @@ class Supervisor:
         if state.phase.can_go_on or state.launch is not None:
             self._resume(state, deployment)
         elif state.phase in (Phase.STARTING, Phase.RUNNING):
-            with self._launcher.started(deployment, Cause.RECONFIGURED, waits=True) as run:
+            preparation = preparation_beside(deployment, self._runs.deployment(state.current.number))
+            with self._launcher.started(deployment, Cause.RECONFIGURED, preparation=preparation) as run:
                 self._move(replace(state, runs=(*state.runs, run)), Phase.RECONFIGURING)
         else:
             possible = "one that runs, was stopped or has failed can be reconfigured"
@@ -446,13 +450,20 @@ class Supervisor:
     def _measured(self, state: DeploymentState) -> DeploymentState:
         """Note what the newest run's start has cost, as soon as its first step is known."""
         run = state.current
-        if run.cost_s is not None or len(state.runs) < 2 or state.phase is Phase.RECONFIGURING:
+        if run.cost_s is not None or state.phase is Phase.RECONFIGURING:
             return state
         first, before = self._runs.first_step(run.number), self._runs.newest_step(state.runs[:-1])
-        if first is None or before is None:
+        if first is None:
             return state
-        began_s = max(before.started_at_s + before.step_s, run.started_at_s)
-        known = replace(run, cost_s=max(0.0, first.started_at_s - began_s))
+        old = state.runs[-2].number if len(state.runs) > 1 else None
+        from_s = run.started_at_s if before is None else max(before.started_at_s + before.step_s, run.started_at_s)
+        plan = None if old is None else self._runs.deployment(old).plan
+        known = replace(
+            run,
+            cost_s=max(0.0, first.started_at_s - from_s),
+            stall=self._runs.stall(old, run.number, from_s, first.started_at_s),
+            change=change_between(plan, self._runs.deployment(run.number).plan),
+        )
         return self._move(replace(state, runs=(*state.runs[:-1], known)), state.phase, state.detail)
 
     def _move(self, state: DeploymentState, phase: Phase, detail: str = "") -> DeploymentState:
