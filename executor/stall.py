@@ -12,6 +12,8 @@ _PARTS = {
     Activity.CONVERSION: "conversion_s",
     Activity.LOADING: "loading_s",
 }
+# Shorter parts are of no interest to a reader.
+_NOTED_S = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,12 @@ class Stall:
     def total_s(self) -> float:
         """All parts."""
         return float(sum(getattr(self, field.name) for field in fields(self)))
+
+    def described(self) -> str:
+        """The parts that took a while, the longest first."""
+        parts = {field.name.removesuffix("_s"): getattr(self, field.name) for field in fields(self)}
+        noted = sorted((name for name in parts if parts[name] >= _NOTED_S), key=lambda name: -parts[name])
+        return ", ".join(f"{name} {parts[name]:.2f} s" for name in noted)
 
 
 def stall_between(from_s: float, to_s: float, saving: Span | None, start: Start) -> Stall:

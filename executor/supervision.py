@@ -58,6 +58,8 @@ QUEUE_LIMIT_S = 60.0
 # From the start of the next run of a change until all its ranks are ready; then the change has failed.
 READY_LIMIT_S = 1800.0
 _PAUSE_GROWTH = 4
+# Between two looks at a deployment.
+_LOOK_S = 0.5
 
 
 def _alone(method: Method) -> Method:
@@ -80,7 +82,7 @@ class Supervisor:
     progress, and failed launches in a row, before the deployment is given up. `pause_s`: after the first failed launch,
     four times as long after each further one. `restarts`: whether a run that broke is started again, on its GPUs or
     those of the plan before; False where somebody else decides who gets them: then the deployment stops, as soon as the
-    run is known to be over.
+    run is known to be over. `measured` is told of a run whose cost has become known, by the one who notes it.
     """
 
     def __init__(
@@ -91,12 +93,14 @@ class Supervisor:
         pause_s: float = 15.0,
         *,
         restarts: bool = True,
+        measured: Callable[[Run], None] = lambda _: None,
     ) -> None:
         self.root = root
         self._backend = backend
         self._max_faults = max_faults
         self._pause_s = pause_s
         self._restarts = restarts
+        self._told = measured
         self._runs = RunFolders(root)
         self._launcher = RunLauncher(self._runs, backend)
 
@@ -192,7 +196,7 @@ class Supervisor:
         LaunchError
             When the next run cannot be started; the old one goes on. When a run that broke cannot be ended yet.
         """
-        state = self.state()
+        state = self._measured(self.state())
         if state.phase.can_go_on or state.launch is not None:
             self._resume(state, deployment)
         elif state.phase in (Phase.STARTING, Phase.RUNNING):
@@ -266,6 +270,11 @@ class Supervisor:
         if state.phase is Phase.STARTING and self._runs.first_step(state.current.number) is not None:
             return self._move(state, Phase.RUNNING, state.detail if state.current.cause is Cause.RETURNED else "")
         return state
+
+    def rest_s(self, state: DeploymentState) -> float:
+        """How long whoever advances the deployment may rest: not long while nothing trains."""
+        hands_over = state.phase is Phase.RECONFIGURING and self._asked(state.runs[-2]).exists()
+        return min(_LOOK_S, self._backend.hurried_pause_s) if hands_over else _LOOK_S
 
     def _hand_over(self, state: DeploymentState) -> DeploymentState:
         """Wait for the next run to be ready, ask the old one to stop, and let the next one go."""
@@ -464,7 +473,9 @@ class Supervisor:
             stall=self._runs.stall(old, run.number, from_s, first.started_at_s),
             change=change_between(plan, self._runs.deployment(run.number).plan),
         )
-        return self._move(replace(state, runs=(*state.runs[:-1], known)), state.phase, state.detail)
+        state = self._move(replace(state, runs=(*state.runs[:-1], known)), state.phase, state.detail)
+        self._told(known)
+        return state
 
     def _move(self, state: DeploymentState, phase: Phase, detail: str = "") -> DeploymentState:
         since = state.phase_since_s if phase is state.phase else time.time()

@@ -33,6 +33,11 @@ def test_what_was_done_beside_the_old_run_is_no_part() -> None:
     assert found == Stall(saving_s=3.0, handover_s=1.0, conversion_s=2.0, loading_s=1.0, other_s=0.25)
 
 
+def test_the_longest_parts_are_said_first() -> None:
+    found = Stall(saving_s=0.5, handover_s=1.25, loading_s=0.001)
+    assert found.described() == "handover 1.25 s, saving 0.50 s"
+
+
 def test_a_run_that_is_started_afterwards_does_all_of_it_in_the_stall() -> None:
     later = Start(spans=tuple(span(one.activity, one.from_s + 25, one.to_s + 25) for one in PREPARED.spans[:3]))
     found = stall_between(100.0, 120.0, SAVING, later)
