@@ -141,8 +141,9 @@ class Supervisor:
         state = self.state()
         if state.phase.final:
             return self._runs.good_step()
-        newest = self._runs.last_step(state.current.number)
-        return state.current.from_step if newest is None else newest.step
+        trains = state.runs[-2] if state.phase is Phase.RECONFIGURING else state.current
+        newest = self._runs.last_step(trains.number)
+        return trains.from_step if newest is None else newest.step
 
     def training_run(self) -> int:
         """Number of the newest run that has done a step; before the first step that of the newest run."""
@@ -315,14 +316,11 @@ class Supervisor:
         left = self._launcher.end(old)
         if left and not self._launcher.is_over(old):
             return self._noted(state, left)
-        proven = self._runs.first_step(old.number) is not None
+        may_return = self._restarts and self._runs.first_step(old.number) is not None
+        fallback = old.number if may_return else state.fallback
         (self.folder(following.number) / GO_FILE).touch()
-        return self._move(
-            replace(
-                state, runs=(*state.runs[:-1], following), faults=0, fallback=old.number if proven else state.fallback
-            ),
-            Phase.RUNNING,
-        )
+        changed = replace(state, runs=(*state.runs[:-1], following), faults=0, fallback=fallback)
+        return self._move(changed, Phase.RUNNING)
 
     def _resume(self, state: DeploymentState, deployment: Deployment) -> None:
         """Go on from the last good checkpoint where nothing runs; what a stop could not end is ended first."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from executor.change import Change, change_between
+from executor.change import Change, change_between, restart_price_s
 from executor.stall import Stall, stall_between
 from executor.timeline import Activity, Span, Start, Timeline
 from models.parallel_plan import ParallelPlan, symmetric_plan
@@ -102,3 +102,17 @@ def plan(dp: int, tp: int, node: str = "a") -> ParallelPlan:
 )
 def test_kind_of_a_change(before: ParallelPlan | None, after: ParallelPlan, change: Change) -> None:
     assert change_between(before, after) is change
+
+
+@pytest.mark.parametrize(
+    ("costs_s", "price_s"),
+    [
+        ({}, None),
+        ({Change.START: 30.0}, 30.0),
+        ({Change.START: 30.0, Change.RESTART: 20.0}, 20.0),
+        ({Change.START: 30.0, Change.MOVE: 2.0, Change.RESCALE: 3.0}, 3.0),
+        ({Change.DEGREES: 4.0, Change.RESTART: 20.0}, 4.0),
+    ],
+)
+def test_price_of_other_gpus(costs_s: dict[Change, float], price_s: float | None) -> None:
+    assert restart_price_s(costs_s) == price_s
