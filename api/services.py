@@ -42,7 +42,7 @@ class Services:
         self.snapshots = Snapshots(store)
         self.jobs = Jobs(store)
         feedback = JobFeedback(self.jobs, settings.database_path)
-        self.deployments = Deployments(settings, self._planned_job, feedback)
+        self.deployments = Deployments(settings, self._planned_job, feedback, self.metrics.note_run)
         measured = MeasuredJobs(self.jobs, self.deployments.restart_cost_s)
         self.readers = readers
         self.forecasters = Forecasters(settings, store, pool)

@@ -26,7 +26,7 @@ from executor.launch.batch_script import batch_script
 from executor.launch.kubernetes import jobset_manifest
 from executor.rank_table import Rank, hostfile, hosts_of
 from executor.records import write_text
-from executor.run_files import GO_FILE, STOP_FILE, WAIT_VARIABLE
+from executor.run_files import GO_FILE, PREPARE_VARIABLE, STOP_FILE, WAIT_VARIABLE, Preparation
 from executor.training_job import SYNTHETIC_DATA, EngineName, write_training_job
 from models.wording import counted
 from stowplan.errors import InputError
@@ -52,15 +52,17 @@ get RANK and LOCAL_RANK as listed there. Output goes to logs/rank-N.log, the end
 """
 
 
-def write_bundle(deployment: Deployment, folder: Path, checkpoints: Path, *, waits: bool = False) -> None:
+def write_bundle(
+    deployment: Deployment, folder: Path, checkpoints: Path, *, preparation: Preparation | None = None
+) -> None:
     """Write the run into `folder`, which is made; whenever it is started, it goes on from the last good checkpoint.
 
     Parameters
     ----------
     checkpoints
         Folder of the checkpoints, shared by all runs of the deployment.
-    waits
-        Whether the ranks load their libraries and then wait for GO_FILE.
+    preparation
+        How far the ranks come before they wait for GO_FILE; None: they do not wait.
 
     Raises
     ------
@@ -73,8 +75,8 @@ def write_bundle(deployment: Deployment, folder: Path, checkpoints: Path, *, wai
     job = deployment.training_job(folder, checkpoints.resolve())
     ranks = deployment.ranks()
     launch = launch_document(deployment, folder)
-    if waits:
-        launch["environment"][WAIT_VARIABLE] = str(folder / GO_FILE)
+    if preparation is not None:
+        launch["environment"] |= {WAIT_VARIABLE: str(folder / GO_FILE), PREPARE_VARIABLE: preparation.value}
     texts = {
         "ranks.csv": _table(ranks),
         "hostfile": hostfile(ranks),

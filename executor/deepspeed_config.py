@@ -6,16 +6,11 @@ from executor.training_job import Device, TrainingJob
 from models.transformer import Precision
 
 
-def ds_config(job: TrainingJob, *, universal: bool = False) -> dict[str, Any]:
+def ds_config(job: TrainingJob) -> dict[str, Any]:
     """Give what `deepspeed.initialize` takes, ready for JSON.
 
     ZeRO-1 always: with ZeRO-0 DeepSpeed clips by a wrong norm under tensor parallelism, and 2 and 3 exclude
     pipelines. The learning rate is set by the trainer before every step.
-
-    Parameters
-    ----------
-    universal
-        Whether the run resumes from a universal checkpoint.
     """
     schedule = job.schedule
     adam: dict[str, Any] = {
@@ -38,7 +33,6 @@ def ds_config(job: TrainingJob, *, universal: bool = False) -> dict[str, Any]:
         "steps_per_print": 2**31,
         # Its timer waits for the GPU before every micro-batch, and what it reports is wrong with pipelines.
         "timers": {"throughput": {"enabled": False, "synchronized": False}},
-        "checkpoint": {"load_universal": universal},
     }
     if job.model.precision is Precision.BF16:
         # Gradients are accumulated and reduced in fp32, and the bf16 ones freed as soon as they are added.

@@ -1,15 +1,14 @@
 """What deepspeed 0.19.8 with torch 2.13.0 needs to do what the executor wants; every item has a regression test.
 
 - `forbid_builds`: `init_distributed` would compile a shared-memory extension for over a minute.
-- `load_muon_uncompiled`: every engine loads an optimiser that nobody here uses, and with it torch's compiler, which
-  takes as long as torch itself.
+- `load_muon_uncompiled`, `load_libraries`: every engine loads an optimiser that nobody here uses, and with it torch's
+  compiler, which takes as long as torch itself; what else it loads late is loaded before anybody waits for it.
 - `StagedPipeline`: explicit stage bounds; the library partitions by its own weights only.
 - `topology_of`: the order of ranks that every launcher and every checkpoint relies on.
 - `time_instructions`: times per instruction; `wall_clock_breakdown` crashes with two stages or more, and the
   throughput timer reports -inf.
 - `TolerantCheckpointEngine`, `tolerate_full_disks`: a rank that cannot write leaves the others in a barrier.
-- `universal_info`, `convert_to_universal`: how tensor-parallel parameters go together; names are sorted as text, so
-  beyond 100 model-parallel ranks the converter would mix them up.
+- `universal_info`: how tensor-parallel parameters go together (see `executor.deepspeed_conversion`).
 - `place_step_counters`: a universal checkpoint leaves them on the CPU.
 - `gradients_for_norm`: gradients sit in the parameters in fp32, in the optimiser in bf16.
 
@@ -19,12 +18,9 @@ Settings with the same purpose (torch's Adam, ZeRO-1, no throughput timer) are i
 import importlib
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import deepspeed
@@ -36,13 +32,16 @@ from deepspeed.runtime.pipe.module import PipelineModule
 from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology
 from torch import nn
 
-from stowplan.errors import InputError, WorkerError
-
 PINNED = {"torch": "2.13.0", "deepspeed": "0.19.8"}
 
-# Beyond this, `mp_rank_100` sorts before `mp_rank_11`.
-MOST_CONVERTIBLE_RANKS = 100
-
+# By engines, as they need them first.
+_LOADED_LATE = (
+    "torch._dynamo",
+    "deepspeed.checkpoint.autoep_universal",
+    "deepspeed.module_inject.auto_ep_layer",
+    "deepspeed.ops.op_builder.all_ops",
+    "deepspeed.runtime.zero.muon.muon_optimizer",
+)
 _INSTRUCTIONS = {
     "ForwardPass": "forward",
     "BackwardPass": "backward",
@@ -79,6 +78,13 @@ def load_muon_uncompiled() -> None:
         importlib.import_module("deepspeed.runtime.zero.muon.original_muon")
     finally:
         compiler.compile = marking
+
+
+def load_libraries() -> None:
+    """Load what an engine would load while it is built: that takes longer than to build it."""
+    load_muon_uncompiled()
+    for name in _LOADED_LATE:
+        importlib.import_module(name)
 
 
 def topology_of(pp: int, dp: int, tp: int) -> PipeModelDataParallelTopology:
@@ -193,32 +199,6 @@ def _roles(module: nn.Module) -> Iterable[tuple[str, tuple[str, int | None]]]:
         axis = getattr(parameter, "tensor_axis", None)
         role = "vocabulary" if size is not None else {None: "whole", 0: "column", 1: "row"}[axis]
         yield name, (role, size)
-
-
-def convert_to_universal(source: Path, target: Path, *, num_model_ranks: int, num_workers: int) -> None:
-    """Run DeepSpeed's converter.
-
-    Raises
-    ------
-    InputError
-        When there are more model-parallel ranks than it can sort.
-    WorkerError
-        When it fails, with its last lines.
-    """
-    if num_model_ranks > MOST_CONVERTIBLE_RANKS:
-        raise InputError(
-            f"{source} is of {num_model_ranks} model-parallel ranks (PP x TP); "
-            f"DeepSpeed's converter can read at most {MOST_CONVERTIBLE_RANKS}"
-        )
-    workers = str(num_workers)
-    command = [sys.executable, "-P", "-m", "deepspeed.checkpoint.ds_to_universal"]
-    command += ["--input_folder", str(source), "--output_folder", str(target)]
-    command += ["--num_extract_workers", workers, "--num_merge_workers", workers]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode != 0:
-        raise WorkerError(f"converting {source} failed with {done.returncode}:\n{done.stderr[-2000:]}")
-    # The pointer it leaves beside the target names a folder that is renamed next.
-    target.with_name("latest_universal").unlink(missing_ok=True)
 
 
 def place_step_counters(engine: Any) -> None:

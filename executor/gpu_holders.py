@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from executor.deployment import Deployment
+from executor.host_gpus import gpus_by_host, host_of
 from executor.lifecycle import Phase
 from executor.spares import moved
 from executor.supervision import Supervisor
-from executor.training_job import Device
 from models.parallel_plan import Gpu
 from stowplan.errors import Issue, pointer_of
 
@@ -34,13 +34,6 @@ def holders_of(who: str, supervisor: Supervisor) -> Iterator[Holder]:
         yield Holder(gpus=gpus, what=f"is kept for {who} until its new plan has written a checkpoint")
 
 
-def gpus_by_host(deployment: Deployment) -> frozenset[Gpu]:
-    """GPUs of a deployment, by the host at which it reaches their node; of one on CPUs none."""
-    if deployment.training.device is Device.CPU:
-        return frozenset()
-    return frozenset((_host(deployment, node), gpu) for node, gpu in deployment.plan.gpus)
-
-
 def taken_gpus(deployment: Deployment, holders: Sequence[Holder]) -> list[Issue]:
     """GPUs of a deployment that others have; pointers below `/plan`."""
     mine = gpus_by_host(deployment)
@@ -49,17 +42,10 @@ def taken_gpus(deployment: Deployment, holders: Sequence[Holder]) -> list[Issue]
         Issue(
             code="gpu_taken",
             pointer=pointer_of("plan", "stages", i, "replicas", j, "gpus"),
-            detail=f"GPU {gpu} of node {replica.node!r} {what[_host(deployment, replica.node), gpu]}",
+            detail=f"GPU {gpu} of node {replica.node!r} {what[host_of(deployment, replica.node), gpu]}",
         )
         for i, stage in enumerate(deployment.plan.stages)
         for j, replica in enumerate(stage.replicas)
         for gpu in replica.gpus
-        if (_host(deployment, replica.node), gpu) in what
+        if (host_of(deployment, replica.node), gpu) in what
     ]
-
-
-def _host(deployment: Deployment, node: str) -> str:
-    """Host of a node; all nodes of a local deployment are this machine."""
-    if deployment.launch.backend == "local":
-        return "localhost"
-    return deployment.launch.addresses.get(node, node).rpartition("@")[2]

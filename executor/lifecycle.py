@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+from executor.change import Change
 from executor.launch.base import DeadRank, RunStatus
+from executor.stall import Stall
 from stowplan.errors import InputError
 
 
@@ -53,7 +55,8 @@ class Run:
 
     `from_step`: steps done when it began. `cost_s`: from the end of the last step before it, or from its own launch
     where that was later, to the beginning of its first step; so what was waited for before the launch does not count.
-    None until it is known.
+    None until it is known. `stall`: its parts; None where a user's own program trains, which does not tell them.
+    `change`: what kind of change it was; None until its cost is known.
     """
 
     number: int
@@ -63,6 +66,8 @@ class Run:
     from_step: int = 0
     cost_s: float | None = None
     detail: str = ""
+    stall: Stall | None = None
+    change: Change | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +117,11 @@ class DeploymentState:
     def current(self) -> Run:
         """The newest run."""
         return self.runs[-1]
+
+    @property
+    def costs_s(self) -> Mapping[Change, float]:
+        """The newest measured cost of every kind of change; faults and waiting are no part of it."""
+        return {run.change: run.cost_s for run in self.runs if run.change is not None and run.cost_s is not None}
 
     @property
     def change_cost_s(self) -> float | None:

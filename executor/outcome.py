@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from executor.timeline import Span
+
 OUTCOME_FILE = "outcome.json"
 # Exit codes beside 0: a fault; wrong input, which the same run would meet again; all steps done, but the last
 # checkpoint not written; another rank has gone.
@@ -21,10 +23,12 @@ class Outcome:
     """How a run has ended.
 
     `step`: optimiser steps done in all; `loss`: of the last one, None when this run did none.
-    `checkpoint_failure`: why the last checkpoint could not be written, None when it was.
+    `checkpoint_failure`: why the last checkpoint could not be written, None when it was; `saving`: when it was written,
+    None where the run keeps none.
     """
 
     end: End
     step: int
     loss: float | None
     checkpoint_failure: str | None
+    saving: Span | None = None

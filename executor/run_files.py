@@ -1,9 +1,24 @@
-"""By which files a run and its ranks talk. Every rank reads this at its start: nothing is imported here."""
+"""By which files and variables a run and its ranks talk. Every rank reads this at its start, so it is light."""
+
+from enum import StrEnum
 
 # In the folder of a run: its presence asks the ranks to write a checkpoint and end.
 STOP_FILE = "stop"
 # Where the ranks were told to wait: its presence lets them begin.
 GO_FILE = "go"
-# Variable that tells a rank which file to wait for after it has loaded its libraries; it says so in READY_FOLDER.
+# Variable that tells a rank which file to wait for when it is prepared; it says so in READY_FOLDER.
 WAIT_VARIABLE = "STOWPLAN_WAIT_FOR"
 READY_FOLDER = "ready"
+# Variable with how far it comes before it waits.
+PREPARE_VARIABLE = "STOWPLAN_PREPARE"
+
+
+class Preparation(StrEnum):
+    """What a rank has done when it waits to be let go.
+
+    libraries: it has loaded them, and touched no device. engine: it has also met the others and built model and
+    optimiser; only the checkpoint is left to be loaded.
+    """
+
+    LIBRARIES = "libraries"
+    ENGINE = "engine"

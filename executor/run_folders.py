@@ -9,8 +9,11 @@ from executor.checkpoints import last_good
 from executor.deployment import Deployment
 from executor.lifecycle import Run
 from executor.metrics import StepMetrics, first_metrics, last_metrics, metrics_path
+from executor.outcome import OUTCOME_FILE, Outcome
 from executor.records import read_record, write_record
-from executor.run_files import READY_FOLDER
+from executor.run_files import READY_FOLDER, Preparation
+from executor.stall import Stall, stall_between
+from executor.timeline import START_FILE, Start
 from executor.training_job import read_training_job
 
 _DEPLOYMENT = "deployment.json"
@@ -34,7 +37,7 @@ class RunFolders:
         taken = [int(path.name) for path in self._runs.iterdir()] if self._runs.exists() else []
         return max(taken, default=0) + 1
 
-    def write(self, deployment: Deployment, number: int, attempt: int, *, waits: bool) -> None:
+    def write(self, deployment: Deployment, number: int, attempt: int, preparation: Preparation | None) -> None:
         """Write the folder of a run, with what it deploys.
 
         Parameters
@@ -42,6 +45,8 @@ class RunFolders:
         attempt
             From 0 to NUM_PORTS - 1: each takes another port. The first is not that of the run before, which may still
             hold its own.
+        preparation
+            How far its ranks come before they wait; None: they do not.
 
         Raises
         ------
@@ -51,7 +56,7 @@ class RunFolders:
         port = deployment.launch.master_port + (number - 1 + attempt) % NUM_PORTS
         launch = replace(deployment.launch, master_port=port)
         folder = self.folder(number)
-        write_bundle(replace(deployment, launch=launch), folder, self.checkpoints, waits=waits)
+        write_bundle(replace(deployment, launch=launch), folder, self.checkpoints, preparation=preparation)
         write_record(deployment, folder / _DEPLOYMENT)
 
     def deployment(self, number: int) -> Deployment:
@@ -68,7 +73,7 @@ class RunFolders:
         return self.good_step() >= read_training_job(self.folder(number) / "job.json").num_steps
 
     def all_ready(self, number: int) -> bool:
-        """Whether every rank of a run that waits has loaded its libraries."""
+        """Whether every rank of a run that waits is prepared."""
         folder = self.folder(number)
         num_ranks = len((folder / "ranks.csv").read_text().splitlines()) - 1
         return sum(1 for _ in (folder / READY_FOLDER).glob("*")) == num_ranks
@@ -86,5 +91,21 @@ class RunFolders:
         known = (self.last_step(run.number) for run in reversed(tuple(runs)))
         return next((step for step in known if step is not None), None)
 
+    def stall(self, before: int | None, number: int, from_s: float, to_s: float) -> Stall | None:
+        """Parts of the stall between run `before`, if any, and the first step of a run; None where they are not told.
+
+        It lasts from `from_s` to `to_s`, since 1970.
+        """
+        start, outcome = self._folder_of_metrics(number) / START_FILE, None
+        if not start.exists():
+            return None
+        if before is not None and (ended := self._folder_of_metrics(before) / OUTCOME_FILE).exists():
+            outcome = read_record(Outcome, ended, "outcome")
+        saving = None if outcome is None else outcome.saving
+        return stall_between(from_s, to_s, saving, read_record(Start, start, "start of a run"))
+
+    def _folder_of_metrics(self, number: int) -> Path:
+        return self.folder(number) / "metrics"
+
     def _metrics(self, number: int) -> Path:
-        return metrics_path(self.folder(number) / "metrics", 0)
+        return metrics_path(self._folder_of_metrics(number), 0)

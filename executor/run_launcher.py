@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from executor.deployment import Deployment
 from executor.launch.base import LaunchBackend, LaunchError, PortError
 from executor.lifecycle import Cause, Run
+from executor.run_files import Preparation
 from executor.run_folders import NUM_PORTS, RunFolders
 from stowplan.errors import InputError
 
@@ -20,8 +21,15 @@ class RunLauncher:
         self._backend = backend
 
     @contextmanager
-    def started(self, deployment: Deployment, cause: Cause, detail: str = "", *, waits: bool = False) -> Iterator[Run]:
+    def started(
+        self, deployment: Deployment, cause: Cause, detail: str = "", preparation: Preparation | None = None
+    ) -> Iterator[Run]:
         """Start a run, whose record is kept in the block; nothing is left of one that cannot be started or kept.
+
+        Parameters
+        ----------
+        preparation
+            How far its ranks come before they wait to be let go; None: they do not wait.
 
         Raises
         ------
@@ -38,7 +46,7 @@ class RunLauncher:
         )
         folder, kept = self._runs.folder(run.number), False
         try:
-            self._start(deployment, run.number, waits=waits)
+            self._start(deployment, run.number, preparation)
             yield run
             kept = True
         except InputError as error:
@@ -50,10 +58,10 @@ class RunLauncher:
                 self.end(run)
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _start(self, deployment: Deployment, number: int, *, waits: bool) -> None:
+    def _start(self, deployment: Deployment, number: int, preparation: Preparation | None) -> None:
         """Write and start a run on the first port that is free."""
         for attempt in range(NUM_PORTS):
-            self._runs.write(deployment, number, attempt, waits=waits)
+            self._runs.write(deployment, number, attempt, preparation)
             try:
                 self._backend.start(self._runs.folder(number))
                 return

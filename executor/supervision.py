@@ -12,11 +12,12 @@ there and does the next thing, so that a supervisor may be killed and another on
 steps are done, on request by the file `stop` in its folder (it then writes a checkpoint first), or by a fault; after a
 fault the next run starts from the last good checkpoint, unless a rank has found its input wrong.
 
-A change of plan overlaps: the processes of the next run start while the old one still trains, load their libraries, and
-wait for the file `go`; only then is the old run asked to stop. (Where a scheduler has no room for both, the old run
-makes way.) Until the new plan has written a checkpoint of its own,
-the old one is kept in mind: when a run of the new plan breaks before its first step, or its restarts are used up, the
-deployment returns to the old plan, and the change has failed.
+A change of plan overlaps: the processes of the next run start while the old one still trains, load their libraries,
+meet and build their engines (where both have a GPU, they only load), and wait for the file `go`; only then is the old
+run asked to stop, and its last checkpoint is all that is left to be loaded. (Where a scheduler has no room for both,
+the old run makes way.) Until the new plan has written a checkpoint of its own, the old one is kept in mind: when a run
+of the new plan breaks before its first step, or its restarts are used up, the deployment returns to the old plan, and
+the change has failed.
 
 A run that waits in a scheduler's queue for hosts that are down or drained is moved to spares, where there are enough.
 A run that cannot be launched (disk full, ports taken, host away) is tried again after pauses that grow. No run trains
@@ -32,7 +33,9 @@ from functools import wraps
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
+from executor.change import change_between
 from executor.deployment import Deployment
+from executor.host_gpus import preparation_beside
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
 from executor.lifecycle import Cause, DeploymentState, DeploymentStatus, Fault, Launch, Phase, PhaseError, Run
 from executor.outcome import WRONG_INPUT
@@ -55,6 +58,8 @@ QUEUE_LIMIT_S = 60.0
 # From the start of the next run of a change until all its ranks are ready; then the change has failed.
 READY_LIMIT_S = 1800.0
 _PAUSE_GROWTH = 4
+# Between two looks at a deployment.
+_LOOK_S = 0.5
 
 
 def _alone(method: Method) -> Method:
@@ -77,7 +82,7 @@ class Supervisor:
     progress, and failed launches in a row, before the deployment is given up. `pause_s`: after the first failed launch,
     four times as long after each further one. `restarts`: whether a run that broke is started again, on its GPUs or
     those of the plan before; False where somebody else decides who gets them: then the deployment stops, as soon as the
-    run is known to be over.
+    run is known to be over. `measured` is told of a run whose cost has become known, by the one who notes it.
     """
 
     def __init__(
@@ -88,12 +93,14 @@ class Supervisor:
         pause_s: float = 15.0,
         *,
         restarts: bool = True,
+        measured: Callable[[Run], None] = lambda _: None,
     ) -> None:
         self.root = root
         self._backend = backend
         self._max_faults = max_faults
         self._pause_s = pause_s
         self._restarts = restarts
+        self._told = measured
         self._runs = RunFolders(root)
         self._launcher = RunLauncher(self._runs, backend)
 
@@ -134,8 +141,9 @@ class Supervisor:
         state = self.state()
         if state.phase.final:
             return self._runs.good_step()
-        newest = self._runs.last_step(state.current.number)
-        return state.current.from_step if newest is None else newest.step
+        trains = state.runs[-2] if state.phase is Phase.RECONFIGURING else state.current
+        newest = self._runs.last_step(trains.number)
+        return trains.from_step if newest is None else newest.step
 
     def training_run(self) -> int:
         """Number of the newest run that has done a step; before the first step that of the newest run."""
@@ -189,11 +197,12 @@ class Supervisor:
         LaunchError
             When the next run cannot be started; the old one goes on. When a run that broke cannot be ended yet.
         """
-        state = self.state()
+        state = self._measured(self.state())
         if state.phase.can_go_on or state.launch is not None:
             self._resume(state, deployment)
         elif state.phase in (Phase.STARTING, Phase.RUNNING):
-            with self._launcher.started(deployment, Cause.RECONFIGURED, waits=True) as run:
+            preparation = preparation_beside(deployment, self._runs.deployment(state.current.number))
+            with self._launcher.started(deployment, Cause.RECONFIGURED, preparation=preparation) as run:
                 self._move(replace(state, runs=(*state.runs, run)), Phase.RECONFIGURING)
         else:
             possible = "one that runs, was stopped or has failed can be reconfigured"
@@ -263,6 +272,11 @@ class Supervisor:
             return self._move(state, Phase.RUNNING, state.detail if state.current.cause is Cause.RETURNED else "")
         return state
 
+    def rest_s(self, state: DeploymentState) -> float:
+        """How long whoever advances the deployment may rest: not long while nothing trains."""
+        hands_over = state.phase is Phase.RECONFIGURING and self._asked(state.runs[-2]).exists()
+        return min(_LOOK_S, self._backend.hurried_pause_s) if hands_over else _LOOK_S
+
     def _hand_over(self, state: DeploymentState) -> DeploymentState:
         """Wait for the next run to be ready, ask the old one to stop, and let the next one go."""
         old, following = state.runs[-2], state.current
@@ -302,14 +316,11 @@ class Supervisor:
         left = self._launcher.end(old)
         if left and not self._launcher.is_over(old):
             return self._noted(state, left)
-        proven = self._runs.first_step(old.number) is not None
+        may_return = self._restarts and self._runs.first_step(old.number) is not None
+        fallback = old.number if may_return else state.fallback
         (self.folder(following.number) / GO_FILE).touch()
-        return self._move(
-            replace(
-                state, runs=(*state.runs[:-1], following), faults=0, fallback=old.number if proven else state.fallback
-            ),
-            Phase.RUNNING,
-        )
+        changed = replace(state, runs=(*state.runs[:-1], following), faults=0, fallback=fallback)
+        return self._move(changed, Phase.RUNNING)
 
     def _resume(self, state: DeploymentState, deployment: Deployment) -> None:
         """Go on from the last good checkpoint where nothing runs; what a stop could not end is ended first."""
@@ -446,14 +457,23 @@ class Supervisor:
     def _measured(self, state: DeploymentState) -> DeploymentState:
         """Note what the newest run's start has cost, as soon as its first step is known."""
         run = state.current
-        if run.cost_s is not None or len(state.runs) < 2 or state.phase is Phase.RECONFIGURING:
+        if run.cost_s is not None or state.phase is Phase.RECONFIGURING:
             return state
         first, before = self._runs.first_step(run.number), self._runs.newest_step(state.runs[:-1])
-        if first is None or before is None:
+        if first is None:
             return state
-        began_s = max(before.started_at_s + before.step_s, run.started_at_s)
-        known = replace(run, cost_s=max(0.0, first.started_at_s - began_s))
-        return self._move(replace(state, runs=(*state.runs[:-1], known)), state.phase, state.detail)
+        old = state.runs[-2].number if len(state.runs) > 1 else None
+        from_s = run.started_at_s if before is None else max(before.started_at_s + before.step_s, run.started_at_s)
+        plan = None if old is None else self._runs.deployment(old).plan
+        known = replace(
+            run,
+            cost_s=max(0.0, first.started_at_s - from_s),
+            stall=self._runs.stall(old, run.number, from_s, first.started_at_s),
+            change=change_between(plan, self._runs.deployment(run.number).plan),
+        )
+        state = self._move(replace(state, runs=(*state.runs[:-1], known)), state.phase, state.detail)
+        self._told(known)
+        return state
 
     def _move(self, state: DeploymentState, phase: Phase, detail: str = "") -> DeploymentState:
         since = state.phase_since_s if phase is state.phase else time.time()

@@ -35,7 +35,7 @@ from executor.deployment import LaunchOptions
 from executor.feedback.run import given_cluster
 from executor.launch.backends import launch_backend
 from executor.launch.base import LaunchError
-from executor.lifecycle import DeploymentStatus, Fault, Phase
+from executor.lifecycle import DeploymentStatus, Fault, Phase, Run
 from executor.rank_table import hosts_of
 from executor.supervision import Supervisor
 from executor.training_job import SYNTHETIC_DATA, EngineName
@@ -192,7 +192,7 @@ def _look_after(supervisor: Supervisor, out: Console) -> ExitCode:
 
 def _followed(supervisor: Supervisor, out: Console, asked: list[int]) -> ExitCode:
     """Advance until the end, and say what changes; what is put into `asked` stops the deployment."""
-    said, fault = ("", ""), supervisor.state().fault
+    said, fault, number = ("", ""), supervisor.state().fault, supervisor.state().current.number
     while True:
         try:
             if asked:
@@ -210,11 +210,14 @@ def _followed(supervisor: Supervisor, out: Console, asked: list[int]) -> ExitCod
         if state.fault is not None and state.fault != fault:
             fault = state.fault
             _print_last_lines(out, fault)
+        if state.current.cost_s is not None and state.current.number > number:
+            number = state.current.number
+            out.print(_cost_line(state.current), markup=False)
         detail = "; ".join(filter(None, (state.detail, status.run.detail)))
         said = _say(out, _line(status), detail, said)
         if state.phase.final:
             return _exit_code(state.phase)
-        time.sleep(_POLL_S)
+        time.sleep(supervisor.rest_s(state))
 
 
 def _say(out: Console, line: str, detail: str, before: tuple[str, str]) -> tuple[str, str]:
@@ -234,6 +237,12 @@ def _print_last_lines(out: Console, fault: Fault) -> None:
 def _line(status: DeploymentStatus) -> str:
     loss = "" if status.loss is None else f", loss {status.loss:.4f}"
     return f"{status.state.phase}: step {status.step}{loss}, {status.state.current.plan}"
+
+
+def _cost_line(run: Run) -> str:
+    """What a change has cost, with its parts where they are known."""
+    parts = "" if run.stall is None else f": {run.stall.described()}"
+    return f"{run.change}: trained again after {run.cost_s:.2f} s{parts}"
 
 
 def _exit_code(phase: Phase) -> ExitCode:

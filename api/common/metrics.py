@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from dataclasses import fields
 from http import HTTPMethod
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -9,6 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from executor.lifecycle import Run
+from executor.stall import Stall
 from solver.pool import WorkerPool
 
 _METHODS = frozenset(HTTPMethod)
@@ -34,7 +37,27 @@ class Metrics:
             buckets=_BUCKETS_S,
             registry=self._registry,
         )
+        self._changes = Counter(
+            "stowplan_deployment_changes",
+            "Runs that began to train",
+            ["change"],
+            registry=self._registry,
+        )
+        self._stall_seconds = Counter(
+            "stowplan_deployment_stall_seconds",
+            "Time without training before the first step of a run",
+            ["change", "part"],
+            registry=self._registry,
+        )
         self._registry.register(_PoolCollector(pool))
+
+    def note_run(self, run: Run) -> None:
+        """Count a run whose cost has become known, and its stall by part: `other` where no parts are told."""
+        change = run.change or ""
+        stall = run.stall or Stall(other_s=run.cost_s or 0.0)
+        self._changes.labels(change).inc()
+        for field in fields(stall):
+            self._stall_seconds.labels(change, field.name.removesuffix("_s")).inc(getattr(stall, field.name))
 
     def text(self) -> bytes:
         """Text exposition of all metrics."""

@@ -47,6 +47,7 @@ from api.schemas.deployment import (
     ProjectionDoc,
     ReconfigureBody,
     RunDoc,
+    StallDoc,
 )
 from executor.deployment import Deployment
 from executor.feedback.run import given_cluster, plan_digest
@@ -84,14 +85,22 @@ class _Request(Document):
 class Deployments:
     """All deployments under the folder of the settings; `planned(plan_id, job_id)` finds a plan of the service.
 
-    Without a folder the service deploys nothing. `feedback` gets what the ranks measure.
+    Without a folder the service deploys nothing. `feedback` gets what the ranks measure, `measured` the runs whose cost
+    has become known.
     """
 
-    def __init__(self, settings: Settings, planned: Callable[[str, str], PlannedJob], feedback: JobFeedback) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        planned: Callable[[str, str], PlannedJob],
+        feedback: JobFeedback,
+        measured: Callable[[Run], None],
+    ) -> None:
         self._settings = settings
         self._folder = settings.deployments_folder
         self._planned = planned
         self._feedback = feedback
+        self._measured = measured
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._leases: dict[str, IO[str]] = {}
@@ -213,25 +222,30 @@ class Deployments:
 
     def _look_after(self) -> None:
         """Advance every deployment that is not over, until closed."""
-        while not self._closing.wait(_ADVANCE_S):
+        rest_s = _ADVANCE_S
+        while not self._closing.wait(rest_s):
+            rest_s = _ADVANCE_S
             try:
                 for id_ in self._ids():
-                    self._advance(id_)
+                    rest_s = min(rest_s, self._advance(id_))
             except Exception:
                 # Nobody else looks after them: the next round may find what is wrong now in order.
                 _logger.exception("the deployments cannot be looked after")
         for lease in self._leases.values():
             lease.close()
 
-    def _advance(self, id_: str) -> None:
-        """Do what is due for one deployment, and take in what its ranks have measured."""
+    def _advance(self, id_: str) -> float:
+        """Do what is due for one deployment, and take in what its ranks have measured; seconds until the next look."""
         try:
             supervisor = self._supervisor(id_)
-            self._keep_lease(id_, supervisor, supervisor.advance().phase)
+            state = supervisor.advance()
+            self._keep_lease(id_, supervisor, state.phase)
             self._feedback.read(self._request(id_).job_id, self._root() / id_)
+            return supervisor.rest_s(state)
         except Exception:
             # One broken folder must not keep the others from being looked after.
             _logger.exception("%s cannot be looked after", id_)
+            return _ADVANCE_S
 
     def _keep_lease(self, id_: str, supervisor: Supervisor, phase: Phase) -> None:
         """Hold the lease of a deployment until it is over, so that no command looks after it, too."""
@@ -285,7 +299,8 @@ class Deployments:
         return [folder.name for folder in folders if (folder / _REQUEST).exists()]
 
     def _supervisor(self, deployment_id: str) -> Supervisor:
-        return Supervisor(self._root() / deployment_id, launch_backend(self._request(deployment_id).backend))
+        backend = launch_backend(self._request(deployment_id).backend)
+        return Supervisor(self._root() / deployment_id, backend, measured=self._measured)
 
     def _request(self, deployment_id: str) -> _Request:
         root, missing = self._root(), f"there is no deployment {deployment_id!r}"
@@ -341,6 +356,7 @@ def _document(id_: str, request: _Request, supervisor: Supervisor, status: Deplo
         dead=tuple(DeadRankDoc.model_validate(rank, from_attributes=True) for rank in dead),
         dead_run=dead_run,
         restart_cost_s=state.change_cost_s,
+        change_costs_s=dict(state.costs_s),
         backend=request.backend,
         time_limit_s=present.launch.run_limit_s,
         folder=str(supervisor.folder(state.current.number)),
@@ -366,5 +382,7 @@ def _run(run: Run) -> RunDoc:
         started=time_of(run.started_at_s),
         from_step=run.from_step,
         cost_s=run.cost_s,
+        stall=None if run.stall is None else StallDoc.model_validate(run.stall, from_attributes=True),
+        change=run.change,
         detail=run.detail,
     )

@@ -10,6 +10,7 @@ from api.schemas.base import MAX_BYTES, MAX_COUNT, MAX_ITEMS, Count, Document, N
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.snapshot import ClusterDoc
+from executor.change import Change
 from executor.deployment import DEFAULT_PORT, MAX_PORT
 from executor.launch.backends import BACKENDS
 from executor.launch.base import RunState
@@ -184,6 +185,26 @@ class DeadRankDoc(Document):
     """Of its output."""
 
 
+class StallDoc(Document):
+    """What a training waited for before the first step of a run, by part; seconds, which add up to its cost."""
+
+    saving_s: float
+    """Until the run before had written its last checkpoint."""
+    handover_s: float
+    """Until the next run, prepared beside it, was let go: the one before left its devices."""
+    launch_s: float
+    """Until rank 0 of the next run was there, where it was not: agents, a scheduler, the interpreter."""
+    imports_s: float
+    meeting_s: float
+    """Of the ranks."""
+    building_s: float
+    """Model and optimiser."""
+    conversion_s: float
+    """A checkpoint was looked for, and put into another layout where it had to be."""
+    loading_s: float
+    other_s: float
+
+
 class RunDoc(Document):
     """One run; a change of plan or a restart after a fault makes the next one."""
 
@@ -195,6 +216,10 @@ class RunDoc(Document):
     """Steps done when it began."""
     cost_s: float | None
     """From the end of the last step before it, or its own launch where that was later, to its first step."""
+    stall: StallDoc | None
+    """Parts of that; null where it is not known, or an own training program does not tell."""
+    change: Change | None
+    """Kind of the change, when its cost is known."""
     detail: str
     """What made it necessary."""
 
@@ -245,6 +270,8 @@ class DeploymentDoc(Document):
     """The run that they broke."""
     restart_cost_s: float | None
     """The newest measured cost of a change; plans of this job use it as its restart cost."""
+    change_costs_s: dict[Change, float]
+    """The newest measured cost of every kind of change."""
     backend: str
     time_limit_s: float | None
     """After this long the scheduler ends a run (`launch.time_limit_s`); null where there is no scheduler."""

@@ -45,12 +45,14 @@ class Facts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """What is known of a job that was not when it came; None: nothing else than then. iterations_left: above 0.
-    calibration: coefficients of its model. is_starting: it has GPUs and does not work yet."""
+    calibration: coefficients of its model. restart_cost_s: what it loses when it gets other GPUs. is_starting: it has
+    GPUs and does not work yet."""
 
     iterations_left: float | None = None
     performance: Performance | None = None
     calibration: Calibration | None = None
     max_gpus: int | None = None
+    restart_cost_s: float | None = None
     is_starting: bool = False
 
 

@@ -22,7 +22,7 @@ from topology.cluster import NodeState
 _job_at = copier(
     Job,
     *("age_s", "remaining_s", "num_restarts", "deadline_s", "remaining_iterations", "performance", "max_gpus"),
-    "calibration",
+    *("calibration", "restart_cost_s"),
     *("attained_gpu_s", "attained_s"),
     *("preemptible", "lasting"),
     *("current", "parallel_plan", "expansions"),
@@ -89,6 +89,8 @@ class _Entry:
             job.performance if known.performance is None else known.performance,
             job.max_gpus if known.max_gpus is None else known.max_gpus,
             job.calibration if known.calibration is None else known.calibration,
+            # What a job says of its price is meant.
+            job.restart_cost_s or known.restart_cost_s or 0.0,
             self.attained_at(now_s),
             self.attained_by_type(now_s) or None,
             job.preemptible and not (settle and known.is_starting),

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -161,7 +162,7 @@ class DeployedBackend:
         return Facts(cluster=self._cluster, jobs=jobs, calendar=self._calendar)
 
     def measured(self, job_id: str) -> Measured:
-        """What its ranks have measured."""
+        """What its ranks have measured, and what its changes have cost."""
         return self._jobs[job_id].measured()
 
     def wake_at(self, at_s: float) -> None:
@@ -238,7 +239,7 @@ class DeployedBackend:
     def _pause_s(self) -> float:
         """Until there may be something to do."""
         until_s = math.inf if self._wake_s is None else self._wake_s - self._passed_s()
-        return max(0.0, min(self._poll_s, until_s))
+        return max(0.0, min(self._poll_s, until_s, *(job.pause_s for job in self._jobs.values())))
 
     def _look(self) -> tuple[Event, ...]:
         """Do what is due, and say what has happened: what ended first, then nodes and calendars, arrivals, the tick."""
@@ -270,7 +271,7 @@ class DeployedBackend:
         if before_s < job.rests_until_s:
             return
         try:
-            found = job.look()
+            found = job.look(partial(self._others, job))
             has_news = found is None and job.measure(self._cluster)
         except (StowplanError, OSError):
             # The same is due the next time; one broken folder must not keep the others from being looked after.
@@ -290,15 +291,23 @@ class DeployedBackend:
         if job.is_over:
             self._jobs.pop(job.id).close()
 
+    def _others(self, job: DeployedJob) -> Iterator[DeployedJob]:
+        """All jobs but one."""
+        return (other for other in self._jobs.values() if other is not job)
+
     def _started(self) -> Iterator[Event]:
-        """Start the jobs whose GPUs are free, in the order of submission."""
-        due = [job for job in self._jobs.values() if job.wants_start(self._now_s)]
-        taken = {gpu for job in self._jobs.values() for gpu in job.gpus} if due else set()
-        for job in due:
-            fault = job.start(taken, self._now_s)
-            if fault is not None:
-                yield self._ended(job, fault)
-            taken |= job.gpus
+        """Start the jobs whose GPUs are free, in the order of submission; again, as long as runs that go on elsewhere
+        leave GPUs at once."""
+        due, num_due = [job for job in self._jobs.values() if job.wants_start(self._now_s)], math.inf
+        while len(due) < num_due:
+            num_due = len(due)
+            taken = {gpu for job in self._jobs.values() for gpu in job.gpus} if due else set()
+            for job in due:
+                fault = job.start(taken, self._now_s)
+                if fault is not None:
+                    yield self._ended(job, fault)
+                taken |= job.gpus
+            due = [job for job in due if job.wants_start(self._now_s)]
 
     def _changed_node(self, change: NodeChange) -> Iterator[Event]:
         """The jobs that break with a node, and the change."""

@@ -4,17 +4,20 @@
     <folder>/given.json         what the controller decided last
     <folder>/...                what `executor.supervision` keeps, once the job has been started
 
-What is decided is written first, and then comes about: a run that is to give its GPUs back writes a checkpoint and
-ends, and the next one starts from there, as soon as no other job's run has its GPUs.
+What is decided is written first, and then comes about. A run that is to go on elsewhere trains until the next one is
+prepared, where no other job's run has its GPUs; one that only gets more waits for these so long. Any other run that is
+to give its GPUs back writes a checkpoint and ends, and the next one starts from there when its GPUs are free.
 """
 
+import math
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
+from executor.change import restart_price_s
 from executor.checkpoints import last_good
 from executor.control.backend import JobFacts, Measured
 from executor.deployed.learning import Learning
@@ -22,7 +25,7 @@ from executor.deployed.measured_runs import MeasuredRuns
 from executor.deployed.submission import Submission, deployment_of, read_submission, write_submission
 from executor.deployment import Deployment
 from executor.launch.backends import launch_backend
-from executor.lifecycle import Phase
+from executor.lifecycle import DeploymentState, Phase
 from executor.records import read_record, write_record
 from executor.supervision import Supervisor
 from models.parallel_plan import Gpu
@@ -78,8 +81,8 @@ class Happening(StrEnum):
 class DeployedJob:
     """A job that is there already in `folder`; times are those of the backend's clock. Nothing is done before `resume`.
 
-    `gpus` are those of its run, which it may have longer than they are given to it. `rests_until_s`: when it is to be
-    looked at again.
+    `gpus` are those of its run, which it may have longer than they are given to it, and of one that is prepared beside
+    it. `rests_until_s`: when it is to be looked at again; `pause_s`: after that at the latest, as far as it knows.
 
     Raises
     ------
@@ -105,7 +108,9 @@ class DeployedJob:
         self._since_s = now_s - min(passed_s, max(0.0, time.time() - self.given.since_at_s))
         self._deployment: Deployment | None = None
         self._is_unwanted = self._is_asked = self._is_lost = self._works = False
-        self.rests_until_s = now_s
+        # Whether a change of plan may overlap, and whether one does.
+        self._may_overlap, self._overlaps = True, False
+        self.rests_until_s, self.pause_s = now_s, math.inf
         self._failures, self._retry_s = 0, now_s
         self._lease: IO[str] | None = None
 
@@ -119,6 +124,11 @@ class DeployedJob:
         """Whether it has ended, and nothing of it is left."""
         return self.given.has_ended and not self.gpus
 
+    @property
+    def awaits(self) -> frozenset[Gpu]:
+        """GPUs that it is to have while it stands still."""
+        return frozenset() if self._deployment is None or self.gpus else frozenset(self._deployment.plan.gpus)
+
     def resume(self, cluster: Cluster) -> None:
         """Find out what runs, to lead it to what was decided, unless the job is over.
 
@@ -128,11 +138,13 @@ class DeployedJob:
             When what it was given does not go with the cluster, or another process looks after it.
         """
         if (self._folder / _STATE).exists():
-            phase = self._supervisor.state().phase
-            self._is_asked = phase is Phase.STOPPING
+            state = self._supervisor.state()
+            self._is_asked, self._overlaps = state.phase is Phase.STOPPING, state.phase is Phase.RECONFIGURING
             # What has ended by itself is found by the first look.
-            if not (phase is Phase.STOPPED or (phase.final and self.given.has_ended)):
-                self.gpus = frozenset(self._supervisor.deployment().plan.gpus)
+            if not (state.phase is Phase.STOPPED or (state.phase.final and self.given.has_ended)):
+                live = state.runs[-2:] if self._overlaps else state.runs[-1:]
+                plans = (self._supervisor.deployment(run.number).plan for run in live)
+                self.gpus = frozenset(gpu for plan in plans for gpu in plan.gpus)
         if self.is_over:
             return
         for run in self._runs.so_far(cluster) if (self._folder / _STATE).exists() else ():
@@ -161,6 +173,7 @@ class DeployedJob:
         deployment = self._deployment_of(given, cluster)
         self._decide(given, now_s)
         self._deployment, self._failures, self._retry_s = deployment, 0, now_s
+        self._may_overlap = True
 
     def end(self, now_s: float, fault: str | None) -> None:
         """Note that the job has ended; so is its run to, where it has one."""
@@ -171,35 +184,44 @@ class DeployedJob:
         """Have its run ended at once, without a checkpoint."""
         self._is_lost = bool(self.gpus)
 
-    def look(self) -> tuple[Happening, str] | None:
+    def look(self, others: Callable[[], Iterable["DeployedJob"]]) -> tuple[Happening, str] | None:
         """Do what is due for its run; says what has become of it, and why, where nobody has asked for that."""
         if not self.gpus:
             return None
         if self._is_lost:
             state = self._supervisor.abandon("a node of the run is down")
         else:
-            if self._is_unwanted and not self._is_asked:
+            if self._is_unwanted and not self._is_asked and not self._can_overlap(others()):
                 self._supervisor.stop()
                 self._is_asked = True
             state = self._supervisor.advance()
-        self._works = state.phase is Phase.RUNNING
+            self._settle(state)
+        self.pause_s = self._supervisor.rest_s(state) if self._overlaps else math.inf
+        self._works = state.phase is Phase.RUNNING and not self._is_unwanted
         if not state.phase.final:
             return None
         was_to_end = self._is_unwanted or self._is_asked or self._is_lost
         self.gpus = frozenset()
-        self._is_unwanted = self._is_asked = self._is_lost = False
+        self._is_unwanted = self._is_asked = self._is_lost = self._overlaps = False
         if state.phase is Phase.STOPPED:
             return None if was_to_end else (Happening.BROKE, state.detail)
         return (Happening.DONE, "") if state.phase is Phase.FINISHED else (Happening.HOPELESS, state.detail)
 
     def wants_start(self, now_s: float) -> bool:
-        """Whether it has GPUs, and is to be started on them now."""
-        return self._deployment is not None and not self.gpus and now_s >= self._retry_s
+        """Whether it has GPUs, and a run is to be started on them now."""
+        waits = self._is_unwanted and not (self._is_asked or self._is_lost or self._overlaps)
+        return self._deployment is not None and (waits or not self.gpus) and now_s >= self._retry_s
 
     def start(self, taken: Set[Gpu], now_s: float) -> str | None:
-        """Start it, unless others' runs have `taken` its GPUs yet; gives the fault of a job that is given up."""
+        """Start it, unless runs have `taken` its GPUs yet; gives the fault of a job that is given up.
+
+        Where it still runs, the next run is prepared beside that.
+        """
         deployment = self._deployment
-        if deployment is None or not taken.isdisjoint(deployment.plan.gpus):
+        if deployment is None or not (taken - self.gpus).isdisjoint(deployment.plan.gpus):
+            return None
+        if self.gpus:
+            self._overlap(deployment)
             return None
         try:
             if (self._folder / _STATE).exists():
@@ -213,6 +235,40 @@ class DeployedJob:
             return f"given up after {self._failures} attempts: the run cannot be started: {error}" if often else None
         self.gpus, self._failures = frozenset(deployment.plan.gpus), 0
         return None
+
+    def _can_overlap(self, others: Iterable["DeployedJob"]) -> bool:
+        """Whether its run may train until the next one is prepared: that is free to begin now, or only gets more; and
+        no job that stands still waits for what this one gives back."""
+        if not self._may_overlap or self._deployment is None or self._supervisor.state().phase is not Phase.RUNNING:
+            return False
+        wanted, given_back = frozenset(self._deployment.plan.gpus), self.gpus.difference(self._deployment.plan.gpus)
+        return not any(
+            (given_back and not wanted.isdisjoint(other.gpus)) or not given_back.isdisjoint(other.awaits)
+            for other in others
+        )
+
+    def _overlap(self, deployment: Deployment) -> None:
+        """Prepare the next run beside the one that trains; where that is impossible, this one is stopped instead."""
+        try:
+            self._supervisor.reconfigure(deployment)
+        except (StowplanError, OSError):
+            self._may_overlap = False
+            return
+        self._overlaps, self._is_unwanted = True, False
+        self.gpus |= frozenset(deployment.plan.gpus)
+        # Ready, asked to stop, let go: as far as that needs no waiting.
+        for _ in range(3):
+            self._settle(self._supervisor.advance())
+
+    def _settle(self, state: DeploymentState) -> None:
+        """Note how a change of plan that overlapped has ended: on the new GPUs, or back on the old ones."""
+        if not self._overlaps or state.phase is Phase.RECONFIGURING or state.phase.final:
+            return
+        runs = self._supervisor.deployment().plan
+        self._overlaps, self.gpus = False, frozenset(runs.gpus)
+        self._is_unwanted = self._is_unwanted or self._deployment is None or self._deployment.plan != runs
+        # What did not start beside the old run starts behind it.
+        self._may_overlap = not self._is_unwanted
 
     def facts(self, now_s: float) -> JobFacts:
         """What a controller has to know of it."""
@@ -228,13 +284,15 @@ class DeployedJob:
         )
 
     def measured(self) -> Measured:
-        """Steps that are left, as rank 0 measured them: at least the last one, until the job has ended; and how fast
-        its runs were."""
+        """Steps that are left, as rank 0 measured them: at least the last one, until the job has ended; how fast its
+        runs were, and what its changes have cost."""
         learned = self._learning.learned
+        costs_s = self._supervisor.state().costs_s if (self._folder / _STATE).exists() else {}
         return Measured(
             iterations_left=max(1, self.submission.training.num_steps - self._steps_done()),
             performance=learned.performance,
             calibration=learned.calibration,
+            restart_cost_s=restart_price_s(costs_s),
             is_starting=self.given.allocation is not None and not self._works,
         )
 

@@ -89,6 +89,8 @@ class LaunchBackend(ABC):
     name: ClassVar[str]
     # Whether a run begins when it is told to; else a user starts it by hand, and nobody knows when.
     starts_runs: ClassVar[bool] = True
+    # How often it may be asked for a run that many wait for: no scheduler is asked then.
+    hurried_pause_s: ClassVar[float] = 0.05
     # All backends of a process: whoever looks at a run goes on from what others have seen.
     watch = Watch()
 

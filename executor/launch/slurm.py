@@ -41,6 +41,7 @@ class SlurmBackend(LaunchBackend):
     """Jobs of the Slurm cluster that this machine submits to."""
 
     name: ClassVar[str] = "slurm"
+    hurried_pause_s: ClassVar[float] = _POLL_S
 
     def start(self, folder: Path) -> None:
         """Submit `job.sbatch`."""

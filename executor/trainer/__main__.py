@@ -14,12 +14,14 @@ from typing import NoReturn
 from executor.extra import missing_extra
 from executor.launch.pulse import Pulse
 from executor.outcome import WRONG_INPUT
+from executor.timeline import Activity, Timeline
 from executor.training_job import read_training_job
 from stowplan.errors import InputError
 
 
 def main(arguments: list[str]) -> NoReturn:
     """Read the job, then load the libraries for its device and run."""
+    timeline = Timeline(Activity.IMPORTS)
     logging.basicConfig(
         level=logging.INFO,
         format=f"%(asctime)s %(levelname)s rank {os.environ.get('RANK', '?')} %(name)s: %(message)s",
@@ -38,7 +40,7 @@ def main(arguments: list[str]) -> NoReturn:
     pulse.beat(job.start_limit_s, "loading its libraries")
     # deepspeed chooses its device when it is loaded, and takes a GPU where it sees one.
     os.environ["DS_ACCELERATOR"] = job.device.value
-    importlib.import_module("executor.trainer.rank").main(job, path.parent, pulse)
+    importlib.import_module("executor.trainer.rank").main(job, path.parent, pulse, timeline)
     raise AssertionError("a rank ends its process itself")
 
 

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch.distributed as dist
 
@@ -22,9 +22,10 @@ from executor.trainer.engine import Engine
 from executor.training_job import TrainingJob
 from stowplan.errors import StowplanError
 
-# Key in the store of the ranks: rank 0 knows the checkpoint, and has prepared it.
-_PREPARED = "stowplan-prepared"
-_PREPARATION_LIMIT = timedelta(days=1)
+# Key in the store of the ranks: rank 0 knows the checkpoint.
+_FOUND = "stowplan-found"
+# Waits for what may take longer than any operation; who works is watched by its pulse.
+PATIENT = timedelta(days=1)
 
 
 def save(engine: Engine, job: TrainingJob, step: int) -> str | None:
@@ -50,8 +51,8 @@ def find(
 ) -> Checkpoint | None:
     """The checkpoint to go on from, prepared as the engine needs it.
 
-    Rank 0 looks and prepares, the others wait, longer than one operation may take: all see the same, whatever the file
-    system shows them.
+    Rank 0 looks, the others wait, longer than one operation may take: all see the same, whatever the file system shows
+    them.
 
     Raises
     ------
@@ -64,19 +65,19 @@ def find(
         pulse.beat(job.start_limit_s, "looking for a checkpoint")
         try:
             found[0] = checkpoint_to_resume(job)
-            if found[0] is not None:
-                prepare(job, found[0], pulse)
         except StowplanError as error:
             found[1] = error
-        store.set(_PREPARED, "")
+        store.set(_FOUND, "")
     else:
         pulse.beat(math.inf, "waiting for rank 0 to find a checkpoint")
-        store.wait([_PREPARED], _PREPARATION_LIMIT)
+        store.wait([_FOUND], PATIENT)
     dist.broadcast_object_list(found)
     checkpoint, refusal = found
     if refusal is not None:
         raise refusal
-    return checkpoint
+    if checkpoint is not None:
+        prepare(job, checkpoint, pulse)
+    return cast("Checkpoint | None", checkpoint)
 
 
 def _first(failure: str | None) -> str | None:

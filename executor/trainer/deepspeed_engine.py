@@ -1,6 +1,7 @@
 """The engine for symmetric plans: DeepSpeed's pipelines with ZeRO-1, checkpoints in its formats."""
 
 import logging
+import math
 import os
 import shutil
 from pathlib import Path
@@ -13,12 +14,12 @@ from deepspeed.runtime.pipe import module as pipe
 
 from executor.checkpoints import MANIFEST, PARTIAL, UNIVERSAL, Checkpoint, publish_universal
 from executor.deepspeed_config import ds_config
+from executor.deepspeed_conversion import convert_share, refuse_many_ranks
 from executor.deepspeed_workarounds import (
     StagedPipeline,
-    convert_to_universal,
     forbid_builds,
     gradients_for_norm,
-    load_muon_uncompiled,
+    load_libraries,
     other_versions,
     place_step_counters,
     time_instructions,
@@ -27,6 +28,7 @@ from executor.deepspeed_workarounds import (
     universal_info,
 )
 from executor.launch.pulse import Pulse
+from executor.trainer.checkpointing import PATIENT
 from executor.trainer.clock import StepClock
 from executor.trainer.context import LayerContext
 from executor.trainer.engine import Batches, Place, StepResult, patience_of
@@ -34,7 +36,12 @@ from executor.trainer.layers import Buildable, LayerSpec, TiedLayerSpec, layers_
 from executor.training_job import Device, TrainingJob
 from stowplan.errors import WorkerError
 
+# Key in the store of the ranks: a checkpoint is converted; below it: a rank's share of it.
+_CONVERTED = "stowplan-converted"
 _logger = logging.getLogger("stowplan.executor.trainer")
+
+# With this module, not when the first engine is built: then others wait.
+load_libraries()
 
 
 def join(job: TrainingJob, place: Place) -> None:
@@ -43,7 +50,6 @@ def join(job: TrainingJob, place: Place) -> None:
         _logger.warning("the workarounds are written for other versions than %s", other)
     deepspeed.utils.logger.setLevel(logging.WARNING)
     forbid_builds()
-    load_muon_uncompiled()
     if job.device is Device.CUDA:
         torch.cuda.set_device(place.local_rank)
     # deepspeed reads the variable, and derives a wrong one on uneven hosts when it is not set.
@@ -57,32 +63,45 @@ def join(job: TrainingJob, place: Place) -> None:
 
 
 def prepare(job: TrainingJob, checkpoint: Checkpoint, pulse: Pulse) -> None:
-    """Convert a checkpoint of another layout to the universal format, once, beside the original; one process."""
-    folder = Path(job.checkpoint_folder or "")
-    if checkpoint.has_layout_of(job) or (folder / (checkpoint.tag + UNIVERSAL) / MANIFEST).exists():
+    """Convert a checkpoint of another layout to the universal format, once, beside the original; collective.
+
+    Every rank converts its share. One that cannot ends, and with it the run.
+
+    Raises
+    ------
+    InputError
+        When the checkpoint is of more model-parallel ranks than can be converted.
+    """
+    if checkpoint.has_layout_of(job):
         return
-    partial = folder / (checkpoint.tag + UNIVERSAL + PARTIAL)
-    shutil.rmtree(partial, ignore_errors=True)
+    rank, num_ranks = dist.get_rank(), dist.get_world_size()
+    folder = Path(job.checkpoint_folder or "")
+    source, universal = folder / checkpoint.tag, folder / (checkpoint.tag + UNIVERSAL)
+    partial = universal.with_name(universal.name + PARTIAL)
+    refuse_many_ranks(source, len(checkpoint.stage_layers) * checkpoint.tp)
+    is_there = [False]
+    if rank == 0:
+        is_there[0] = (universal / MANIFEST).exists()
+        shutil.rmtree(partial, ignore_errors=True)
+    dist.broadcast_object_list(is_there)
+    if is_there[0]:
+        return
     with pulse.beats_while_growing(partial, job.save_limit_s, "converting a checkpoint"):
-        convert_to_universal(
-            folder / checkpoint.tag,
-            partial,
-            num_model_ranks=len(checkpoint.stage_layers) * checkpoint.tp,
-            num_workers=min(8, os.cpu_count() or 1),
-        )
-    publish_universal(folder, checkpoint, partial)
+        convert_share(source, partial, rank, num_ranks)
+    pulse.beat(math.inf, "waiting for others to convert a checkpoint")
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"{_CONVERTED}/{rank}", "")
+    if rank == 0:
+        store.wait([f"{_CONVERTED}/{other}" for other in range(num_ranks)], PATIENT)
+        publish_universal(folder, checkpoint, partial)
+        store.set(_CONVERTED, "")
+    store.wait([_CONVERTED], PATIENT)
 
 
 class DeepSpeedEngine:
-    """The stage of this rank under DeepSpeed; collective.
+    """The stage of this rank under DeepSpeed; collective."""
 
-    Parameters
-    ----------
-    checkpoint
-        That will be loaded.
-    """
-
-    def __init__(self, job: TrainingJob, place: Place, clock: StepClock, checkpoint: Checkpoint | None) -> None:
+    def __init__(self, job: TrainingJob, place: Place, clock: StepClock) -> None:
         layout = job.stages[0]
         topology = topology_of(job.pp, layout.dp, layout.tp)
         context = LayerContext(
@@ -100,11 +119,11 @@ class DeepSpeedEngine:
             loss_fn=layers.loss,
         )
         module.universal_checkpoint_info = universal_info(module)
-        self._universal = checkpoint is not None and not checkpoint.has_layout_of(job)
+        self._job = job
         self._engine, *_ = deepspeed.initialize(
             model=module,
             model_parameters=[parameter for parameter in module.parameters() if parameter.requires_grad],
-            config=ds_config(job, universal=self._universal),
+            config=ds_config(job),
             dist_init_required=False,
         )
         tolerate_full_disks(self._engine)
@@ -152,7 +171,10 @@ class DeepSpeedEngine:
         WorkerError
             When DeepSpeed did not load what it was told to.
         """
-        tag = checkpoint.tag + (UNIVERSAL if self._universal else "")
+        universal = not checkpoint.has_layout_of(self._job)
+        tag = checkpoint.tag + (UNIVERSAL if universal else "")
+        # The engine was built before anybody knew.
+        self._engine._config.load_universal_checkpoint = universal
         path, _ = self._engine.load_checkpoint(str(folder), tag=tag, load_lr_scheduler_states=False)
         if path is None or self.step != checkpoint.step:
             raise WorkerError(f"{tag} was not loaded: the engine is at step {self.step}, not {checkpoint.step}")

@@ -16,6 +16,7 @@ import torch
 from executor.launch.pulse import Pulse
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path
 from executor.outcome import End, Outcome
+from executor.timeline import Activity, Span, Timeline
 from executor.token_stream import TokenStream, micro_batch, open_stream
 from executor.trainer import checkpointing
 from executor.trainer.clock import StepClock
@@ -72,6 +73,7 @@ class Loop:
         """
         job = self._job
         step, failure, stopping = self._engine.step, None, False
+        saving: Span | None = None
         with self._writer() as writer:
             while step < job.num_steps and not stopping:
                 self._beat_for_step()
@@ -83,10 +85,12 @@ class Loop:
                     writer.write(metrics)
                 self._log(metrics)
                 if self._is_due(step, stopping):
+                    saved = Timeline(Activity.SAVING)
                     failure = checkpointing.save(self._engine, job, step)
+                    (saving,) = saved.end().spans
                     self._log_checkpoint(step, failure)
         end = End.FINISHED if step >= job.num_steps else End.STOPPED
-        return Outcome(end=end, step=step, loss=self._loss, checkpoint_failure=failure)
+        return Outcome(end=end, step=step, loss=self._loss, checkpoint_failure=failure, saving=saving)
 
     def _beat_for_step(self) -> None:
         """Say how long the next step may take; the first one compiles."""

@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import cast
 
 from executor.deployment import Deployment, LaunchOptions
-from executor.gpu_holders import Holder, gpus_by_host, holders_of, taken_gpus
+from executor.gpu_holders import Holder, holders_of, taken_gpus
+from executor.host_gpus import gpus_by_host, preparation_beside
 from executor.lifecycle import Cause, DeploymentState, Launch, Phase, Run
+from executor.run_files import Preparation
 from executor.supervision import Supervisor
 from executor.training_job import Device
 from models.parallel_plan import symmetric_plan
@@ -70,6 +72,15 @@ def test_hosts_count_by_their_addresses() -> None:
     assert gpus_by_host(on("a", launch=LaunchOptions(backend="local"))) == {("localhost", 0), ("localhost", 1)}
     on_cpus = replace(on("a"), training=replace(on("a").training, device=Device.CPU))
     assert gpus_by_host(on_cpus) == frozenset()
+
+
+def test_a_run_is_prepared_to_the_end_where_it_has_its_gpus_to_itself() -> None:
+    assert preparation_beside(on("b"), on("a")) is Preparation.ENGINE
+    assert preparation_beside(on("a", "b"), on("a")) is Preparation.LIBRARIES
+    # Another name of the same host.
+    assert preparation_beside(on("host-a"), on("a")) is Preparation.LIBRARIES
+    on_cpus = replace(on("a"), training=replace(on("a").training, device=Device.CPU))
+    assert preparation_beside(on_cpus, on_cpus) is Preparation.ENGINE
 
 
 def test_taken_gpus_are_named_with_who_has_them_first() -> None:

@@ -47,7 +47,7 @@ def prepare(job: TrainingJob, checkpoint: Checkpoint, pulse: Pulse) -> None:
 class NativeEngine:
     """The part of a stage that this rank has; collective over all ranks."""
 
-    def __init__(self, job: TrainingJob, place: Place, clock: StepClock, _: Checkpoint | None) -> None:
+    def __init__(self, job: TrainingJob, place: Place, clock: StepClock) -> None:
         self._job, self._clock = job, clock
         self._place = where = job.coordinates(place.rank)
         layout = job.stages[where.pipe]

@@ -141,6 +141,7 @@ def test_redeploy_changes_a_deployment_that_another_process_looks_after(tmp_path
     assert "PP2 DP1 TP1 (2+2 layers, 2 x 4) -> PP1 DP2 TP1" in said
     first.join(_LIMIT_S)
     assert [code for code, _ in ended] == [ExitCode.PLANNED]
+    assert "degrees: trained again after" in ended[0][1]
     assert [run.plan[:7] for run in supervisor.state().runs] == ["PP2 DP1", "PP1 DP2"]
 
 

@@ -136,6 +136,10 @@ def test_reconfiguring_goes_on_with_the_next_step(client: httpx.Client) -> None:
     assert [run["cause"] for run in done["runs"]] == ["deployed", "reconfigured"]
     assert done["notation"].startswith("PP1 DP2")
     assert done["restart_cost_s"] is not None
+    assert done["change_costs_s"].keys() == {"start", "degrees"}
+    assert done["change_costs_s"]["degrees"] == done["restart_cost_s"] == done["runs"][1]["cost_s"]
+    metrics = client.get("/metrics").text
+    assert 'stowplan_deployment_changes_total{change="degrees"} 1.0' in metrics
     assert done["step"] == 60
 
 
@@ -312,7 +316,7 @@ def test_the_cost_of_a_change_is_read_without_asking_a_backend(tmp_path: Path) -
         changed = Run(number=2, plan="", cause=Cause.RECONFIGURED, started_at_s=started_at_s + 9.0, cost_s=cost_s)
         state = DeploymentState(name="tiny", phase=Phase.FINISHED, runs=(first, changed), phase_since_s=9.0)
         write_record(state, root / "state.json")
-    deployments = Deployments(settings(tmp_path), Mock(), create_autospec(JobFeedback, instance=True))
+    deployments = Deployments(settings(tmp_path), Mock(), create_autospec(JobFeedback, instance=True), Mock())
     try:
         assert [deployments.restart_cost_s(job) for job in ("tiny", "other")] == [7.0, None]
     finally:

@@ -1,5 +1,6 @@
 """Runs without processes, under a virtual clock: a step takes a second on one GPU, half of it on two, and so on."""
 
+import json
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from typing import ClassVar
 from executor.deployed.backend import Clock
 from executor.launch.base import DeadRank, LaunchBackend, LaunchError, RunState, RunStatus
 from executor.metrics import MetricsWriter, metrics_path
-from executor.run_files import STOP_FILE
+from executor.run_files import GO_FILE, READY_FOLDER, STOP_FILE, WAIT_VARIABLE
 from executor.training_job import TrainingJob, read_training_job
 from tests.executor.pretend_training import metrics, save
 
@@ -43,6 +44,7 @@ class _Run:
     written: int = 0
     state: RunState = RunState.RUNNING
     dead: tuple[DeadRank, ...] = ()
+    waits: bool = False
 
     @property
     def end_s(self) -> float:
@@ -50,7 +52,7 @@ class _Run:
 
     def go_on(self, now_s: float) -> None:
         """Do the steps until now, and write what a rank writes of them."""
-        if self.state is not RunState.RUNNING:
+        if self.state is not RunState.RUNNING or self.waits:
             return
         step = min(self.job.num_steps, self.first + int((now_s - self.start_s) * self.job.num_ranks))
         if step > self.written:
@@ -91,7 +93,7 @@ class ScriptedBackend(LaunchBackend):
 
     @classmethod
     def ends_s(cls) -> Iterator[float]:
-        return (run.end_s for run in cls.runs.values() if run.state is RunState.RUNNING)
+        return (run.end_s for run in cls.runs.values() if run.state is RunState.RUNNING and not run.waits)
 
     @classmethod
     def kill(cls, name: str, exit_code: int = 1) -> None:
@@ -121,13 +123,25 @@ class ScriptedBackend(LaunchBackend):
 
     def start(self, folder: Path) -> None:
         self._reach(folder)
-        taken = {gpu for run in self.runs.values() if not run.state.final for gpu in _gpus(run.folder)}
-        assert taken.isdisjoint(_gpus(folder)), "two runs have one GPU"
+        waits = WAIT_VARIABLE in json.loads((folder / "launch.json").read_text())["environment"]
         job = read_training_job(folder / "job.json")
-        assert job.checkpoint_folder is not None
-        marker = Path(job.checkpoint_folder) / "last_good"
+        run = self.runs[folder] = _Run(job=job, folder=folder, start_s=0.0, first=0, waits=waits)
+        if waits:
+            (folder / READY_FOLDER).mkdir()
+            for rank in range(job.num_ranks):
+                (folder / READY_FOLDER / str(rank)).touch()
+        else:
+            self._begin(run)
+
+    def _begin(self, run: _Run) -> None:
+        """Train from the last good checkpoint on."""
+        others = (other for other in self.runs.values() if other is not run and not other.waits)
+        taken = {gpu for other in others if not other.state.final for gpu in _gpus(other.folder)}
+        assert taken.isdisjoint(_gpus(run.folder)), "two runs have one GPU"
+        assert run.job.checkpoint_folder is not None
+        marker = Path(run.job.checkpoint_folder) / "last_good"
         first = int(marker.read_text().strip().removeprefix("step-")) if marker.exists() else 0
-        self.runs[folder] = _Run(job=job, folder=folder, start_s=self.clock.time_s, first=first, written=first)
+        run.waits, run.start_s, run.first, run.written = False, self.clock.time_s, first, first
 
     def stop(self, folder: Path, grace_s: float = 10.0) -> None:  # noqa: ARG002 - ends at once
         self._reach(folder)
@@ -137,6 +151,8 @@ class ScriptedBackend(LaunchBackend):
 
     def status(self, folder: Path) -> RunStatus:
         run = self.runs[folder]
+        if run.waits and (folder / GO_FILE).exists():
+            self._begin(run)
         run.go_on(self.clock.time_s)
         return RunStatus(state=run.state, dead=run.dead, detail="; ".join(rank.describe() for rank in run.dead))
 

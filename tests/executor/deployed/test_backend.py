@@ -16,9 +16,11 @@ from executor.control.controller import Controller
 from executor.control.events import Arrival, CalendarChange, Completion, Event, Failure, NodeChange, Tick
 from executor.control.options import ControlOptions
 from executor.deployed.backend import DeployedBackend
-from executor.deployment import deployment_name
+from executor.deployment import Deployment, deployment_name
+from executor.launch.base import LaunchError
 from executor.lifecycle import Cause, DeploymentState
 from executor.records import read_record
+from executor.supervision import Supervisor
 from models.allocation.gang.parameters import GangParameters
 from stowplan.errors import InputError
 from tests.executor.control.test_controller import given_to
@@ -74,6 +76,52 @@ def test_two_jobs_change_places_through_checkpoints(scene: Deployed) -> None:
     assert [*scene.backend.next_events()] == done
     assert runs(scene, "j") == runs(scene, "k") == [(Cause.DEPLOYED, 0), (Cause.RESUMED, 20)]
     assert not scene.backend.facts().jobs
+
+
+def test_a_job_moves_to_free_gpus_without_standing_still(scene: Deployed) -> None:
+    place(scene, j="a0")
+    at(scene, 10.0)
+    place(scene, j="a1")
+    assert [*scene.backend.next_events()] == [Completion(at_s=50.0, job_id="j")]
+    assert runs(scene, "j") == [(Cause.DEPLOYED, 0), (Cause.RECONFIGURED, 20)]
+
+
+def test_a_job_trains_on_until_the_gpus_that_it_gets_more_are_free(
+    scene: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host of k cannot be reached from 10 s to 30 s, so that nobody knows when its GPUs are free; j does 2 steps a
+    second until then, and 4 of the 40 that are left."""
+    monkeypatch.setattr("executor.supervision.STOP_LIMIT_S", -1.0)
+    place(scene, j="a0", k="a1")
+    at(scene, 10.0)
+    ScriptedBackend.lose("k", "a1")
+    scene.backend.act([Stop(job_id="k"), Place(allocation=given_to("j", a0=range(2), a1=range(2)))])
+    at(scene, 30.0)
+    assert runs(scene, "j") == [(Cause.DEPLOYED, 0)]
+    ScriptedBackend.broken.clear()
+    assert [*scene.backend.next_events()] == [Completion(at_s=40.0, job_id="j")]
+    assert runs(scene, "j") == [(Cause.DEPLOYED, 0), (Cause.RECONFIGURED, 60)]
+
+
+def test_a_new_plan_that_cannot_start_beside_the_old_run_starts_behind_it(
+    scene: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(scene, j="a0")
+    at(scene, 10.0)
+    reconfigure, refused = Supervisor.reconfigure, list[str]()
+
+    def refusing(supervisor: Supervisor, deployment: Deployment) -> None:
+        if not refused:
+            refused.append(deployment.name)
+            raise LaunchError("no room for both")
+        reconfigure(supervisor, deployment)
+
+    monkeypatch.setattr(Supervisor, "reconfigure", refusing)
+    place(scene, j="a1")
+    at(scene, 11.0)
+    assert [*scene.backend.next_events()] == [Completion(at_s=50.0, job_id="j")]
+    assert [cause for cause, _ in runs(scene, "j")] == [Cause.DEPLOYED, Cause.RESUMED]
+    assert refused == ["j"]
 
 
 def test_what_was_measured_of_a_job(scene: Deployed) -> None:

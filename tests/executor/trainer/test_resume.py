@@ -5,6 +5,8 @@ that never stopped.
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -16,9 +18,11 @@ import pytest
 import torch
 
 from executor.checkpoints import PARTIAL, UNIVERSAL, last_good, tag_of
+from executor.deepspeed_conversion import convert_share
 from executor.outcome import NOT_SAVED, OUTCOME_FILE, PEER_LOST, WRONG_INPUT, End, Outcome
 from executor.records import read_record
-from executor.run_files import READY_FOLDER, STOP_FILE, WAIT_VARIABLE
+from executor.run_files import PREPARE_VARIABLE, READY_FOLDER, STOP_FILE, WAIT_VARIABLE, Preparation
+from executor.timeline import START_FILE, Activity, Start
 from executor.training_job import TrainingJob
 from models.transformer import Transformer
 from tests.executor.jobs import GPT, LLAMA, tiny_job
@@ -104,6 +108,31 @@ def test_training_goes_on_with_another_layout(
     _check_losses(tmp_path / "second", tiny_job(model), first=5, last=8)
 
 
+def test_shares_are_what_the_library_converts(trained: Path, tmp_path: Path) -> None:
+    """All that two shares write is what DeepSpeed's own converter writes, to the last bit."""
+    source, own, theirs = trained / tag_of(4), tmp_path / "own", tmp_path / "theirs"
+    for share in (1, 0):
+        convert_share(source, own, share, 2)
+    command = [sys.executable, "-P", "-m", "deepspeed.checkpoint.ds_to_universal", "--num_extract_workers", "1"]
+    command += ["--num_merge_workers", "1", "--input_folder", str(source), "--output_folder", str(theirs)]
+    subprocess.run(command, check=True, capture_output=True)
+    files = [{str(path.relative_to(folder)) for path in folder.rglob("*.pt")} for folder in (own, theirs)]
+    assert files[0] == files[1]
+    assert len(files[0]) > 3 * 4
+    for name in files[0]:
+        ours, found = (torch.load(folder / name, weights_only=False) for folder in (own, theirs))
+        assert _is_same(ours, found), name
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two files of a checkpoint say the same; objects of the library are left out."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_same(one[name], other[name]) for name in one)
+    if torch.is_tensor(one):
+        return torch.equal(one, other)
+    return not isinstance(one, (int, float, str)) or bool(one == other)
+
+
 def test_stage_bounds_are_those_of_the_job(trained: Path) -> None:
     files = [trained / tag_of(4) / f"mp_rank_0{stage}_model_states.pt" for stage in (0, 1)]
     shapes = [torch.load(file, weights_only=False)["param_shapes"] for file in files]
@@ -136,13 +165,14 @@ _LIMITS: dict[str, Any] = {"start_limit_s": 5.0, "save_limit_s": 5.0, "hang_limi
 _TIMEOUT_S = 1.5 * 5.0
 
 
-def _convert_beyond_the_timeout(ready: Path, rank: int) -> None:  # noqa: ARG001 - of every rank
-    def slow(source: Path, target: Path, **numbers: int) -> None:  # noqa: ARG001 - those of the converter
-        shutil.copytree(ready, target)
-        time.sleep(_TIMEOUT_S + 2.0)
+def _convert_beyond_the_timeout(ready: Path, rank: int) -> None:
+    def slow(source: Path, target: Path, share: int, num_shares: int) -> None:  # noqa: ARG001 - those of the converter
+        if share == rank == 0:
+            shutil.copytree(ready, target)
+            time.sleep(_TIMEOUT_S + 2.0)
 
     patch = pytest.MonkeyPatch()
-    patch.setattr("executor.trainer.deepspeed_engine.convert_to_universal", slow)
+    patch.setattr("executor.trainer.deepspeed_engine.convert_share", slow)
 
 
 def test_a_conversion_may_take_longer_than_any_operation(four_steps: Path, as_replicas: Path) -> None:
@@ -192,17 +222,34 @@ def test_signal_to_any_rank_stops_all_with_a_checkpoint(tmp_path: Path) -> None:
         _check_stopped(tmp_path, running.wait())
 
 
-def test_files_start_and_stop_a_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("preparation", Preparation)
+def test_files_start_and_stop_a_run(tmp_path: Path, preparation: Preparation) -> None:
     """Ranks that were told to wait begin when the file is there; the file `stop` beside the job ends them."""
-    job, go = _job(tmp_path, "run", num_steps=100_000), tmp_path / "go"
-    with Ranks(job, tmp_path / "run", environment={WAIT_VARIABLE: str(go)}) as running:
-        eventually((tmp_path / READY_FOLDER / "0").exists)
-        assert not steps_of(tmp_path / "run")
+    job, go = _job(tmp_path, "run", dp=2, num_steps=100_000), tmp_path / "go"
+    environment = {WAIT_VARIABLE: str(go), PREPARE_VARIABLE: preparation.value}
+    with Ranks(job, tmp_path / "run", environment=environment) as running:
+        eventually(lambda: all((tmp_path / READY_FOLDER / str(rank)).exists() for rank in range(2)))
         go.touch()
         _wait_for_steps(tmp_path / "run", running)
         (tmp_path / "run" / STOP_FILE).touch()
         _check_stopped(tmp_path, running.wait())
     assert steps_of(tmp_path / "run")[0].started_at_s > go.stat().st_mtime
+    spans = read_record(Start, tmp_path / "run" / START_FILE, "start").spans
+    built = next(span for span in spans if span.activity is Activity.BUILDING)
+    assert (built.to_s < go.stat().st_mtime) is (preparation is Preparation.ENGINE)
+    saving = read_record(Outcome, tmp_path / "run" / OUTCOME_FILE, "outcome").saving
+    assert saving is not None
+    assert saving.from_s >= steps_of(tmp_path / "run")[-1].started_at_s
+
+
+def test_prepared_ranks_leave_when_the_change_is_off(tmp_path: Path) -> None:
+    job, go = _job(tmp_path, "run", dp=2), tmp_path / "go"
+    environment = {WAIT_VARIABLE: str(go), PREPARE_VARIABLE: Preparation.ENGINE.value}
+    with Ranks(job, tmp_path / "run", environment=environment) as running:
+        eventually(lambda: all((tmp_path / READY_FOLDER / str(rank)).exists() for rank in range(2)))
+        (tmp_path / STOP_FILE).touch()
+        assert running.wait().codes == [0, 0]
+    assert not steps_of(tmp_path / "run")
 
 
 def _wait_for_steps(folder: Path, running: Ranks) -> None:

@@ -2,6 +2,7 @@
 (stage bounds, gradient norms, times) and of resuming (full disk, universal checkpoints).
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,9 +20,9 @@ from deepspeed.runtime.pipe import schedule
 from deepspeed.runtime.pipe.engine import PipelineEngine
 from deepspeed.runtime.pipe.module import PipelineModule
 
+from executor.deepspeed_conversion import refuse_many_ranks
 from executor.deepspeed_workarounds import (
     TolerantCheckpointEngine,
-    convert_to_universal,
     forbid_builds,
     other_versions,
     time_instructions,
@@ -29,8 +30,12 @@ from executor.deepspeed_workarounds import (
     topology_of,
 )
 from executor.trainer.engine import place_of
-from stowplan.errors import InputError, WorkerError
+from executor.trainer.rank import ENGINES
+from executor.training_job import EngineName
+from stowplan.errors import InputError
 from tests.executor.jobs import LLAMA, tiny_job
+from tests.paths import ROOT
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.training]
 
@@ -130,12 +135,34 @@ def test_checkpoint_that_cannot_be_written_is_noted_and_not_raised(tmp_path: Pat
 
 def test_converter_is_not_given_more_ranks_than_it_can_sort(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="101 model-parallel ranks"):
-        convert_to_universal(tmp_path, tmp_path / "out", num_model_ranks=101, num_workers=1)
+        refuse_many_ranks(tmp_path, 101)
 
 
-def test_converter_that_fails_says_why(tmp_path: Path) -> None:
-    with pytest.raises(WorkerError, match="can't find"):
-        convert_to_universal(tmp_path, tmp_path / "out", num_model_ranks=1, num_workers=1)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_building_an_engine_loads_nothing_late(engine: EngineName) -> None:
+    """Whoever waits for a run to be prepared waits for its libraries, too."""
+    program = f"""
+import importlib, os, sys
+from executor.trainer.clock import HostClock
+from executor.trainer.engine import place_of
+from executor.training_job import EngineName
+from tests.executor.jobs import tiny_job
+library = importlib.import_module({ENGINES[engine]!r})
+job = tiny_job(engine=EngineName({engine.value!r}))
+place = place_of(os.environ, job)
+library.join(job, place)
+before = set(sys.modules)
+library.build(job, place, HostClock())
+print(sorted(set(sys.modules) - before))
+sys.stdout.flush()
+os._exit(0 if set(sys.modules) == before else 1)
+"""
+    meeting = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    libraries = {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **libraries, **meeting, "MASTER_PORT": str(free_port())}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_process_leaves_without_exit_handlers() -> None:
