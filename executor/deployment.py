@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from executor.hosts import HOST, HOST_FORM
 from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
 from executor.rank_table import Rank, rank_table
@@ -20,8 +21,6 @@ MAX_PORT = 65_526
 _NAME = re.compile(r"[A-Za-z0-9-]{1,63}")
 # Names that stay as they are; those that end like a digest do not, so that no two jobs get one name.
 _PLAIN = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
-# What Slurm, Kubernetes, MPI and SSH take for one host and nothing else: no list, option, second word or file.
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9:][A-Za-z0-9._:%-]{0,252}")
 _DIGEST_LENGTH = 12
 _DIGESTED = re.compile(rf".*-[0-9a-f]{{{_DIGEST_LENGTH}}}")
@@ -181,10 +180,9 @@ def _host_faults(deployment: Deployment) -> Iterator[Issue]:
         for i, stage in enumerate(deployment.plan.stages)
         for j, replica in enumerate(stage.replicas)
     } | {pointer_of("launch", "spares", k): spare for k, spare in enumerate(deployment.launch.spares)}
-    form = "must be of letters a to z, digits, and between them dots, dashes and underscores, 253 at most"
     for pointer, node in nodes.items():
-        if not _HOST.fullmatch(node):
-            yield Issue(code="bad_node_name", pointer=pointer, detail=f"{node!r} is no host name; {form}")
+        if not HOST.fullmatch(node):
+            yield Issue(code="bad_node_name", pointer=pointer, detail=f"{node!r} is no host name; {HOST_FORM}")
     for node, address in deployment.launch.addresses.items():
         if not _ADDRESS.fullmatch(address):
             detail = f"{address!r} is no address; must be a host name or IP address, with SSH also user@host"

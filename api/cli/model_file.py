@@ -33,7 +33,7 @@ def read_model(name: str, *, given: Collection[str], hint: bool) -> ForeignModel
     return model
 
 
-def plan_of_file(model: ForeignModel | None, training: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, int]:
+def plan_of_file(model: ForeignModel | None, training: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, Any]:
     """Degrees of the plan that a file runs, on as many GPUs as `counts` says, where it does.
 
     Raises
@@ -53,7 +53,8 @@ def plan_of_file(model: ForeignModel | None, training: Mapping[str, Any], counts
             f"--degrees file: a global batch of {batch} does not divide into micro-batches of {micro_batch} on {dp} "
             "replicas; give --global-batch, --micro-batch or --gpus"
         )
-    return {"pp": plan.pp, "dp": dp, "tp": plan.tp, "num_micro_batches": batch // (dp * micro_batch)}
+    degrees = {"pp": plan.pp, "dp": dp, "tp": plan.tp, "num_micro_batches": batch // (dp * micro_batch)}
+    return degrees | {"layers": plan.layers, "virtual_stages": plan.virtual_stages}
 
 
 def _replicas(plan: FilePlan, counts: Mapping[str, Any]) -> int:

@@ -16,12 +16,14 @@ MAX_DEGREE = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlan:
-    """The 3D plan that a file runs; None where it does not say."""
+    """The 3D plan that a file runs; None where it does not say. `layers`: of each stage, None: spread evenly."""
 
     pp: int = 1
     tp: int = 1
     dp: int | None = None
     num_gpus: int | None = None
+    layers: tuple[int, ...] | None = None
+    virtual_stages: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +170,14 @@ def assumed_length(longest: int, reading: Reading, original: int | None = None) 
         of="sequence_length",
     )
     return length
+
+
+def layers_by_stage(parts: Sequence[int], pp: int) -> dict[str, Any]:
+    """Fields of `FilePlan` from the layers of all parts in the order of the model; stage i has every pp-th of them from
+    the i-th on. None where there are no parts."""
+    if not parts or len(parts) % pp:
+        return {}
+    return {"layers": tuple(sum(parts[i::pp]) for i in range(pp)), "virtual_stages": len(parts) // pp}
 
 
 def interval_of(marks: Sequence[bool]) -> int | None:
