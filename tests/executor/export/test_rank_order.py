@@ -49,13 +49,3 @@ def test_another_order_of_megatron_has_other_groups() -> None:
     # What would be wrong with --use-tp-pp-dp-mapping.
     sizes = {"tp": 2, "dp": 3, "pp": 2, "cp": 1, "ep": 1}
     assert megatron_groups("tp-cp-ep-pp-dp", sizes, "pp") != megatron_groups("tp-cp-ep-dp-pp", sizes, "pp")
-
-
-@pytest.mark.slow
-def test_groups_are_those_of_the_packages_themselves() -> None:
-    reason = "the package is not installed: pip install megatron-core"
-    state = pytest.importorskip("megatron.core.parallel_state", reason=reason)
-    generator = state.RankGenerator(tp=2, ep=1, dp=3, pp=2, cp=1, order="tp-cp-ep-dp-pp")
-    sizes = {"tp": 2, "dp": 3, "pp": 2, "cp": 1, "ep": 1}
-    for axis in ("tp", "dp", "pp"):
-        assert sorted(generator.get_ranks(axis)) == megatron_groups("tp-cp-ep-dp-pp", sizes, axis)
