@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from executor.deployment import deployment_name
 from executor.hosts import HOST, HOST_FORM
-from models.parallel_plan import Gpu, ParallelPlan, even_split
+from models.parallel_plan import Gpu, ParallelPlan, even_split, symmetric_plan
 from models.plan import JobAllocation, Plan
 from models.transformer import Transformer
 from models.wording import counted
@@ -54,7 +54,7 @@ class Layout:
 class ExportedJob:
     """A planned job. `gpus`: (host, GPU) of every rank. `plan`, where there is one, may be asymmetric: `layout` says
     what frameworks with equal degrees can make of it. `degrees`: of a job without a plan, None where nobody has said
-    any. `model`: what it trains, None where that is not known.
+    any. `model`: what it trains, None where that is not known; `gpu_type`: of a job without a plan.
 
     Raises
     ------
@@ -67,6 +67,7 @@ class ExportedJob:
     plan: ParallelPlan | None = None
     degrees: Layout | None = None
     model: Transformer | None = None
+    gpu_type: str = ""
 
     def __post_init__(self) -> None:
         if issues := list(_faults(self)):
@@ -106,6 +107,29 @@ class ExportedJob:
                 f"{framework} needs; torchrun, slurm and mpi need none"
             )
         return self.degrees
+
+    def as_plan(self) -> ParallelPlan | None:
+        """The 3D plan; of a job without one that of its degrees, layers spread evenly; None where its model or its
+        batch are not known.
+
+        Raises
+        ------
+        InputError
+            When its degrees go with no plan: a tensor group leaves its node, a stage has no layer.
+        """
+        layout, model = self.degrees, self.model
+        if self.plan is not None or layout is None or model is None or layout.global_batch is None:
+            return self.plan
+        return symmetric_plan(
+            num_layers=model.num_layers,
+            pp=layout.pp,
+            dp=layout.dp,
+            tp=layout.tp,
+            global_batch=layout.global_batch,
+            num_micro_batches=layout.num_micro_batches or 1,
+            gpu_type=self.gpu_type,
+            gpus=self.gpus,
+        )
 
     def in_one_go(self, launcher: str) -> dict[str, tuple[int, ...]]:
         """`hosts`, for a launcher that numbers the ranks of a host one after another.
@@ -149,17 +173,18 @@ def job_of(
     if found is not None and found.parallel_plan is not None:
         return job_of_plan(job_id, found.parallel_plan, model)
     if found is None and ahead is not None:
-        hosts, degrees = ahead.placement.hosts, ahead.parallelism
-        gpus = tuple((host, gpu) for host in hosts for gpu in range(degrees.num_gpus // len(hosts)))
-        layout = Layout(pp=degrees.pp, dp=degrees.dp, tp=degrees.tp)
-        return ExportedJob(name=job_id, gpus=gpus, degrees=_with_batch(layout, model), model=model)
+        hosts, placed = ahead.placement.hosts, ahead.parallelism
+        gpus = tuple((host, gpu) for host in hosts for gpu in range(placed.num_gpus // len(hosts)))
+        degrees = _with_batch(Layout(pp=placed.pp, dp=placed.dp, tp=placed.tp), model)
+        return ExportedJob(name=job_id, gpus=gpus, degrees=degrees, model=model, gpu_type=ahead.gpu_type)
     if found is None:
-        placed = [*(a.job_id for a in plan.allocations), *(a.placement.job_id for a in plan.ahead)]
-        raise InputError(f"the plan has no GPUs for job {job_id!r}; it has some for {placed}")
+        known = [*(a.job_id for a in plan.allocations), *(a.placement.job_id for a in plan.ahead)]
+        raise InputError(f"the plan has no GPUs for job {job_id!r}; it has some for {known}")
     if plan.pretraining is not None and plan.pretraining.job_id == job_id:
         parallelism = plan.pretraining.parallelism or parallelism
     gpus = tuple((part.node, gpu) for part in found.gpus for gpu in part.gpus)
-    return ExportedJob(name=job_id, gpus=gpus, degrees=_degrees(found, parallelism, model), model=model)
+    layout = _degrees(found, parallelism, model)
+    return ExportedJob(name=job_id, gpus=gpus, degrees=layout, model=model, gpu_type=found.gpu_type)
 
 
 def _degrees(found: JobAllocation, parallelism: Parallelism | None, model: Transformer | None) -> Layout | None:
