@@ -15,7 +15,7 @@ from models.performance.iteration.architecture import model_issues
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.modelling import performance_model
 from models.transformer import Precision, Transformer
-from stowplan.errors import InputError, Issue
+from stowplan.errors import InputError, Issue, raise_for_errors
 from topology.cluster import Cluster, Node, NodeState
 from topology.gpu_catalogue import gpu_type_of, known_product
 
@@ -27,7 +27,7 @@ class Candidate:
     """A plan that somebody wants to deploy.
 
     `cluster`: facts of its nodes, None where nobody knows them. `available`: the GPUs that it may use, None where a
-    planner has seen to that.
+    planner has seen to that. `own_program`: the user's own trains the model, and what it can run is not known here.
     """
 
     plan: ParallelPlan
@@ -35,6 +35,7 @@ class Candidate:
     cluster: Cluster | None
     calibration: Calibration | None = None
     available: FreeGpus | None = None
+    own_program: bool = False
 
 
 def deployable_plan(
@@ -60,11 +61,16 @@ def deployable_plan(
         GPUs, or cannot be projected.
     """
     plan, model, cluster = candidate.plan, candidate.model, candidate.cluster
-    refuse_model(model)
-    if plan.is_symmetric or not may_project:
-        refuse_asymmetry(plan, "/plan")
-    elif cluster is None:
-        raise InputError("a projection needs to know the GPUs of the plan; give cluster, or GPU types of the catalogue")
+    may_project = may_project and not candidate.own_program
+    if candidate.own_program:
+        raise_for_errors(list(model_issues(model, "/model")), "model")
+    else:
+        refuse_model(model)
+        if plan.is_symmetric or not may_project:
+            refuse_asymmetry(plan, "/plan")
+        elif cluster is None:
+            what = "a projection needs to know the GPUs of the plan"
+            raise InputError(f"{what}; give cluster, or GPU types of the catalogue")
     if cluster is None:
         return plan, None
     performance = performance_model(model, cluster, candidate.calibration)
@@ -75,7 +81,7 @@ def deployable_plan(
     misfits = [issue for issue in found if issue.code != _MEMORY]
     if misfits:
         raise InputError(f"the plan does not fit the model or the cluster{hint}", misfits)
-    if not plan.is_symmetric:
+    if not plan.is_symmetric and may_project:
         # Whatever the memory of the plan itself: its projection fits.
         projection = project(plan, performance)
         return projection.plan, projection

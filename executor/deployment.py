@@ -9,7 +9,7 @@ from pathlib import Path
 from executor.hosts import HOST, HOST_FORM
 from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
-from executor.rank_table import Rank, rank_table
+from executor.rank_table import Rank, rank_table, ranks_of
 from executor.training_job import LAST, Device, Schedule, TokenType, TrainingJob
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
@@ -53,8 +53,10 @@ class LaunchOptions:
     port of rank 0's host on which the ranks meet; later runs of the deployment use the nine above it in turn.
     `spares`: nodes like those of the plan that may take the place of one that Slurm says takes no job. `python`:
     interpreter on the hosts. `environment`: variables for all ranks. `secrets`: variable -> file with its value, which
-    agents read on every host, so that it stands in no record. `command`: own training program in place of ours; it gets
-    the path of job.json as its last argument, and has the exit codes of `executor.outcome`. `grace_s`: from being told
+    agents read on every host, so that it stands in no record. `command`: own trainer in place of ours; it gets the path
+    of job.json as its last argument, and has the exit codes of `executor.outcome`. `program`: a training program of the
+    user's own, which knows nothing of us but the variables of its environment (`executor.launch.agent`); it ends with 0
+    when it is done. `grace_s`: from being told
     to end to being killed. `time_limit_s` is for Slurm and Kubernetes, `slurm` and `image` for one of them.
     """
 
@@ -66,6 +68,7 @@ class LaunchOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] | None = None
+    program: tuple[str, ...] | None = None
     grace_s: float = 10.0
     time_limit_s: float = 86_400.0
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
@@ -81,13 +84,16 @@ class LaunchOptions:
             raise InputError(f"backend is {self.backend!r}; must be one of {', '.join(BACKENDS)}")
         if not 0 < self.master_port <= MAX_PORT:
             raise InputError(f"master_port is {self.master_port}; must be from 1 to {MAX_PORT}")
+        if self.program is not None and not (self.program and self.program[0]):
+            raise InputError("the program is empty; give it and its arguments, a word each")
         if wrong := [name for name in self.environment if not name or "=" in name or "\0" in name]:
             raise InputError(f"environment names {wrong[0]!r}; the name of a variable has no = and is not empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A symmetric plan for one job, to be written into a folder and started from there.
+    """A plan for one job, to be written into a folder and started from there; symmetric, unless a program of the user's
+    own runs it.
 
     `name` is a word of letters, digits and dashes, such as `deployment_name` makes of a job id: it becomes a name in
     Slurm and Kubernetes.
@@ -108,13 +114,14 @@ class Deployment:
 
     def __post_init__(self) -> None:
         raise_for_errors(list(_faults(self)), "deployment")
-        # Both refuse what cannot be run.
+        # Both refuse what cannot be run; what a program of the user's own can run, we do not know.
         self.ranks()
-        self.training_job(Path(), Path())
+        if self.launch.program is None:
+            self.training_job(Path(), Path())
 
     def ranks(self) -> tuple[Rank, ...]:
         """Rank table of the plan."""
-        return rank_table(self.plan)
+        return rank_table(self.plan) if self.launch.program is None else ranks_of(self.plan)
 
     def training_job(self, folder: Path, checkpoints: Path) -> TrainingJob:
         """What the ranks read when the run lies in `folder`; `checkpoints` outlive it."""

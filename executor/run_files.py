@@ -2,6 +2,8 @@
 
 # In the folder of a run: its presence asks the ranks to write a checkpoint and end.
 STOP_FILE = "stop"
+# The plan and all ranks, for programs of users.
+PLAN_FILE = "plan.json"
 # Where the ranks were told to wait: its presence lets them begin.
 GO_FILE = "go"
 # Variable that tells a rank which file to wait for after it has loaded its libraries; it says so in READY_FOLDER.

@@ -108,12 +108,13 @@ def deploy_command(
     else:
         body = read_document(_BODY, _bytes(rest))
     body = body.model_copy(update={"project": body.project or project})
-    choice = choose(body, body.job_id, given_model(body), _no_service)
+    own = body.launch.command is not None
+    choice = choose(body, body.job_id, given_model(body), _no_service, own_program=own)
     deployment = deployment_of(body, choice, secrets)
     out = console.output()
     console.print_warnings(list(_kept_secrets(deployment.launch)))
     _print_projection(out, choice.projection)
-    if deployment.training.token_file is None:
+    if deployment.training.token_file is None and not own:
         out.print(SYNTHETIC_DATA)
     if dry_run:
         write_bundle(deployment, folder, folder / "checkpoints")
@@ -158,7 +159,8 @@ def redeploy_command(
         body = read_document(_CHANGE, _bytes(readable(file)))
         body = body.model_copy(update={"project": body.project or project})
         known, own = given_cluster(root), set(present.plan.gpus)
-        choice = choose(body, present.name, present.model, _no_service, known, own)
+        is_own = present.launch.program is not None
+        choice = choose(body, present.name, present.model, _no_service, known, own, own_program=is_own)
         with _with_cluster(choice, root):
             supervisor.reconfigure(replace(present, plan=choice.plan))
         _print_projection(out, choice.projection)

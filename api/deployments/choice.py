@@ -65,6 +65,8 @@ def choose(
     planned: Callable[[str, str], PlannedJob],
     known: Cluster | None = None,
     own: Collection[Gpu] = (),
+    *,
+    own_program: bool = False,
 ) -> Choice:
     """Find the plan that is asked for, and project it where that is asked for and needed.
 
@@ -78,6 +80,8 @@ def choose(
         The cluster that a deployment was given earlier; it holds unless another one comes with the plan.
     own
         (node, GPU) on which the job runs now.
+    own_program
+        Whether a program of the user's own trains the model.
 
     Raises
     ------
@@ -94,6 +98,7 @@ def choose(
         cluster=found.cluster,
         calibration=found.calibration,
         available=usable_gpus(found.cluster, own) if found.cluster is not None and asked.plan is not None else None,
+        own_program=own_program,
     )
     hint = " that the job was given; give cluster where that has changed" if found.cluster is known else ""
     with in_request(asked):
@@ -157,6 +162,9 @@ def deployment_of(body: DeploymentBody, choice: Choice, secrets: Path | None = N
         When the plan cannot be deployed, or there is no such secret.
     """
     training, launch = dict(body.training), dict(body.launch)
+    launch["program"] = launch.pop("command")
+    if launch["image"] is None:
+        del launch["image"]
     launch["python"] = body.launch.python or usual_python(body.launch.backend)
     launch["secrets"] = _secret_files(body.launch.secrets, secrets)
     with located("/launch/slurm"):

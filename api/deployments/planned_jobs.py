@@ -1,5 +1,7 @@
 """Parallel plans of jobs in plans that this service made."""
 
+from dataclasses import replace
+
 from api.common.errors import NotFoundError, PlanNotFinishedError
 from api.convert.export import exported_job
 from api.deployments.choice import PlannedJob
@@ -33,4 +35,6 @@ def planned_job(plan: PlanDoc, input_text: str, job_id: str, snapshots: Snapshot
             "no performance, or one with a batch"
         )
         raise NotFoundError(f"{plan.id} holds no parallel plan for job {job_id!r}; {why}")
-    return PlannedJob(plan=parallel, model=job.transformer, calibration=job.calibration, cluster=snapshot.cluster)
+    # Sia chooses the batch of a job with goodput.
+    model = None if job.transformer is None else replace(job.transformer, global_batch=parallel.global_batch)
+    return PlannedJob(plan=parallel, model=model, calibration=job.calibration, cluster=snapshot.cluster)

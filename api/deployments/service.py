@@ -118,7 +118,8 @@ class Deployments:
             When there is no room for it.
         """
         root = self._root()
-        choice = choose(body, body.job_id, given_model(body), self._planned)
+        own = body.launch.command is not None
+        choice = choose(body, body.job_id, given_model(body), self._planned, own_program=own)
         deployment = deployment_of(body, choice, self._settings.secrets_folder)
         refuse_forbidden(body, deployment, self._settings)
         id_ = f"deployment-{uuid.uuid4().hex}"
@@ -152,7 +153,13 @@ class Deployments:
         with self._lock, _room_in(folder):
             present = supervisor.deployment()
             choice = choose(
-                body, request.job_id, present.model, self._planned, given_cluster(folder), set(present.plan.gpus)
+                body,
+                request.job_id,
+                present.model,
+                self._planned,
+                given_cluster(folder),
+                set(present.plan.gpus),
+                own_program=present.launch.program is not None,
             )
             following = replace(present, plan=choice.plan)
             refuse_foreign_hosts(body, following, self._settings)
@@ -334,8 +341,9 @@ def _document(id_: str, request: _Request, supervisor: Supervisor, status: Deplo
         projection=request.projections.get(plan_digest(present.plan)),
         step=status.step,
         num_steps=present.training.num_steps,
-        synthetic_data=present.training.token_file is None,
+        synthetic_data=present.training.token_file is None and present.launch.program is None,
         loss=status.loss,
+        step_s=status.step_s,
         runs=tuple(_run(run) for run in state.runs),
         dead=tuple(DeadRankDoc.model_validate(rank, from_attributes=True) for rank in dead),
         dead_run=dead_run,

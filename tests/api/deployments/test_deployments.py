@@ -153,6 +153,24 @@ def test_a_placement_by_arnold_is_deployed(client: httpx.Client) -> None:
     assert (refused.status_code, "with micro_batch" in refused.text) == (404, True)
 
 
+def test_a_goodput_job_of_sia_is_deployed_data_parallel(client: httpx.Client) -> None:
+    times = {"alpha_c": 0.02, "beta_c": 0.005, "alpha_r": 0.001, "beta_r": 0.0, "alpha_n": 0.1, "beta_n": 0.0}
+    performance = {
+        "kind": "goodput",
+        "batch": {"initial": 16, "maximum": 16},
+        "gradient": {"squared_norm": 1.0, "variance": 100.0},
+        "profiles": {"cpu": {"parameters": {**times, "gamma": 2.5}, "max_local_batch": 4}},
+    }
+    job = {"id": "tiny", "transformer": JOB, "performance": performance, "min_gpus": 2, "max_gpus": 2}
+    made = planned(client, {"policy": "sia", "snapshot": {"cluster": CLUSTER, "jobs": [job]}})
+    (allocation,) = made["allocations"]
+    asked = {name: value for name, value in body(plan_id=made["id"]).items() if name not in ("plan", "job")}
+    answer = client.post("/v1/deployments", json=asked)
+    assert answer.status_code == 201, answer.text
+    batch = f"{allocation['accumulation_steps']} x {2 * allocation['local_batch_size']}"
+    assert answer.json()["notation"] == f"PP1 DP2 TP1 (4 layers, {batch})"
+
+
 def test_reconfiguring_goes_on_with_the_next_step(client: httpx.Client) -> None:
     training = {"device": "cpu", "num_steps": 60, "checkpoint_interval": 5}
     path = client.post("/v1/deployments", json=body(training=training)).headers["Location"]
