@@ -1,8 +1,9 @@
 """A run as a folder: everything that starts it, readable and usable without us.
 
-job.json         what every rank reads (`executor.training_job`)
+job.json         what every rank of our trainer reads (`executor.training_job`)
 launch.json      ranks, command, environment: what the agents read (`executor.launch.agent`)
 ds_config.json   the DeepSpeed configuration that follows from job.json, where that is the engine
+plan.json        the plan, and every rank with its coordinates: what a program of the user's own reads
 ranks.csv        rank, host, GPU, local rank, pipe, data and tensor coordinate
 hostfile         hosts in the order of their first rank, with slots, as DeepSpeed and MPI read them
 slurm_hosts      the same, one line per host, for SLURM_HOSTFILE
@@ -17,16 +18,17 @@ import io
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from executor.deepspeed_config import ds_config
-from executor.deployment import Deployment
+from executor.deployment import Deployment, LaunchOptions
 from executor.launch.batch_script import batch_script
 from executor.launch.kubernetes import jobset_manifest
 from executor.rank_table import Rank, hostfile, hosts_of
 from executor.records import write_text
-from executor.run_files import GO_FILE, PREPARE_VARIABLE, STOP_FILE, WAIT_VARIABLE, Preparation
+from executor.run_files import GO_FILE, PLAN_FILE, PREPARE_VARIABLE, STOP_FILE, WAIT_VARIABLE, Preparation
 from executor.training_job import SYNTHETIC_DATA, EngineName, write_training_job
 from models.wording import counted
 from stowplan.errors import InputError
@@ -72,12 +74,14 @@ def write_bundle(
     folder = folder.resolve()
     if (folder / "launch.json").exists():
         raise InputError(f"{folder} holds a run already; choose another folder")
-    job = deployment.training_job(folder, checkpoints.resolve())
+    own = deployment.launch.program is not None
+    job = None if own else deployment.training_job(folder, checkpoints.resolve())
     ranks = deployment.ranks()
     launch = launch_document(deployment, folder)
     if preparation is not None:
         launch["environment"] |= {WAIT_VARIABLE: str(folder / GO_FILE), PREPARE_VARIABLE: preparation.value}
     texts = {
+        PLAN_FILE: _plan_text(deployment),
         "ranks.csv": _table(ranks),
         "hostfile": hostfile(ranks),
         "slurm_hosts": "".join(f"{host}\n" for host in hosts_of(ranks)),
@@ -88,11 +92,12 @@ def write_bundle(
         "README.txt": _readme(deployment, folder, checkpoints.resolve()),
         "launch.json": json.dumps(launch, indent=1) + "\n",
     }
-    if job.engine is EngineName.DEEPSPEED:
+    if job is not None and job.engine is EngineName.DEEPSPEED:
         texts["ds_config.json"] = json.dumps(ds_config(job), indent=2) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_training_job(job, folder / "job.json")
+        if job is not None:
+            write_training_job(job, folder / "job.json")
         for name, text in texts.items():
             write_text(folder / name, text)
     except OSError as error:
@@ -108,8 +113,8 @@ def launch_document(deployment: Deployment, folder: Path) -> dict[str, Any]:
         "ranks": [
             {"rank": rank.rank, "node": rank.node, "gpu": rank.gpu, "local_rank": rank.local_rank} for rank in ranks
         ],
-        "command": [*(options.command or (options.python, "-P", "-m", "executor.trainer")), str(folder / "job.json")],
-        "trainer": options.command is None,
+        "command": list(options.program or _trainer(options, folder)),
+        "trainer": options.command is None and options.program is None,
         "python": options.python,
         "device": deployment.training.device.value,
         "environment": dict(options.environment),
@@ -118,8 +123,20 @@ def launch_document(deployment: Deployment, folder: Path) -> dict[str, Any]:
         "master_addr": address,
         "master_port": options.master_port,
         "grace_s": options.grace_s,
-        "start_limit_s": deployment.training.start_limit_s if options.command is None else None,
+        "start_limit_s": deployment.training.start_limit_s if options.command is options.program is None else None,
+        "report_limit_s": deployment.training.save_limit_s,
     }
+
+
+def _trainer(options: LaunchOptions, folder: Path) -> tuple[str, ...]:
+    return (*(options.command or (options.python, "-P", "-m", "executor.trainer")), str(folder / "job.json"))
+
+
+def _plan_text(deployment: Deployment) -> str:
+    """Plan and ranks with their coordinates, for programs of users."""
+    ranks = [asdict(rank) for rank in deployment.ranks()]
+    document = {"plan": asdict(deployment.plan), "ranks": ranks, "notation": deployment.plan.notation()}
+    return json.dumps(document, indent=1) + "\n"
 
 
 def _table(ranks: tuple[Rank, ...]) -> str:

@@ -15,7 +15,7 @@ from models.performance.iteration.architecture import model_issues
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.modelling import performance_model
 from models.transformer import Precision, Transformer
-from stowplan.errors import InputError, Issue
+from stowplan.errors import InputError, Issue, raise_for_errors
 from topology.cluster import Cluster, Node, NodeState
 from topology.gpu_catalogue import gpu_type_of, known_product
 
@@ -27,7 +27,8 @@ class Candidate:
     """A plan that somebody wants to deploy.
 
     `cluster`: facts of its nodes, None where nobody knows them. `available`: the GPUs that it may use, None where a
-    planner has seen to that.
+    planner has seen to that. `engine`: None where a program of the user's own trains the model; what it can run is not
+    known here.
     """
 
     plan: ParallelPlan
@@ -35,12 +36,12 @@ class Candidate:
     cluster: Cluster | None
     calibration: Calibration | None = None
     available: FreeGpus | None = None
-    engine: EngineName = EngineName.DEEPSPEED
+    engine: EngineName | None = EngineName.DEEPSPEED
 
     @property
     def is_runnable(self) -> bool:
         """Whether the engine can run the plan as it is."""
-        return self.engine is EngineName.NATIVE or self.plan.is_symmetric
+        return self.engine is not EngineName.DEEPSPEED or self.plan.is_symmetric
 
 
 def deployable_plan(
@@ -66,11 +67,15 @@ def deployable_plan(
         GPUs, or cannot be projected.
     """
     plan, model, cluster = candidate.plan, candidate.model, candidate.cluster
-    refuse_model(model, candidate.engine)
-    if candidate.is_runnable or not may_project:
-        refuse_plan(plan, candidate.engine, "/plan")
-    elif cluster is None:
-        raise InputError("a projection needs to know the GPUs of the plan; give cluster, or GPU types of the catalogue")
+    if candidate.engine is None:
+        raise_for_errors(list(model_issues(model, "/model")), "model")
+    else:
+        refuse_model(model, candidate.engine)
+        if candidate.is_runnable or not may_project:
+            refuse_plan(plan, candidate.engine, "/plan")
+        elif cluster is None:
+            what = "a projection needs to know the GPUs of the plan"
+            raise InputError(f"{what}; give cluster, or GPU types of the catalogue")
     if cluster is None:
         return plan, None
     performance = performance_model(model, cluster, candidate.calibration)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from executor.hosts import HOST, HOST_FORM
 from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
-from executor.rank_table import Rank, rank_table
+from executor.rank_table import Rank, rank_table, ranks_of
 from executor.training_job import LAST, Device, EngineName, Schedule, StageLayout, TokenType, TrainingJob
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
@@ -20,8 +21,6 @@ MAX_PORT = 65_526
 _NAME = re.compile(r"[A-Za-z0-9-]{1,63}")
 # Names that stay as they are; those that end like a digest do not, so that no two jobs get one name.
 _PLAIN = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
-# What Slurm, Kubernetes, MPI and SSH take for one host and nothing else: no list, option, second word or file.
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9:][A-Za-z0-9._:%-]{0,252}")
 _DIGEST_LENGTH = 12
 _DIGESTED = re.compile(rf".*-[0-9a-f]{{{_DIGEST_LENGTH}}}")
@@ -55,8 +54,10 @@ class LaunchOptions:
     port of rank 0's host on which the ranks meet; later runs of the deployment use the nine above it in turn.
     `spares`: nodes like those of the plan that may take the place of one that Slurm says takes no job. `python`:
     interpreter on the hosts. `environment`: variables for all ranks. `secrets`: variable -> file with its value, which
-    agents read on every host, so that it stands in no record. `command`: own training program in place of ours; it gets
-    the path of job.json as its last argument, and has the exit codes of `executor.outcome`. `grace_s`: from being told
+    agents read on every host, so that it stands in no record. `command`: own trainer in place of ours; it gets the path
+    of job.json as its last argument, and has the exit codes of `executor.outcome`. `program`: a training program of the
+    user's own, which knows nothing of us but the variables of its environment (`executor.launch.agent`); it ends with 0
+    when it is done. `grace_s`: from being told
     to end to being killed. `time_limit_s` is for Slurm and Kubernetes, `slurm` and `image` for one of them.
     """
 
@@ -68,6 +69,7 @@ class LaunchOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] | None = None
+    program: tuple[str, ...] | None = None
     grace_s: float = 10.0
     time_limit_s: float = 86_400.0
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
@@ -83,6 +85,8 @@ class LaunchOptions:
             raise InputError(f"backend is {self.backend!r}; must be one of {', '.join(BACKENDS)}")
         if not 0 < self.master_port <= MAX_PORT:
             raise InputError(f"master_port is {self.master_port}; must be from 1 to {MAX_PORT}")
+        if self.program is not None and not (self.program and self.program[0]):
+            raise InputError("the program is empty; give it and its arguments, a word each")
         if wrong := [name for name in self.environment if not name or "=" in name or "\0" in name]:
             raise InputError(f"environment names {wrong[0]!r}; the name of a variable has no = and is not empty")
 
@@ -110,13 +114,19 @@ class Deployment:
 
     def __post_init__(self) -> None:
         raise_for_errors(list(_faults(self)), "deployment")
-        # Both refuse what cannot be run.
+        # Both refuse what cannot be run; what a program of the user's own can run, we do not know.
         self.ranks()
-        self.training_job(Path(), Path())
+        if self.launch.program is None:
+            self.training_job(Path(), Path())
 
     def ranks(self) -> tuple[Rank, ...]:
         """Rank table of the plan."""
-        return rank_table(self.plan, self.training.engine)
+        return ranks_of(self.plan) if self.engine is None else rank_table(self.plan, self.engine)
+
+    @property
+    def engine(self) -> EngineName | None:
+        """What runs the plan; None: a program of the user's own."""
+        return self.training.engine if self.launch.program is None else None
 
     def training_job(self, folder: Path, checkpoints: Path) -> TrainingJob:
         """What the ranks read when the run lies in `folder`; `checkpoints` outlive it."""
@@ -188,10 +198,9 @@ def _host_faults(deployment: Deployment) -> Iterator[Issue]:
         for i, stage in enumerate(deployment.plan.stages)
         for j, replica in enumerate(stage.replicas)
     } | {pointer_of("launch", "spares", k): spare for k, spare in enumerate(deployment.launch.spares)}
-    form = "must be of letters a to z, digits, and between them dots, dashes and underscores, 253 at most"
     for pointer, node in nodes.items():
-        if not _HOST.fullmatch(node):
-            yield Issue(code="bad_node_name", pointer=pointer, detail=f"{node!r} is no host name; {form}")
+        if not HOST.fullmatch(node):
+            yield Issue(code="bad_node_name", pointer=pointer, detail=f"{node!r} is no host name; {HOST_FORM}")
     for node, address in deployment.launch.addresses.items():
         if not _ADDRESS.fullmatch(address):
             detail = f"{address!r} is no address; must be a host name or IP address, with SSH also user@host"

@@ -132,9 +132,11 @@ class DeploymentState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentStatus:
-    """State, and how far the training is: `step` and `loss` of the newest step that rank 0 of any run has done."""
+    """State, and how far the training is: `step`, `loss` and seconds of the newest step that rank 0 of a run has
+    done."""
 
     state: DeploymentState
     run: RunStatus
     step: int
     loss: float | None
+    step_s: float | None = None

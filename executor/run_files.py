@@ -4,6 +4,8 @@ from enum import StrEnum
 
 # In the folder of a run: its presence asks the ranks to write a checkpoint and end.
 STOP_FILE = "stop"
+# The plan and all ranks, for programs of users.
+PLAN_FILE = "plan.json"
 # Where the ranks were told to wait: its presence lets them begin.
 GO_FILE = "go"
 # Variable that tells a rank which file to wait for when it is prepared; it says so in READY_FOLDER.

@@ -10,8 +10,9 @@ from executor.deployment import Deployment
 from executor.lifecycle import Run
 from executor.metrics import StepMetrics, first_metrics, last_metrics, metrics_path
 from executor.outcome import OUTCOME_FILE, Outcome
+from executor.own_steps import OwnStep, first_own_step, last_own_step, own_steps_path
 from executor.records import read_record, write_record
-from executor.run_files import READY_FOLDER, Preparation
+from executor.run_files import READY_FOLDER, STOP_FILE, Preparation
 from executor.stall import Stall, stall_between
 from executor.timeline import START_FILE, Start
 from executor.training_job import read_training_job
@@ -64,12 +65,18 @@ class RunFolders:
         return read_record(Deployment, self.folder(number) / _DEPLOYMENT, "deployment")
 
     def good_step(self) -> int:
-        """Steps in the last good checkpoint; 0 without any."""
+        """Steps in the last good checkpoint, 0 without any; of a program of the user's own, whose checkpoints are its
+        own business, the steps that it has told of last."""
         checkpoint = last_good(self.checkpoints)
-        return checkpoint.step if checkpoint else 0
+        paths = sorted(self._runs.glob("*/metrics/own-rank0.jsonl"), reverse=True)
+        told = next((step.step for path in paths if (step := last_own_step(path)) is not None), 0)
+        return checkpoint.step if checkpoint else told
 
     def is_done(self, number: int) -> bool:
-        """Whether the training has all its steps."""
+        """Whether a training that ended well has all its steps; a program of the user's own that nobody has asked to
+        stop has."""
+        if self.deployment(number).launch.program is not None:
+            return not (self.folder(number) / STOP_FILE).exists()
         return self.good_step() >= read_training_job(self.folder(number) / "job.json").num_steps
 
     def all_ready(self, number: int) -> bool:
@@ -78,15 +85,15 @@ class RunFolders:
         num_ranks = len((folder / "ranks.csv").read_text().splitlines()) - 1
         return sum(1 for _ in (folder / READY_FOLDER).glob("*")) == num_ranks
 
-    def first_step(self, number: int) -> StepMetrics | None:
+    def first_step(self, number: int) -> StepMetrics | OwnStep | None:
         """First step of a run, as rank 0 measured it; None before."""
-        return first_metrics(self._metrics(number))
+        return first_metrics(self._metrics(number)) or first_own_step(own_steps_path(self.folder(number), 0))
 
-    def last_step(self, number: int) -> StepMetrics | None:
+    def last_step(self, number: int) -> StepMetrics | OwnStep | None:
         """Newest step of a run, as rank 0 measured it; None before the first."""
-        return last_metrics(self._metrics(number))
+        return last_metrics(self._metrics(number)) or last_own_step(own_steps_path(self.folder(number), 0))
 
-    def newest_step(self, runs: Iterable[Run]) -> StepMetrics | None:
+    def newest_step(self, runs: Iterable[Run]) -> StepMetrics | OwnStep | None:
         """Last step of the last run that has done one."""
         known = (self.last_step(run.number) for run in reversed(tuple(runs)))
         return next((step for step in known if step is not None), None)

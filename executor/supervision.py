@@ -128,9 +128,9 @@ class Supervisor:
         state = self.state()
         newest = self._runs.newest_step(state.runs)
         run = self._backend.status(self.folder(state.current.number))
-        return DeploymentStatus(
-            state=state, run=run, step=newest.step if newest else 0, loss=newest.loss if newest else None
-        )
+        if newest is None:
+            return DeploymentStatus(state=state, run=run, step=0, loss=None)
+        return DeploymentStatus(state=state, run=run, step=newest.step, loss=newest.loss, step_s=newest.step_s)
 
     def deployment(self, number: int | None = None) -> Deployment:
         """What a run deploys; None: the newest one."""
@@ -201,7 +201,11 @@ class Supervisor:
         if state.phase.can_go_on or state.launch is not None:
             self._resume(state, deployment)
         elif state.phase in (Phase.STARTING, Phase.RUNNING):
-            preparation = preparation_beside(deployment, self._runs.deployment(state.current.number))
+            present = self._runs.deployment(state.current.number)
+            if present.engine is None:
+                why = "its program cannot wait for the run before to end: stop it first"
+                raise PhaseError(f"deployment {state.name} is {state.phase}; {why}")
+            preparation = preparation_beside(deployment, present)
             with self._launcher.started(deployment, Cause.RECONFIGURED, preparation=preparation) as run:
                 self._move(replace(state, runs=(*state.runs, run)), Phase.RECONFIGURING)
         else:
@@ -343,7 +347,7 @@ class Supervisor:
 
     def _stopped(self, state: DeploymentState, run: RunStatus) -> DeploymentState:
         """Wait for the run to end; one that never spoke, as far as is known, or does not end in time, is ended."""
-        is_late = self._waited_s("stop", state.phase_since_s) > STOP_LIMIT_S
+        is_late = self._waited_s("stop", state.phase_since_s) > self._stop_limit_s(state.current)
         if run.state is RunState.SUCCEEDED and self._runs.is_done(state.current.number):
             return self._move(state, Phase.FINISHED)
         if run.state in (RunState.SUCCEEDED, RunState.STOPPED):
@@ -409,6 +413,11 @@ class Supervisor:
         if not is_due or waited_s <= (limit_s := self.deployment().training.start_limit_s):
             return run
         return replace(run, state=RunState.LOST, detail=f"{run.detail} for more than {limit_s:.0f} s")
+
+    def _stop_limit_s(self, run: Run) -> float:
+        """How long a run may take to end; a program of the user's own need not look whether it is to."""
+        launch = self._runs.deployment(run.number).launch
+        return STOP_LIMIT_S if launch.program is None else launch.grace_s
 
     def _may_train(self, run: Run, left: str) -> bool:
         """Whether a run that could not be ended, for what is `left` of it, keeps others from its GPUs."""

@@ -129,7 +129,7 @@ class PretrainingPlacement:
     group, a column a DP group. `hosts` is the rank order: stage-major, GPUs of host k hold ranks
     k x GPUs per node onwards. `minipod_spread` counts minipods (Eq. 4), `distance` is Eq. 3 (one minipod is 0).
     `objective_eq4` and `objective_eq2` are the weighted sums in the two measures. `spares` are nodes kept free in the
-    minipods used, as backups on failure.
+    minipods used, as backups on failure. `parallelism`: the degrees that were placed (None: of an earlier version).
     """
 
     job_id: str
@@ -147,6 +147,7 @@ class PretrainingPlacement:
     objective_eq4: float
     objective_eq2: float
     spares: tuple[str, ...] = ()
+    parallelism: Parallelism | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

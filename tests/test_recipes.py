@@ -116,6 +116,7 @@ print(json.dumps({
     "reserved": stowplan("plan", f"{folder}/reserved.json"),
     "hosts": stowplan("import", "mpi-hostfile", f"{folder}/hosts", *gpus),
     "no_hosts": stowplan("import", "mpi-hostfile", f"{folder}/no_hosts", *gpus),
+    "export": stowplan("export", f"{folder}/answer.json", "--job", "large", "--to", "hydra"),
     "openapi": create_app(Settings()).openapi(),
     "policies": POLICIES.model_dump(mode="json"),
 }))
@@ -169,6 +170,10 @@ def test_the_reader_is_a_format_of_the_command_line(used: dict[str, Any]) -> Non
     code, _, said = used["no_hosts"]
     assert code == ExitCode.BAD_INPUT
     assert "no_hosts:2: 'n2 slots=many' is no host" in said.replace("\n", " ")
+
+
+def test_the_export_format_is_known_to_the_command_line(used: dict[str, Any]) -> None:
+    assert used["export"] == [0, "big:8\n", ""]
 
 
 def test_the_launch_backend_runs_ranks_on_its_hosts(run: Run, tmp_path: Path) -> None:

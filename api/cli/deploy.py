@@ -14,8 +14,10 @@ from rich.console import Console
 
 from api.cli import console
 from api.cli.commands import command
+from api.cli.deploy_body import body_of_plan
 from api.cli.exit_codes import ExitCode
-from api.cli.options import Catalogue, File, readable
+from api.cli.export import Hosts
+from api.cli.options import Catalogue, given, readable
 from api.common.private_files import files_for_us_only
 from api.convert.reading import read_document
 from api.deployments.choice import (
@@ -24,6 +26,7 @@ from api.deployments.choice import (
     PlannedJob,
     choose,
     deployment_of,
+    engine_of,
     given_model,
     is_secret,
     keep_cluster,
@@ -33,7 +36,7 @@ from api.schemas.deployment import DeploymentBody, ProjectionDoc, ReconfigureBod
 from executor.bundle import write_bundle
 from executor.deployment import LaunchOptions
 from executor.feedback.run import given_cluster
-from executor.launch.backends import launch_backend
+from executor.launch.backends import BACKENDS, launch_backend
 from executor.launch.base import LaunchError
 from executor.lifecycle import DeploymentStatus, Fault, Phase, Run
 from executor.rank_table import hosts_of
@@ -58,8 +61,24 @@ Root = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the depl
 @command("deploy")
 @files_for_us_only()
 def deploy_command(
-    file: File,
     folder: Annotated[Path, typer.Option("--output", "-o", help="Folder of the deployment; must not hold one.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="JSON file; - for standard input. Beside --from what that does not say."),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="PLAN", help="What `parallel -o` or `plan -o` has written, in place of FILE."),
+    ] = None,
+    hosts: Hosts = None,
+    job: Annotated[str | None, typer.Option(help="Job of PLAN, and its name.")] = None,
+    request: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What was planned, where PLAN is one of several jobs.")
+    ] = None,
+    backend: Annotated[str | None, typer.Option(help=f"With --from: one of {', '.join(BACKENDS)}.")] = None,
+    device: Annotated[str | None, typer.Option(help="With --from: cuda or cpu.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="With --from: optimiser steps.")] = None,
+    token_file: Annotated[str | None, typer.Option(help="With --from: tokens, without a header.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write hostfile, configuration, rank table and scripts; start nothing.")
     ] = False,
@@ -84,22 +103,34 @@ def deploy_command(
     Ctrl-C writes a checkpoint and ends it. A run that breaks is started again from its last good checkpoint. When the
     terminal is closed, the ranks go on and nobody looks after them: `stowplan redeploy FOLDER` takes over.
     """
-    body = read_document(_BODY, _bytes(readable(file)))
+    options = {"backend": backend, "device": device, "steps": steps, "token_file": token_file}
+    useless = given(options | {"hosts": hosts, "job": job, "request": request})
+    rest = None if file is None else readable(file)
+    if source is not None:
+        body = body_of_plan(readable(source), rest, job_id=job, hosts=hosts, request=request, options=options)
+    elif rest is None or useless:
+        names = ", ".join("--" + name.replace("_", "-") for name in useless)
+        raise InputError(
+            f"{names} without --from: FILE says all of that itself" if useless else "give FILE, or --from PLAN"
+        )
+    else:
+        body = read_document(_BODY, _bytes(rest))
     training = body.training.model_copy(update={"engine": engine or body.training.engine})
     body = body.model_copy(update={"project": body.project or project, "training": training})
-    choice = choose(body, body.job_id, given_model(body), _no_service, engine=training.engine)
+    runs = engine_of(body)
+    choice = choose(body, body.job_id, given_model(body), _no_service, engine=runs)
     deployment = deployment_of(body, choice, secrets)
     out = console.output()
     console.print_warnings(list(_kept_secrets(deployment.launch)))
     _print_projection(out, choice.projection)
-    if deployment.training.token_file is None:
+    if deployment.training.token_file is None and runs is not None:
         out.print(SYNTHETIC_DATA)
     if dry_run:
         write_bundle(deployment, folder, folder / "checkpoints")
-        hosts = hosts_of(deployment.ranks())
-        where = ", ".join(hosts)
+        places = hosts_of(deployment.ranks())
+        where = ", ".join(places)
         out.print(f"{deployment.plan.notation()} on {where}: written to {folder}; README.txt says how to start it")
-        if all(host.isdecimal() for host in hosts):
+        if all(host.isdecimal() for host in places):
             # So the planners call the nodes of a plan for which they were given no cluster.
             out.print(f"{where} are numbers of nodes, not hosts: plan with cluster, or name your hosts in the plan")
         return
@@ -137,7 +168,7 @@ def redeploy_command(
         body = read_document(_CHANGE, _bytes(readable(file)))
         body = body.model_copy(update={"project": body.project or project})
         known, own = given_cluster(root), set(present.plan.gpus)
-        choice = choose(body, present.name, present.model, _no_service, known, own, engine=present.training.engine)
+        choice = choose(body, present.name, present.model, _no_service, known, own, engine=present.engine)
         with _with_cluster(choice, root):
             supervisor.reconfigure(replace(present, plan=choice.plan))
         _print_projection(out, choice.projection)

@@ -30,6 +30,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.parallel:parallel_command",
         "Find pipeline stages, data and tensor degrees and micro-batches for a job on GPUs of the catalogue.",
     ),
+    "export": LazyCommand(
+        "api.cli.export:export_command",
+        "Write a planned job as other launchers and frameworks read it, every rank on the GPU that the plan gives it.",
+    ),
     "calibrate": LazyCommand(
         "api.cli.calibrate:calibrate_command",
         "Turn measurements of a site (logs of trainings, iteration times, bandwidth tests) into a calibration.",

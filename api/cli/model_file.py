@@ -31,7 +31,7 @@ def read_model(name: str, *, given: Collection[str], hint: bool) -> ForeignModel
     return model
 
 
-def plan_of_file(model: ForeignModel | None, training: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, int]:
+def plan_of_file(model: ForeignModel | None, training: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, Any]:
     """Degrees of the plan that a file runs, on as many GPUs as `counts` says, where it does.
 
     Raises
@@ -59,6 +59,8 @@ def plan_of_file(model: ForeignModel | None, training: Mapping[str, Any], counts
         "context_parallel": plan.cp,
         "expert_parallel": plan.ep,
         "num_micro_batches": batch // (dp * micro_batch),
+        "layers": plan.layers,
+        "virtual_stages": plan.virtual_stages,
         **recomputed,
     }
 

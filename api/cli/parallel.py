@@ -189,7 +189,7 @@ def request_document(
         training = {**described.fields, **{field: value for field, value in training.items() if field != "model"}}
     training = {"global_batch": _GLOBAL_BATCH, **training}
     counts = _counts(gpus)
-    plan: dict[str, int] | None = None
+    plan: dict[str, Any] | None = None
     if degrees is not None and degrees.strip() == OF_THE_FILE:
         plan, counts = plan_of_file(described, training, counts), {}
     elif degrees is not None:

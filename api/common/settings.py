@@ -128,6 +128,20 @@ class Settings(BaseModel):
             "commas between them; * as in launch_variables. Without it, none."
         ),
     ] = ""
+    launch_commands: Annotated[
+        str,
+        Field(
+            description="First words of training programs that deployments may start in place of the trainer, such as "
+            "`/opt/run.sh,/opt/python /opt/train.py`, with commas between them. Without it, none."
+        ),
+    ] = ""
+    layers_hooks: Annotated[
+        str,
+        Field(description="Hooks (module:function) for layers that deployments may name, with commas between them."),
+    ] = ""
+    launch_images: Annotated[
+        str, Field(description="Images that deployments under Kubernetes may name, with commas between them.")
+    ] = ""
     data_folders: Annotated[
         str,
         Field(

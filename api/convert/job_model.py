@@ -48,6 +48,12 @@ def transformer_from_document(document: TransformerDoc) -> Transformer:
     return replace(known, **given)
 
 
+def transformer_to_document(model: Transformer) -> TransformerDoc:
+    """Give the document that `transformer_from_document` turns into an equal model."""
+    values = asdict(model)
+    return TransformerDoc(model=values.pop("name"), **values)
+
+
 def open_model_to_document(model: JobModel, choices: Choices) -> OpenTransformerDoc | OpenOperatorModelDoc:
     """Give the document that `open_model_from_document` turns into an equal model and equal choices."""
     opened = {"checkpointing": choices.checkpointing, "zero_stage": choices.zero_stages}

@@ -88,7 +88,7 @@ def outcome_from_document(document: OutcomeDoc, timings: TimingsDoc) -> PlanOutc
         objective=document.objective,
         bound=document.bound,
         relative_gap=document.relative_gap,
-        plan=_plan(document) if termination.reason.has_incumbent else None,
+        plan=plan_from_outcome(document) if termination.reason.has_incumbent else None,
         conflicts=document.conflicts,
         warnings=tuple(Issue(**dict(issue)) for issue in document.warnings),
         times=PhaseTimes(
@@ -102,6 +102,17 @@ def outcome_from_document(document: OutcomeDoc, timings: TimingsDoc) -> PlanOutc
         certificate=document.certificate or "",
         prices=document.prices,
         unplaced=() if termination.reason.has_incumbent else tuple(_unplaced_jobs(document)),
+    )
+
+
+def plan_from_outcome(document: OutcomeDoc) -> Plan:
+    """Give back the plan, as far as the documents tell it."""
+    return Plan(
+        allocations=tuple(_allocation(allocation) for allocation in document.allocations),
+        unplaced=tuple(_unplaced_jobs(document)),
+        score=tuple(ScoreTerm(**dict(term)) for term in document.score),
+        pretraining=None if document.communication is None else pretraining_from_document(document.communication),
+        ahead=tuple(ahead_from_document(placed) for placed in document.ahead),
     )
 
 
@@ -139,16 +150,6 @@ def _ranks(slices: Sequence[NodeGpus]) -> Iterator[RankedHost]:
 def _unplaced(job: UnplacedJob) -> UnplacedJobDoc:
     values = {name: getattr(job, name) for name in UnplacedJob.__slots__}
     return UnplacedJobDoc(**{**values, "counts": dict(job.counts)})
-
-
-def _plan(document: OutcomeDoc) -> Plan:
-    return Plan(
-        allocations=tuple(_allocation(allocation) for allocation in document.allocations),
-        unplaced=tuple(_unplaced_jobs(document)),
-        score=tuple(ScoreTerm(**dict(term)) for term in document.score),
-        pretraining=None if document.communication is None else pretraining_from_document(document.communication),
-        ahead=tuple(ahead_from_document(placed) for placed in document.ahead),
-    )
 
 
 def _unplaced_jobs(document: OutcomeDoc) -> Iterator[UnplacedJob]:

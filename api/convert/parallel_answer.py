@@ -1,10 +1,12 @@
 """What the planners of 3D plans answered, as documents."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
+from api.convert.job_model import transformer_to_document
 from api.convert.launch import launch_document
 from api.convert.outcome import issue_documents
 from api.convert.parallel_plan import plan_to_document, training_to_document
+from api.schemas.model import TransformerDoc
 from api.schemas.parallel_answer import (
     AlternativeDoc,
     BreakdownDoc,
@@ -32,6 +34,7 @@ from models.parallelism.request import (
 from models.parallelism.results import FrontierPlan, Grid, Rejection
 from models.parallelism.training import Training
 from models.performance.iteration.architecture import parameter_count, profile_of
+from models.transformer import Transformer
 from stowplan import __version__
 
 _MS_PER_S = 1e3
@@ -40,7 +43,8 @@ _MOST = 10**300
 
 def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> ParallelPlanAnswer:
     """Give the document of an answer."""
-    profile = profile_of(answer.best.model)
+    model = answer.best.model
+    profile = profile_of(model)
     tuner, even = answer.tuner, answer.best.symmetric
     forward_flops = float(profile.prefix.forward_flops[-1])
     return ParallelPlanAnswer(
@@ -52,6 +56,7 @@ def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> Paralle
             flops_per_sample=forward_flops * (1.0 + profile.backward_ratio),
             global_batch=profile.global_batch,
         ),
+        transformer=_in_full(model) if isinstance(model, Transformer) else None,
         best=point_document(answer.best),
         symmetric=None if even is None else point_document(even),
         symmetric_loss=None if even is None else even.seconds / answer.best.seconds - 1.0,
@@ -68,6 +73,11 @@ def answer_document(request: ParallelRequest, answer: ParallelAnswer) -> Paralle
         elapsed_ms=answer.elapsed_s * _MS_PER_S,
         version=__version__,
     )
+
+
+def _in_full(model: Transformer) -> TransformerDoc:
+    """The model without the name of a catalogue that others need not have."""
+    return transformer_to_document(replace(model, name=None))
 
 
 def point_document(point: PlanPoint) -> PlanPointDoc:

@@ -2,6 +2,7 @@
 
 from api.schemas.placement import CommunicationMatrixDoc
 from models.plan import PretrainingPlacement, SpreadPair
+from models.workload import Parallelism
 
 
 def pretraining_to_document(placement: PretrainingPlacement) -> CommunicationMatrixDoc:
@@ -12,4 +13,5 @@ def pretraining_to_document(placement: PretrainingPlacement) -> CommunicationMat
 def pretraining_from_document(document: CommunicationMatrixDoc) -> PretrainingPlacement:
     """Give back the placement."""
     spreads = {name: SpreadPair(**dict(getattr(document, name))) for name in ("minipod_spread", "distance")}
-    return PretrainingPlacement(**{**dict(document), **spreads})
+    degrees = None if document.parallelism is None else Parallelism(**dict(document.parallelism))
+    return PretrainingPlacement(**{**dict(document), **spreads, "parallelism": degrees})

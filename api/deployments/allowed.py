@@ -5,6 +5,7 @@ The command line needs none of this: who deploys with it runs everything as hims
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,11 +20,12 @@ from stowplan.errors import InputError, Issue, pointer_of
 
 
 def refuse_forbidden(body: DeploymentBody, deployment: Deployment, settings: Settings) -> None:
-    """Raise InputError when a request names an interpreter, variable, file or host that the settings do not."""
+    """Raise InputError when a request names a program, variable, file or host that the settings do not."""
     _refuse(
         *_interpreter(body, settings),
         *_variables(body, settings),
         *_token_file(body, settings),
+        *_programs(body, settings),
         *_hosts(body, deployment, settings),
     )
 
@@ -66,6 +68,25 @@ def _token_file(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:
     if not Path(given).is_absolute() or not any(path.is_relative_to(root) for root in roots):
         detail = f"is {given!r}; must be an absolute path below {folders} (STOWPLAN_DATA_FOLDERS)"
         yield _forbidden("/training/token_file", detail)
+
+
+def _programs(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:
+    """What is run beside our trainer: a program by its first words, layers and images by their whole name."""
+    command, hook, image = body.launch.command, body.training.layers_hook, body.launch.image
+    allowed = [entry.split() for entry in _entries(settings.launch_commands)]
+    if command is not None and not any(list(command[: len(words)]) == words for words in allowed):
+        detail = f"is {shlex.join(command)!r}; STOWPLAN_LAUNCH_COMMANDS allows {settings.launch_commands or 'none'}"
+        yield _forbidden("/launch/command", detail)
+    if hook is not None and hook not in _entries(settings.layers_hooks):
+        detail = f"is {hook!r}; STOWPLAN_LAYERS_HOOKS allows {settings.layers_hooks or 'none'}"
+        yield _forbidden("/training/layers_hook", detail)
+    if image is not None and image not in _entries(settings.launch_images):
+        detail = f"is {image!r}; STOWPLAN_LAUNCH_IMAGES allows {settings.launch_images or 'none'}"
+        yield _forbidden("/launch/image", detail)
+
+
+def _entries(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
 
 
 def _hosts(asked: PlanChoice, deployment: Deployment, settings: Settings) -> Iterator[Issue]:

@@ -59,6 +59,11 @@ class Choice:
     projection: ProjectionDoc | None
 
 
+def engine_of(body: DeploymentBody) -> EngineName | None:
+    """What will run a deployment; None: a program of the user's own."""
+    return None if body.launch.command is not None else body.training.engine
+
+
 def choose(
     asked: PlanChoice,
     job_id: str,
@@ -67,7 +72,7 @@ def choose(
     known: Cluster | None = None,
     own: Collection[Gpu] = (),
     *,
-    engine: EngineName,
+    engine: EngineName | None,
 ) -> Choice:
     """Find the plan that is asked for, and project it where that is asked for and needed.
 
@@ -82,7 +87,7 @@ def choose(
     own
         (node, GPU) on which the job runs now.
     engine
-        What will run it.
+        What will run it; None: a program of the user's own.
 
     Raises
     ------
@@ -165,6 +170,9 @@ def deployment_of(body: DeploymentBody, choice: Choice, secrets: Path | None = N
         When the plan cannot be deployed, or there is no such secret.
     """
     training, launch = dict(body.training), dict(body.launch)
+    launch["program"] = launch.pop("command")
+    if launch["image"] is None:
+        del launch["image"]
     launch["python"] = body.launch.python or usual_python(body.launch.backend)
     launch["secrets"] = _secret_files(body.launch.secrets, secrets)
     with located("/launch/slurm"):

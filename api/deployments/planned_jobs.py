@@ -1,7 +1,9 @@
 """Parallel plans of jobs in plans that this service made."""
 
+from dataclasses import replace
+
 from api.common.errors import NotFoundError, PlanNotFinishedError
-from api.convert.parallel_plan import plan_from_document
+from api.convert.export import exported_job
 from api.deployments.choice import PlannedJob
 from api.schemas.plan import PlanDoc
 from api.schemas.request import PLAN_BODY
@@ -16,22 +18,23 @@ def planned_job(plan: PlanDoc, input_text: str, job_id: str, snapshots: Snapshot
     PlanNotFinishedError
         When the plan is not final.
     NotFoundError
-        When the job has no parallel plan in it.
+        When the job has no parallel plan in it, and none follows from its degrees or its batch.
     """
     if not plan.status.final:
         raise PlanNotFinishedError(f"{plan.id} is {plan.status.value}; wait until it is final")
     found = next((known for known in plan.allocations if known.job_id == job_id), None)
-    if found is None or found.parallel_plan is None:
+    if found is None:
         planned = [known.job_id for known in plan.allocations if known.parallel_plan is not None]
-        why = f"it holds some for {planned}"
-        if found is not None:
-            why = "say in transformer what the job trains, and under Sia give it no performance"
-        raise NotFoundError(f"{plan.id} holds no parallel plan for job {job_id!r}; {why}")
+        raise NotFoundError(f"{plan.id} holds no parallel plan for job {job_id!r}; it holds some for {planned}")
     snapshot = snapshots.resolve(PLAN_BODY.validate_json(input_text).snapshot).snapshot
     job = next(job for job in snapshot.jobs if job.id == job_id)
-    return PlannedJob(
-        plan=plan_from_document(found.parallel_plan),
-        model=job.transformer,
-        calibration=job.calibration,
-        cluster=snapshot.cluster,
-    )
+    parallel = exported_job(plan, job_id, job).as_plan()
+    if parallel is None:
+        why = (
+            "say in transformer what the job trains (with micro_batch where it has parallelism), and under Sia give it "
+            "no performance, or one with a batch"
+        )
+        raise NotFoundError(f"{plan.id} holds no parallel plan for job {job_id!r}; {why}")
+    # Sia chooses the batch of a job with goodput.
+    model = None if job.transformer is None else replace(job.transformer, global_batch=parallel.global_batch)
+    return PlannedJob(plan=parallel, model=model, calibration=job.calibration, cluster=snapshot.cluster)

@@ -29,6 +29,7 @@ from api.deployments.choice import (
     PlannedJob,
     choose,
     deployment_of,
+    engine_of,
     given_model,
     keep_cluster,
     taken_back_on_error,
@@ -127,7 +128,7 @@ class Deployments:
             When there is no room for it.
         """
         root = self._root()
-        choice = choose(body, body.job_id, given_model(body), self._planned, engine=body.training.engine)
+        choice = choose(body, body.job_id, given_model(body), self._planned, engine=engine_of(body))
         deployment = deployment_of(body, choice, self._settings.secrets_folder)
         refuse_forbidden(body, deployment, self._settings)
         id_ = f"deployment-{uuid.uuid4().hex}"
@@ -162,7 +163,7 @@ class Deployments:
             present = supervisor.deployment()
             choice = choose(
                 *(body, request.job_id, present.model, self._planned, given_cluster(folder), set(present.plan.gpus)),
-                engine=present.training.engine,
+                engine=present.engine,
             )
             following = replace(present, plan=choice.plan)
             refuse_foreign_hosts(body, following, self._settings)
@@ -350,8 +351,9 @@ def _document(id_: str, request: _Request, supervisor: Supervisor, status: Deplo
         projection=request.projections.get(plan_digest(present.plan)),
         step=status.step,
         num_steps=present.training.num_steps,
-        synthetic_data=present.training.token_file is None,
+        synthetic_data=present.training.token_file is None and present.launch.program is None,
         loss=status.loss,
+        step_s=status.step_s,
         runs=tuple(_run(run) for run in state.runs),
         dead=tuple(DeadRankDoc.model_validate(rank, from_attributes=True) for rank in dead),
         dead_run=dead_run,

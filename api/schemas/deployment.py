@@ -72,6 +72,10 @@ class TrainingOptionsDoc(Document):
     save_limit_s: Annotated[float, Field(ge=1, le=MAX_COUNT)] = 1200.0
     """And writing a checkpoint."""
 
+    layers_hook: Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
+    """`module:function` with layers of your own for the trainer (`executor.trainer.layers`), importable on every host.
+    A service takes those that its operator names."""
+
 
 class SlurmOptionsDoc(Document):
     """What a Slurm cluster wants to be told of a job beyond its hosts."""
@@ -114,6 +118,14 @@ class LaunchOptionsDoc(Document):
     job wait for a node that is down or drained, one of these takes its place, in a new job."""
     python: _Path | None = None
     """Interpreter on the hosts (null: python3; local: that of the service)."""
+    command: Annotated[tuple[_Value, ...], Field(min_length=1, max_length=1000)] | None = None
+    """A training program of your own and its arguments, in place of our trainer, on every rank: variables as torchrun
+    sets them, the plan in `$STOWPLAN_PLAN`, metrics by `stowplan_metrics` or as lines in `$STOWPLAN_METRICS`. It ends
+    with 0 when it is done; when it breaks, it is started again, and goes on from a checkpoint of its own. A service
+    takes what its operator names."""
+    image: Name | None = None
+    """Kubernetes: the image of the pods (null: that of the `Dockerfile`). A service takes those that its operator
+    names."""
     environment: dict[Name, _Value] = Field(default_factory=dict, max_length=1000)
     """Variables for all ranks, such as NCCL_SOCKET_IFNAME."""
     secrets: Annotated[tuple[_Variable, ...], Field(max_length=1000)] = ()
@@ -263,6 +275,8 @@ class DeploymentDoc(Document):
     synthetic_data: bool
     """No `token_file` was given: good for trials only."""
     loss: float | None
+    step_s: float | None
+    """Seconds of the newest step."""
     runs: tuple[RunDoc, ...]
     dead: tuple[DeadRankDoc, ...]
     """The ranks that broke a run last."""

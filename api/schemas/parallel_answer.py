@@ -4,6 +4,7 @@ from pydantic import Field
 
 from api.schemas.base import Document
 from api.schemas.launch import LaunchDoc
+from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc, TrainingChoiceDoc
 from api.schemas.problem import IssueDoc
 from models.parallelism.request import Planner
@@ -225,6 +226,8 @@ class ParallelPlanAnswer(Document):
 
     planner: Planner
     job: ModelFactsDoc
+    transformer: TransformerDoc | None
+    """The model as the best plan trains it, in full: `job` of a deployment. Null: it is a list of operators."""
     best: PlanPointDoc
     symmetric: PlanPointDoc | None
     """Beside a best plan whose stages differ in degrees or replicas in batches, which needs an engine that runs such

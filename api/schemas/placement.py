@@ -1,6 +1,7 @@
 """Where a pre-training job sits, as clients see it."""
 
 from api.schemas.base import Document
+from api.schemas.snapshot import ParallelismDoc
 
 
 class SpreadDoc(Document):
@@ -37,3 +38,5 @@ class CommunicationMatrixDoc(Document):
     objective_eq2: float
     spares: tuple[str, ...] = ()
     """Nodes kept free as backups, minipod after minipod."""
+    parallelism: ParallelismDoc | None = None
+    """The degrees that were placed; null in plans of earlier versions."""

@@ -28,6 +28,8 @@ from urllib.parse import quote
 
 from executor.launch.flight_recorder import FlightRecorder
 from executor.launch.pulse import DUMP_STACKS, PULSE, Listener
+from executor.own_steps import own_steps_path
+from executor.run_files import PLAN_FILE, STOP_FILE
 
 # Set where a scheduler has chosen the GPUs of the host: they need not have the indices of the plan.
 GPUS_GIVEN = "STOWPLAN_GPUS_GIVEN"
@@ -89,6 +91,7 @@ class Agent:
             signal.signal(number, lambda *_: self._stop())
         (self._folder / "logs").mkdir(exist_ok=True)
         (self._folder / "status").mkdir(exist_ok=True)
+        (self._folder / "metrics").mkdir(exist_ok=True)
         error = self._obstacle() or self._start_all()
         if error is not None:
             self._end_all()
@@ -172,6 +175,7 @@ class Agent:
             "MASTER_PORT": str(self._launch["master_port"]),
             "CUDA_VISIBLE_DEVICES": self._visible_gpus(),
             PULSE: str(self._listeners[rank["rank"]].path),
+            **self._told(rank["rank"]),
         }
         with log_file(self._folder, rank["rank"]).open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - the command is that of the deployment
@@ -184,6 +188,15 @@ class Agent:
                 start_new_session=True,
                 preexec_fn=_die_with_agent,
             )
+
+    def _told(self, rank: int) -> dict[str, str]:
+        """Variables for programs of users: `stowplan_metrics` reads them."""
+        return {
+            "STOWPLAN_PLAN": str(self._folder / PLAN_FILE),
+            "STOWPLAN_METRICS": str(own_steps_path(self._folder, rank)),
+            "STOWPLAN_STOP": str(self._folder / STOP_FILE),
+            "STOWPLAN_REPORT_LIMIT_S": str(self._launch.get("report_limit_s", math.inf)),
+        }
 
     def _obstacle(self) -> str | None:
         """What keeps the ranks from starting here; None when nothing does."""

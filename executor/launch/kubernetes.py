@@ -31,9 +31,9 @@ _SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 # Shared memory between the ranks of a host, for NCCL.
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point in a container, not a file of ours
 _COMMENT = """\
-# Needs the JobSet controller (v0.8 or later). The image must hold the executor. The volume holds the runs and their
-# checkpoints and must be shared by all nodes: replace hostPath where it is not a mounted file system. One pod runs on
-# each node.
+# Needs the JobSet controller (v0.8 or later). The image must hold the executor: Stowplan's Dockerfile makes one.
+# The volume holds the runs and their checkpoints and must be shared by all nodes: replace hostPath where it is not a
+# mounted file system. One pod runs on each node.
 """
 
 

@@ -16,8 +16,8 @@ MAX_DEGREE = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlan:
-    """The 3D plan that a file runs; None where it does not say. `cp`, `ep`: context and expert parallelism.
-    `recomputed_layers`: see `Degrees`."""
+    """The 3D plan that a file runs; None where it does not say. `layers`: of each stage, None: spread evenly. `cp`,
+    `ep`: context and expert parallelism. `recomputed_layers`: see `Degrees`."""
 
     pp: int = 1
     tp: int = 1
@@ -25,6 +25,8 @@ class FilePlan:
     ep: int = 1
     dp: int | None = None
     num_gpus: int | None = None
+    layers: tuple[int, ...] | None = None
+    virtual_stages: int = 1
     recomputed_layers: int | None = None
 
 
@@ -172,6 +174,14 @@ def assumed_length(longest: int, reading: Reading, original: int | None = None) 
         of="sequence_length",
     )
     return length
+
+
+def layers_by_stage(parts: Sequence[int], pp: int) -> dict[str, Any]:
+    """Fields of `FilePlan` from the layers of all parts in the order of the model; stage i has every pp-th of them from
+    the i-th on. None where there are no parts."""
+    if not parts or len(parts) % pp:
+        return {}
+    return {"layers": tuple(sum(parts[i::pp]) for i in range(pp)), "virtual_stages": len(parts) // pp}
 
 
 def interval_of(marks: Sequence[bool]) -> int | None:

@@ -11,16 +11,17 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from models.readers.base import MAX_DEGREE, FilePlan, ForeignModel, Reading
+from models.readers.base import MAX_DEGREE, FilePlan, ForeignModel, Reading, layers_by_stage
 from models.readers.megatron_model import model_fields, padded_vocabulary, recomputed_layers
 from models.software import Software
-from models.transformer import MAX_TOKENS, Checkpointing, Optimizer, Precision
+from models.transformer import MAX_LAYERS, MAX_TOKENS, Checkpointing, Optimizer, Precision
 from stowplan.errors import FileFormatError
 
 _FLAG = re.compile(r"--([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^${}]*))?\})")
 _PRINTED = re.compile(r"(?:.*?[\]:]\s*|\s*)([a-z][a-z0-9_]*) \.{3,} ?(.*?)\s*")
+_GROUP, _REPEATED = re.compile(r"\(([^()]*)\)\*(\d{1,6})"), re.compile(r"(.)\*(\d{1,6})")
 # Longer words and values are no arguments of a model.
 _MAX_TEXT, _MAX_VALUE = 1000, 200
 _OPTIMIZERS = MappingProxyType({"adam": Optimizer.ADAM, "sgd": Optimizer.SGD})
@@ -121,14 +122,37 @@ def _plan(reading: Reading) -> FilePlan:
     nodes, each = (reading.given(key) for key in ("--nnodes", "--nproc-per-node"))
     if world is None and isinstance(nodes, int) and isinstance(each, int):
         world = degree("nnodes") * degree("nproc-per-node")
+    pp = degree("pipeline-model-parallel-size")
+    parts = layers_by_stage(_part_layers(reading), pp) or {"virtual_stages": _virtual_stages(reading, pp)}
     return FilePlan(
-        pp=degree("pipeline-model-parallel-size"),
+        pp=pp,
         tp=degree("tensor-model-parallel-size"),
         cp=degree("context-parallel-size"),
         ep=degree("expert-model-parallel-size"),
         num_gpus=world,
         recomputed_layers=recomputed_layers(reading, "--recompute"),
+        **parts,
     )
+
+
+def _part_layers(reading: Reading) -> tuple[int, ...]:
+    """Layers of every part of a pipeline, `Et*3|(t|)*2tL`: 3, 1, 1, 1; none where no layout is given."""
+    name = "--pipeline-model-parallel-layout"
+    text = str(reading.given(name) or "").replace(",", "")
+    if len(text) > _MAX_TEXT or any(int(found[2]) > MAX_LAYERS for found in _REPEATED.finditer(text)):
+        reading.refuse(name, "is too long for a layout of layers")
+        return ()
+    for pattern in (_GROUP, _REPEATED):
+        text = pattern.sub(lambda found: (found[1] * int(found[2]))[:MAX_LAYERS], text)
+    return tuple(part.count("t") for part in text.split("|")) if text else ()
+
+
+def _virtual_stages(reading: Reading, pp: int) -> int:
+    """Parts of a stage where they are equal."""
+    given = reading.number("--num-virtual-stages-per-pipeline-rank", most=MAX_LAYERS, default=1)
+    each = reading.optional("--num-layers-per-virtual-pipeline-stage", most=MAX_LAYERS)
+    layers = reading.given("--num-layers")
+    return max(1, layers // (pp * each)) if each is not None and isinstance(layers, int) else given
 
 
 def _training(reading: Reading) -> dict[str, Any]:

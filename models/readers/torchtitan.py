@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from models.catalogue import SHAPE_FIELDS, find_model
-from models.readers.base import MAX_DEGREE, FilePlan, ForeignModel, Reading
+from models.readers.base import MAX_DEGREE, FilePlan, ForeignModel, Reading, layers_by_stage
 from models.software import Software
 from models.transformer import MAX_TOKENS, Checkpointing, Optimizer, Precision, Transformer
 from stowplan.errors import FileFormatError
 
 # Model of torchtitan -> its flavors -> name in the catalogue.
-_MODELS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+MODELS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "llama3": {"8b": "llama3.1-8b", "70b": "llama3.1-70b", "405b": "llama3.1-405b"},
         "llama4": {"17bx16e": "llama4-scout", "17bx128e": "llama4-maverick"},
@@ -59,14 +59,37 @@ def read_torchtitan(text: str) -> ForeignModel:
     fields |= {
         "sequence_length": training.number("seq_len", most=MAX_TOKENS, default=2048),
         "global_batch": whole or None,
-        "micro_batch": local if degrees["pp"] == 1 else None,
+        "micro_batch": local if degrees["pp"] == 1 else _micro_batch(reading),
         "precision": training.word("mixed_precision_param", _DTYPES, default="bfloat16"),
         "optimizer": reading.section("optimizer").word("name", _OPTIMIZERS, default="adamw"),
         "checkpointing": _checkpointing(reading.section("activation_checkpoint")),
         "zero_stage": _zero_stage(reading, shards * degrees["cp"], degrees["pp"]),
         "software": Software.TORCH if _compiles(reading) else Software.TORCH_EAGER,
     }
-    return reading.finish(fields, FilePlan(dp=dp, **{name: degrees[name] for name in ("pp", "tp", "cp", "ep")}))
+    parts = _part_layers(reading.section("parallelism"), degrees["pp"])
+    plan = FilePlan(
+        pp=degrees["pp"],
+        dp=dp,
+        tp=degrees["tp"],
+        cp=degrees["cp"],
+        ep=degrees["ep"],
+        **layers_by_stage(parts, degrees["pp"]),
+    )
+    return reading.finish(fields, plan)
+
+
+def _micro_batch(reading: Reading) -> int | None:
+    """Sequences of a micro-batch of a pipeline."""
+    return reading.section("parallelism").optional("pipeline_parallel_microbatch_size", most=MAX_TOKENS)
+
+
+def _part_layers(table: Reading, pp: int) -> tuple[int, ...]:
+    """Layers of every part of the model as its modules are listed; none where they are not."""
+    modules = table.given("module_fqns_per_model_part")
+    if not isinstance(modules, list) or not modules or len(modules) % pp:
+        return ()
+    layers = [[str(name).startswith("layers.") for name in part] for part in modules if isinstance(part, list)]
+    return tuple(map(sum, layers))
 
 
 def _compiles(reading: Reading) -> bool:
@@ -77,11 +100,11 @@ def _compiles(reading: Reading) -> bool:
 def _model(model: Reading) -> Transformer:
     """The model of the catalogue; any other where none is named, which is refused."""
     name, flavor = str(model.given("name")), str(model.given("flavor"))
-    flavors = _MODELS.get(name)
+    flavors = MODELS.get(name)
     known = "llama3.1-8b"
     if flavors is None:
         what = "is missing" if model.given("name") is None else f"is {name[:60]!r}"
-        model.refuse("name", f"{what}; known: {', '.join(_MODELS)}", code="unsupported")
+        model.refuse("name", f"{what}; known: {', '.join(MODELS)}", code="unsupported")
     elif flavor.lower() not in flavors:
         detail = f"is {flavor[:60]!r}; known of {name}: {', '.join(size.upper() for size in flavors)}"
         model.refuse("flavor", detail, code="unsupported")

@@ -71,6 +71,7 @@ def test_every_setting_says_what_it_is_and_few_lack_an_option() -> None:
         *("training_queue_size", "training_time_limit_s", "max_training_time_limit_s"),
         *("comparison_queue_size", "tasks_per_worker", "worker_start_s", "worker_start_attempts"),
         *("launch_pythons", "launch_variables", "launch_hosts", "data_folders", "secrets"),
+        *("launch_commands", "layers_hooks", "launch_images"),
         *("readers", "small_body_bytes", "read_s"),
         *("max_bodies_bytes", "header_timeout_s", "body_timeout_s", "max_connections"),
         *("max_wait_s", "deadline_slack_s", "heartbeat_s", "shutdown_s"),

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Header, Path, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
@@ -20,12 +20,15 @@ from api.http.routers.common import (
     documented_body,
     documented_events,
     event_response,
+    json_response,
 )
 from api.plans.present import plan_path, plan_text
 from api.plans.reading import READ_PLAN
+from api.schemas.export import ExportDoc
 from api.schemas.plan import EVENT_DATA, PageQuery, PlanDoc, PlanList
 from api.schemas.request import PlanBody
 from api.store.database import PlanRecord
+from executor.export import FORMATS
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
 
@@ -116,6 +119,21 @@ async def get_figure(services: Services, plan_id: PlanId) -> Response:
 async def get_model(services: Services, plan_id: PlanId) -> Response:
     """Get the optimisation model behind a plan in MPS format."""
     return Response(await services.plan_drawings.model(plan_id), media_type="text/plain")
+
+
+@router.get("/{plan_id:id}/jobs/{job_id:path}/export", summary="Export a job of a plan", response_model=ExportDoc)
+async def export_job(
+    services: Services,
+    plan_id: PlanId,
+    job_id: Annotated[str, Path(examples=["job-7"])],
+    to: Annotated[list[str], Query(description=f"One or more of {', '.join(FORMATS)}.", min_length=1, max_length=16)],
+) -> Response:
+    """Get the files with which other launchers and frameworks put a job where the plan has it, of any policy.
+
+    Rank r of the framework is on the GPU that the plan gives it. What a framework cannot have (stages whose degrees
+    differ, ranks of a host in pieces) is an error that names it.
+    """
+    return json_response(await run_in_threadpool(services.export, plan_id, job_id, to))
 
 
 @router.get(

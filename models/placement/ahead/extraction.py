@@ -34,7 +34,7 @@ from models.plan import (
 )
 from models.windows import lasting_of
 from models.wording import counted
-from models.workload import Job
+from models.workload import Job, Parallelism
 from stowplan.arrays import IntMatrix
 
 _HOUR_S = 3600.0
@@ -109,7 +109,8 @@ def _placements(problem: AheadProblem, placings: tuple[Placing, ...]) -> Iterato
         moves[p] = tuple(_moves(problem, options[p], placings[p], dealt))
     class_of = {node: c for c, each in enumerate(problem.classes) for node in each.nodes}
     for p, wanted in enumerate(problem.wanted):
-        placement = _placement(problem, wanted, placings[p].counts, taken[p])
+        plan = wanted.plans[options[p].plan]
+        placement = _placement(problem, wanted, plan.parallelism, placings[p].counts, taken[p])
         kept = (*placement.hosts, *placement.spares)
         counts = Counter(class_of[node] for node in kept)
         expected = {c: _expected(problem, problem.classes[c], wanted.job, options[p].start_s) for c in counts}
@@ -121,7 +122,6 @@ def _placements(problem: AheadProblem, placings: tuple[Placing, ...]) -> Iterato
             for node in kept
             for free, idle_s in [expected[class_of[node]]]
         )
-        plan = wanted.plans[options[p].plan]
         yield AheadPlacement(
             placement=placement,
             parallelism=plan.parallelism,
@@ -175,7 +175,7 @@ def _moves(problem: AheadProblem, option: Option, placing: Placing, dealt: _Deal
 
 
 def _placement(
-    problem: AheadProblem, wanted: WantedJob, counts: IntMatrix, taken: list[list[str]]
+    problem: AheadProblem, wanted: WantedJob, parallelism: Parallelism, counts: IntMatrix, taken: list[list[str]]
 ) -> PretrainingPlacement:
     """Communication matrix of one job from nodes of its groups (G, M), and the nodes `taken` in each minipod."""
     unit = problem.parameters.scheduling_unit
@@ -183,7 +183,9 @@ def _placement(
     cells = pick_nodes(minipods, taken, unit)
     used = np.bincount(minipods.ravel(), minlength=len(taken)).tolist()
     spares = tuple(node for nodes, count in zip(taken, used, strict=True) for node in nodes[count:])
-    return pretraining_placement(wanted.job.id, unit, wanted.affinity, problem.minipods, minipods, cells, spares=spares)
+    return pretraining_placement(
+        wanted.job.id, parallelism, unit, wanted.affinity, problem.minipods, minipods, cells, spares=spares
+    )
 
 
 def _expected(problem: AheadProblem, each: NodeClass, job: Job, start_s: float) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from models.placement.arnold.spread import Spreads, measure, units_of
 from models.placement.arnold.volumes import num_microbatches
 from models.placement.occupancy import occupancy
 from models.plan import Change, JobAllocation, Plan, PretrainingPlacement, ScoreTerm, UnplacedJob
-from models.workload import Job, NodeGpus, Snapshot
+from models.workload import Job, NodeGpus, Parallelism, Snapshot
 from stowplan.arrays import IntMatrix
 
 
@@ -27,6 +27,7 @@ def arnold_plan(
     """Plan from minipods and nodes (rows, columns): the job placed, running jobs kept, other waiting jobs left out."""
     placement = pretraining_placement(
         selection.job.id,
+        selection.parallelism,
         parameters.scheduling_unit,
         affinity,
         selection.pool.minipods,
@@ -47,6 +48,7 @@ def arnold_plan(
 
 def pretraining_placement(
     job_id: str,
+    parallelism: Parallelism,
     unit: SchedulingUnit,
     affinity: Affinity,
     labels: Sequence[str],
@@ -73,6 +75,7 @@ def pretraining_placement(
         objective_eq4=spreads.objective_eq4(affinity.alpha, unit),
         objective_eq2=spreads.objective_eq2(affinity.alpha),
         spares=spares,
+        parallelism=parallelism,
     )
 
 

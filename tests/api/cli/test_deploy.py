@@ -25,6 +25,7 @@ from executor.supervision import Supervisor
 from tests.api.deployments.test_checks import LONG, nodes, on
 from tests.api.deployments.test_deployments import body, plan
 from tests.paths import PRETEND_TRAINER, ROOT
+from tests.ports import free_port
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -124,6 +125,50 @@ def test_deploy_follows_the_training_to_its_end(tmp_path: Path) -> None:
     code, said = run("deploy", written(tmp_path, body()), "-o", str(tmp_path / "job"))
     assert code == ExitCode.PLANNED, said
     assert "finished: step 12" in said
+
+
+def parallel_answer(folder: Path) -> str:
+    """Two stages of gpt2-350m, a GPU a node."""
+    path = str(folder / "parallel.json")
+    sizes = ("--model", "gpt2-350m", "--gpu-type", "h100", "--gpus-per-node", "1", "--global-batch", "4")
+    code, said = run("parallel", *sizes, "--degrees", "pp2,dp1,tp1,mb2", "-o", path)
+    assert code == ExitCode.PLANNED, said
+    return path
+
+
+def test_a_parallel_answer_and_hosts_are_a_deployment(tmp_path: Path) -> None:
+    answer, hosts, rest = parallel_answer(tmp_path), tmp_path / "hosts", tmp_path / "rest.json"
+    hosts.write_text("gpu-b\ngpu-a\n")
+    rest.write_text(json.dumps({"launch": {"master_port": free_port()}, "training": {"checkpoint_interval": 5}}))
+    arguments = ("--from", answer, "--hosts", str(hosts), "--device", "cpu", "--steps", "7", str(rest))
+    code, said = run("deploy", *arguments, "-o", str(tmp_path / "job"))
+    assert code == ExitCode.PLANNED, said
+    assert "finished: step 7" in said
+    deployed = Supervisor(tmp_path / "job", LocalBackend()).deployment()
+    assert (deployed.name, deployed.plan.gpus) == ("parallel", (("gpu-b", 0), ("gpu-a", 0)))
+    assert (deployed.model.hidden_size, deployed.training.checkpoint_interval) == (1024, 5)
+
+
+def test_what_cannot_be_deployed_from_a_plan_is_said(tmp_path: Path) -> None:
+    answer, hosts = parallel_answer(tmp_path), tmp_path / "hosts"
+    hosts.write_text("gpu-a\n")
+    bare = written(tmp_path, json.loads(Path(answer).read_text())["best"]["plan"], "bare.json")
+    out = ("--dry-run", "-o", str(tmp_path / "out"))
+    for arguments, message in [
+        ((), "give FILE, or --from PLAN"),
+        (("--from", answer), "no hosts; name yours with --hosts FILE"),
+        (("--from", answer, "--hosts", str(hosts)), "2 ranks on 2 nodes; the file names 1 host"),
+        ((written(tmp_path, body()), "--steps", "3"), "--steps without --from"),
+        (("--from", answer, written(tmp_path, body())), "beside --from: an object without job, plan"),
+        (("--from", written(tmp_path, {"jobs": []}, "none.json")), "is no plan"),
+    ]:
+        hosts.write_text("gpu-a\ngpu-b\n" if "an object" in message else "gpu-a\n")
+        more = ("--hosts", str(hosts)) if "an object" in message else ()
+        code, said = run("deploy", *arguments, *more, *out)
+        assert (code, message in " ".join(said.split())) == (ExitCode.BAD_INPUT, True), said
+    hosts.write_text("gpu-a\ngpu-b\n")
+    code, said = run("deploy", "--from", bare, "--hosts", str(hosts), *out)
+    assert (code, "does not say what job 'bare' trains" in said) == (ExitCode.BAD_INPUT, True)
 
 
 def test_redeploy_changes_a_deployment_that_another_process_looks_after(tmp_path: Path) -> None:

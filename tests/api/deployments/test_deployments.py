@@ -20,6 +20,7 @@ from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, DeploymentState, Phase, Run
 from executor.records import write_record
 from solver.pool import WorkerPool
+from tests.api.asking import planned
 from tests.api.serving import serving
 from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
@@ -123,6 +124,51 @@ def test_what_ranks_measure_becomes_known_of_the_job(client: httpx.Client) -> No
     assert known["steps"][0]["step"] == 12
     performance = client.get("/v1/jobs/tiny/performance").json()
     assert performance["runs"][0]["notation"].startswith("PP2 DP1 TP1")
+
+
+def test_a_placement_by_arnold_is_deployed(client: httpx.Client) -> None:
+    fabric = {"tiers": [{"name": "minipod"}], "minipod_tier": "minipod"}
+    nodes = [{"id": f"n{k}", "gpu_type": "cpu", "num_gpus": 2, "path": [f"m{k % 2}"]} for k in range(4)]
+    job = {
+        "id": "tiny",
+        "transformer": {**JOB, "num_layers": 5, "micro_batch": 2},
+        "parallelism": {"tp": 1, "pp": 2, "dp": 2},
+    }
+    cluster = {**CLUSTER, **fabric, "nodes": nodes}
+    request = {"policy": "arnold", "parameters": {"alpha": 0.5}, "snapshot": {"cluster": cluster, "jobs": [job]}}
+    made = planned(client, request)
+    assert made["communication"]["parallelism"] == job["parallelism"]
+    asked = {name: value for name, value in body(plan_id=made["id"]).items() if name not in ("plan", "job")}
+    answer = client.post("/v1/deployments", json=asked)
+    assert answer.status_code == 201, answer.text
+    # Layers are spread evenly, stages are the columns of the communication matrix.
+    assert answer.json()["notation"] == "PP2 DP2 TP1 (3+2 layers, 2 x 4)"
+    stages = answer.json()["plan"]["stages"]
+    placed = [{replica["node"] for replica in stage["replicas"]} for stage in stages]
+    assert placed == [{host} for host in made["communication"]["hosts"]]
+    # Without a micro-batch nothing says how the batch is cut.
+    unsaid = {**job, "transformer": {**JOB, "global_batch": 7}}
+    made = planned(client, {**request, "snapshot": {"cluster": cluster, "jobs": [unsaid]}})
+    refused = client.post("/v1/deployments", json={**asked, "plan_id": made["id"], "job_id": "tiny"})
+    assert (refused.status_code, "with micro_batch" in refused.text) == (404, True)
+
+
+def test_a_goodput_job_of_sia_is_deployed_data_parallel(client: httpx.Client) -> None:
+    times = {"alpha_c": 0.02, "beta_c": 0.005, "alpha_r": 0.001, "beta_r": 0.0, "alpha_n": 0.1, "beta_n": 0.0}
+    performance = {
+        "kind": "goodput",
+        "batch": {"initial": 16, "maximum": 16},
+        "gradient": {"squared_norm": 1.0, "variance": 100.0},
+        "profiles": {"cpu": {"parameters": {**times, "gamma": 2.5}, "max_local_batch": 4}},
+    }
+    job = {"id": "tiny", "transformer": JOB, "performance": performance, "min_gpus": 2, "max_gpus": 2}
+    made = planned(client, {"policy": "sia", "snapshot": {"cluster": CLUSTER, "jobs": [job]}})
+    (allocation,) = made["allocations"]
+    asked = {name: value for name, value in body(plan_id=made["id"]).items() if name not in ("plan", "job")}
+    answer = client.post("/v1/deployments", json=asked)
+    assert answer.status_code == 201, answer.text
+    batch = f"{allocation['accumulation_steps']} x {2 * allocation['local_batch_size']}"
+    assert answer.json()["notation"] == f"PP1 DP2 TP1 (4 layers, {batch})"
 
 
 def test_reconfiguring_goes_on_with_the_next_step(client: httpx.Client) -> None:
