@@ -70,6 +70,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.planners.incremental_plans:main",
         "Plan a growing job step by step: quality by number of GPUs, time.",
     ),
+    "exact-schedules": LazyCommand(
+        "benchmarks.planners.exact_schedules:main",
+        "Compare the choice by Suika's formula of 1F1B with that by exact makespans.",
+    ),
     "forecasts": LazyCommand(
         "benchmarks.forecasts.forecasts:main",
         "Train forecasters of durations on published traces and test them on the last tenth.",

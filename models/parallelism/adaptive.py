@@ -131,24 +131,28 @@ def _of_type(asked: _Asked) -> GridResult:
 
 
 def _of_model(asked: _Asked, model: JobModel) -> GridResult:
-    """Plans of one way to train: the grids', or interleaved ones where these are faster."""
+    """Plans of one way to train: the grids', or symmetric ones of the kinds that the software has where these are
+    faster."""
     kind, size = asked.gpu_type, asked.gpus_per_node
     result = plan_grids(model, kind, size, asked.counts, _OPTIONS, asked.calibration)
     if not FEATURES[model.software].virtual_stages:
         return result
     best = dict(result.best)
     for count in asked.counts:
-        found = _interleaved(asked, model, count)
-        if found is not None and (
-            (kind.name, count) not in best or found.throughput > best[kind.name, count].throughput
-        ):
-            best[kind.name, count] = found
+        key = kind.name, count
+        known = [best[key]] if key in best else []
+        fastest = max((*known, *_even(asked, model, count)), key=lambda found: found.throughput, default=None)
+        if fastest is not None:
+            best[key] = fastest
     left = [grid for grid in result.grids if (grid.gpu_type, grid.num_gpus) not in best]
     return GridResult(grids=tuple(left), proxies={}, best=best)
 
 
-def _interleaved(asked: _Asked, model: JobModel, count: int) -> PlanEstimate | None:
+def _even(asked: _Asked, model: JobModel, count: int) -> Iterator[PlanEstimate]:
+    """The best symmetric plans of each kind."""
     kind, size = asked.gpu_type, asked.gpus_per_node
     performance = virtual_model(model, kind, size, -(-count // size), asked.calibration)
-    plan = even_plans(performance, kind.name, size, count, roofline_s(performance.profile, kind), _OPTIONS).interleaved
-    return None if plan is None else estimate(plan, performance, _OPTIONS)
+    found = even_plans(performance, kind.name, size, count, roofline_s(performance.profile, kind), _OPTIONS)
+    for plan in (found.plain, found.interleaved):
+        if plan is not None:
+            yield estimate(plan, performance, _OPTIONS)
