@@ -160,6 +160,9 @@ def job_of_plan(name: str, plan: ParallelPlan, model: Transformer | None = None)
     """A job with a 3D plan."""
     as_planned = None if model is None else trained(model, plan.training)
     assert as_planned is None or isinstance(as_planned, Transformer)  # noqa: S101 - it stays what it is
+    alike = _recomputing_alike(plan)
+    if as_planned is not None and alike is not None:
+        as_planned = replace(as_planned, checkpointing=alike)
     return ExportedJob(name=name, gpus=plan.gpus, plan=plan, model=as_planned)
 
 
@@ -228,7 +231,7 @@ def _layout_of(plan: ParallelPlan, framework: str) -> Layout:
         tp=first.tp,
         cp=plan.context_parallel,
         ep=plan.expert_parallel,
-        recomputed_layers=_recomputed_layers(plan, framework) if plan.has_own_checkpointing else None,
+        recomputed_layers=_recomputed_layers(plan, framework),
         stage_layers=tuple(stage.num_layers for stage in plan.stages),
         virtual_stages=plan.virtual_stages,
         micro_batch=first.replicas[0].local_batch,
@@ -236,8 +239,16 @@ def _layout_of(plan: ParallelPlan, framework: str) -> Layout:
     )
 
 
-def _recomputed_layers(plan: ParallelPlan, framework: str) -> int:
-    """Layers of every part that are recomputed in full, where one number says it of all stages."""
+def _recomputing_alike(plan: ParallelPlan) -> Checkpointing | None:
+    """The checkpointing of all layers of all stages, where these have one of their own and it is the same."""
+    (first, *others) = {(stage.checkpointing, stage.recomputed_layers) for stage in plan.stages}
+    return first[0] if not others and first[1] is None else None
+
+
+def _recomputed_layers(plan: ParallelPlan, framework: str) -> int | None:
+    """Layers of every part that are recomputed in full, where one number says it; None: the model does."""
+    if not plan.has_own_checkpointing or _recomputing_alike(plan) is not None:
+        return None
     parts = plan.virtual_stages
     counts = [stage.num_layers if stage.recomputed_layers is None else stage.recomputed_layers for stage in plan.stages]
     found = max(-(-count // parts) for count in counts)

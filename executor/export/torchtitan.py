@@ -98,6 +98,8 @@ def _parallelism(model: Transformer, layout: Layout) -> Iterator[tuple[str, Any]
     for name, degree in (("context_parallel_degree", layout.cp), ("expert_parallel_degree", layout.ep)):
         if degree > 1:
             yield name, degree
+    if layout.ep > 1:
+        yield "expert_tensor_parallel_degree", layout.tp
     yield "pipeline_parallel_degree", layout.pp
     if layout.pp == 1:
         return

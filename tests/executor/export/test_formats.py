@@ -7,9 +7,10 @@ import yaml
 from executor.export import FORMATS, ExportedJob, export
 from executor.export.job import Layout, job_of_plan
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
+from models.parallelism.training import Training
 from models.transformer import Checkpointing, Positions, Precision
 from stowplan.errors import InputError
-from tests.executor.export.jobs import LLAMA, job, plan_of
+from tests.executor.export.jobs import LLAMA, job, plan_of, recomputing_first
 
 
 def refusal(exported: ExportedJob, to: str) -> str:
@@ -85,10 +86,10 @@ def test_nemo() -> None:
         "model": {
             "tensor_model_parallel_size": 2,
             "pipeline_model_parallel_size": 2,
-            "context_parallel_size": 1,
-            "expert_model_parallel_size": 1,
             "virtual_pipeline_model_parallel_size": None,
             "pipeline_model_parallel_layout": "Et*5|t*3L",
+            "context_parallel_size": 1,
+            "expert_model_parallel_size": 1,
             "seq_length": 128,
             "sequence_parallel": True,
             "recompute_granularity": "full",
@@ -147,6 +148,33 @@ def test_what_deepspeed_lacks() -> None:
     (stage,) = backwards.stages
     turned = replace(stage, replicas=(replace(stage.replicas[0], gpus=(1, 0)),))
     assert "in the order 1, 0" in refusal(job(replace(backwards, stages=(turned,))), "deepspeed")
+
+
+def test_context_and_expert_parallelism() -> None:
+    shared = job(plan_of(dp=2, cp=2, ep=4))
+    text = export(shared, ["megatron"])["megatron.sh"]
+    assert "--context-parallel-size 2" in text
+    assert "--expert-model-parallel-size 4" in text
+    assert "shares neither sequences nor experts: PP2 DP2 TP2 CP2 EP4" in refusal(shared, "deepspeed")
+
+
+def test_stages_with_a_checkpointing_of_their_own() -> None:
+    plan = plan_of()
+    first, second = plan.stages
+    full = replace(plan, stages=tuple(replace(s, checkpointing=Checkpointing.FULL) for s in plan.stages))
+    assert "--recompute-granularity full" in export(job(full), ["megatron"])["megatron.sh"]
+    mixed = replace(plan, stages=(replace(first, checkpointing=Checkpointing.FULL), second))
+    assert "is told once for all stages what they recompute" in refusal(job(mixed), "nemo")
+    counted = job(recomputing_first(plan, 2))
+    assert "--recompute-method block" in export(counted, ["megatron"])["megatron.sh"]
+    assert "torchtitan recomputes all layers alike" in refusal(counted, "torchtitan")
+
+
+def test_how_a_plan_trains_is_its_own() -> None:
+    chosen = replace(plan_of(), training=Training(checkpointing=Checkpointing.SELECTIVE, zero_stage=0))
+    text = export(job(chosen), ["megatron"])["megatron.sh"]
+    assert "--recompute-granularity selective" in text
+    assert "--use-distributed-optimizer" not in text
 
 
 def test_what_the_others_lack() -> None:
