@@ -50,6 +50,7 @@ def slurm(tmp_path: Path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.training
 @pytest.mark.usefixtures("slurm")
 def test_slurm(tmp_path: Path) -> None:
     folder = written(SCATTERED, "slurm", tmp_path / "a folder")
