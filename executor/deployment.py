@@ -10,6 +10,7 @@ from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
 from executor.rank_table import Rank, rank_table
 from executor.training_job import LAST, Device, EngineName, Schedule, StageLayout, TokenType, TrainingJob
+from models.numerics import Numerics
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
@@ -29,13 +30,19 @@ _DIGESTED = re.compile(rf".*-[0-9a-f]{{{_DIGEST_LENGTH}}}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOptions:
-    """What a user chooses of a training run beyond model and plan; the fields are those of `TrainingJob`."""
+    """What a user chooses of a training run beyond model and plan; the fields are those of `TrainingJob`.
+
+    `final_weights`: whether they are written, into `weights` beside the checkpoints.
+    """
 
     num_steps: int = 1000
     seed: int = 0
     engine: EngineName = EngineName.DEEPSPEED
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
+    numerics: Numerics = field(default_factory=Numerics)
+    initial_weights: str | None = None
+    final_weights: bool = False
     token_file: str | None = None
     token_type: TokenType = TokenType.UINT16
     checkpoint_interval: int = 100
@@ -138,6 +145,9 @@ class Deployment:
             device=options.device,
             schedule=options.schedule,
             seed=options.seed,
+            numerics=options.numerics,
+            initial_weights=options.initial_weights,
+            final_weights=str(checkpoints.parent / "weights") if options.final_weights else None,
             token_file=options.token_file,
             token_type=options.token_type,
             checkpoint_folder=str(checkpoints),

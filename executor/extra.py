@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-_PACKAGES = ("torch", "deepspeed")
+_PACKAGES = ("torch", "deepspeed", "safetensors")
 
 
 def missing_extra(what: str = "training", packages: Sequence[str] = _PACKAGES) -> str | None:

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from executor.records import read_record, write_record
+from executor.weights.families import family_of
 from models.dimensions import Dimensions
+from models.numerics import Numerics
 from models.parallel_plan import even_split
 from models.software import Software
 from models.transformer import Optimizer, Positions, Precision, Transformer
@@ -35,7 +37,6 @@ _POSITIVE = (
 # What a transformer may have and the trainer's blocks have not.
 _NOT_TRAINED = {
     "kv_rank": "latent attention",
-    "query_key_norms": "norms of queries and keys",
     "attention_window": "attention within a window",
     "post_norms": "norms behind attention and feed-forward part",
 }
@@ -132,6 +133,10 @@ class TrainingJob:
     make a step. `engine`: DeepSpeed runs layouts whose stages have the same degrees and whose replicas the same batch.
     `virtual_stages`: parts into which the layers of every stage are cut, for interleaved pipelines.
 
+    Weights. `numerics`: what the model computes with beside its sizes. `initial_weights`: a folder of Hugging Face with
+    the weights that a training begins with, unless it goes on from a checkpoint; None: they are drawn. `final_weights`:
+    where the weights are written in that format behind the last step.
+
     Data. `token_file` None: a seeded synthetic stream.
 
     Checkpoints. Written to `checkpoint_folder` every `checkpoint_interval` steps (0: none but at the end) and at the
@@ -163,6 +168,9 @@ class TrainingJob:
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
+    numerics: Numerics = field(default_factory=Numerics)
+    initial_weights: str | None = None
+    final_weights: str | None = None
     token_file: str | None = None
     token_type: TokenType = TokenType.UINT16
     checkpoint_folder: str | None = None
@@ -178,7 +186,13 @@ class TrainingJob:
 
     def __post_init__(self) -> None:
         raise_for_errors(
-            [*_layout_faults(self), *model_faults(self.model, self.engine), *_degree_faults(self), *_run_faults(self)],
+            [
+                *_layout_faults(self),
+                *model_faults(self.model, self.engine),
+                *_degree_faults(self),
+                *_weights_faults(self),
+                *_run_faults(self),
+            ],
             "training job",
         )
 
@@ -376,6 +390,17 @@ def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
             if stage.tp > 0 and count % stage.tp:
                 detail = f"{stage.tp} does not divide the model's {name} of {count}"
                 yield _fault("tensor_degree", f"stages/{k}/tp", detail)
+
+
+def _weights_faults(job: TrainingJob) -> Iterator[Issue]:
+    for name in ("initial_weights", "final_weights"):
+        if getattr(job, name) is None:
+            continue
+        if job.layers_hook is not None:
+            yield _fault("hook", name, "is given beside layers_hook: of your own layers nobody else knows the weights")
+        elif family_of(job.model, job.numerics) is None:
+            detail = "needs a model that transformers has as gpt2, llama, qwen2 or qwen3; this one is none of them"
+            yield _fault("no_family", name, detail)
 
 
 def _run_faults(job: TrainingJob) -> Iterator[Issue]:

@@ -19,13 +19,17 @@ from stowplan.errors import InputError, Issue, pointer_of
 
 
 def refuse_forbidden(body: DeploymentBody, deployment: Deployment, settings: Settings) -> None:
-    """Raise InputError when a request names an interpreter, variable, file or host that the settings do not."""
+    """Raise InputError when a request names an interpreter, variable or host that the settings do not."""
     _refuse(
         *_interpreter(body, settings),
         *_variables(body, settings),
-        *_token_file(body, settings),
         *_hosts(body, deployment, settings),
     )
+
+
+def refuse_forbidden_files(body: DeploymentBody, settings: Settings) -> None:
+    """Raise InputError when a request names a file outside of the folders of the settings; before any is read."""
+    _refuse(*(issue for name in ("token_file", "initial_weights") for issue in _data(body, name, settings)))
 
 
 def refuse_foreign_hosts(asked: PlanChoice, deployment: Deployment, settings: Settings) -> None:
@@ -57,15 +61,15 @@ def _variables(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:
             yield _forbidden(pointer, detail)
 
 
-def _token_file(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:
-    given, folders = body.training.token_file, settings.data_folders or settings.deployments
+def _data(body: DeploymentBody, name: str, settings: Settings) -> Iterator[Issue]:
+    given, folders = getattr(body.training, name), settings.data_folders or settings.deployments
     if given is None:
         return
     # Where links lead, so that none of them leads out of the folders.
     path, roots = Path(os.path.realpath(given)), map(os.path.realpath, filter(None, folders.split(os.pathsep)))
     if not Path(given).is_absolute() or not any(path.is_relative_to(root) for root in roots):
         detail = f"is {given!r}; must be an absolute path below {folders} (STOWPLAN_DATA_FOLDERS)"
-        yield _forbidden("/training/token_file", detail)
+        yield _forbidden(f"/training/{name}", detail)
 
 
 def _hosts(asked: PlanChoice, deployment: Deployment, settings: Settings) -> Iterator[Issue]:

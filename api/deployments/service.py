@@ -22,7 +22,7 @@ from api.common.errors import DeploymentConflictError, NotFoundError, NothingDep
 from api.common.settings import Settings
 from api.common.times import time_of
 from api.convert.parallel_plan import plan_to_document
-from api.deployments.allowed import refuse_forbidden, refuse_foreign_hosts
+from api.deployments.allowed import refuse_forbidden, refuse_forbidden_files, refuse_foreign_hosts
 from api.deployments.choice import (
     CLUSTERS,
     Choice,
@@ -127,6 +127,7 @@ class Deployments:
             When there is no room for it.
         """
         root = self._root()
+        refuse_forbidden_files(body, self._settings)
         choice = choose(body, body.job_id, given_model(body), self._planned, engine=body.training.engine)
         deployment = deployment_of(body, choice, self._settings.secrets_folder)
         refuse_forbidden(body, deployment, self._settings)

@@ -17,6 +17,7 @@ from executor.launch.base import RunState
 from executor.launch.slurm_options import MAX_SIGNAL_S, GpuRequest
 from executor.lifecycle import Cause, Phase
 from executor.training_job import Device, EngineName, TokenType
+from models.numerics import Activation
 
 PATH_PATTERN, VALUE_PATTERN = r"^[^\x00-\x1f]+$", r"^[^\x00]*$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -42,6 +43,26 @@ class ScheduleDoc(Document):
     """Largest norm of the gradient; 0: no limit."""
 
 
+class RotaryScalingDoc(Document):
+    """How rotary positions are stretched as in LLaMA 3.1 (`rope_type` llama3)."""
+
+    factor: Positive
+    low_factor: Positive = 1.0
+    high_factor: Positive = 4.0
+    original_length: Count
+    """Tokens of a sequence before that."""
+
+
+class NumericsDoc(Document):
+    """What the model computes with that changes neither size nor time."""
+
+    rotary_base: Positive = 10_000.0
+    rotary_scaling: RotaryScalingDoc | None = None
+    norm_epsilon: Positive = 1e-5
+    activation: Activation | None = None
+    """Of the feed-forward part; null: silu where it is gated, else gelu."""
+
+
 class TrainingOptionsDoc(Document):
     """What you choose of a training run beyond model and plan."""
 
@@ -53,6 +74,15 @@ class TrainingOptionsDoc(Document):
     engine, since neither reads checkpoints of the other."""
     device: Device = Device.CUDA
     schedule: ScheduleDoc = ScheduleDoc()
+    initial_weights: _Path | None = None
+    """Folder of Hugging Face, on every host and here, whose weights the training begins with: config.json and
+    safetensors of gpt2, llama, mistral, qwen2 or qwen3. Null: they are drawn. A service reads below the folders that
+    its operator names."""
+    numerics: NumericsDoc | None = None
+    """Null: as config.json of `initial_weights` says, else the usual ones."""
+    final_weights: bool = False
+    """Whether the weights are written for Hugging Face behind the last step, into `weights` in the deployment's
+    folder."""
     token_file: _Path | None = None
     """Tokens without a header, little-endian, on every host (null: a seeded synthetic stream). A service reads below
     the folders that its operator names."""

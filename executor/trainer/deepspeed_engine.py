@@ -33,6 +33,7 @@ from executor.trainer.clock import StepClock
 from executor.trainer.context import LayerContext
 from executor.trainer.engine import Batches, Place, StepResult, patience_of
 from executor.trainer.layers import Buildable, LayerSpec, TiedLayerSpec, layers_of
+from executor.trainer.weights import save_weights
 from executor.training_job import Device, TrainingJob
 from stowplan.errors import WorkerError
 
@@ -162,6 +163,10 @@ class DeepSpeedEngine:
         self._engine.save_checkpoint(str(folder.parent), tag=folder.name, save_latest=False)
         failure: str | None = self._engine.checkpoint_engine.failure
         return failure
+
+    def write_weights(self, job: TrainingJob) -> str | None:
+        """Write them for transformers."""
+        return save_weights(self._engine.module, self._engine.grid.get_slice_parallel_group(), job)
 
     def load_checkpoint(self, folder: Path, checkpoint: Checkpoint) -> None:
         """Load weights, optimiser states and the step counter.

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from executor.checkpoints import Checkpoint
@@ -22,6 +23,7 @@ from executor.trainer.native.noise import noise_squares
 from executor.trainer.native.stage import UnevenStage
 from executor.trainer.native.ties import Ties
 from executor.trainer.native.update import Update
+from executor.trainer.weights import save_weights
 from executor.training_job import Coordinates, Device, TrainingJob
 from models.transformer import Precision
 
@@ -69,6 +71,7 @@ class NativeEngine:
         layers = layers_of(job, context)
         indices = range(where.pipe, len(job.part_layers), job.pp)
         modules = [StageModule(layers, layers.bounds(job.part_layers), index, job.pp) for index in indices]
+        self._tensor_group, self._modules = context.tensor_group, nn.ModuleList(modules)
         self._flat = FlatParameters(
             [item for module in modules for item in module.named_parameters() if item[1].requires_grad],
             {name: counts for module in modules for name, counts in module.ties.items()},
@@ -132,6 +135,10 @@ class NativeEngine:
     def write_checkpoint(self, folder: Path) -> str | None:
         """Write what this rank has."""
         return stored.write(self._pieces(), folder)
+
+    def write_weights(self, job: TrainingJob) -> str | None:
+        """Write them for transformers."""
+        return save_weights(self._modules, self._tensor_group, job)
 
     def load_checkpoint(self, folder: Path, checkpoint: Checkpoint) -> None:
         """Load what this rank needs."""

@@ -68,16 +68,17 @@ def test_variables_that_name_programs_or_files_are_refused(trainer: httpx.Client
     assert refusal(refused) == (422, [("not_allowed", f"/launch/environment/{variable}")])
 
 
+@pytest.mark.parametrize("field", ["token_file", "initial_weights"])
 @pytest.mark.parametrize(
     "path",
     ["/etc/passwd", "tokens.bin", "{folder}/../tokens.bin", "{folder}/away/tokens.bin", "{folder}-too/tokens.bin"],
 )
-def test_token_files_lie_in_folders_of_the_operator(trainer: httpx.Client, folder: Path, path: str) -> None:
+def test_data_lie_in_folders_of_the_operator(trainer: httpx.Client, folder: Path, path: str, field: str) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "away").symlink_to(folder.parent)
-    training = {"device": "cpu", "token_file": path.format(folder=folder)}
+    training = {"device": "cpu", field: path.format(folder=folder)}
     refused = trainer.post("/v1/deployments", json=body(training=training))
-    assert refusal(refused) == (422, [("not_allowed", "/training/token_file")])
+    assert refusal(refused) == (422, [("not_allowed", f"/training/{field}")])
     assert "STOWPLAN_DATA_FOLDERS" in refused.text
 
 
