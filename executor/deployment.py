@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from executor.data.sources import Data, Source, TokenType, sources_of
 from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
 from executor.rank_table import Rank, rank_table
-from executor.training_job import LAST, Device, EngineName, Schedule, StageLayout, TokenType, TrainingJob
+from executor.training_job import LAST, Device, EngineName, Schedule, StageLayout, TrainingJob
 from models.numerics import Numerics
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
@@ -45,6 +46,7 @@ class TrainingOptions:
     final_weights: bool = False
     token_file: str | None = None
     token_type: TokenType = TokenType.UINT16
+    data: Data = field(default_factory=Data)
     checkpoint_interval: int = 100
     keep_checkpoints: int = 2
     hang_limit_steps: float = 10.0
@@ -52,6 +54,11 @@ class TrainingOptions:
     start_limit_s: float = 1200.0
     save_limit_s: float = 1200.0
     layers_hook: str | None = None
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Where the data come from; none: they are synthetic."""
+        return sources_of(self.token_file, self.token_type, self.data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +157,7 @@ class Deployment:
             final_weights=str(checkpoints.parent / "weights") if options.final_weights else None,
             token_file=options.token_file,
             token_type=options.token_type,
+            data=options.data,
             checkpoint_folder=str(checkpoints),
             checkpoint_interval=options.checkpoint_interval,
             keep_checkpoints=options.keep_checkpoints,

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from executor.data.sources import Data, Source, TokenType, sources_of
 from executor.records import read_record, write_record
 from executor.weights.families import family_of
 from models.dimensions import Dimensions
@@ -24,9 +25,7 @@ from stowplan.errors import Issue, raise_for_errors
 # Value of `resume`: go on from the last good checkpoint, or start anew where there is none.
 LAST = "last"
 # Said wherever such a run is begun.
-SYNTHETIC_DATA = (
-    "SYNTHETIC DATA: no token_file is given, so that the model learns made-up sequences; good for trials only"
-)
+SYNTHETIC_DATA = "SYNTHETIC DATA: no data are given, so that the model learns made-up sequences; good for trials only"
 
 # Sizes of the model that are at least 1 where they are given.
 _POSITIVE = (
@@ -61,13 +60,6 @@ _SOFTWARE = {
     EngineName.DEEPSPEED: (Software.DEEPSPEED,),
     EngineName.NATIVE: (Software.DEEPSPEED, Software.TORCH_EAGER),
 }
-
-
-class TokenType(StrEnum):
-    """Number format of a token file: little-endian, without a header."""
-
-    UINT16 = "uint16"
-    UINT32 = "uint32"
 
 
 class Coordinates(NamedTuple):
@@ -137,7 +129,7 @@ class TrainingJob:
     the weights that a training begins with, unless it goes on from a checkpoint; None: they are drawn. `final_weights`:
     where the weights are written in that format behind the last step.
 
-    Data. `token_file` None: a seeded synthetic stream.
+    Data. `data`, or a `token_file` of `token_type` alone; without either, a seeded synthetic stream.
 
     Checkpoints. Written to `checkpoint_folder` every `checkpoint_interval` steps (0: none but at the end) and at the
     end; the newest `keep_checkpoints` stay. All ranks share the folder. `resume`: a tag in it, `"last"`, or None to
@@ -173,6 +165,7 @@ class TrainingJob:
     final_weights: str | None = None
     token_file: str | None = None
     token_type: TokenType = TokenType.UINT16
+    data: Data = field(default_factory=Data)
     checkpoint_folder: str | None = None
     checkpoint_interval: int = 0
     keep_checkpoints: int = 2
@@ -190,11 +183,16 @@ class TrainingJob:
                 *_layout_faults(self),
                 *model_faults(self.model, self.engine),
                 *_degree_faults(self),
-                *_weights_faults(self),
+                *_input_faults(self),
                 *_run_faults(self),
             ],
             "training job",
         )
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Where the data come from; none: they are synthetic."""
+        return sources_of(self.token_file, self.token_type, self.data)
 
     @property
     def pp(self) -> int:
@@ -392,7 +390,10 @@ def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
                 yield _fault("tensor_degree", f"stages/{k}/tp", detail)
 
 
-def _weights_faults(job: TrainingJob) -> Iterator[Issue]:
+def _input_faults(job: TrainingJob) -> Iterator[Issue]:
+    """What does not go together of data and weights."""
+    if job.token_file is not None and job.data.sources:
+        yield _fault("training_data", "token_file", "is given beside data.sources; name it there, with its token_type")
     for name in ("initial_weights", "final_weights"):
         if getattr(job, name) is None:
             continue

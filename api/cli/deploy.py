@@ -92,7 +92,7 @@ def deploy_command(
     out = console.output()
     console.print_warnings(list(_kept_secrets(deployment.launch)))
     _print_projection(out, choice.projection)
-    if deployment.training.token_file is None:
+    if not deployment.training.sources:
         out.print(SYNTHETIC_DATA)
     if dry_run:
         write_bundle(deployment, folder, folder / "checkpoints")

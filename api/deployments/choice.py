@@ -12,7 +12,8 @@ from api.convert.located import located
 from api.convert.parallel_plan import plan_from_document
 from api.convert.snapshot import cluster_from_document
 from api.deployments.pointers import in_request
-from api.schemas.deployment import DeploymentBody, PlanChoice, ProjectionDoc, TrainingOptionsDoc
+from api.schemas.deployment import DataDoc, DeploymentBody, PlanChoice, ProjectionDoc, TrainingOptionsDoc
+from executor.data.sources import Data, Source
 from executor.deployable import Candidate, assumed_cluster, deployable_plan, usable_gpus
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions, deployment_name
 from executor.feedback.run import write_cluster
@@ -174,6 +175,7 @@ def deployment_of(body: DeploymentBody, choice: Choice, secrets: Path | None = N
     with located("/launch/slurm"):
         launch["slurm"] = SlurmOptions(**dict(body.launch.slurm))
     with in_request(body):
+        training["data"] = _data(body.training.data)
         training["numerics"] = _numerics(body.training, choice.model)
         return Deployment(
             name=deployment_name(body.job_id),
@@ -182,6 +184,12 @@ def deployment_of(body: DeploymentBody, choice: Choice, secrets: Path | None = N
             training=TrainingOptions(**training),
             launch=LaunchOptions(**launch),
         )
+
+
+def _data(asked: DataDoc) -> Data:
+    """The data of a request."""
+    with located("/data"):
+        return Data(**{**dict(asked), "sources": tuple(Source(**dict(source)) for source in asked.sources)})
 
 
 def _numerics(asked: TrainingOptionsDoc, model: Transformer) -> Numerics:

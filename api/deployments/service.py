@@ -351,7 +351,7 @@ def _document(id_: str, request: _Request, supervisor: Supervisor, status: Deplo
         projection=request.projections.get(plan_digest(present.plan)),
         step=status.step,
         num_steps=present.training.num_steps,
-        synthetic_data=present.training.token_file is None,
+        synthetic_data=not present.training.sources,
         loss=status.loss,
         runs=tuple(_run(run) for run in state.runs),
         dead=tuple(DeadRankDoc.model_validate(rank, from_attributes=True) for rank in dead),

@@ -11,12 +11,13 @@ from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.snapshot import ClusterDoc
 from executor.change import Change
+from executor.data.sources import TokenType
 from executor.deployment import DEFAULT_PORT, MAX_PORT
 from executor.launch.backends import BACKENDS
 from executor.launch.base import RunState
 from executor.launch.slurm_options import MAX_SIGNAL_S, GpuRequest
 from executor.lifecycle import Cause, Phase
-from executor.training_job import Device, EngineName, TokenType
+from executor.training_job import Device, EngineName
 from models.numerics import Activation
 
 PATH_PATTERN, VALUE_PATTERN = r"^[^\x00-\x1f]+$", r"^[^\x00]*$"
@@ -63,6 +64,30 @@ class NumericsDoc(Document):
     """Of the feed-forward part; null: silu where it is gated, else gelu."""
 
 
+class SourceDoc(Document):
+    """One corpus of a training."""
+
+    path: _Path
+    """On every host: a file of tokens of `token_type`, or of a dataset of Megatron-LM the path of its .bin and .idx
+    without these endings. A service reads below the folders that its operator names."""
+    weight: Positive = 1.0
+    """Share of the samples, beside the weights of the other sources."""
+    token_type: TokenType | None = None
+    """Null: a dataset of Megatron-LM."""
+
+
+class DataDoc(Document):
+    """What a training reads: sources, blended, each sample at the same place of the training whatever the plan."""
+
+    sources: Annotated[tuple[SourceDoc, ...], Field(max_length=1000)] = ()
+    validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of every source, at its end: never trained on."""
+    evaluation_interval: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    """Steps between evaluations; 0: none. There is one behind the last step, too."""
+    evaluation_batches: Count = 10
+    """Global batches of an evaluation, always the same ones; fewer where there are no more."""
+
+
 class TrainingOptionsDoc(Document):
     """What you choose of a training run beyond model and plan."""
 
@@ -87,6 +112,8 @@ class TrainingOptionsDoc(Document):
     """Tokens without a header, little-endian, on every host (null: a seeded synthetic stream). A service reads below
     the folders that its operator names."""
     token_type: TokenType = TokenType.UINT16
+    data: DataDoc = DataDoc()
+    """In place of a token file: a blend of several sources, and what of it is kept for validation."""
     checkpoint_interval: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 100
     """Steps between checkpoints; one is written at the end in any case."""
     keep_checkpoints: Annotated[int, Field(ge=1, le=1000)] = 2
@@ -291,7 +318,7 @@ class DeploymentDoc(Document):
     step: int
     num_steps: int
     synthetic_data: bool
-    """No `token_file` was given: good for trials only."""
+    """No data were given: good for trials only."""
     loss: float | None
     runs: tuple[RunDoc, ...]
     dead: tuple[DeadRankDoc, ...]

@@ -157,6 +157,10 @@ class DeepSpeedEngine:
             large_square=norm**2 / self._num_ranks,
         )
 
+    def evaluate(self, batches: Batches) -> float:
+        """Loss of a batch."""
+        return float(self._engine.eval_batch(data_iter=batches))
+
     def write_checkpoint(self, folder: Path) -> str | None:
         """Write the files of this rank."""
         self._engine.checkpoint_engine.failure = None

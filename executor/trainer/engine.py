@@ -52,6 +52,9 @@ class Engine(Protocol):
     def train_step(self, batches: Batches, learning_rate: float) -> StepResult:
         """Do one step; the parts of it are timed by the clock that the engine was built with."""
 
+    def evaluate(self, batches: Batches) -> float:
+        """Mean loss over a batch, which nothing is learned of."""
+
     def write_checkpoint(self, folder: Path) -> str | None:
         """Write weights and optimiser states; give what went wrong on this rank."""
 

@@ -1,6 +1,7 @@
 """An engine for any plan, on torch alone: stages with degrees and shares of their own, ZeRO-1 inside each stage."""
 
 import logging
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,20 @@ class NativeEngine:
         """Do one step."""
         self._clock.lap(None)
         self._flat.gradients.zero_()
+        loss = self._run(self._schedule.step, batches)
+        mean, norm, alone, summed = self._update.apply(loss, learning_rate)
+        small, large = noise_squares(self._job, self._place, alone, summed)
+        return StepResult(loss=mean, gradient_norm=norm, small_square=small, large_square=large)
+
+    def evaluate(self, batches: Batches) -> float:
+        """Loss of a batch."""
+        with torch.no_grad():
+            loss = self._run(self._schedule.eval, batches)
+        dist.all_reduce(loss)
+        return float(loss)
+
+    def _run(self, passes: Callable[..., Any], batches: Batches) -> torch.Tensor:
+        """Take a batch through the passes of a schedule; this rank's share of the loss, a scalar in fp64."""
         inputs: tuple[torch.Tensor, ...] = ()
         labels: dict[str, Any] = {}
         losses: list[torch.Tensor] = []
@@ -123,14 +138,12 @@ class NativeEngine:
             inputs = (tokens,) if first else ()
             labels = {"target": targets, "losses": losses} if last else {}
         self._clock.lap("load")
-        self._schedule.step(*inputs, **labels, return_outputs=False)
+        passes(*inputs, **labels, return_outputs=False)
         self._clock.lap("send" if self._job.pp > 1 else None)
         loss = torch.zeros((), dtype=torch.float64, device=self.device)
         if losses and self._place.tensor == 0:
             loss += torch.stack([each.detach() for each in losses]).double().sum()
-        mean, norm, alone, summed = self._update.apply(loss, learning_rate)
-        small, large = noise_squares(self._job, self._place, alone, summed)
-        return StepResult(loss=mean, gradient_norm=norm, small_square=small, large_square=large)
+        return loss
 
     def write_checkpoint(self, folder: Path) -> str | None:
         """Write what this rank has."""

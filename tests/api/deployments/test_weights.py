@@ -20,14 +20,14 @@ _GPT = Transformer(**JOB, precision=Precision.FP32)
 _BODY = TypeAdapter(DeploymentBody)
 
 
-def _asked(**training: Any) -> Deployment:
-    asked = _BODY.validate_json(json.dumps(body(training={"device": "cpu", **training})))
+def asked(**training: Any) -> Deployment:
+    request = _BODY.validate_json(json.dumps(body(training={"device": "cpu", **training})))
 
     def no_service(plan_id: str, job_id: str) -> PlannedJob:
         raise AssertionError((plan_id, job_id))
 
-    choice = choose(asked, "tiny", given_model(asked), no_service, engine=asked.training.engine)
-    return deployment_of(asked, choice)
+    choice = choose(request, "tiny", given_model(request), no_service, engine=request.training.engine)
+    return deployment_of(request, choice)
 
 
 def _folder(path: Path, **changes: Any) -> Path:
@@ -39,8 +39,8 @@ def _folder(path: Path, **changes: Any) -> Path:
 
 
 def test_the_job_computes_as_its_weights_do(tmp_path: Path) -> None:
-    asked = _asked(initial_weights=str(_folder(tmp_path)), final_weights=True)
-    job = asked.training_job(tmp_path / "runs" / "1", tmp_path / "checkpoints")
+    made = asked(initial_weights=str(_folder(tmp_path)), final_weights=True)
+    job = made.training_job(tmp_path / "runs" / "1", tmp_path / "checkpoints")
     assert job.numerics == Numerics(norm_epsilon=1e-3, activation=Activation.GELU_TANH)
     assert job.initial_weights == str(tmp_path)
     assert job.final_weights == str(tmp_path / "weights")
@@ -50,8 +50,8 @@ def test_what_the_request_says_itself_counts(tmp_path: Path) -> None:
     scaling = {"factor": 8, "original_length": 16}
     given = {"rotary_base": 5e5, "rotary_scaling": scaling}
     expected = RotaryScaling(factor=8, low_factor=1, high_factor=4, original_length=16)
-    assert _asked(numerics=given).training.numerics == Numerics(rotary_base=5e5, rotary_scaling=expected)
-    assert _asked(initial_weights=str(_folder(tmp_path)), numerics={}).training.numerics == Numerics()
+    assert asked(numerics=given).training.numerics == Numerics(rotary_base=5e5, rotary_scaling=expected)
+    assert asked(initial_weights=str(_folder(tmp_path)), numerics={}).training.numerics == Numerics()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_the_request_says_itself_counts(tmp_path: Path) -> None:
 def test_faults_are_where_the_request_says_it(
     training: dict[str, Any], config: dict[str, Any], pointer: str, tmp_path: Path
 ) -> None:
-    asked = {"initial_weights": str(_folder(tmp_path, **config)), **training}
+    given = {"initial_weights": str(_folder(tmp_path, **config)), **training}
     with pytest.raises(InputError) as refused:
-        _asked(**asked)
+        asked(**given)
     assert pointer in [issue.pointer for issue in refused.value.issues]
