@@ -27,6 +27,9 @@ LAST = "last"
 # Said wherever such a run is begun.
 SYNTHETIC_DATA = "SYNTHETIC DATA: no data are given, so that the model learns made-up sequences; good for trials only"
 
+# Part of the training over which WSD falls: one of so many.
+_COOLDOWN = 10
+
 # Sizes of the model that are at least 1 where they are given.
 _POSITIVE = (
     *("num_layers", "hidden_size", "vocabulary_size", "sequence_length", "global_batch"),
@@ -60,6 +63,15 @@ _SOFTWARE = {
     EngineName.DEEPSPEED: (Software.DEEPSPEED,),
     EngineName.NATIVE: (Software.DEEPSPEED, Software.TORCH_EAGER),
 }
+
+
+class Decay(StrEnum):
+    """How the learning rate falls: along a cosine, along a line, or not before a line at the end (WSD: warm-up, stable,
+    decay; Hu et al. 2024)."""
+
+    COSINE = "cosine"
+    LINEAR = "linear"
+    WSD = "wsd"
 
 
 class Coordinates(NamedTuple):
@@ -101,14 +113,20 @@ class StageLayout:
 class Schedule:
     """Learning rate and the other settings of AdamW.
 
-    Linear warm-up over `warmup_steps`, then a cosine down to `final_ratio` x `learning_rate` at `decay_steps` (None:
-    the steps of the job), constant after that. Weight decay applies to all parameters. Gradients are clipped to the
-    norm `gradient_clipping`, 0 for not at all.
+    Linear warm-up over `warmup_steps`, then `decay` down to `final_ratio` x `learning_rate` at `decay_steps` (None: the
+    steps of the job), constant after that. `cooldown_steps`: over which WSD falls (None: the last tenth). Each may be
+    said in samples (sequences) instead. Weight decay applies to all parameters but norms and biases. Gradients are
+    clipped to the norm `gradient_clipping`, 0 for not at all.
     """
 
     learning_rate: float = 3e-4
+    decay: Decay = Decay.COSINE
     warmup_steps: int = 0
+    warmup_samples: int | None = None
     decay_steps: int | None = None
+    decay_samples: int | None = None
+    cooldown_steps: int | None = None
+    cooldown_samples: int | None = None
     final_ratio: float = 0.1
     weight_decay: float = 0.01
     beta1: float = 0.9
@@ -256,14 +274,25 @@ class TrainingJob:
 
 
 def learning_rate_at(job: TrainingJob, step: int) -> float:
-    """Learning rate of step `step`, counted from 0: a function of the step alone, so that a resumed run follows it."""
-    schedule = job.schedule
-    if step < schedule.warmup_steps:
-        return schedule.learning_rate * (step + 1) / schedule.warmup_steps
-    end = schedule.decay_steps or job.num_steps
-    progress = min(1.0, (step - schedule.warmup_steps) / max(1, end - schedule.warmup_steps))
-    share = schedule.final_ratio + (1.0 - schedule.final_ratio) * 0.5 * (1.0 + math.cos(math.pi * progress))
-    return schedule.learning_rate * share
+    """Learning rate of step `step`, counted from 0: a function of the samples before it alone, so that a resumed run
+    follows it."""
+    schedule, batch = job.schedule, job.global_batch
+    done, warmup = step * batch, _samples(schedule.warmup_steps, schedule.warmup_samples, batch) or 0
+    if done < warmup:
+        return schedule.learning_rate * min(1.0, (done + batch) / warmup)
+    end = _samples(schedule.decay_steps, schedule.decay_samples, batch) or job.num_steps * batch
+    begin = warmup
+    if schedule.decay is Decay.WSD:
+        cooldown = _samples(schedule.cooldown_steps, schedule.cooldown_samples, batch) or end // _COOLDOWN
+        begin = max(warmup, end - cooldown)
+    progress = min(1.0, max(0, done - begin) / max(batch, end - begin))
+    left = 0.5 * (1.0 + math.cos(math.pi * progress)) if schedule.decay is Decay.COSINE else 1.0 - progress
+    return schedule.learning_rate * (schedule.final_ratio + (1.0 - schedule.final_ratio) * left)
+
+
+def _samples(steps: int | None, samples: int | None, batch: int) -> int | None:
+    """A length in samples that may be given in steps."""
+    return samples if samples is not None or steps is None else steps * batch
 
 
 def read_training_job(path: Path) -> TrainingJob:
@@ -404,11 +433,24 @@ def _input_faults(job: TrainingJob) -> Iterator[Issue]:
             yield _fault("no_family", name, detail)
 
 
-def _run_faults(job: TrainingJob) -> Iterator[Issue]:
-    schedule = job.schedule
-    for name in ("learning_rate", "weight_decay", "gradient_clipping", "warmup_steps", "final_ratio"):
+def _schedule_faults(schedule: Schedule) -> Iterator[Issue]:
+    for name in ("learning_rate", "weight_decay", "gradient_clipping", "final_ratio"):
         if getattr(schedule, name) < 0:
             yield _fault("negative", f"schedule/{name}", f"is {getattr(schedule, name)}; at least 0")
+    for part in ("warmup", "decay", "cooldown"):
+        steps, samples = (getattr(schedule, f"{part}_{unit}") for unit in ("steps", "samples"))
+        if steps and samples is not None:
+            yield _fault("schedule", f"schedule/{part}_samples", f"is given beside {part}_steps; say it in one of both")
+        for unit, value in (("steps", steps), ("samples", samples)):
+            if value is not None and value < 0:
+                yield _fault("negative", f"schedule/{part}_{unit}", f"is {value}; at least 0")
+        if part == "cooldown" and (steps or samples) and schedule.decay is not Decay.WSD:
+            unit = "steps" if steps else "samples"
+            yield _fault("schedule", f"schedule/cooldown_{unit}", f"is given; {schedule.decay} has none, wsd has")
+
+
+def _run_faults(job: TrainingJob) -> Iterator[Issue]:
+    yield from _schedule_faults(job.schedule)
     if job.checkpoint_interval < 0:
         yield _fault("negative", "checkpoint_interval", f"is {job.checkpoint_interval}; at least 0")
     for name in ("hang_limit_steps", "hang_limit_s", "start_limit_s", "save_limit_s"):

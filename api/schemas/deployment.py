@@ -17,26 +17,36 @@ from executor.launch.backends import BACKENDS
 from executor.launch.base import RunState
 from executor.launch.slurm_options import MAX_SIGNAL_S, GpuRequest
 from executor.lifecycle import Cause, Phase
-from executor.training_job import Device, EngineName
+from executor.training_job import Decay, Device, EngineName
 from models.numerics import Activation
 
 PATH_PATTERN, VALUE_PATTERN = r"^[^\x00-\x1f]+$", r"^[^\x00]*$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _Path = Annotated[str, Field(min_length=1, max_length=4096, pattern=PATH_PATTERN)]
+_Samples = Annotated[int, Field(ge=1, le=2**53)]
 _Value = Annotated[str, Field(max_length=4096, pattern=VALUE_PATTERN)]
 _Variable = Annotated[str, Field(max_length=256, pattern=VARIABLE_PATTERN)]
 
 
 class ScheduleDoc(Document):
-    """Learning rate and the other settings of AdamW: linear warm-up, then a cosine."""
+    """Learning rate and the other settings of AdamW: linear warm-up, then a decay. Lengths are said in steps or in
+    samples (sequences)."""
 
     learning_rate: Positive = 3e-4
+    decay: Decay = Decay.COSINE
+    """wsd: the learning rate stays, and falls along a line at the end."""
     warmup_steps: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    warmup_samples: _Samples | None = None
     decay_steps: Count | None = None
-    """Null: the steps of the job."""
+    """Where the decay ends; null: the steps of the job."""
+    decay_samples: _Samples | None = None
+    cooldown_steps: Count | None = None
+    """How long wsd falls; null: the last tenth."""
+    cooldown_samples: _Samples | None = None
     final_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Of the learning rate, at the end of the cosine."""
+    """Of the learning rate, at the end of the decay."""
     weight_decay: NonNegative = 0.01
+    """Of all parameters but norms and biases."""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
     epsilon: Positive = 1e-8

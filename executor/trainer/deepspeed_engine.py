@@ -31,6 +31,7 @@ from executor.launch.pulse import Pulse
 from executor.trainer.checkpointing import PATIENT
 from executor.trainer.clock import StepClock
 from executor.trainer.context import LayerContext
+from executor.trainer.decay import parameter_groups
 from executor.trainer.engine import Batches, Place, StepResult, patience_of
 from executor.trainer.layers import Buildable, LayerSpec, TiedLayerSpec, layers_of
 from executor.trainer.weights import save_weights
@@ -123,7 +124,7 @@ class DeepSpeedEngine:
         self._job = job
         self._engine, *_ = deepspeed.initialize(
             model=module,
-            model_parameters=[parameter for parameter in module.parameters() if parameter.requires_grad],
+            model_parameters=parameter_groups(module, job.schedule.weight_decay),
             config=ds_config(job),
             dist_init_required=False,
         )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from executor.trainer.block import Block
 from executor.trainer.context import LayerContext, seeded_parameter
+from executor.trainer.decay import parameter_groups
 from executor.trainer.layers import layers_of, transformer_layers
 from executor.trainer.rotary import frequencies, rotate
 from executor.trainer.tensor_parallel import ColumnParallelLinear
@@ -128,3 +129,14 @@ def test_first_and_last_stage_hold_embedding_and_head() -> None:
 def test_wrong_hook_is_refused(hook: str, detail: str) -> None:
     with pytest.raises(InputError, match=detail):
         layers_of(tiny_job(layers_hook=hook), LayerContext())
+
+
+@pytest.mark.parametrize("model", [GPT, replace(LLAMA, biases=Biases.QKV, query_key_norms=True)])
+def test_matrices_decay_and_norms_and_biases_do_not(model: Transformer) -> None:
+    module = Sequence(transformer_layers(model, LayerContext()))
+    decaying, others = parameter_groups(module, 0.1)
+    assert (decaying["weight_decay"], others["weight_decay"]) == (0.1, 0.0)
+    assert len(decaying["params"]) + len(others["params"]) == len(list(module.parameters()))
+    assert {p.stored_name for p in others["params"]} == {
+        p.stored_name for p in module.parameters() if p.stored_name.endswith(("norm", ".bias"))
+    }
