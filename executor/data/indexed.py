@@ -10,6 +10,7 @@ Source: `megatron/core/datasets/indexed_dataset.py` and `readme.md` there.
 
 import os
 import struct
+from array import array
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -76,7 +77,7 @@ def write_indexed(prefix: Path, documents: Iterable[npt.ArrayLike], *, vocabular
     number = np.dtype("<u2" if vocabulary_size <= 2**16 else "<i4")
     index, data = _with(prefix, ".idx"), _with(prefix, ".bin")
     drafts = {path: path.with_name(f".{path.name}.part") for path in (data, index)}
-    lengths: list[int] = []
+    lengths = array("i")
     with drafts[data].open("wb") as file:
         for document in documents:
             tokens = np.asarray(document, dtype=np.int64)
@@ -88,7 +89,7 @@ def write_indexed(prefix: Path, documents: Iterable[npt.ArrayLike], *, vocabular
     if not sum(lengths):
         drafts[data].unlink()
         raise InputError(f"there are no tokens to write to {data}")
-    offsets = np.cumsum([0, *lengths[:-1]], dtype=np.int64) * number.itemsize
+    offsets = (np.cumsum(lengths, dtype=np.int64) - lengths) * number.itemsize
     with drafts[index].open("wb") as file:
         file.write(_HEADER.pack(_MAGIC, _VERSION, _CODES[number.str], len(lengths), len(lengths) + 1))
         file.write(np.array(lengths, dtype="<i4").tobytes())
