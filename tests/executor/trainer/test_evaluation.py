@@ -1,6 +1,7 @@
 """Evaluation on what is kept for validation, on real ranks."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from executor.data.sources import Data, Source
 from executor.token_stream import open_validation
 from executor.trainer.context import LayerContext
 from executor.trainer.layers import layers_of
-from executor.training_job import EngineName, Schedule
+from executor.training_job import EngineName, Schedule, StageLayout
 from tests.executor.jobs import LLAMA, tiny_job
 from tests.executor.trainer.launching import run_job, steps_of
 from tests.executor.trainer.reference import Sequence
@@ -27,16 +28,26 @@ def _sources(folder: Path, *lengths: int) -> tuple[Source, ...]:
     return tuple(Source(path=str(folder / str(k))) for k in range(len(lengths)))
 
 
-@pytest.mark.parametrize("engine", EngineName)
-def test_validation_loss_is_that_of_one_process_and_changes_no_step(engine: EngineName, tmp_path: Path) -> None:
+# Two replicas, then two tensor ranks, each stage in two parts.
+_UNEVEN = {
+    "engine": EngineName.NATIVE,
+    "stages": (
+        StageLayout(num_layers=2, tp=1, batches=(1, 1)),
+        StageLayout(num_layers=2, tp=2, batches=(2,)),
+    ),
+    "num_micro_batches": 4,
+    "virtual_stages": 2,
+}
+
+
+@pytest.mark.parametrize("layout", [{"stage_layers": (2, 2), "dp": 2}, _UNEVEN], ids=["deepspeed", "native"])
+def test_validation_loss_is_that_of_one_process(layout: dict[str, Any], tmp_path: Path) -> None:
     """A model that learns nothing; of 20 and 25 samples 4 and 5 are kept, the last of them in a second batch of 8."""
     data = Data(sources=_sources(tmp_path, 641, 801), validation_share=0.2, evaluation_interval=2)
     job = tiny_job(
         LLAMA,
-        stage_layers=(2, 2),
-        dp=2,
+        **layout,
         num_steps=3,
-        engine=engine,
         data=data,
         schedule=Schedule(learning_rate=0.0),
         metrics_folder=str(tmp_path),

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from executor.token_stream import open_stream
 from executor.trainer.context import LayerContext
 from executor.trainer.layers import layers_of
-from executor.training_job import EngineName, Schedule, TrainingJob
+from executor.training_job import EngineName, Schedule, StageLayout, TrainingJob
 from executor.weights.given import numerics_of
 from models.readers import read_model_file
 from models.transformer import Precision
@@ -87,15 +87,30 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(("name", "engine"), [("gpt2", EngineName.DEEPSPEED), ("qwen3", EngineName.NATIVE)])
-def test_every_rank_reads_and_writes_its_part(name: str, engine: EngineName, tmp_path: Path) -> None:
-    """Two stages of two tensor ranks that learn nothing: what they write is what they read, and what they compute is
+# Two replicas, then two tensor ranks.
+_UNEVEN = {
+    "engine": EngineName.NATIVE,
+    "stages": (
+        StageLayout(num_layers=1, tp=1, batches=(1, 1)),
+        StageLayout(num_layers=1, tp=2, batches=(2,)),
+    ),
+    "num_micro_batches": 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [("gpt2", {"stage_layers": (1, 1), "tp": 2}), ("qwen3", _UNEVEN)],
+    ids=["gpt2-deepspeed", "qwen3-native"],
+)
+def test_every_rank_reads_and_writes_its_part(name: str, layout: dict[str, Any], tmp_path: Path) -> None:
+    """Two stages of two ranks that learn nothing: what they write is what they read, and what they compute is
     what transformers computes."""
     folder = _stored(name, tmp_path / "given")
     (folder / "tokenizer.json").write_text("{}")
     still = Schedule(learning_rate=0.0, weight_decay=0.0)
     paths = {"final_weights": str(tmp_path / "weights"), "metrics_folder": str(tmp_path)}
-    job = _job(folder, stage_layers=(1, 1), tp=2, num_steps=1, schedule=still, engine=engine, **paths)
+    job = _job(folder, **layout, num_steps=1, schedule=still, **paths)
     run_job(job, tmp_path)
     model, tokens = _model(name), torch.from_numpy(open_stream(job).batch(0, 0, 8))
     with torch.no_grad():
