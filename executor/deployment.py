@@ -33,7 +33,8 @@ _DIGESTED = re.compile(rf".*-[0-9a-f]{{{_DIGEST_LENGTH}}}")
 class TrainingOptions:
     """What a user chooses of a training run beyond model and plan; the fields are those of `TrainingJob`.
 
-    `final_weights`: whether they are written, into `weights` beside the checkpoints.
+    `final_weights`: whether they are written, into `weights` beside the checkpoints. `tensorboard`, and a project of
+    Weights & Biases: whether metrics are written for them, into `tensorboard` and `wandb` there.
     """
 
     num_steps: int = 1000
@@ -54,6 +55,8 @@ class TrainingOptions:
     start_limit_s: float = 1200.0
     save_limit_s: float = 1200.0
     layers_hook: str | None = None
+    tensorboard: bool = False
+    wandb_project: str | None = None
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -168,6 +171,9 @@ class Deployment:
             save_limit_s=options.save_limit_s,
             metrics_folder=str(folder / "metrics"),
             layers_hook=options.layers_hook,
+            tensorboard_folder=str(checkpoints.parent / "tensorboard") if options.tensorboard else None,
+            wandb_folder=str(checkpoints.parent) if options.wandb_project else None,
+            wandb_project=options.wandb_project,
         )
 
 

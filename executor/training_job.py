@@ -160,8 +160,9 @@ class TrainingJob:
     between steps and at the end `save_limit_s`; a checkpoint that is converted may take as long as it likes, but not
     that long without getting anywhere.
 
-    `metrics_folder`: where each rank writes its `metrics-rank<r>.jsonl`. `layers_hook`: `module:function` that gives
-    the user's own layers (`executor.trainer.layers`), None for the built-in transformer.
+    `metrics_folder`: where each rank writes its `metrics-rank<r>.jsonl`. `tensorboard_folder`: where rank 0 writes them
+    for TensorBoard; `wandb_folder`: below which, in `wandb`, for a project of Weights & Biases. `layers_hook`:
+    `module:function` that gives the user's own layers (`executor.trainer.layers`), None for the built-in transformer.
 
     Raises
     ------
@@ -193,6 +194,9 @@ class TrainingJob:
     start_limit_s: float = 1200.0
     save_limit_s: float = 1200.0
     metrics_folder: str | None = None
+    tensorboard_folder: str | None = None
+    wandb_folder: str | None = None
+    wandb_project: str | None = None
     layers_hook: str | None = None
 
     def __post_init__(self) -> None:

@@ -124,6 +124,11 @@ class TrainingOptionsDoc(Document):
     token_type: TokenType = TokenType.UINT16
     data: DataDoc = DataDoc()
     """In place of a token file: a blend of several sources, and what of it is kept for validation."""
+    tensorboard: bool = False
+    """Whether metrics are written for TensorBoard, into `tensorboard` in the deployment's folder."""
+    wandb_project: Name | None = None
+    """Whether, and in which project, they are written for Weights & Biases, into `wandb` there, to be sent with `wandb
+    sync`."""
     checkpoint_interval: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 100
     """Steps between checkpoints; one is written at the end in any case."""
     keep_checkpoints: Annotated[int, Field(ge=1, le=1000)] = 2

@@ -24,6 +24,7 @@ from executor.trainer.clock import StepClock
 from executor.trainer.engine import Engine, Place, agree
 from executor.trainer.evaluation import Evaluation
 from executor.trainer.reading import Reading
+from executor.trainer.sinks import Sinks
 from executor.training_job import Device, TrainingJob, learning_rate_at
 from stowplan.errors import WorkerError
 
@@ -78,7 +79,7 @@ class Loop:
         job = self._job
         step, failure, stopping = self._engine.step, None, False
         saving: Span | None = None
-        with self._writer() as writer:
+        with self._writer() as writer, Sinks(job, self._place.rank, step) as sinks:
             while step < job.num_steps and not stopping:
                 self._beat_for_step()
                 metrics, stopping = self._step(step)
@@ -89,6 +90,7 @@ class Loop:
                     metrics = replace(metrics, validation_loss=self._evaluate(self._evaluation))
                 if writer is not None:
                     writer.write(metrics)
+                sinks.write(metrics)
                 self._log(metrics)
                 if self._is_due(step, stopping):
                     saved = Timeline(Activity.SAVING)

@@ -38,12 +38,14 @@ def _folder(path: Path, **changes: Any) -> Path:
     return path
 
 
-def test_the_job_computes_as_its_weights_do(tmp_path: Path) -> None:
-    made = asked(initial_weights=str(_folder(tmp_path)), final_weights=True)
+def test_the_job_computes_as_its_weights_do_and_writes_beside_its_checkpoints(tmp_path: Path) -> None:
+    made = asked(initial_weights=str(_folder(tmp_path)), final_weights=True, tensorboard=True, wandb_project="trials")
     job = made.training_job(tmp_path / "runs" / "1", tmp_path / "checkpoints")
     assert job.numerics == Numerics(norm_epsilon=1e-3, activation=Activation.GELU_TANH)
     assert job.initial_weights == str(tmp_path)
     assert job.final_weights == str(tmp_path / "weights")
+    assert job.tensorboard_folder == str(tmp_path / "tensorboard")
+    assert (job.wandb_folder, job.wandb_project) == (str(tmp_path), "trials")
 
 
 def test_what_the_request_says_itself_counts(tmp_path: Path) -> None:

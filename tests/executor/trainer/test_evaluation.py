@@ -51,6 +51,7 @@ def test_validation_loss_is_that_of_one_process(layout: dict[str, Any], tmp_path
         data=data,
         schedule=Schedule(learning_rate=0.0),
         metrics_folder=str(tmp_path),
+        tensorboard_folder=str(tmp_path / "tensorboard"),
     )
     run_job(job, tmp_path)
     layers = layers_of(job, LayerContext(seed=job.seed))
@@ -59,6 +60,7 @@ def test_validation_loss_is_that_of_one_process(layout: dict[str, Any], tmp_path
     with torch.no_grad():
         tokens = [torch.from_numpy(stream.batch(k, 0, 8)) for k in range(2)]
         expected = float(torch.stack([layers.loss(model(each[:, :-1]), each[:, 1:]) for each in tokens]).mean())
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 1
     for rank in range(job.num_ranks):
         losses = [step.validation_loss for step in steps_of(tmp_path, rank)]
         assert losses == [None, pytest.approx(expected, abs=1e-5), pytest.approx(expected, abs=1e-5)]

@@ -9,6 +9,8 @@ from stowplan.arrays import IntArray
 from stowplan.errors import InputError
 from tests.executor.jobs import tiny_job
 
+pytestmark = [pytest.mark.slow, pytest.mark.training]
+
 
 def test_any_step_may_follow_any_other() -> None:
     job = tiny_job(dp=2)
