@@ -12,13 +12,14 @@ good one; every step is atomic, so a crash or a full disk leaves the checkpoint 
 import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from executor.records import read_record, sync_folder, write_record, write_text
 from executor.training_job import LAST, EngineName, TrainingJob
 from models.dimensions import Dimensions
+from models.numerics import Numerics
 from models.transformer import Transformer
 from stowplan.errors import InputError
 from stowplan.records import to_json
@@ -68,11 +69,12 @@ class Checkpoint:
     tp: int
     files: tuple[StoredFile, ...]
     engine: EngineName = EngineName.DEEPSPEED
+    numerics: Numerics = field(default_factory=Numerics)
 
     @property
     def fingerprint(self) -> str:
         """Hash of what must be the same in every run that uses the checkpoint."""
-        return _fingerprint(self.model, self.seed, self.layers_hook)
+        return _fingerprint(self)
 
     def has_layout_of(self, job: TrainingJob) -> bool:
         """Whether the job can load it without conversion: what the native engine has written, every layout can."""
@@ -89,7 +91,7 @@ def tag_of(step: int) -> str:
 
 def fingerprint_of(job: TrainingJob) -> str:
     """Hash of model, global batch, precision, seed and layers: what decides the run's mathematics."""
-    return _fingerprint(job.model, job.seed, job.layers_hook)
+    return _fingerprint(job)
 
 
 def complete_checkpoint(folder: Path, job: TrainingJob, step: int) -> Checkpoint:
@@ -115,6 +117,7 @@ def complete_checkpoint(folder: Path, job: TrainingJob, step: int) -> Checkpoint
         tp=job.stages[0].tp,
         files=tuple(_files(partial)),
         engine=job.engine,
+        numerics=job.numerics,
     )
     write_record(manifest, partial / MANIFEST)
     # Of what stood there before.
@@ -224,19 +227,19 @@ def _remove_old(folder: Path, newest: str, keep: int) -> None:
         shutil.rmtree(folder / (tag + UNIVERSAL), ignore_errors=True)
 
 
-def _identity(model: Transformer, seed: int, layers_hook: str | None) -> Mapping[str, Any]:
-    values = {name: value for name, value in asdict(model).items() if name not in _FREE}
-    return values | asdict(Dimensions.of(model)) | {"seed": seed, "layers_hook": layers_hook}
+def _identity(training: Checkpoint | TrainingJob) -> Mapping[str, Any]:
+    values = {name: value for name, value in asdict(training.model).items() if name not in _FREE}
+    others = {"seed": training.seed, "layers_hook": training.layers_hook}
+    return values | asdict(Dimensions.of(training.model)) | asdict(training.numerics) | others
 
 
-def _fingerprint(model: Transformer, seed: int, layers_hook: str | None) -> str:
-    values = sorted((name, str(value)) for name, value in _identity(model, seed, layers_hook).items())
+def _fingerprint(training: Checkpoint | TrainingJob) -> str:
+    values = sorted((name, str(value)) for name, value in _identity(training).items())
     return hashlib.sha256(repr(values).encode()).hexdigest()
 
 
 def _differences(checkpoint: Checkpoint, job: TrainingJob) -> Iterator[str]:
-    stored = _identity(checkpoint.model, checkpoint.seed, checkpoint.layers_hook)
-    wanted = _identity(job.model, job.seed, job.layers_hook)
+    stored, wanted = _identity(checkpoint), _identity(job)
     for name, value in stored.items():
         if value != wanted[name]:
             yield f"{name} is {value} there and {wanted[name]} here"

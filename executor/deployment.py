@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from executor.data.sources import Data, Source, TokenType, sources_of
 from executor.hosts import HOST, HOST_FORM
 from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
 from executor.rank_table import Rank, rank_table, ranks_of
-from executor.training_job import LAST, Device, EngineName, Schedule, StageLayout, TokenType, TrainingJob
+from executor.training_job import LAST, Device, EngineName, Schedule, StageLayout, TrainingJob
+from models.numerics import Numerics
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
@@ -28,15 +30,23 @@ _DIGESTED = re.compile(rf".*-[0-9a-f]{{{_DIGEST_LENGTH}}}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOptions:
-    """What a user chooses of a training run beyond model and plan; the fields are those of `TrainingJob`."""
+    """What a user chooses of a training run beyond model and plan; the fields are those of `TrainingJob`.
+
+    `final_weights`: whether they are written, into `weights` beside the checkpoints. `tensorboard`, and a project of
+    Weights & Biases: whether metrics are written for them, into `tensorboard` and `wandb` there.
+    """
 
     num_steps: int = 1000
     seed: int = 0
     engine: EngineName = EngineName.DEEPSPEED
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
+    numerics: Numerics = field(default_factory=Numerics)
+    initial_weights: str | None = None
+    final_weights: bool = False
     token_file: str | None = None
     token_type: TokenType = TokenType.UINT16
+    data: Data = field(default_factory=Data)
     checkpoint_interval: int = 100
     keep_checkpoints: int = 2
     hang_limit_steps: float = 10.0
@@ -44,6 +54,13 @@ class TrainingOptions:
     start_limit_s: float = 1200.0
     save_limit_s: float = 1200.0
     layers_hook: str | None = None
+    tensorboard: bool = False
+    wandb_project: str | None = None
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Where the data come from; none: they are synthetic."""
+        return sources_of(self.token_file, self.token_type, self.data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +165,12 @@ class Deployment:
             device=options.device,
             schedule=options.schedule,
             seed=options.seed,
+            numerics=options.numerics,
+            initial_weights=options.initial_weights,
+            final_weights=str(checkpoints.parent / "weights") if options.final_weights else None,
             token_file=options.token_file,
             token_type=options.token_type,
+            data=options.data,
             checkpoint_folder=str(checkpoints),
             checkpoint_interval=options.checkpoint_interval,
             keep_checkpoints=options.keep_checkpoints,
@@ -160,6 +181,9 @@ class Deployment:
             save_limit_s=options.save_limit_s,
             metrics_folder=str(folder / "metrics"),
             layers_hook=options.layers_hook,
+            tensorboard_folder=str(checkpoints.parent / "tensorboard") if options.tensorboard else None,
+            wandb_folder=str(checkpoints.parent) if options.wandb_project else None,
+            wandb_project=options.wandb_project,
         )
 
 

@@ -37,7 +37,8 @@ class StepMetrics:
     Gradient noise: `small_gradient_square` is the squared norm of the gradient over `small_batch` sequences (one
     replica's), averaged over the replicas; `large_gradient_square` that over `large_batch` sequences, before
     clipping. Equal batches (a stage with one replica) say nothing about the noise. The native engine leaves out
-    parameters that two stages share: no rank has the whole gradient of one replica for them.
+    parameters that two stages share: no rank has the whole gradient of one replica for them. `validation_loss`: of the
+    evaluation behind the step, None where there was none.
     """
 
     launch: int
@@ -66,6 +67,7 @@ class StepMetrics:
     small_gradient_square: float
     large_batch: int
     large_gradient_square: float
+    validation_loss: float | None = None
 
 
 def metrics_path(folder: Path, rank: int) -> Path:

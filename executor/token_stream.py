@@ -1,20 +1,20 @@
 """Training data: sample k of step t is a function of (seed, t, k) alone, the same for every layout.
 
-A token file is a plain array of little-endian uint16 or uint32 token ids, without a header, documents one after
-another. It is cut into windows of sequence_length + 1 tokens that overlap by one; window order is a new seeded
-permutation in every epoch.
+Sources are token files (plain arrays of little-endian uint16 or uint32 token ids, without a header, documents one after
+another) and datasets of Megatron-LM. Each is cut into windows (`executor.data.windows`), whose order is a new seeded
+permutation in every epoch; a blend takes from each by its weight (`executor.data.blend`).
 """
 
 import logging
 from abc import ABC, abstractmethod
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 
+from executor.data.blend import place_of, shares_of
+from executor.data.windows import Windows
 from executor.training_job import SYNTHETIC_DATA, TrainingJob
 from stowplan.arrays import IntArray
-from stowplan.errors import InputError
 
 Tokens = IntArray
 _logger = logging.getLogger("stowplan.executor.token_stream")
@@ -56,58 +56,64 @@ class SyntheticStream(TokenStream):
         return tokens.astype(np.int64)
 
 
-class FileStream(TokenStream):
-    """Windows of a token file, memory-mapped."""
+class BlendedStream(TokenStream):
+    """Samples of several sources, as their weights say."""
 
-    def __init__(
-        self, path: Path, *, dtype: str, seed: int, vocabulary_size: int, sequence_length: int, global_batch: int
-    ) -> None:
-        try:
-            self._tokens = np.memmap(path, dtype=np.dtype(dtype).newbyteorder("<"), mode="r")
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path} cannot be read as a file of {dtype} tokens: {error}") from error
-        self._path = path
-        self._seed = seed
-        self._vocabulary_size = vocabulary_size
-        self._length = sequence_length
+    def __init__(self, sources: Sequence[tuple[float, Windows]], *, global_batch: int) -> None:
+        self._shares = shares_of([weight for weight, _ in sources])
+        self._windows = [windows for _, windows in sources]
         self._global_batch = global_batch
-        self._num_windows = (len(self._tokens) - 1) // sequence_length
-        if self._num_windows < 1:
-            raise InputError(f"{path} has {len(self._tokens)} tokens; one sample needs {sequence_length + 1}")
-        self._order = lru_cache(maxsize=2)(self._permutation)
 
     def sample(self, step: int, k: int) -> Tokens:
-        """The window that the epoch's permutation gives to sample number step x global batch + k."""
-        epoch, place = divmod(step * self._global_batch + k, self._num_windows)
-        start = int(self._order(epoch)[place]) * self._length
-        tokens = self._tokens[start : start + self._length + 1].astype(np.int64)
-        if tokens.max() >= self._vocabulary_size:
-            raise InputError(
-                f"{self._path} has the token {tokens.max()} at or behind position {start}; "
-                f"the vocabulary of the model has {self._vocabulary_size}"
-            )
-        return tokens
+        """Sample number step x global batch + k of the blend."""
+        source, number = place_of(step * self._global_batch + k, self._shares)
+        return self._windows[source].training(number)
 
-    def _permutation(self, epoch: int) -> Tokens:
-        return np.random.default_rng([self._seed, epoch]).permutation(self._num_windows)
+
+class ValidationStream(BlendedStream):
+    """The same of what is kept for validation; a step is a batch of an evaluation, and each evaluation is the same."""
+
+    def sample(self, step: int, k: int) -> Tokens:
+        """Sample number step x global batch + k."""
+        source, number = place_of(step * self._global_batch + k, self._shares)
+        return self._windows[source].validation(number)
+
+    @property
+    def num_batches(self) -> int:
+        """How many hold every window once; the last one may begin again."""
+        return -(-sum(windows.num_validation for windows in self._windows) // self._global_batch)
 
 
 def open_stream(job: TrainingJob) -> TokenStream:
-    """Open the data of a job; raise InputError when the token file cannot be used."""
+    """Open the data of a job; raise InputError when they cannot be used."""
     model = job.model
-    if job.token_file is None:
+    if not job.sources:
         _logger.warning(SYNTHETIC_DATA)
         return SyntheticStream(
             seed=job.seed, vocabulary_size=model.vocabulary_size, sequence_length=model.sequence_length
         )
-    return FileStream(
-        Path(job.token_file),
-        dtype=job.token_type.value,
-        seed=job.seed,
-        vocabulary_size=model.vocabulary_size,
-        sequence_length=model.sequence_length,
-        global_batch=model.global_batch,
-    )
+    return BlendedStream(_windows(job), global_batch=model.global_batch)
+
+
+def open_validation(job: TrainingJob) -> ValidationStream:
+    """Open what of the data is kept for validation; raise InputError when there is none."""
+    return ValidationStream(_windows(job), global_batch=job.model.global_batch)
+
+
+def _windows(job: TrainingJob) -> list[tuple[float, Windows]]:
+    return [
+        (
+            source.weight,
+            Windows(
+                source,
+                seed=(job.seed, k) if k else (job.seed,),
+                vocabulary_size=job.model.vocabulary_size,
+                sequence_length=job.model.sequence_length,
+                validation_share=job.data.validation_share,
+            ),
+        )
+        for k, source in enumerate(job.sources)
+    ]
 
 
 def micro_batch(stream: TokenStream, job: TrainingJob, *, step: int, index: int, data: int, pipe: int = 0) -> Tokens:

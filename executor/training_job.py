@@ -12,8 +12,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from executor.data.sources import Data, Source, TokenType, sources_of
 from executor.records import read_record, write_record
+from executor.weights.families import family_of
 from models.dimensions import Dimensions
+from models.numerics import Numerics
 from models.parallel_plan import even_split
 from models.software import Software
 from models.transformer import Optimizer, Positions, Precision, Transformer
@@ -22,9 +25,10 @@ from stowplan.errors import Issue, raise_for_errors
 # Value of `resume`: go on from the last good checkpoint, or start anew where there is none.
 LAST = "last"
 # Said wherever such a run is begun.
-SYNTHETIC_DATA = (
-    "SYNTHETIC DATA: no token_file is given, so that the model learns made-up sequences; good for trials only"
-)
+SYNTHETIC_DATA = "SYNTHETIC DATA: no data are given, so that the model learns made-up sequences; good for trials only"
+
+# Part of the training over which WSD falls: one of so many.
+_COOLDOWN = 10
 
 # Sizes of the model that are at least 1 where they are given.
 _POSITIVE = (
@@ -35,7 +39,6 @@ _POSITIVE = (
 # What a transformer may have and the trainer's blocks have not.
 _NOT_TRAINED = {
     "kv_rank": "latent attention",
-    "query_key_norms": "norms of queries and keys",
     "attention_window": "attention within a window",
     "post_norms": "norms behind attention and feed-forward part",
 }
@@ -62,11 +65,13 @@ _SOFTWARE = {
 }
 
 
-class TokenType(StrEnum):
-    """Number format of a token file: little-endian, without a header."""
+class Decay(StrEnum):
+    """How the learning rate falls: along a cosine, along a line, or not before a line at the end (WSD: warm-up, stable,
+    decay; Hu et al. 2024)."""
 
-    UINT16 = "uint16"
-    UINT32 = "uint32"
+    COSINE = "cosine"
+    LINEAR = "linear"
+    WSD = "wsd"
 
 
 class Coordinates(NamedTuple):
@@ -108,14 +113,20 @@ class StageLayout:
 class Schedule:
     """Learning rate and the other settings of AdamW.
 
-    Linear warm-up over `warmup_steps`, then a cosine down to `final_ratio` x `learning_rate` at `decay_steps` (None:
-    the steps of the job), constant after that. Weight decay applies to all parameters. Gradients are clipped to the
-    norm `gradient_clipping`, 0 for not at all.
+    Linear warm-up over `warmup_steps`, then `decay` down to `final_ratio` x `learning_rate` at `decay_steps` (None: the
+    steps of the job), constant after that. `cooldown_steps`: over which WSD falls (None: the last tenth). Each may be
+    said in samples (sequences) instead. Weight decay applies to all parameters but norms and biases. Gradients are
+    clipped to the norm `gradient_clipping`, 0 for not at all.
     """
 
     learning_rate: float = 3e-4
+    decay: Decay = Decay.COSINE
     warmup_steps: int = 0
+    warmup_samples: int | None = None
     decay_steps: int | None = None
+    decay_samples: int | None = None
+    cooldown_steps: int | None = None
+    cooldown_samples: int | None = None
     final_ratio: float = 0.1
     weight_decay: float = 0.01
     beta1: float = 0.9
@@ -132,7 +143,11 @@ class TrainingJob:
     make a step. `engine`: DeepSpeed runs layouts whose stages have the same degrees and whose replicas the same batch.
     `virtual_stages`: parts into which the layers of every stage are cut, for interleaved pipelines.
 
-    Data. `token_file` None: a seeded synthetic stream.
+    Weights. `numerics`: what the model computes with beside its sizes. `initial_weights`: a folder of Hugging Face with
+    the weights that a training begins with, unless it goes on from a checkpoint; None: they are drawn. `final_weights`:
+    where the weights are written in that format behind the last step.
+
+    Data. `data`, or a `token_file` of `token_type` alone; without either, a seeded synthetic stream.
 
     Checkpoints. Written to `checkpoint_folder` every `checkpoint_interval` steps (0: none but at the end) and at the
     end; the newest `keep_checkpoints` stay. All ranks share the folder. `resume`: a tag in it, `"last"`, or None to
@@ -145,8 +160,9 @@ class TrainingJob:
     between steps and at the end `save_limit_s`; a checkpoint that is converted may take as long as it likes, but not
     that long without getting anywhere.
 
-    `metrics_folder`: where each rank writes its `metrics-rank<r>.jsonl`. `layers_hook`: `module:function` that gives
-    the user's own layers (`executor.trainer.layers`), None for the built-in transformer.
+    `metrics_folder`: where each rank writes its `metrics-rank<r>.jsonl`. `tensorboard_folder`: where rank 0 writes them
+    for TensorBoard; `wandb_folder`: below which, in `wandb`, for a project of Weights & Biases. `layers_hook`:
+    `module:function` that gives the user's own layers (`executor.trainer.layers`), None for the built-in transformer.
 
     Raises
     ------
@@ -163,8 +179,12 @@ class TrainingJob:
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
+    numerics: Numerics = field(default_factory=Numerics)
+    initial_weights: str | None = None
+    final_weights: str | None = None
     token_file: str | None = None
     token_type: TokenType = TokenType.UINT16
+    data: Data = field(default_factory=Data)
     checkpoint_folder: str | None = None
     checkpoint_interval: int = 0
     keep_checkpoints: int = 2
@@ -174,13 +194,27 @@ class TrainingJob:
     start_limit_s: float = 1200.0
     save_limit_s: float = 1200.0
     metrics_folder: str | None = None
+    tensorboard_folder: str | None = None
+    wandb_folder: str | None = None
+    wandb_project: str | None = None
     layers_hook: str | None = None
 
     def __post_init__(self) -> None:
         raise_for_errors(
-            [*_layout_faults(self), *model_faults(self.model, self.engine), *_degree_faults(self), *_run_faults(self)],
+            [
+                *_layout_faults(self),
+                *model_faults(self.model, self.engine),
+                *_degree_faults(self),
+                *_input_faults(self),
+                *_run_faults(self),
+            ],
             "training job",
         )
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Where the data come from; none: they are synthetic."""
+        return sources_of(self.token_file, self.token_type, self.data)
 
     @property
     def pp(self) -> int:
@@ -244,14 +278,25 @@ class TrainingJob:
 
 
 def learning_rate_at(job: TrainingJob, step: int) -> float:
-    """Learning rate of step `step`, counted from 0: a function of the step alone, so that a resumed run follows it."""
-    schedule = job.schedule
-    if step < schedule.warmup_steps:
-        return schedule.learning_rate * (step + 1) / schedule.warmup_steps
-    end = schedule.decay_steps or job.num_steps
-    progress = min(1.0, (step - schedule.warmup_steps) / max(1, end - schedule.warmup_steps))
-    share = schedule.final_ratio + (1.0 - schedule.final_ratio) * 0.5 * (1.0 + math.cos(math.pi * progress))
-    return schedule.learning_rate * share
+    """Learning rate of step `step`, counted from 0: a function of the samples before it alone, so that a resumed run
+    follows it."""
+    schedule, batch = job.schedule, job.global_batch
+    done, warmup = step * batch, _samples(schedule.warmup_steps, schedule.warmup_samples, batch) or 0
+    if done < warmup:
+        return schedule.learning_rate * min(1.0, (done + batch) / warmup)
+    end = _samples(schedule.decay_steps, schedule.decay_samples, batch) or job.num_steps * batch
+    begin = warmup
+    if schedule.decay is Decay.WSD:
+        cooldown = _samples(schedule.cooldown_steps, schedule.cooldown_samples, batch) or end // _COOLDOWN
+        begin = max(warmup, end - cooldown)
+    progress = min(1.0, max(0, done - begin) / max(batch, end - begin))
+    left = 0.5 * (1.0 + math.cos(math.pi * progress)) if schedule.decay is Decay.COSINE else 1.0 - progress
+    return schedule.learning_rate * (schedule.final_ratio + (1.0 - schedule.final_ratio) * left)
+
+
+def _samples(steps: int | None, samples: int | None, batch: int) -> int | None:
+    """A length in samples that may be given in steps."""
+    return samples if samples is not None or steps is None else steps * batch
 
 
 def read_training_job(path: Path) -> TrainingJob:
@@ -378,11 +423,38 @@ def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
                 yield _fault("tensor_degree", f"stages/{k}/tp", detail)
 
 
-def _run_faults(job: TrainingJob) -> Iterator[Issue]:
-    schedule = job.schedule
-    for name in ("learning_rate", "weight_decay", "gradient_clipping", "warmup_steps", "final_ratio"):
+def _input_faults(job: TrainingJob) -> Iterator[Issue]:
+    """What does not go together of data and weights."""
+    if job.token_file is not None and job.data.sources:
+        yield _fault("training_data", "token_file", "is given beside data.sources; name it there, with its token_type")
+    for name in ("initial_weights", "final_weights"):
+        if getattr(job, name) is None:
+            continue
+        if job.layers_hook is not None:
+            yield _fault("hook", name, "is given beside layers_hook: of your own layers nobody else knows the weights")
+        elif family_of(job.model, job.numerics) is None:
+            detail = "needs a model that transformers has as gpt2, llama, qwen2 or qwen3; this one is none of them"
+            yield _fault("no_family", name, detail)
+
+
+def _schedule_faults(schedule: Schedule) -> Iterator[Issue]:
+    for name in ("learning_rate", "weight_decay", "gradient_clipping", "final_ratio"):
         if getattr(schedule, name) < 0:
             yield _fault("negative", f"schedule/{name}", f"is {getattr(schedule, name)}; at least 0")
+    for part in ("warmup", "decay", "cooldown"):
+        steps, samples = (getattr(schedule, f"{part}_{unit}") for unit in ("steps", "samples"))
+        if steps and samples is not None:
+            yield _fault("schedule", f"schedule/{part}_samples", f"is given beside {part}_steps; say it in one of both")
+        for unit, value in (("steps", steps), ("samples", samples)):
+            if value is not None and value < 0:
+                yield _fault("negative", f"schedule/{part}_{unit}", f"is {value}; at least 0")
+        if part == "cooldown" and (steps or samples) and schedule.decay is not Decay.WSD:
+            unit = "steps" if steps else "samples"
+            yield _fault("schedule", f"schedule/cooldown_{unit}", f"is given; {schedule.decay} has none, wsd has")
+
+
+def _run_faults(job: TrainingJob) -> Iterator[Issue]:
+    yield from _schedule_faults(job.schedule)
     if job.checkpoint_interval < 0:
         yield _fault("negative", "checkpoint_interval", f"is {job.checkpoint_interval}; at least 0")
     for name in ("hang_limit_steps", "hang_limit_s", "start_limit_s", "save_limit_s"):

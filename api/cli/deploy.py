@@ -123,7 +123,7 @@ def deploy_command(
     out = console.output()
     console.print_warnings(list(_kept_secrets(deployment.launch)))
     _print_projection(out, choice.projection)
-    if deployment.training.token_file is None and runs is not None:
+    if not deployment.training.sources and runs is not None:
         out.print(SYNTHETIC_DATA)
     if dry_run:
         write_bundle(deployment, folder, folder / "checkpoints")

@@ -86,6 +86,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.deploy:deploy_command",
         "Start the training that FILE asks for, the body of POST /v1/deployments, and look after it until it is over.",
     ),
+    "tokenize": LazyCommand(
+        "api.cli.tokenize:tokenize_command",
+        "Write the .bin and .idx that trainings read from the texts of a dataset; needs the extra `data`.",
+    ),
     "redeploy": LazyCommand(
         "api.cli.deploy:redeploy_command",
         "Move the deployment in FOLDER to the plan in FILE, or go on with the plan that it has, and look after it.",

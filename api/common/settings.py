@@ -145,8 +145,8 @@ class Settings(BaseModel):
     data_folders: Annotated[
         str,
         Field(
-            description="Folders that token files of deployments must lie below, with : between them; without it, "
-            "the folder of deployments."
+            description="Folders that token files and weights of deployments must lie below, with : between them; "
+            "without it, the folder of deployments."
         ),
     ] = ""
     secrets: Annotated[

@@ -20,14 +20,21 @@ from stowplan.errors import InputError, Issue, pointer_of
 
 
 def refuse_forbidden(body: DeploymentBody, deployment: Deployment, settings: Settings) -> None:
-    """Raise InputError when a request names a program, variable, file or host that the settings do not."""
+    """Raise InputError when a request names an interpreter, variable, program or host that the settings do not."""
     _refuse(
         *_interpreter(body, settings),
         *_variables(body, settings),
-        *_token_file(body, settings),
         *_programs(body, settings),
         *_hosts(body, deployment, settings),
     )
+
+
+def refuse_forbidden_files(body: DeploymentBody, settings: Settings) -> None:
+    """Raise InputError when a request names a file outside of the folders of the settings; before any is read."""
+    training = body.training
+    paths = {"/training/token_file": training.token_file, "/training/initial_weights": training.initial_weights}
+    paths |= {f"/training/data/sources/{k}/path": source.path for k, source in enumerate(training.data.sources)}
+    _refuse(*(issue for pointer, path in paths.items() for issue in _file(pointer, path, settings)))
 
 
 def refuse_foreign_hosts(asked: PlanChoice, deployment: Deployment, settings: Settings) -> None:
@@ -59,15 +66,17 @@ def _variables(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:
             yield _forbidden(pointer, detail)
 
 
-def _token_file(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:
-    given, folders = body.training.token_file, settings.data_folders or settings.deployments
+def _file(pointer: str, given: str | None, settings: Settings) -> Iterator[Issue]:
+    """A fault where a path, with or without the endings of a dataset, leads out of the folders of the settings."""
     if given is None:
         return
+    folders = settings.data_folders or settings.deployments
     # Where links lead, so that none of them leads out of the folders.
-    path, roots = Path(os.path.realpath(given)), map(os.path.realpath, filter(None, folders.split(os.pathsep)))
-    if not Path(given).is_absolute() or not any(path.is_relative_to(root) for root in roots):
+    paths = [Path(os.path.realpath(given + ending)) for ending in ("", ".bin", ".idx")]
+    roots = [os.path.realpath(folder) for folder in folders.split(os.pathsep) if folder]
+    if not Path(given).is_absolute() or not all(any(path.is_relative_to(root) for root in roots) for path in paths):
         detail = f"is {given!r}; must be an absolute path below {folders} (STOWPLAN_DATA_FOLDERS)"
-        yield _forbidden("/training/token_file", detail)
+        yield _forbidden(pointer, detail)
 
 
 def _programs(body: DeploymentBody, settings: Settings) -> Iterator[Issue]:

@@ -12,7 +12,8 @@ from api.convert.located import located
 from api.convert.parallel_plan import plan_from_document
 from api.convert.snapshot import cluster_from_document
 from api.deployments.pointers import in_request
-from api.schemas.deployment import DeploymentBody, PlanChoice, ProjectionDoc
+from api.schemas.deployment import DataDoc, DeploymentBody, PlanChoice, ProjectionDoc, TrainingOptionsDoc
+from executor.data.sources import Data, Source
 from executor.deployable import Candidate, assumed_cluster, deployable_plan, usable_gpus
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions, deployment_name
 from executor.feedback.run import write_cluster
@@ -20,6 +21,8 @@ from executor.launch.slurm_options import SlurmOptions
 from executor.projection import Projection
 from executor.records import write_text
 from executor.training_job import EngineName, Schedule
+from executor.weights.given import numerics_of
+from models.numerics import Numerics, RotaryScaling
 from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.training import trained
 from models.performance.iteration.calibration import same_costs
@@ -162,7 +165,8 @@ def given_model(body: DeploymentBody) -> Transformer | None:
 
 
 def deployment_of(body: DeploymentBody, choice: Choice, secrets: Path | None = None) -> Deployment:
-    """Build the deployment; `secrets`: folder with a file for each variable that may be asked for as a secret.
+    """Build the deployment; `secrets`: folder with a file for each variable that may be asked for as a secret. Reads
+    the configuration beside initial weights.
 
     Raises
     ------
@@ -173,18 +177,39 @@ def deployment_of(body: DeploymentBody, choice: Choice, secrets: Path | None = N
     launch["program"] = launch.pop("command")
     if launch["image"] is None:
         del launch["image"]
+    training["schedule"] = Schedule(**dict(body.training.schedule))
     launch["python"] = body.launch.python or usual_python(body.launch.backend)
     launch["secrets"] = _secret_files(body.launch.secrets, secrets)
     with located("/launch/slurm"):
         launch["slurm"] = SlurmOptions(**dict(body.launch.slurm))
     with in_request(body):
+        training["data"] = _data(body.training.data)
+        training["numerics"] = _numerics(body.training, choice.model)
         return Deployment(
             name=deployment_name(body.job_id),
             model=choice.model,
             plan=choice.plan,
-            training=TrainingOptions(**{**training, "schedule": Schedule(**dict(body.training.schedule))}),
+            training=TrainingOptions(**training),
             launch=LaunchOptions(**launch),
         )
+
+
+def _data(asked: DataDoc) -> Data:
+    """The data of a request."""
+    with located("/data"):
+        return Data(**{**dict(asked), "sources": tuple(Source(**dict(source)) for source in asked.sources)})
+
+
+def _numerics(asked: TrainingOptionsDoc, model: Transformer) -> Numerics:
+    """Those of the request, else those of the weights that the training begins with, which must be the model's."""
+    found = Numerics() if asked.initial_weights is None else numerics_of(Path(asked.initial_weights), model)
+    if asked.numerics is None:
+        return found
+    given, scaling = dict(asked.numerics), asked.numerics.rotary_scaling
+    with located("/numerics"):
+        with located("/rotary_scaling"):
+            given["rotary_scaling"] = None if scaling is None else RotaryScaling(**dict(scaling))
+        return Numerics(**given)
 
 
 def is_secret(variable: str) -> bool:

@@ -22,7 +22,7 @@ from api.common.errors import DeploymentConflictError, NotFoundError, NothingDep
 from api.common.settings import Settings
 from api.common.times import time_of
 from api.convert.parallel_plan import plan_to_document
-from api.deployments.allowed import refuse_forbidden, refuse_foreign_hosts
+from api.deployments.allowed import refuse_forbidden, refuse_forbidden_files, refuse_foreign_hosts
 from api.deployments.choice import (
     CLUSTERS,
     Choice,
@@ -128,6 +128,7 @@ class Deployments:
             When there is no room for it.
         """
         root = self._root()
+        refuse_forbidden_files(body, self._settings)
         choice = choose(body, body.job_id, given_model(body), self._planned, engine=engine_of(body))
         deployment = deployment_of(body, choice, self._settings.secrets_folder)
         refuse_forbidden(body, deployment, self._settings)
@@ -351,7 +352,7 @@ def _document(id_: str, request: _Request, supervisor: Supervisor, status: Deplo
         projection=request.projections.get(plan_digest(present.plan)),
         step=status.step,
         num_steps=present.training.num_steps,
-        synthetic_data=present.training.token_file is None and present.launch.program is None,
+        synthetic_data=not present.training.sources and present.launch.program is None,
         loss=status.loss,
         step_s=status.step_s,
         runs=tuple(_run(run) for run in state.runs),

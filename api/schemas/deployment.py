@@ -11,35 +11,91 @@ from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.snapshot import ClusterDoc
 from executor.change import Change
+from executor.data.sources import TokenType
 from executor.deployment import DEFAULT_PORT, MAX_PORT
 from executor.launch.backends import BACKENDS
 from executor.launch.base import RunState
 from executor.launch.slurm_options import MAX_SIGNAL_S, GpuRequest
 from executor.lifecycle import Cause, Phase
-from executor.training_job import Device, EngineName, TokenType
+from executor.training_job import Decay, Device, EngineName
+from models.numerics import Activation
 
 PATH_PATTERN, VALUE_PATTERN = r"^[^\x00-\x1f]+$", r"^[^\x00]*$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _Path = Annotated[str, Field(min_length=1, max_length=4096, pattern=PATH_PATTERN)]
+_Samples = Annotated[int, Field(ge=1, le=2**53)]
 _Value = Annotated[str, Field(max_length=4096, pattern=VALUE_PATTERN)]
 _Variable = Annotated[str, Field(max_length=256, pattern=VARIABLE_PATTERN)]
 
 
 class ScheduleDoc(Document):
-    """Learning rate and the other settings of AdamW: linear warm-up, then a cosine."""
+    """Learning rate and the other settings of AdamW: linear warm-up, then a decay. Lengths are said in steps or in
+    samples (sequences)."""
 
     learning_rate: Positive = 3e-4
+    decay: Decay = Decay.COSINE
+    """wsd: the learning rate stays, and falls along a line at the end."""
     warmup_steps: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    warmup_samples: _Samples | None = None
     decay_steps: Count | None = None
-    """Null: the steps of the job."""
+    """Where the decay ends; null: the steps of the job."""
+    decay_samples: _Samples | None = None
+    cooldown_steps: Count | None = None
+    """How long wsd falls; null: the last tenth."""
+    cooldown_samples: _Samples | None = None
     final_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Of the learning rate, at the end of the cosine."""
+    """Of the learning rate, at the end of the decay."""
     weight_decay: NonNegative = 0.01
+    """Of all parameters but norms and biases."""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
     epsilon: Positive = 1e-8
     gradient_clipping: NonNegative = 1.0
     """Largest norm of the gradient; 0: no limit."""
+
+
+class RotaryScalingDoc(Document):
+    """How rotary positions are stretched as in LLaMA 3.1 (`rope_type` llama3)."""
+
+    factor: Positive
+    low_factor: Positive = 1.0
+    high_factor: Positive = 4.0
+    original_length: Count
+    """Tokens of a sequence before that."""
+
+
+class NumericsDoc(Document):
+    """What the model computes with that changes neither size nor time."""
+
+    rotary_base: Positive = 10_000.0
+    rotary_scaling: RotaryScalingDoc | None = None
+    norm_epsilon: Positive = 1e-5
+    activation: Activation | None = None
+    """Of the feed-forward part; null: silu where it is gated, else gelu."""
+
+
+class SourceDoc(Document):
+    """One corpus of a training."""
+
+    path: _Path
+    """On every host: a file of tokens of `token_type`, or of a dataset of Megatron-LM the path of its .bin and .idx
+    without these endings. A service reads below the folders that its operator names."""
+    weight: Positive = 1.0
+    """Share of the samples, beside the weights of the other sources."""
+    token_type: TokenType | None = None
+    """Null: a dataset of Megatron-LM."""
+
+
+class DataDoc(Document):
+    """What a training reads: sources, blended, each sample at the same place of the training whatever the plan."""
+
+    sources: Annotated[tuple[SourceDoc, ...], Field(max_length=1000)] = ()
+    validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of every source, at its end: never trained on."""
+    evaluation_interval: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    """Steps between evaluations; 0: none. There is one behind the last step, too."""
+    evaluation_batches: Count = 10
+    """Global batches of an evaluation, always the same ones; fewer where there are no more."""
 
 
 class TrainingOptionsDoc(Document):
@@ -53,10 +109,26 @@ class TrainingOptionsDoc(Document):
     engine, since neither reads checkpoints of the other."""
     device: Device = Device.CUDA
     schedule: ScheduleDoc = ScheduleDoc()
+    initial_weights: _Path | None = None
+    """Folder of Hugging Face, on every host and here, whose weights the training begins with: config.json and
+    safetensors of gpt2, llama, mistral, qwen2 or qwen3. Null: they are drawn. A service reads below the folders that
+    its operator names."""
+    numerics: NumericsDoc | None = None
+    """Null: as config.json of `initial_weights` says, else the usual ones."""
+    final_weights: bool = False
+    """Whether the weights are written for Hugging Face behind the last step, into `weights` in the deployment's
+    folder."""
     token_file: _Path | None = None
     """Tokens without a header, little-endian, on every host (null: a seeded synthetic stream). A service reads below
     the folders that its operator names."""
     token_type: TokenType = TokenType.UINT16
+    data: DataDoc = DataDoc()
+    """In place of a token file: a blend of several sources, and what of it is kept for validation."""
+    tensorboard: bool = False
+    """Whether metrics are written for TensorBoard, into `tensorboard` in the deployment's folder."""
+    wandb_project: Name | None = None
+    """Whether, and in which project, they are written for Weights & Biases, into `wandb` there, to be sent with `wandb
+    sync`."""
     checkpoint_interval: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 100
     """Steps between checkpoints; one is written at the end in any case."""
     keep_checkpoints: Annotated[int, Field(ge=1, le=1000)] = 2
@@ -273,7 +345,7 @@ class DeploymentDoc(Document):
     step: int
     num_steps: int
     synthetic_data: bool
-    """No `token_file` was given: good for trials only."""
+    """No data were given: good for trials only."""
     loss: float | None
     step_s: float | None
     """Seconds of the newest step."""

@@ -61,6 +61,8 @@ class StepRecordDoc(Document):
     """Sequences of the step."""
     large_gradient_square: NonNegative
     """Squared gradient norm over the large batch, before clipping."""
+    validation_loss: _Finite | None = None
+    """Of the evaluation behind the step; null: there was none. It is not kept."""
 
 
 class MeasuredRunDoc(Document):

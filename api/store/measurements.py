@@ -43,7 +43,8 @@ _runs = Table(
 )
 # What the run says already is not kept with every record.
 _IMPLIED = ("launch", "pipe", "data", "tensor", "num_micro_batches", "tokens", "small_batch", "large_batch")
-_KEPT = frozenset(StepRecordDoc.model_fields) - set(_IMPLIED)
+# Nor what few records have, and nothing is computed of.
+_KEPT = frozenset(StepRecordDoc.model_fields) - {*_IMPLIED, "validation_loss"}
 _NUMBERS = sorted(_KEPT - {"rank", "step", "host", "peak_memory_bytes", "started_at_s"})
 _steps = Table(
     "measured_steps",

@@ -1,1 +1,1 @@
-"""The worker process of a training run: `python -P -m executor.trainer job.json`. Needs torch and deepspeed."""
+"""The worker of a training run: `python -P -m executor.trainer job.json`. Needs torch, deepspeed and safetensors."""

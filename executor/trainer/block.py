@@ -5,6 +5,8 @@ three matrices, rotary positions, grouped-query attention. Any mixture of these.
 """
 
 import math
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import nn
@@ -12,30 +14,51 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from executor.trainer.context import LayerContext, constant_parameter
+from executor.trainer.rotary import frequencies, rotate
 from executor.trainer.tensor_parallel import ColumnParallelLinear, RowParallelLinear, enter
 from models.dimensions import Dimensions
+from models.numerics import Activation
 from models.transformer import Biases, Checkpointing, Normalisation, Positions, Transformer
 
 WEIGHT_STD = 0.02
-NORM_EPSILON = 1e-5
-ROTARY_BASE = 10_000.0
+
+_ACTIVATIONS: Mapping[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
+    Activation.SILU: functional.silu,
+    Activation.GELU: functional.gelu,
+    Activation.GELU_TANH: partial(functional.gelu, approximate="tanh"),
+}
 
 
 class Norm(nn.Module):
     """LayerNorm or RMSNorm over the hidden dimension, whole on every tensor rank."""
 
-    def __init__(self, context: LayerContext, model: Transformer) -> None:
+    def __init__(self, context: LayerContext, model: Transformer, name: str) -> None:
         super().__init__()
         self._shape = (model.hidden_size,)
-        self.weight = constant_parameter(context, 1.0, model.hidden_size)
+        self._epsilon = context.numerics.norm_epsilon
+        self.weight = constant_parameter(context, 1.0, model.hidden_size, name=name)
         has_bias = model.normalisation is Normalisation.LAYERNORM
-        self.bias = constant_parameter(context, 0.0, model.hidden_size) if has_bias else None
+        self.bias = constant_parameter(context, 0.0, model.hidden_size, name=f"{name}.bias") if has_bias else None
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Normalise the last dimension."""
         if self.bias is None:
-            return functional.rms_norm(values, self._shape, self.weight, NORM_EPSILON)
-        return functional.layer_norm(values, self._shape, self.weight, self.bias, NORM_EPSILON)
+            return functional.rms_norm(values, self._shape, self.weight, self._epsilon)
+        return functional.layer_norm(values, self._shape, self.weight, self.bias, self._epsilon)
+
+
+class HeadNorm(nn.Module):
+    """RMSNorm of every head's queries or keys, with the same weights for all heads (Qwen3)."""
+
+    def __init__(self, context: LayerContext, head: int, name: str) -> None:
+        super().__init__()
+        self._context = context
+        self.weight = constant_parameter(context, 1.0, head, name=name)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Normalise the last dimension. Each tensor rank has other heads: the gradients of the weight are summed."""
+        weight = enter(self.weight, self._context)
+        return functional.rms_norm(values, weight.shape, weight, self._context.numerics.norm_epsilon)
 
 
 class Attention(nn.Module):
@@ -46,11 +69,16 @@ class Attention(nn.Module):
         sizes = Dimensions.of(model)
         self._context = context
         self._head = sizes.head
-        self._rotary = model.positions is Positions.ROTARY
+        rotary = model.positions is Positions.ROTARY
+        # No buffer: what casts the parameters leaves it in fp32.
+        self._frequencies = frequencies(context.numerics, sizes.head, context.device) if rotary else None
         self._recompute = model.checkpointing is Checkpointing.SELECTIVE
         bias = model.biases is not Biases.NONE
         queries, keys = sizes.heads * sizes.head, sizes.kv_heads * sizes.head
         context.share(sizes.kv_heads, name)
+        norms = model.query_key_norms
+        self.query_norm = HeadNorm(context, sizes.head, f"{name}.query_norm") if norms else None
+        self.key_norm = HeadNorm(context, sizes.head, f"{name}.key_norm") if norms else None
 
         def column(part: str, outputs: int) -> ColumnParallelLinear:
             return ColumnParallelLinear(context, f"{name}.{part}", sizes.hidden, outputs, std=WEIGHT_STD, bias=bias)
@@ -77,20 +105,23 @@ class Attention(nn.Module):
 
     def _mix(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         """Attention proper, (batch, heads, sequence, head size)."""
-        if self._rotary:
-            query, key = rotate(query), rotate(key)
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = self.query_norm(query), self.key_norm(key)
+        if self._frequencies is not None:
+            query, key = rotate(query, self._frequencies), rotate(key, self._frequencies)
         grouped = query.shape[1] != key.shape[1]
         return functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
 
 
 class FeedForward(nn.Module):
-    """Two matrices with GELU, or three with a SiLU gate."""
+    """Two matrices, or three with a gate."""
 
     def __init__(self, context: LayerContext, model: Transformer, name: str) -> None:
         super().__init__()
         sizes = Dimensions.of(model)
         self._context = context
         bias = model.biases is Biases.ALL
+        self._activation = _ACTIVATIONS[context.numerics.activation_of(gated=model.gated)]
 
         def column(part: str) -> ColumnParallelLinear:
             return ColumnParallelLinear(
@@ -112,8 +143,8 @@ class FeedForward(nn.Module):
         """(batch, sequence, hidden) -> the same."""
         values = enter(values, self._context)
         if self.gate is None:
-            return self.down(functional.gelu(self.up(values)))
-        return self.down(functional.silu(self.gate(values)) * self.up(values))
+            return self.down(self._activation(self.up(values)))
+        return self.down(self._activation(self.gate(values)) * self.up(values))
 
 
 class Block(nn.Module):
@@ -123,9 +154,9 @@ class Block(nn.Module):
         super().__init__()
         name = f"block.{index}"
         self._recompute = model.checkpointing is Checkpointing.FULL
-        self.attention_norm = Norm(context, model)
+        self.attention_norm = Norm(context, model, f"{name}.attention_norm")
         self.attention = Attention(context, model, f"{name}.attention")
-        self.feed_forward_norm = Norm(context, model)
+        self.feed_forward_norm = Norm(context, model, f"{name}.feed_forward_norm")
         self.feed_forward = FeedForward(context, model, f"{name}.feed_forward")
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
@@ -135,24 +166,6 @@ class Block(nn.Module):
     def _block(self, values: torch.Tensor) -> torch.Tensor:
         values = values + self.attention(self.attention_norm(values))
         return values + self.feed_forward(self.feed_forward_norm(values))
-
-
-def rotate(values: torch.Tensor) -> torch.Tensor:
-    """Rotary positions (Su et al. 2021): turn halves of every head against each other, in fp32.
-
-    Parameters
-    ----------
-    values
-        (batch, heads, sequence, head size)
-    """
-    half = values.shape[-1] // 2
-    steps = torch.arange(half, device=values.device, dtype=torch.float32)
-    positions = torch.arange(values.shape[-2], device=values.device, dtype=torch.float32)
-    angles = torch.outer(positions, ROTARY_BASE ** (-steps / half))
-    sine, cosine = angles.sin(), angles.cos()
-    first, second = values[..., :half].float(), values[..., half:].float()
-    turned = torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)
-    return turned.to(values.dtype)
 
 
 def _recomputed(function: object, *values: torch.Tensor) -> torch.Tensor:

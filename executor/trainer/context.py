@@ -1,11 +1,20 @@
 """What a layer must know about the rank it is built on, and parameters that are the same in every layout."""
 
 import hashlib
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch import nn
+
+from models.numerics import Numerics
+
+
+class Weights(Protocol):
+    """Numbers that parameters start with."""
+
+    def read(self, name: str, shape: tuple[int, ...], axis: int, start: int, count: int) -> torch.Tensor:
+        """Rows (`axis` 0) or columns (1) start .. start + count - 1 of the parameter `name`, whole of `shape`, fp32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +22,8 @@ class LayerContext:
     """Passed to every layer.
 
     `tensor_group`: torch process group of the ranks that share a layer, None for one rank; `tensor_rank` of
-    `tensor_degree` is the place in it. `device`: where to build. `seed`: of the whole run.
+    `tensor_degree` is the place in it. `device`: where to build. `seed`: of the whole run. `numerics`: what layers
+    compute with. `weights`: what parameters start with, None: they are drawn.
     """
 
     tensor_rank: int = 0
@@ -21,6 +31,8 @@ class LayerContext:
     tensor_group: Any = None
     device: str = "cpu"
     seed: int = 0
+    numerics: Numerics = field(default_factory=Numerics)
+    weights: Weights | None = None
 
     def share(self, count: int, what: str) -> int:
         """This rank's part of `count`; ValueError when the degree does not divide it."""
@@ -32,7 +44,7 @@ class LayerContext:
 def seeded_parameter(
     context: LayerContext, name: str, shape: tuple[int, ...], *, std: float, axis: int | None = None
 ) -> nn.Parameter:
-    """Draw a parameter from a normal distribution, the same numbers whatever the layout.
+    """Draw a parameter from a normal distribution, the same numbers whatever the layout; or read it.
 
     Parameters
     ----------
@@ -44,25 +56,36 @@ def seeded_parameter(
         Along which the tensor ranks share it; None: all have the whole. A size that the degree does not divide is
         padded with zeros at the end.
     """
-    digest = hashlib.sha256(f"{context.seed}/{name}".encode()).digest()
-    generator = torch.Generator(context.device).manual_seed(int.from_bytes(digest[:8], "big") >> 1)
-    whole = torch.normal(0.0, std, shape, generator=generator, device=context.device)
-    if axis is None:
-        return nn.Parameter(whole)
-    part = -(-shape[axis] // context.tensor_degree)
-    start = min(part * context.tensor_rank, shape[axis])
-    held = whole.narrow(axis, start, min(part, shape[axis] - start))
-    padding = [0, 0] * (len(shape) - 1 - axis) + [0, part - held.shape[axis]]
-    return shared_parameter(nn.functional.pad(held, padding).clone(), axis)
+    cut, degree, rank = (0, 1, 0) if axis is None else (axis, context.tensor_degree, context.tensor_rank)
+    part = -(-shape[cut] // degree)
+    start = min(part * rank, shape[cut])
+    count = min(part, shape[cut] - start)
+    if context.weights is None:
+        digest = hashlib.sha256(f"{context.seed}/{name}".encode()).digest()
+        generator = torch.Generator(context.device).manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+        whole = torch.normal(0.0, std, shape, generator=generator, device=context.device)
+        held = whole.narrow(cut, start, count)
+    else:
+        held = context.weights.read(name, shape, cut, start, count).to(context.device)
+    padding = [0, 0] * (len(shape) - 1 - cut) + [0, part - count]
+    return _parameter(nn.functional.pad(held, padding).clone(), name, axis)
 
 
 def constant_parameter(
-    context: LayerContext, value: float, size: int, *, axis: int | None = None, what: str = ""
+    context: LayerContext, value: float, size: int, *, name: str, axis: int | None = None
 ) -> nn.Parameter:
-    """A vector of equal numbers; `axis` 0: `size` is shared by the tensor ranks."""
-    if axis is None:
-        return nn.Parameter(torch.full((size,), value, device=context.device))
-    return shared_parameter(torch.full((context.share(size, what),), value, device=context.device), axis)
+    """A vector of equal numbers, or one that is read; `axis` 0: `size` is shared by the tensor ranks."""
+    count, rank = (size, 0) if axis is None else (context.share(size, name), context.tensor_rank)
+    if context.weights is None:
+        return _parameter(torch.full((count,), value, device=context.device), name, axis)
+    return _parameter(context.weights.read(name, (size,), 0, rank * count, count).to(context.device), name, axis)
+
+
+def _parameter(part: torch.Tensor, name: str, axis: int | None) -> nn.Parameter:
+    """A parameter that says by `stored_name` which it is of the model."""
+    parameter = nn.Parameter(part) if axis is None else shared_parameter(part, axis)
+    parameter.stored_name = name
+    return parameter
 
 
 def shared_parameter(part: torch.Tensor, axis: int) -> nn.Parameter:

@@ -31,8 +31,10 @@ from executor.launch.pulse import Pulse
 from executor.trainer.checkpointing import PATIENT
 from executor.trainer.clock import StepClock
 from executor.trainer.context import LayerContext
+from executor.trainer.decay import parameter_groups
 from executor.trainer.engine import Batches, Place, StepResult, patience_of
 from executor.trainer.layers import Buildable, LayerSpec, TiedLayerSpec, layers_of
+from executor.trainer.weights import save_weights
 from executor.training_job import Device, TrainingJob
 from stowplan.errors import WorkerError
 
@@ -122,7 +124,7 @@ class DeepSpeedEngine:
         self._job = job
         self._engine, *_ = deepspeed.initialize(
             model=module,
-            model_parameters=[parameter for parameter in module.parameters() if parameter.requires_grad],
+            model_parameters=parameter_groups(module, job.schedule.weight_decay),
             config=ds_config(job),
             dist_init_required=False,
         )
@@ -156,12 +158,20 @@ class DeepSpeedEngine:
             large_square=norm**2 / self._num_ranks,
         )
 
+    def evaluate(self, batches: Batches) -> float:
+        """Loss of a batch."""
+        return float(self._engine.eval_batch(data_iter=batches))
+
     def write_checkpoint(self, folder: Path) -> str | None:
         """Write the files of this rank."""
         self._engine.checkpoint_engine.failure = None
         self._engine.save_checkpoint(str(folder.parent), tag=folder.name, save_latest=False)
         failure: str | None = self._engine.checkpoint_engine.failure
         return failure
+
+    def write_weights(self, job: TrainingJob) -> str | None:
+        """Write them for transformers."""
+        return save_weights(self._engine.module, self._engine.grid.get_slice_parallel_group(), job)
 
     def load_checkpoint(self, folder: Path, checkpoint: Checkpoint) -> None:
         """Load weights, optimiser states and the step counter.

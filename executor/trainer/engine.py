@@ -52,8 +52,14 @@ class Engine(Protocol):
     def train_step(self, batches: Batches, learning_rate: float) -> StepResult:
         """Do one step; the parts of it are timed by the clock that the engine was built with."""
 
+    def evaluate(self, batches: Batches) -> float:
+        """Mean loss over a batch, which nothing is learned of."""
+
     def write_checkpoint(self, folder: Path) -> str | None:
         """Write weights and optimiser states; give what went wrong on this rank."""
+
+    def write_weights(self, job: TrainingJob) -> str | None:
+        """Write the weights into `final_weights` of the job, for transformers; give what went wrong on any rank."""
 
     def load_checkpoint(self, folder: Path, checkpoint: Checkpoint) -> None:
         """Load what `write_checkpoint` has written into a folder of checkpoints, and the step."""

@@ -15,7 +15,7 @@ its ranks.
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -24,6 +24,7 @@ from torch import nn
 from executor.trainer.block import WEIGHT_STD, Block, Norm
 from executor.trainer.context import LayerContext, seeded_parameter
 from executor.trainer.tensor_parallel import CrossEntropy, Vocabulary
+from executor.trainer.weights import open_weights
 from executor.training_job import TrainingJob
 from models.transformer import Positions, Transformer
 from stowplan.errors import InputError
@@ -135,19 +136,21 @@ def transformer_layers(model: Transformer, context: LayerContext) -> PipelineLay
     return PipelineLayers(
         before=(first, LayerSpec(LearnedPositions, context, model)) if learned else (first,),
         layers=tuple(LayerSpec(Block, context, model, index) for index in range(model.num_layers)),
-        after=(LayerSpec(Norm, context, model), last),
+        after=(LayerSpec(Norm, context, model, "norm"), last),
         loss=CrossEntropy(context, model.vocabulary_size),
     )
 
 
 def layers_of(job: TrainingJob, context: LayerContext) -> PipelineLayers:
-    """The layers of a job: the built-in ones, or what its hook gives.
+    """The layers of a job: the built-in ones, with its numerics and from its initial weights, or what its hook gives.
 
     Raises
     ------
     InputError
-        When the hook cannot be imported, fails, or gives something else or another number of layers.
+        When the hook cannot be imported, fails, or gives something else or another number of layers, or the weights
+        cannot be opened.
     """
+    context = replace(context, numerics=job.numerics, weights=open_weights(job))
     if job.layers_hook is None:
         return transformer_layers(job.model, context)
     module_name, function_name = job.layers_hook.split(":")

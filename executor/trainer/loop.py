@@ -9,6 +9,7 @@ import statistics
 import time
 from collections import deque
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,10 +18,13 @@ from executor.launch.pulse import Pulse
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path
 from executor.outcome import End, Outcome
 from executor.timeline import Activity, Span, Timeline
-from executor.token_stream import TokenStream, micro_batch, open_stream
+from executor.token_stream import open_stream
 from executor.trainer import checkpointing
 from executor.trainer.clock import StepClock
-from executor.trainer.engine import Batches, Engine, Place, agree
+from executor.trainer.engine import Engine, Place, agree
+from executor.trainer.evaluation import Evaluation
+from executor.trainer.reading import Reading
+from executor.trainer.sinks import Sinks
 from executor.training_job import Device, TrainingJob, learning_rate_at
 from stowplan.errors import WorkerError
 
@@ -54,7 +58,8 @@ class Loop:
         self._place = place
         self._launch = launch
         self._stop_file = stop_file
-        self._stream = open_stream(job)
+        self._data = Reading(open_stream(job), job, place.rank)
+        self._evaluation = Evaluation(job, place.rank) if job.data.evaluation_interval else None
         self._clock = clock
         self._signalled = False
         self._host = socket.gethostname()
@@ -74,15 +79,18 @@ class Loop:
         job = self._job
         step, failure, stopping = self._engine.step, None, False
         saving: Span | None = None
-        with self._writer() as writer:
+        with self._writer() as writer, Sinks(job, self._place.rank, step) as sinks:
             while step < job.num_steps and not stopping:
                 self._beat_for_step()
                 metrics, stopping = self._step(step)
                 self._pulse.beat(job.save_limit_s, "writing to disk")
                 self._steps_s.append(metrics.step_s)
                 step += 1
+                if self._evaluation is not None and self._evaluation.is_due(step, stopping=stopping):
+                    metrics = replace(metrics, validation_loss=self._evaluate(self._evaluation))
                 if writer is not None:
                     writer.write(metrics)
+                sinks.write(metrics)
                 self._log(metrics)
                 if self._is_due(step, stopping):
                     saved = Timeline(Activity.SAVING)
@@ -97,8 +105,12 @@ class Loop:
         if not self._steps_s:
             self._pulse.beat(self._job.start_limit_s, "doing its first step")
             return
+        self._pulse.beat(self._step_limit_s(), "doing a step")
+
+    def _step_limit_s(self) -> float:
+        """How long a step may take, after the first one."""
         usual_s = self._job.hang_limit_steps * statistics.median(self._steps_s)
-        self._pulse.beat(max(self._job.hang_limit_s, usual_s), "doing a step")
+        return max(self._job.hang_limit_s, usual_s)
 
     def _is_due(self, step: int, stopping: bool) -> bool:
         """Whether a checkpoint follows step `step`, counted from 1."""
@@ -112,7 +124,7 @@ class Loop:
         rate = learning_rate_at(job, step)
         _reset_peak_memory(job)
         started_at_s, start_s = time.time(), time.perf_counter()
-        result = engine.train_step(_batches(self._stream, job, step, self._place.rank), rate)
+        result = engine.train_step(self._data.batches(step), rate)
         parts_s = self._clock.collect()
         step_s = time.perf_counter() - start_s
         self._loss, norm = result.loss, result.gradient_norm
@@ -145,6 +157,14 @@ class Loop:
         )
         return metrics, stop > 0
 
+    def _evaluate(self, evaluation: Evaluation) -> float:
+        """Loss on what is kept for validation; its batches may take as long as steps, and count in none."""
+        self._pulse.beat(evaluation.num_batches * self._step_limit_s(), "evaluating")
+        loss = evaluation.loss(self._engine)
+        self._clock.collect()
+        self._pulse.beat(self._job.save_limit_s, "writing to disk")
+        return loss
+
     def _note_signal(self, *_: object) -> None:
         self._signalled = True
 
@@ -162,6 +182,8 @@ class Loop:
                 "step %d of %d: loss %.6f, %.3f s, %.0f tokens/s",
                 *(metrics.step, self._job.num_steps, metrics.loss, metrics.step_s, metrics.tokens_per_s),
             )
+            if metrics.validation_loss is not None:
+                _logger.info("step %d: validation loss %.6f", metrics.step, metrics.validation_loss)
 
     def _log_checkpoint(self, step: int, failure: str | None) -> None:
         if self._place.rank != 0:
@@ -170,14 +192,6 @@ class Loop:
             _logger.info("checkpoint of step %d is the last good one", step)
         else:
             _logger.error("checkpoint of step %d could not be written, the one before stays: %s", step, failure)
-
-
-def _batches(stream: TokenStream, job: TrainingJob, step: int, rank: int) -> Batches:
-    """Inputs and labels of this replica's micro-batches."""
-    pipe, data, _ = job.coordinates(rank)
-    for index in range(job.num_micro_batches):
-        tokens = torch.from_numpy(micro_batch(stream, job, step=step, index=index, data=data, pipe=pipe))
-        yield tokens[:, :-1], tokens[:, 1:].contiguous()
 
 
 def _reset_peak_memory(job: TrainingJob) -> None:

@@ -5,13 +5,15 @@ import logging
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch.distributed as dist
 
+from executor.checkpoints import checkpoint_to_resume
 from executor.launch.pulse import Pulse
-from executor.outcome import FAULT, NOT_SAVED, OUTCOME_FILE, PEER_LOST, WRONG_INPUT, Outcome
+from executor.outcome import FAULT, NOT_SAVED, OUTCOME_FILE, PEER_LOST, WRONG_INPUT, End, Outcome
 from executor.records import write_record
 from executor.run_files import STOP_FILE, Preparation
 from executor.timeline import START_FILE, Activity, Start, Timeline
@@ -21,7 +23,7 @@ from executor.trainer.engine import Engine, place_of
 from executor.trainer.gate import Gate
 from executor.trainer.loop import Loop
 from executor.training_job import Device, EngineName, TrainingJob
-from stowplan.errors import InputError, StowplanError
+from stowplan.errors import InputError, StowplanError, WorkerError
 
 _logger = logging.getLogger("stowplan.executor.trainer")
 
@@ -72,7 +74,8 @@ def _train(job: TrainingJob, stop_file: Path, pulse: Pulse, timeline: Timeline) 
     timeline.begin(Activity.BUILDING)
     pulse.beat(job.start_limit_s, "building the model")
     clock: StepClock = CudaClock() if job.device is Device.CUDA else HostClock()
-    engine: Engine = library.build(job, place, clock)
+    begun = _begun(job)
+    engine: Engine = library.build(begun, place, clock)
     timeline.begin(Activity.WAITING)
     if not gate.passed(Preparation.ENGINE):
         return None
@@ -80,6 +83,8 @@ def _train(job: TrainingJob, stop_file: Path, pulse: Pulse, timeline: Timeline) 
     launch = [int(time.time() * 1e3)]
     dist.broadcast_object_list(launch)
     checkpoint = checkpointing.find(job, pulse, library.prepare)
+    if checkpoint is None and begun is not job:
+        raise WorkerError(f"{job.checkpoint_folder} had a checkpoint when the model was built, and has none now")
     timeline.begin(Activity.LOADING)
     if checkpoint is not None:
         pulse.beat(job.start_limit_s, "loading a checkpoint")
@@ -89,11 +94,22 @@ def _train(job: TrainingJob, stop_file: Path, pulse: Pulse, timeline: Timeline) 
     if place.rank == 0 and job.metrics_folder is not None:
         _write(timeline.end(), Path(job.metrics_folder), START_FILE)
     outcome = loop.run()
+    if job.final_weights is not None and outcome.end is End.FINISHED:
+        pulse.beat(job.save_limit_s, "writing weights")
+        failure = engine.write_weights(job)
+        outcome = replace(outcome, checkpoint_failure=outcome.checkpoint_failure or failure)
     if place.rank == 0 and job.metrics_folder is not None:
         _write(outcome, Path(job.metrics_folder), OUTCOME_FILE)
     # Nobody leaves while another rank may still need it.
     dist.barrier()
     return outcome
+
+
+def _begun(job: TrainingJob) -> TrainingJob:
+    """The job as its model is built: initial weights are not read where a checkpoint will be."""
+    if job.initial_weights is None or checkpoint_to_resume(job) is None:
+        return job
+    return replace(job, initial_weights=None)
 
 
 def _write(record: Start | Outcome, folder: Path, name: str) -> None:

@@ -58,7 +58,7 @@ class ColumnParallelLinear(nn.Module):
         super().__init__()
         context.share(outputs, name)
         self.weight = seeded_parameter(context, name, (outputs, inputs), std=std, axis=0)
-        self.bias = constant_parameter(context, 0.0, outputs, axis=0, what=name) if bias else None
+        self.bias = constant_parameter(context, 0.0, outputs, axis=0, name=f"{name}.bias") if bias else None
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """(..., inputs) -> (..., outputs / degree)."""
@@ -73,7 +73,7 @@ class RowParallelLinear(nn.Module):
         self._context = context
         context.share(inputs, name)
         self.weight = seeded_parameter(context, name, (outputs, inputs), std=std, axis=1)
-        self.bias = constant_parameter(context, 0.0, outputs) if bias else None
+        self.bias = constant_parameter(context, 0.0, outputs, name=f"{name}.bias") if bias else None
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """(..., inputs / degree) -> (..., outputs)."""

@@ -1,9 +1,11 @@
 """What all readers of models share: the model that they make, and reading with all faults at once."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from models.numerics import Numerics
 from models.performance.iteration.architecture import model_issues
 from models.transformer import MAX_TOKENS, Transformer
 from stowplan.errors import InputError, Issue, pointer_of
@@ -46,11 +48,14 @@ class ForeignModel:
     """A model as a file describes it.
 
     `fields`: those of `Transformer` that the file states, also of training. `plan`: None where the format has none.
+    `numerics`: what else it computes with; None where the format does not say it, or asks for what `not_trained` names.
     """
 
     fields: Mapping[str, Any]
     plan: FilePlan | None = None
     notes: tuple[Note, ...] = ()
+    numerics: Numerics | None = None
+    not_trained: tuple[Issue, ...] = ()
 
     def transformer(self, **given: Any) -> Transformer:
         """The model, with what is given in place of what the file says; None gives nothing.
@@ -105,6 +110,16 @@ class Reading:
     def optional(self, *names: str, most: int) -> int | None:
         """A whole number from 1 on; None where it is missing."""
         return None if self.given(self.key(names)) is None else self.number(*names, most=most)
+
+    def real(self, key: str, *, default: float | None = None) -> float:
+        """A number above 0; one that is missing is a fault unless there is a default."""
+        value = self.given(key)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+            self.refuse(key, "is missing" if value is None else f"is {_shown(value)}; must be a number above 0")
+            return 1.0
+        return float(value)
 
     def flag(self, key: str, *, default: bool = False) -> bool:
         """True or false."""

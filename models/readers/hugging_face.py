@@ -7,11 +7,13 @@ are not looked at.
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from models.readers import families
 from models.readers.base import ForeignModel, Reading
+from models.readers.hugging_face_numerics import numerics_of
 from models.transformer import Precision
 from stowplan.errors import FileFormatError, InputError, Issue
 
@@ -88,7 +90,9 @@ def describe(document: Mapping[str, Any]) -> ForeignModel:
     dtype = str(document.get("dtype") or document.get("torch_dtype") or "").removeprefix("torch.")
     if document.get("quantization_config") is not None:
         reading.note("quantisation is not looked at: weights are planned in the precision of the training")
-    return reading.finish({**_FAMILIES[kind](reading), "precision": _PRECISIONS.get(dtype)})
+    model = reading.finish({**_FAMILIES[kind](reading), "precision": _PRECISIONS.get(dtype)})
+    computing = Reading(reading.values)
+    return replace(model, numerics=numerics_of(computing, kind), not_trained=tuple(computing.issues))
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

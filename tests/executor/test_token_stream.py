@@ -1,21 +1,35 @@
 """Data: the same samples whatever the layout, every window of a file once in an epoch."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from executor.token_stream import FileStream, micro_batch, open_stream
-from executor.training_job import TokenType
+from executor.data.indexed import write_indexed
+from executor.data.sources import Data, Source, TokenType
+from executor.token_stream import TokenStream, micro_batch, open_stream, open_validation
+from executor.training_job import StageLayout, TrainingJob
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT, tiny_job
 
 
-def _stream(path: Path, count: int, *, dtype: str = "uint16", length: int = 4, batch: int = 3) -> FileStream:
-    np.arange(count, dtype=np.dtype(dtype).newbyteorder("<")).tofile(path)
-    return FileStream(path, dtype=dtype, seed=1, vocabulary_size=1000, sequence_length=length, global_batch=batch)
+def _stream(path: Path, count: int, *, token_type: TokenType = TokenType.UINT16) -> TokenStream:
+    """Tokens 0, 1, 2, ... in samples of 4, of which a step has 3."""
+    np.arange(count, dtype=np.dtype(token_type.value).newbyteorder("<")).tofile(path)
+    model = replace(GPT, sequence_length=4, global_batch=3, vocabulary_size=1000)
+    job = TrainingJob(
+        model=model,
+        stages=(StageLayout(num_layers=4, tp=1, batches=(3,)),),
+        num_micro_batches=1,
+        num_steps=1,
+        seed=1,
+        data=Data(sources=(Source(path=str(path), token_type=token_type),)),
+    )
+    return open_stream(job)
 
 
 @given(step=st.integers(0, 50), dp=st.sampled_from([1, 2, 4]))
@@ -47,10 +61,10 @@ def test_synthetic_data_are_announced(tmp_path: Path, caplog: pytest.LogCaptureF
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize("dtype", ["uint16", "uint32"])
-def test_epoch_gives_every_window_once_in_another_order(tmp_path: Path, dtype: str) -> None:
+@pytest.mark.parametrize("token_type", TokenType)
+def test_epoch_gives_every_window_once_in_another_order(tmp_path: Path, token_type: TokenType) -> None:
     # 25 tokens are 6 windows of 4, which overlap by one: 0..4, 4..8, ..., 20..24. Two steps of 3 are an epoch.
-    stream = _stream(tmp_path / "tokens.bin", 25, dtype=dtype)
+    stream = _stream(tmp_path / "tokens.bin", 25, token_type=token_type)
     epochs = [[int(stream.sample(step, k)[0]) for step in (2 * e, 2 * e + 1) for k in range(3)] for e in (0, 1)]
     assert sorted(epochs[0]) == sorted(epochs[1]) == [0, 4, 8, 12, 16, 20]
     assert epochs[0] != epochs[1]
@@ -73,3 +87,48 @@ def test_token_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
     stream = open_stream(tiny_job(token_file=str(path), token_type=TokenType.UINT32))
     with pytest.raises(InputError, match=r"has the token 101 .* the vocabulary of the model has 101"):
         stream.sample(0, 0)
+
+
+def _blend(folder: Path, **changes: Any) -> TrainingJob:
+    """Two sources that can be told apart: small tokens three times of four, large ones once, in 20 and 10 samples."""
+    for name, first, count in (("small", 0, 81), ("large", 500, 41)):
+        write_indexed(folder / name, [first + np.arange(count)], vocabulary_size=1000)
+    data = {
+        "sources": (
+            Source(path=str(folder / "small"), weight=3.0),
+            Source(path=str(folder / "large"), weight=1.0),
+        ),
+        **changes,
+    }
+    model = replace(GPT, sequence_length=4, vocabulary_size=1000)
+    return tiny_job(model, data=Data(**data))
+
+
+def test_blend_has_the_weights_and_all_samples_of_each_source(tmp_path: Path) -> None:
+    stream = open_stream(_blend(tmp_path))
+    samples = [int(sample[0]) for step in range(5) for sample in stream.batch(step, 0, 8)]
+    # Of 40 samples 30 and 10: an epoch and a half of the one, an epoch of the other.
+    small = [first for first in samples if first < 500]
+    assert len(small) == 30
+    assert sorted(small[:20]) == list(range(0, 80, 4))
+    assert sorted(first for first in samples if first >= 500) == list(range(500, 540, 4))
+    # Nobody waits long for either.
+    assert all(len({sample >= 500 for sample in samples[k : k + 4]}) == 2 for k in range(37))
+
+
+def test_validation_is_never_trained_on_and_always_the_same(tmp_path: Path) -> None:
+    job = _blend(tmp_path, validation_share=0.2)
+    trained = {int(s[0]) for step in range(30) for s in open_stream(job).batch(step, 0, 8)}
+    validation = open_validation(job)
+    assert validation.num_batches == 1
+    kept = [int(sample[0]) for sample in validation.batch(0, 0, 8)]
+    # The last 4 of 20 samples and the last 2 of 10, at the weights of the blend.
+    assert set(kept) == {64, 68, 72, 76, 532, 536}
+    assert not trained & set(kept)
+    assert len(trained) == 24
+    np.testing.assert_array_equal(validation.batch(0, 0, 8), open_validation(job).batch(0, 0, 8))
+
+
+def test_validation_without_samples_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"large has 10 samples, of which a share of 0\.05 .* leaves 0 there and 10"):
+        open_stream(_blend(tmp_path, validation_share=0.05))

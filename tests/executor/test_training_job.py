@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from executor.training_job import (
+    Decay,
     Device,
     EngineName,
     Schedule,
@@ -98,7 +99,11 @@ def _stage(num_layers: int, *batches: int, tp: int = 1) -> StageLayout:
         ({"model": replace(GPT, optimizer=Optimizer.SGD)}, "knows adam"),
         ({"model": replace(GPT, num_experts=4)}, "dense models only"),
         ({"model": replace(GPT, kv_rank=8)}, "the trainer has no latent attention"),
-        ({"model": replace(GPT, query_key_norms=True)}, "is true; the trainer has no norms of queries and keys"),
+        ({"schedule": Schedule(warmup_steps=4, warmup_samples=32)}, "is given beside warmup_steps; say it in one"),
+        ({"schedule": Schedule(cooldown_samples=8)}, "cosine has none, wsd has"),
+        ({"schedule": Schedule(warmup_samples=-1)}, "at least 0"),
+        ({"final_weights": "w", "model": LLAMA, "layers_hook": "mine:layers"}, "nobody else knows the weights"),
+        ({"initial_weights": "w", "model": replace(GPT, gated=True)}, "needs a model that transformers has as gpt2"),
         ({"model": replace(GPT, attention_window=8)}, "is 8; the trainer has no attention within a window"),
         ({"model": replace(GPT, post_norms=True)}, "the trainer has no norms behind attention"),
         ({"model": replace(GPT, positions=Positions.ALIBI)}, "is alibi; the trainer knows learned and rotary"),
@@ -158,3 +163,35 @@ def test_learning_rate_warms_up_and_falls_along_a_cosine() -> None:
     # Half-way down the cosine stands in the middle of 1 and 0.2.
     assert rates[8] == pytest.approx(0.6)
     assert rates[12:] == [pytest.approx(0.2)] * 8
+
+
+def _rates(**schedule: Any) -> list[float]:
+    job = tiny_job(schedule=Schedule(learning_rate=1.0, final_ratio=0.2, **schedule), num_steps=20)
+    return [learning_rate_at(job, step) for step in range(22)]
+
+
+def test_learning_rate_falls_along_a_line() -> None:
+    rates = _rates(decay=Decay.LINEAR, warmup_steps=4, decay_steps=12)
+    assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    # 0.8 in 8 steps.
+    assert rates[4:13] == pytest.approx([1.0 - 0.1 * k for k in range(9)])
+    assert rates[12:] == [pytest.approx(0.2)] * 10
+
+
+def test_learning_rate_stays_and_falls_at_the_end() -> None:
+    rates = _rates(decay=Decay.WSD, warmup_steps=2, cooldown_steps=4)
+    assert rates[:3] == [0.5, 1.0, 1.0]
+    assert rates[2:17] == [1.0] * 15
+    assert rates[16:21] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+    # The last tenth of 20 steps are two.
+    assert _rates(decay=Decay.WSD)[17:21] == pytest.approx([1.0, 1.0, 0.6, 0.2])
+
+
+@pytest.mark.parametrize("decay", Decay)
+def test_samples_say_the_same_as_steps(decay: Decay) -> None:
+    """A step has 8 samples."""
+    steps: dict[str, Any] = {"warmup_steps": 3, "decay_steps": 16}
+    samples: dict[str, Any] = {"warmup_samples": 24, "decay_samples": 128}
+    if decay is Decay.WSD:
+        steps["cooldown_steps"], samples["cooldown_samples"] = 5, 40
+    assert _rates(decay=decay, **samples) == _rates(decay=decay, **steps)

@@ -1,12 +1,14 @@
 """An engine for any plan, on torch alone: stages with degrees and shares of their own, ZeRO-1 inside each stage."""
 
 import logging
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from executor.checkpoints import Checkpoint
@@ -22,6 +24,7 @@ from executor.trainer.native.noise import noise_squares
 from executor.trainer.native.stage import UnevenStage
 from executor.trainer.native.ties import Ties
 from executor.trainer.native.update import Update
+from executor.trainer.weights import save_weights
 from executor.training_job import Coordinates, Device, TrainingJob
 from models.transformer import Precision
 
@@ -69,6 +72,7 @@ class NativeEngine:
         layers = layers_of(job, context)
         indices = range(where.pipe, len(job.part_layers), job.pp)
         modules = [StageModule(layers, layers.bounds(job.part_layers), index, job.pp) for index in indices]
+        self._tensor_group, self._modules = context.tensor_group, nn.ModuleList(modules)
         self._flat = FlatParameters(
             [item for module in modules for item in module.named_parameters() if item[1].requires_grad],
             {name: counts for module in modules for name, counts in module.ties.items()},
@@ -111,6 +115,20 @@ class NativeEngine:
         """Do one step."""
         self._clock.lap(None)
         self._flat.gradients.zero_()
+        loss = self._run(self._schedule.step, batches)
+        mean, norm, alone, summed = self._update.apply(loss, learning_rate)
+        small, large = noise_squares(self._job, self._place, alone, summed)
+        return StepResult(loss=mean, gradient_norm=norm, small_square=small, large_square=large)
+
+    def evaluate(self, batches: Batches) -> float:
+        """Loss of a batch."""
+        with torch.no_grad():
+            loss = self._run(self._schedule.eval, batches)
+        dist.all_reduce(loss)
+        return float(loss)
+
+    def _run(self, passes: Callable[..., Any], batches: Batches) -> torch.Tensor:
+        """Take a batch through the passes of a schedule; this rank's share of the loss, a scalar in fp64."""
         inputs: tuple[torch.Tensor, ...] = ()
         labels: dict[str, Any] = {}
         losses: list[torch.Tensor] = []
@@ -120,18 +138,20 @@ class NativeEngine:
             inputs = (tokens,) if first else ()
             labels = {"target": targets, "losses": losses} if last else {}
         self._clock.lap("load")
-        self._schedule.step(*inputs, **labels, return_outputs=False)
+        passes(*inputs, **labels, return_outputs=False)
         self._clock.lap("send" if self._job.pp > 1 else None)
         loss = torch.zeros((), dtype=torch.float64, device=self.device)
         if losses and self._place.tensor == 0:
             loss += torch.stack([each.detach() for each in losses]).double().sum()
-        mean, norm, alone, summed = self._update.apply(loss, learning_rate)
-        small, large = noise_squares(self._job, self._place, alone, summed)
-        return StepResult(loss=mean, gradient_norm=norm, small_square=small, large_square=large)
+        return loss
 
     def write_checkpoint(self, folder: Path) -> str | None:
         """Write what this rank has."""
         return stored.write(self._pieces(), folder)
+
+    def write_weights(self, job: TrainingJob) -> str | None:
+        """Write them for transformers."""
+        return save_weights(self._modules, self._tensor_group, job)
 
     def load_checkpoint(self, folder: Path, checkpoint: Checkpoint) -> None:
         """Load what this rank needs."""

@@ -72,11 +72,15 @@ class UnevenStage(_PipelineStageBase):
 
     def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
         """Receive the gradients of what was sent."""
-        return [] if self.is_last else self._receive(self._gradients, bwd_chunk_id, self._from_behind)
+        if self.is_last or not self.has_backward:
+            return []
+        return self._receive(self._gradients, bwd_chunk_id, self._from_behind)
 
     def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
         """Send the gradients of what was received."""
-        return [] if self.is_first else _send(self.bwd_cache.pop(bwd_chunk_id)[0], self._to_before)
+        if self.is_first or not self.has_backward:
+            return []
+        return _send(self.bwd_cache.pop(bwd_chunk_id)[0], self._to_before)
 
     def forward_one_chunk(self, fwd_chunk_id: int, *values: Any, **named: Any) -> Any:
         """Compute; what has passed since the last computation was communication.

@@ -40,6 +40,12 @@ class Update:
         self.first_moments = torch.zeros_like(self.masters)
         self.second_moments = torch.zeros_like(self.masters)
         self._num_steps = torch.zeros((), device=self.masters.device)
+        # Views, of matrices alone: norms and biases do not decay.
+        self._decaying = [
+            self.masters[entry.start + first - self._interval.start : entry.start + last - self._interval.start]
+            for entry, first, last in flat.held_by(shard)
+            if len(entry.shape) > 1
+        ]
 
     @property
     def step(self) -> int:
@@ -87,6 +93,8 @@ class Update:
 
     def _adam(self, gradients: torch.Tensor, learning_rate: float) -> None:
         schedule = self._schedule
+        if schedule.weight_decay and self._decaying:
+            torch._foreach_mul_(self._decaying, 1.0 - learning_rate * schedule.weight_decay)
         adamw(
             [self.masters],
             [gradients],
@@ -99,7 +107,7 @@ class Update:
             beta1=schedule.beta1,
             beta2=schedule.beta2,
             lr=learning_rate,
-            weight_decay=schedule.weight_decay,
+            weight_decay=0.0,
             eps=schedule.epsilon,
             maximize=False,
         )

@@ -68,16 +68,19 @@ def test_variables_that_name_programs_or_files_are_refused(trainer: httpx.Client
     assert refusal(refused) == (422, [("not_allowed", f"/launch/environment/{variable}")])
 
 
+@pytest.mark.parametrize("field", ["token_file", "initial_weights", "data/sources/0/path"])
 @pytest.mark.parametrize(
     "path",
     ["/etc/passwd", "tokens.bin", "{folder}/../tokens.bin", "{folder}/away/tokens.bin", "{folder}-too/tokens.bin"],
 )
-def test_token_files_lie_in_folders_of_the_operator(trainer: httpx.Client, folder: Path, path: str) -> None:
+def test_data_lie_in_folders_of_the_operator(trainer: httpx.Client, folder: Path, path: str, field: str) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "away").symlink_to(folder.parent)
-    training = {"device": "cpu", "token_file": path.format(folder=folder)}
+    given = path.format(folder=folder)
+    chosen: dict[str, Any] = {"data": {"sources": [{"path": given}]}} if field.startswith("data") else {field: given}
+    training = {"device": "cpu", **chosen}
     refused = trainer.post("/v1/deployments", json=body(training=training))
-    assert refusal(refused) == (422, [("not_allowed", "/training/token_file")])
+    assert refusal(refused) == (422, [("not_allowed", f"/training/{field}")])
     assert "STOWPLAN_DATA_FOLDERS" in refused.text
 
 
@@ -168,3 +171,13 @@ def test_what_the_operator_names_is_deployed(client: httpx.Client, folder: Path)
     made = client.post("/v1/deployments", json=request | {"training": training})
     assert made.status_code == 201, made.text
     wait(client, made.headers["Location"], lambda document: document["phase"] == "finished")
+
+
+def test_both_files_of_a_dataset_lie_in_folders_of_the_operator(trainer: httpx.Client, folder: Path) -> None:
+    """Its name alone leads nowhere."""
+    folder.mkdir(exist_ok=True)
+    (folder / "corpus.idx").touch()
+    (folder / "corpus.bin").symlink_to("/etc/passwd")
+    training = {"device": "cpu", "data": {"sources": [{"path": str(folder / "corpus")}]}}
+    refused = trainer.post("/v1/deployments", json=body(training=training))
+    assert refusal(refused) == (422, [("not_allowed", "/training/data/sources/0/path")])

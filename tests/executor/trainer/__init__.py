@@ -2,5 +2,5 @@
 
 import pytest
 
-for _package in ("torch", "deepspeed"):
+for _package in ("torch", "deepspeed", "safetensors"):
     pytest.importorskip(_package, reason=f"needs {_package}: pip install -e '.[executor]' in a checkout")

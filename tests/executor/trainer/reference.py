@@ -64,11 +64,14 @@ def _train(job: TrainingJob, replicas: int) -> list[ReferenceStep]:
     layers = layers_of(job, LayerContext(seed=job.seed))
     model, schedule, stream = Sequence(layers), job.schedule, open_stream(job)
     parameters = list(model.parameters())
+    # Norms and biases are vectors, and do not decay.
     optimizer = torch.optim.AdamW(
-        parameters,
+        [
+            {"params": [p for p in parameters if p.dim() > 1], "weight_decay": schedule.weight_decay},
+            {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
+        ],
         betas=(schedule.beta1, schedule.beta2),
         eps=schedule.epsilon,
-        weight_decay=schedule.weight_decay,
     )
     steps = []
     for step in range(job.num_steps):
@@ -83,7 +86,8 @@ def _train(job: TrainingJob, replicas: int) -> list[ReferenceStep]:
             replica_gradients.append(torch.autograd.grad(total, parameters))
         for parameter, *gradients in zip(parameters, *replica_gradients, strict=True):
             parameter.grad = torch.stack(gradients).mean(dim=0)
-        optimizer.param_groups[0]["lr"] = learning_rate_at(job, step)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate_at(job, step)
         large = float(torch.nn.utils.clip_grad_norm_(parameters, schedule.gradient_clipping)) ** 2
         optimizer.step()
         small = sum(float(g.square().sum()) for gradients in replica_gradients for g in gradients) / replicas

@@ -23,7 +23,7 @@ LAYOUTS = [
     pytest.param(GPT, {"tp": 2}, None, id="TP2"),
     pytest.param(LLAMA, {"stage_layers": (3, 1)}, None, id="PP2-uneven"),
     pytest.param(LLAMA, PP2 | {"dp": 2}, None, id="PP2xDP2"),
-    pytest.param(LLAMA, PP2 | {"tp": 2}, None, id="PP2xTP2"),
+    pytest.param(replace(LLAMA, query_key_norms=True), PP2 | {"tp": 2}, None, id="PP2xTP2-head-norms"),
     pytest.param(GPT, PP2 | {"tp": 2}, (2, 3, 0, 1), id="PP2xTP2-permuted"),
     pytest.param(LLAMA, PP2 | {"dp": 2, "tp": 2}, None, id="PP2xDP2xTP2"),
 ]

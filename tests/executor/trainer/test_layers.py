@@ -7,10 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from executor.trainer.block import Block, rotate
+from executor.trainer.block import Block
 from executor.trainer.context import LayerContext, seeded_parameter
+from executor.trainer.decay import parameter_groups
 from executor.trainer.layers import layers_of, transformer_layers
+from executor.trainer.rotary import frequencies, rotate
 from executor.trainer.tensor_parallel import ColumnParallelLinear
+from models.numerics import Numerics
 from models.performance.iteration.architecture import profile_of
 from models.transformer import Biases, Checkpointing, Transformer
 from stowplan.errors import InputError
@@ -53,7 +56,7 @@ def test_seed_and_name_decide_the_numbers() -> None:
     assert not any(torch.equal(draws[i], draws[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
 
 
-@pytest.mark.parametrize("model", [GPT, LLAMA, replace(LLAMA, biases=Biases.QKV, head_size=24)])
+@pytest.mark.parametrize("model", [GPT, LLAMA, replace(LLAMA, biases=Biases.QKV, head_size=24, query_key_norms=True)])
 def test_planner_and_trainer_agree_on_the_number_of_parameters(model: Transformer) -> None:
     profile, layers = profile_of(model), transformer_layers(model, LayerContext())
     built = Sequence(layers)
@@ -65,7 +68,8 @@ def test_planner_and_trainer_agree_on_the_number_of_parameters(model: Transforme
 def test_rotary_positions_keep_lengths_and_depend_on_distance_alone() -> None:
     torch.manual_seed(0)
     query, key = torch.randn(16), torch.randn(16)
-    turned = [rotate(vector.expand(1, 1, 12, 16))[0, 0] for vector in (query, key)]
+    turning = frequencies(Numerics(), 16, "cpu")
+    turned = [rotate(vector.expand(1, 1, 12, 16), turning)[0, 0] for vector in (query, key)]
     torch.testing.assert_close(turned[0].norm(dim=-1), query.norm().expand(12))
     products = turned[0] @ turned[1].T
     torch.testing.assert_close(products[3:, 3:], products[:-3, :-3], rtol=1e-4, atol=1e-4)
@@ -125,3 +129,14 @@ def test_first_and_last_stage_hold_embedding_and_head() -> None:
 def test_wrong_hook_is_refused(hook: str, detail: str) -> None:
     with pytest.raises(InputError, match=detail):
         layers_of(tiny_job(layers_hook=hook), LayerContext())
+
+
+@pytest.mark.parametrize("model", [GPT, replace(LLAMA, biases=Biases.QKV, query_key_norms=True)])
+def test_matrices_decay_and_norms_and_biases_do_not(model: Transformer) -> None:
+    module = Sequence(transformer_layers(model, LayerContext()))
+    decaying, others = parameter_groups(module, 0.1)
+    assert (decaying["weight_decay"], others["weight_decay"]) == (0.1, 0.0)
+    assert len(decaying["params"]) + len(others["params"]) == len(list(module.parameters()))
+    assert {p.stored_name for p in others["params"]} == {
+        p.stored_name for p in module.parameters() if p.stored_name.endswith(("norm", ".bias"))
+    }

@@ -1,0 +1,1 @@
+"""Weights as other tools keep them: which tensor of theirs holds which parameter of ours."""

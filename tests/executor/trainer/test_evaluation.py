@@ -1,0 +1,66 @@
+"""Evaluation on what is kept for validation, on real ranks."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from executor.data.indexed import write_indexed
+from executor.data.sources import Data, Source
+from executor.token_stream import open_validation
+from executor.trainer.context import LayerContext
+from executor.trainer.layers import layers_of
+from executor.training_job import EngineName, Schedule, StageLayout
+from tests.executor.jobs import LLAMA, tiny_job
+from tests.executor.trainer.launching import run_job, steps_of
+from tests.executor.trainer.reference import Sequence
+
+pytestmark = [pytest.mark.slow, pytest.mark.training]
+
+
+def _sources(folder: Path, *lengths: int) -> tuple[Source, ...]:
+    generator = np.random.default_rng(3)
+    for k, length in enumerate(lengths):
+        documents = [generator.integers(LLAMA.vocabulary_size, size=length)]
+        write_indexed(folder / str(k), documents, vocabulary_size=LLAMA.vocabulary_size)
+    return tuple(Source(path=str(folder / str(k))) for k in range(len(lengths)))
+
+
+# Two replicas, then two tensor ranks, each stage in two parts.
+_UNEVEN = {
+    "engine": EngineName.NATIVE,
+    "stages": (
+        StageLayout(num_layers=2, tp=1, batches=(1, 1)),
+        StageLayout(num_layers=2, tp=2, batches=(2,)),
+    ),
+    "num_micro_batches": 4,
+    "virtual_stages": 2,
+}
+
+
+@pytest.mark.parametrize("layout", [{"stage_layers": (2, 2), "dp": 2}, _UNEVEN], ids=["deepspeed", "native"])
+def test_validation_loss_is_that_of_one_process(layout: dict[str, Any], tmp_path: Path) -> None:
+    """A model that learns nothing; of 20 and 25 samples 4 and 5 are kept, the last of them in a second batch of 8."""
+    data = Data(sources=_sources(tmp_path, 641, 801), validation_share=0.2, evaluation_interval=2)
+    job = tiny_job(
+        LLAMA,
+        **layout,
+        num_steps=3,
+        data=data,
+        schedule=Schedule(learning_rate=0.0),
+        metrics_folder=str(tmp_path),
+        tensorboard_folder=str(tmp_path / "tensorboard"),
+    )
+    run_job(job, tmp_path)
+    layers = layers_of(job, LayerContext(seed=job.seed))
+    model, stream = Sequence(layers), open_validation(job)
+    assert stream.num_batches == 2
+    with torch.no_grad():
+        tokens = [torch.from_numpy(stream.batch(k, 0, 8)) for k in range(2)]
+        expected = float(torch.stack([layers.loss(model(each[:, :-1]), each[:, 1:]) for each in tokens]).mean())
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 1
+    for rank in range(job.num_ranks):
+        losses = [step.validation_loss for step in steps_of(tmp_path, rank)]
+        assert losses == [None, pytest.approx(expected, abs=1e-5), pytest.approx(expected, abs=1e-5)]

@@ -1,0 +1,44 @@
+"""Batches that are read ahead are those that are asked for."""
+
+import pytest
+import torch
+
+from executor.token_stream import TokenStream, micro_batch, open_stream
+from executor.trainer.reading import Reading
+from stowplan.arrays import IntArray
+from stowplan.errors import InputError
+from tests.executor.jobs import tiny_job
+
+pytestmark = [pytest.mark.slow, pytest.mark.training]
+
+
+def test_any_step_may_follow_any_other() -> None:
+    job = tiny_job(dp=2)
+    stream = open_stream(job)
+    reading = Reading(stream, job, rank=1)
+    for step in (0, 1, 5, 6, 5):
+        batches = list(reading.batches(step))
+        assert len(batches) == job.num_micro_batches
+        for index, (inputs, labels) in enumerate(batches):
+            expected = torch.from_numpy(micro_batch(stream, job, step=step, index=index, data=1))
+            assert torch.equal(inputs, expected[:, :-1])
+            assert torch.equal(labels, expected[:, 1:])
+
+
+def test_stages_in_the_middle_read_nothing() -> None:
+    job = tiny_job(stage_layers=(1, 2, 1))
+    stream = open_stream(job)
+    assert [len(list(Reading(stream, job, rank).batches(0))) for rank in range(3)] == [4, 0, 4]
+
+
+def test_fault_of_a_step_that_was_read_ahead_is_told_at_that_step() -> None:
+    class Broken(TokenStream):
+        def sample(self, step: int, k: int) -> IntArray:
+            if step == 1:
+                raise InputError("a wrong token")
+            return open_stream(tiny_job()).sample(step, k)
+
+    reading = Reading(Broken(), tiny_job(), rank=0)
+    reading.batches(0)
+    with pytest.raises(InputError, match="a wrong token"):
+        reading.batches(1)
