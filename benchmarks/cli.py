@@ -66,6 +66,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "grid-plans": LazyCommand(
         "benchmarks.planners.grid_plans:main", "Measure how near the grids' plans come to the best plan there is."
     ),
+    "joint-recomputation": LazyCommand(
+        "benchmarks.planners.joint_recomputation:main",
+        "Measure what stages lose whose layers and recomputation are chosen one after the other.",
+    ),
     "incremental-plans": LazyCommand(
         "benchmarks.planners.incremental_plans:main",
         "Plan a growing job step by step: quality by number of GPUs, time.",

@@ -41,7 +41,7 @@ from stowplan.arrays import FloatArray
 from stowplan.errors import InputError
 
 # Of the times of interleaved pipelines: far below what predictions are off by.
-_TOLERANCE = 0.02
+MAKESPAN_TOLERANCE = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -536,7 +536,7 @@ def _interleaved_s(
         back_s=np.tile(one_way, plan.virtual_stages),
         blocking=blocking,
     )
-    return float(exact_makespan_s(schedule, times, tolerance=_TOLERANCE))
+    return float(exact_makespan_s(schedule, times, tolerance=MAKESPAN_TOLERANCE))
 
 
 def _distinct_groups(plan: ParallelPlan, fabric: Fabric) -> tuple[list[tuple[int, str, float, int]], list[int]]:
