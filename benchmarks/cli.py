@@ -105,6 +105,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.performance.engine_steps:main",
         "Measure steps of the native engine beside DeepSpeed's on symmetric plans.",
     ),
+    "plan-changes": LazyCommand(
+        "benchmarks.performance.plan_changes:main",
+        "Change the plan of a training beside it, and by stopping it: what it waits for, by part.",
+    ),
     "placement-visible": LazyCommand(
         "benchmarks.placement.placement_visible:main",
         "Train on hosts in network namespaces under three placements and measure the steps (root).",
