@@ -25,18 +25,15 @@ class Update:
     ----------
     group
         Ranks with the same part of the stage in its replicas, None for one replica.
-    shard
-        The replica of this rank.
     ties
         None where no stages share parameters.
     """
 
     def __init__(
-        self, flat: FlatParameters, schedule: Schedule, *, group: Any, shard: int, ties: Ties | None, clock: StepClock
+        self, flat: FlatParameters, schedule: Schedule, *, group: Any, ties: Ties | None, clock: StepClock
     ) -> None:
         self._flat, self._schedule, self._group, self._ties, self._clock = flat, schedule, group, ties, clock
-        self._interval = slice(shard * flat.shard_size, (shard + 1) * flat.shard_size)
-        self.masters = flat.masters(shard)
+        self.masters = flat.masters()
         self.first_moments = torch.zeros_like(self.masters)
         self.second_moments = torch.zeros_like(self.masters)
         self._num_steps = torch.zeros((), device=self.masters.device)
@@ -64,15 +61,15 @@ class Update:
             Loss and gradient norm of the whole model; squared norms of this rank's gradient before it was summed, and
             of its part of the sum, both over the parameters that no other stage has.
         """
-        flat, gradients = self._flat, self._flat.gradients[self._interval]
+        flat, gradients = self._flat, self._flat.gradients[self._flat.shard]
         alone = _square(flat.gradients[: flat.num_untied])
         if self._group is not None:
             dist.reduce_scatter_single(gradients, flat.gradients, group=self._group)
         if self._ties is not None:
             self._ties.sum_gradients()
         self._clock.lap("reduction")
-        untied = _square(gradients[: max(0, flat.num_untied - self._interval.start)])
-        counted = _square(gradients[: max(0, flat.num_counted - self._interval.start)])
+        untied = _square(gradients[: max(0, flat.num_untied - flat.shard.start)])
+        counted = _square(gradients[: max(0, flat.num_counted - flat.shard.start)])
         totals = torch.stack([loss, counted])
         dist.all_reduce(totals)
         norm = totals[1].sqrt()
@@ -106,7 +103,7 @@ class Update:
 
     def _publish(self) -> None:
         """Give this shard's weights to the other replicas."""
-        own = self._flat.weights[self._interval]
+        own = self._flat.weights[self._flat.shard]
         if own.dtype != self.masters.dtype:
             own.copy_(self.masters)
         if self._group is not None:
