@@ -4,13 +4,13 @@ from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.parallelism.even import even_plans, sharing_degrees, virtual_stages
-from models.parallelism.grid.operators import cluster
+from models.parallelism.even import even_plans, sharing_degrees, stage_bounds, virtual_stages
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.legality import plan_violations
 from models.parallelism.planner import answer
@@ -62,10 +62,10 @@ def every_plan(
         ):
             continue
         for parts in virtual_stages(model, pp):
-            bounds = cluster(loads.reshape(-1, parts).sum(axis=1), pp)
+            bounds = stage_bounds(loads, pp, parts)
             try:
                 plan = symmetric_plan(
-                    num_layers=tuple(parts * (last - first) for first, last in pairwise(bounds)),
+                    num_layers=tuple(last - first for first, last in pairwise(bounds)),
                     pp=pp,
                     dp=num_gpus // pp // tp // cp,
                     tp=tp,
@@ -89,7 +89,7 @@ def every_plan(
     memory_gb=st.sampled_from([4, 8, 40]),
     num_gpus=st.sampled_from([2, 4, 8]),
     software=st.sampled_from([Software.MEGATRON_CORE, Software.DEEPSPEED]),
-    num_layers=st.sampled_from([6, 12]),
+    num_layers=st.sampled_from([6, 12, 14]),
 )
 def test_they_are_near_the_best_of_all(memory_gb: int, num_gpus: int, software: Software, num_layers: int) -> None:
     """The ranking knows sends and schedule roughly, so that a few percent may be lost."""
@@ -196,6 +196,15 @@ def test_a_deep_pipeline_of_few_micro_batches_is_interleaved() -> None:
     degrees = Degrees(pp=4, dp=1, tp=1, num_micro_batches=4, virtual_stages=parts)
     given = answer(ParallelRequest(model=model, offers=offers, planner=Planner.GIVEN, degrees=degrees)).best
     assert given.estimate.plan.virtual_stages == parts
+
+
+def test_parts_count_embedding_and_head_where_that_divides() -> None:
+    """126 layers and two are 8 stages of 8 parts, as Llama 3 405B was trained; whole parts of 7 layers are 18."""
+    model = virtual_model(replace(GPT, num_layers=126), KIND, 8, 1)
+    assert virtual_stages(model, 8) == (1, 2, 3, 4, 6, 7, 8, 9, 14)
+    loads = np.ones(126)
+    assert set(np.diff(stage_bounds(loads, 8, 7))) == {14, 21}
+    assert sorted(np.diff(stage_bounds(loads, 8, 8))) == [15] * 2 + [16] * 6
 
 
 @pytest.mark.parametrize(
