@@ -15,7 +15,6 @@ returned is the best of those, never worse by the model than what was ranked fir
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from models.parallelism.micro_batches import divisors, least_from
 from models.performance.iteration.formulas import pipeline_s
 from models.performance.iteration.model import PerformanceModel
 from models.software import FEATURES
-from stowplan.arrays import FloatArray
+from stowplan.arrays import FloatArray, IntArray
 from stowplan.errors import InputError
 
 # More parts than published plans have; what they add to the transfers outweighs what is left of the bubble.
@@ -119,6 +118,13 @@ def stage_bounds(loads: FloatArray, pp: int, parts: int) -> tuple[int, ...]:
     return tuple(parts * cut for cut in cluster(loads.reshape(-1, parts).sum(axis=1), pp))
 
 
+def _possible_parts(model: PerformanceModel, pp: int, loads: FloatArray) -> tuple[list[int], list[IntArray]]:
+    """Numbers of parts for which every stage has layers, and the bounds of the stages."""
+    every = [(v, np.array(stage_bounds(loads, pp, v))) for v in virtual_stages(model, pp)]
+    found = [(v, cuts) for v, cuts in every if np.diff(cuts).min() >= v]
+    return [v for v, _ in found], [cuts for _, cuts in found]
+
+
 def sharing_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> Iterator[tuple[int, int]]:
     """Degrees of context and expert parallelism to look at, (1, 1) first: those asked for that the model admits; of
     context parallelism, unless it is asked for, those that leave sequences long."""
@@ -149,17 +155,15 @@ def _of_degree(
     options: GridOptions,
 ) -> Iterator[_Ranked]:
     """Plans of `pp` stages of `size` GPUs that fit; stages of all numbers of parts are in one table."""
-    found = {v: stage_bounds(loads, pp, v) for v in virtual_stages(model, pp)}
-    bounds = {v: cuts for v, cuts in found.items() if min(b - a for a, b in pairwise(cuts)) >= v}
-    parts = tuple(bounds)
+    parts, bounds = _possible_parts(model, pp, loads)
     behind = [in_flight(pp, stage, v) for v in parts for stage in range(pp)]
     table = StageTable(
         model=model,
         gpu_type=gpu_type,
-        intervals=tuple(pair for cuts in bounds.values() for pair in pairwise(cuts)),
+        intervals=tuple(pair for cuts in bounds for pair in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)),
         degrees=compact_degrees(model.profile, (size,), gpus_per_node),
     )
-    layers = [tuple(b - a for a, b in pairwise(cuts)) for cuts in bounds.values()]
+    layers = [tuple(np.diff(cuts).tolist()) for cuts in bounds]
     tensor, fixed, every = table.degrees.tp.tolist(), model.profile.micro_batch, np.arange(len(behind))
     cp, ep = model.context_parallel, model.expert_parallel
     replicas = {size // tp for tp in tensor if size % tp == 0}
