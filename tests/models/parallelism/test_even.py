@@ -13,6 +13,7 @@ from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.parallelism.even import even_plans, sharing_degrees, stage_bounds, virtual_stages
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.legality import plan_violations
+from models.parallelism.offers import free_gpus, offers_of
 from models.parallelism.planner import answer
 from models.parallelism.request import Degrees, Offer, ParallelRequest, Planner
 from models.performance.iteration.model import PerformanceModel
@@ -22,7 +23,7 @@ from models.software import Software
 from models.transformer import Checkpointing, Transformer
 from stowplan.errors import InputError
 from tests.growth import work
-from topology.cluster import GpuType
+from topology.cluster import Cluster, GpuType, Node, Tier
 
 KIND = GpuType(
     name="gpu",
@@ -151,6 +152,25 @@ def test_experts_fit_where_replicas_share_them() -> None:
     assert found.estimate.plan.notation().startswith("PP1 DP4 TP1 EP4")
     with pytest.raises(InputError, match="megatron-core, whose replicas share experts"):
         answer(replace(request, model=replace(odd, software=Software.DEEPSPEED)))
+
+
+def test_replicas_share_on_the_nodes_of_a_cluster() -> None:
+    """Four nodes with a GPU each, in two leaves with a tenth of the bandwidth between them: with the experts of a leaf
+    next to each other, all-to-alls of two stay in it, those of four do not."""
+    nodes = tuple(Node(id=name, gpu_type=KIND.name, num_gpus=1, path=(name[0],)) for name in ("a1", "a2", "b1", "b2"))
+    tiers = (Tier(name="leaf", bandwidth_fraction=1.0),)
+    cluster = Cluster(gpu_types=(KIND,), nodes=nodes, tiers=tiers, core_bandwidth_fraction=0.1)
+    offers = offers_of(cluster, free_gpus(cluster), {KIND.name: (4,)})
+    request = mixture(offers=offers, cluster=cluster)
+    waiting = {}
+    for degree in (2, 4):
+        options = replace(request.grid, context_degrees=(1,), expert_degrees=(degree,))
+        best = answer(replace(request, model=replace(request.model, zero_stage=1), grid=options)).best
+        assert best.estimate.plan.expert_parallel == degree
+        assert {node for node, _ in best.estimate.plan.gpus} == {"a1", "a2", "b1", "b2"}
+        waiting[degree] = best.breakdown.all_to_all_s
+    # Half of what is sent goes to the other node; or a quarter there, and half at a tenth of the bandwidth.
+    assert waiting[4] == pytest.approx(waiting[2] / 0.5 * (0.25 + 0.5 / 0.1))
 
 
 @pytest.mark.parametrize(("context", "expert"), [((2,), None), (None, (2,)), ((2, 4), (2,))])
