@@ -136,7 +136,7 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
         found = result.best.get((offer.gpu_type.name, count))
         nodes = None if offer.nodes is None else fewest_nodes(offer.nodes, count, offer.gpus_per_node)
         plans = [*(() if found is None else (found.plan,)), *_even(request, offer, count)]
-        if not plans and not request.grid.shares_nothing:
+        if not plans and not request.grid.shares_nothing and not request.grid.is_over:
             missing.append(_unshared(request.grid, offer, count))
         elif not plans or (nodes is None and offer.nodes is not None):
             grids = [grid for grid in result.grids if grid.num_gpus == count]
