@@ -1,9 +1,9 @@
 r"""Symmetric plans of a job on some GPUs, interleaved ones, and those whose replicas share sequences or experts, where
 the software has them.
 
-Every pipeline degree p and tensor degree that divides the GPUs, numbers of micro-batches N, parts v of a stage that
-divide the layers (whole parts go to stages, as evenly by load as it goes), and degrees of context and expert
-parallelism (`sharing_degrees`) are ranked by the tables of the grids:
+Every pipeline degree p and tensor degree that divides the GPUs, numbers of micro-batches N, parts v of a stage
+(`virtual_stages`), and degrees of context and expert parallelism (`sharing_degrees`) are ranked by the tables of the
+grids, with stages as even by load as it goes:
 
     seconds = N max_i c_i + (sum_i c_i - max_i c_i) / v + extra        c_i: forward and backward pass of stage i
 
@@ -32,7 +32,7 @@ from models.parallelism.recomputation import StageChoices, recomputing
 from models.performance.iteration.formulas import pipeline_s
 from models.performance.iteration.model import PerformanceModel
 from models.software import FEATURES
-from stowplan.arrays import FloatArray
+from stowplan.arrays import FloatArray, IntArray
 from stowplan.errors import InputError
 
 # More parts than published plans have; what they add to the transfers outweighs what is left of the bubble.
@@ -162,12 +162,28 @@ def _different(ranked: Sequence[_Ranked]) -> list[_Ranked]:
 
 
 def virtual_stages(model: PerformanceModel, pp: int) -> tuple[int, ...]:
-    """Numbers of parts that the stages of a pipeline may have, 1 first."""
+    """Numbers of parts that the stages of a pipeline may have, 1 first: those that divide the layers, and those that do
+    so where embedding and head count as a layer each, as Megatron-Core may divide them."""
     profile = model.profile
     if pp == 1 or not FEATURES[profile.software].virtual_stages:
         return (1,)
     most = min(_MOST_PARTS, profile.num_layers // pp)
-    return tuple(v for v in range(1, most + 1) if profile.num_layers % v == 0)
+    layers = profile.num_layers
+    return tuple(v for v in range(1, most + 1) if layers % v == 0 or (layers + 2) % (pp * v) == 0)
+
+
+def stage_bounds(loads: FloatArray, pp: int, parts: int) -> tuple[int, ...]:
+    """Layers between which stages are cut, 0 and L included: of whole parts where these divide the layers."""
+    if len(loads) % parts:
+        return cluster(loads, pp)
+    return tuple(parts * cut for cut in cluster(loads.reshape(-1, parts).sum(axis=1), pp))
+
+
+def _possible_parts(model: PerformanceModel, pp: int, loads: FloatArray) -> tuple[list[int], list[IntArray]]:
+    """Numbers of parts for which every stage has layers, and the bounds of the stages."""
+    every = [(v, np.array(stage_bounds(loads, pp, v))) for v in virtual_stages(model, pp)]
+    found = [(v, cuts) for v, cuts in every if np.diff(cuts).min() >= v]
+    return [v for v, _ in found], [cuts for _, cuts in found]
 
 
 def sharing_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> Iterator[tuple[int, int]]:
@@ -202,8 +218,7 @@ def _of_degree(
     by_stage: bool,
 ) -> Iterator[_Ranked]:
     """Plans of `pp` stages of `size` GPUs that fit; stages of all numbers of parts are in one table."""
-    parts = virtual_stages(model, pp)
-    bounds = [np.array(cluster(loads.reshape(-1, v).sum(axis=1), pp)) * v for v in parts]
+    parts, bounds = _possible_parts(model, pp, loads)
     behind = [in_flight(pp, stage, v) for v in parts for stage in range(pp)]
     stages = StageChoices.of(
         model,

@@ -202,7 +202,7 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
             plans += even
         if plans and has_nodes:
             points.append(_fastest_point(request, offer, plans, nodes, count))
-        elif not plans and not request.grid.shares_nothing:
+        elif not plans and not request.grid.shares_nothing and not request.grid.is_over:
             missing.append(_unshared(request.grid, offer, count))
         else:
             grids = [grid for grid in result.grids if grid.num_gpus == count]
