@@ -15,7 +15,7 @@ half of its tolerance, and so is the bound.
 import numpy as np
 
 from models.performance.iteration.formulas import pipeline_s, scaling
-from models.performance.iteration.model import MAKESPAN_TOLERANCE
+from models.performance.iteration.times import MAKESPAN_TOLERANCE
 from stowplan.arrays import FloatArray, IntArray
 
 
