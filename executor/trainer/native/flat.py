@@ -91,6 +91,8 @@ class FlatParameters:
             self._initial[entry.start : entry.end] = parameter.detach().flatten()
         self.weights = self._initial.to(dtype)
         self.gradients = torch.zeros_like(self._initial)
+        # Of the shard, over all replicas.
+        self.summed = torch.empty_like(self.gradients[self.shard]) if num_shards > 1 else self.gradients
         for entry, (_, parameter) in zip(entries, ordered, strict=True):
             self._move(entry, parameter, dtype)
         # Elements of the first part, and of the first two.

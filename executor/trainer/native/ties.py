@@ -44,7 +44,8 @@ class Ties:
                 _refuse_unsplit(entry, tensor_degree)
                 offset = place.tensor * entry.size
                 held = _Held(entry.name, place.pipe, offset + start, offset + end)
-                own[held] = flat.gradients[entry.start + start : entry.start + end]
+                before = entry.start - flat.shard.start
+                own[held] = flat.summed[before + start : before + end]
         everybody: list[list[_Held]] = [[]] * dist.get_world_size()
         dist.all_gather_object(everybody, sorted(own))
         self._parts = [

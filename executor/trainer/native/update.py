@@ -14,6 +14,8 @@ from executor.training_job import Schedule
 
 # That of torch's `clip_grad_norm_`.
 _CLIPPING_EPSILON = 1e-6
+# Elements whose squares are added in fp32.
+_BLOCK = 4096
 
 
 class Update:
@@ -61,16 +63,16 @@ class Update:
             Loss and gradient norm of the whole model; squared norms of this rank's gradient before it was summed, and
             of its part of the sum, both over the parameters that no other stage has.
         """
-        flat, gradients = self._flat, self._flat.gradients[self._flat.shard]
+        flat, gradients = self._flat, self._flat.summed
         alone = _square(flat.gradients[: flat.num_untied])
         if self._group is not None:
-            dist.reduce_scatter_single(gradients, flat.gradients, group=self._group)
+            dist.reduce_scatter_single(flat.summed, flat.gradients, group=self._group)
         if self._ties is not None:
             self._ties.sum_gradients()
         self._clock.lap("reduction")
-        untied = _square(gradients[: max(0, flat.num_untied - flat.shard.start)])
-        counted = _square(gradients[: max(0, flat.num_counted - flat.shard.start)])
-        totals = torch.stack([loss, counted])
+        ends = [max(0, count - flat.shard.start) for count in (flat.num_untied, flat.num_counted)]
+        untied = _square(gradients[: ends[0]])
+        totals = torch.stack([loss, untied + _square(gradients[ends[0] : ends[1]])])
         dist.all_reduce(totals)
         norm = totals[1].sqrt()
         if limit := self._schedule.gradient_clipping:
@@ -111,5 +113,8 @@ class Update:
 
 
 def _square(values: torch.Tensor) -> torch.Tensor:
-    """Squared norm, a scalar in fp64."""
-    return torch.linalg.vector_norm(values, dtype=torch.float64).square()
+    """Squared norm, a scalar in fp64; summed in fp32 over short blocks only, which on CPU takes a tenth of the time."""
+    end = len(values) - len(values) % _BLOCK
+    norms = torch.linalg.vector_norm(values[:end].view(-1, _BLOCK), dim=1)
+    rest = torch.linalg.vector_norm(values[end:]).view(1)
+    return torch.cat([norms, rest]).double().square().sum()
