@@ -66,6 +66,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "grid-plans": LazyCommand(
         "benchmarks.planners.grid_plans:main", "Measure how near the grids' plans come to the best plan there is."
     ),
+    "joint-recomputation": LazyCommand(
+        "benchmarks.planners.joint_recomputation:main",
+        "Measure what stages lose whose layers and recomputation are chosen one after the other.",
+    ),
     "incremental-plans": LazyCommand(
         "benchmarks.planners.incremental_plans:main",
         "Plan a growing job step by step: quality by number of GPUs, time.",
@@ -100,6 +104,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "engine-steps": LazyCommand(
         "benchmarks.performance.engine_steps:main",
         "Measure steps of the native engine beside DeepSpeed's on symmetric plans.",
+    ),
+    "plan-changes": LazyCommand(
+        "benchmarks.performance.plan_changes:main",
+        "Change the plan of a training beside it, and by stopping it: what it waits for, by part.",
     ),
     "placement-visible": LazyCommand(
         "benchmarks.placement.placement_visible:main",

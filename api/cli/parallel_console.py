@@ -37,6 +37,8 @@ def print_answer(console: Console, answer: ParallelPlanAnswer) -> None:
     console.print(_points(answer))
     console.print()
     console.print(f"[bold]best[/]: {escape(best.notation)} on {best.num_gpus} {escape(best.gpu_type)}")
+    if best.bound_s is not None:
+        console.print(_bound(best))
     if answer.alternatives:
         console.print(_alternatives(answer))
         console.print()
@@ -121,6 +123,12 @@ def _efficiency(point: PlanPointDoc) -> str:
         None if found.total_kwh is None else f"{found.total_kwh:,.0f} kWh",
     ]
     return ", ".join(part for part in parts if part is not None)
+
+
+def _bound(best: PlanPointDoc) -> str:
+    if not best.gap:
+        return "no symmetric plan with even layers is predicted to be faster"
+    return f"symmetric plans with even layers are predicted to be faster by {100 * best.gap:.2g} % at most"
 
 
 def _breakdown(point: PlanPointDoc) -> Table:

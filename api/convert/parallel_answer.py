@@ -93,6 +93,8 @@ def point_document(point: PlanPoint) -> PlanPointDoc:
         iteration_s=seconds,
         iteration_low_s=seconds if interval is None else interval.low_s,
         iteration_high_s=seconds if interval is None else interval.high_s,
+        bound_s=point.bound_s,
+        gap=point.gap,
         fits=point.fits,
         needed_bytes=point.fullest[0],
         usable_bytes=point.fullest[1],

@@ -57,6 +57,10 @@ def run_from_document(document: MeasuredRunDoc) -> Run:
     gpus = {node.id: (node.gpu_type, frozenset(range(node.num_gpus))) for node in cluster.nodes}
     violations = plan_violations(plan, performance_model(job, cluster), gpus)
     issues = [replace(issue, pointer="/plan" + issue.pointer) for issue in violations if issue.code != "out_of_memory"]
+    for name in ("context_parallel", "expert_parallel"):
+        if (degree := getattr(plan, name)) > 1:
+            detail = f"is {degree}; steps are measured of plans whose replicas share nothing: 1"
+            issues.append(Issue(code=name, pointer=f"/plan/{name}", detail=detail))
     raise_for_errors(issues, "measured run")
     return Run(
         launch=document.launch,

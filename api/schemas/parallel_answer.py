@@ -120,6 +120,12 @@ class PlanPointDoc(Document):
     iteration_low_s: float
     iteration_high_s: float
     """The iteration time is between these two 9 times of 10, by how far published runs are from what is predicted."""
+    bound_s: float | None
+    """No symmetric or interleaved plan that was tried, whether looked at or not, is predicted to take less: all degrees
+    and ways to train that were open, layers as even as they go, micro-batches of about every power of two. Null where
+    that was not searched for, or nodes are those of a cluster."""
+    gap: float | None
+    """Share of `iteration_s` that such a plan may be faster by: 0 where none is."""
     fits: bool
     """Whether the memory is enough; only plans that are given or run may be without."""
     needed_bytes: float

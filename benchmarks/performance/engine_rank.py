@@ -29,8 +29,8 @@ def main(job_file: str, num_steps: str, result: str) -> None:
     place = place_of(os.environ, job)
     deepspeed_engine.join(job, place)
     engines: dict[str, Engine] = {
-        EngineName.DEEPSPEED: deepspeed_engine.build(job, place, HostClock(), None),
-        EngineName.NATIVE: native_engine.build(replace(job, engine=EngineName.NATIVE), place, HostClock(), None),
+        EngineName.DEEPSPEED: deepspeed_engine.build(job, place, HostClock()),
+        EngineName.NATIVE: native_engine.build(replace(job, engine=EngineName.NATIVE), place, HostClock()),
     }
     steps: dict[str, list[tuple[float, float, float]]] = {name: [] for name in engines}
     for step in range(int(num_steps)):

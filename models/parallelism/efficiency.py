@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from models.parallel_plan import ParallelPlan
 from models.performance.iteration.architecture import profile_of
-from models.performance.iteration.model import IterationTime
+from models.performance.iteration.times import IterationTime
 from models.performance.iteration.whitebox import peak_flops_per_s
 from models.transformer import JobModel, Transformer
 from topology.gpu_catalogue import known_product

@@ -1,9 +1,9 @@
 r"""Symmetric plans of a job on some GPUs, interleaved ones, and those whose replicas share sequences or experts, where
 the software has them.
 
-Every pipeline degree p and tensor degree that divides the GPUs, numbers of micro-batches N, parts v of a stage that
-divide the layers (whole parts go to stages, as evenly by load as it goes), and degrees of context and expert
-parallelism (`sharing_degrees`) are ranked by the tables of the grids:
+Every pipeline degree p and tensor degree that divides the GPUs, numbers of micro-batches N, parts v of a stage
+(`virtual_stages`), and degrees of context and expert parallelism (`sharing_degrees`) are ranked by the tables of the
+grids, with stages as even by load as it goes:
 
     seconds = N max_i c_i + (sum_i c_i - max_i c_i) / v + extra        c_i: forward and backward pass of stage i
 
@@ -11,9 +11,10 @@ which for v = 1 is the time of searches, and for v > 1 a bubble that is v times 
 2.2). Where stages recompute on their own, each does the cheapest that fits beside the micro-batches that it has in
 flight: the time of an iteration rises with that of every stage, so that this is best for these layers. The first of
 each kind are then looked at by the performance model itself, sends and schedule included; what is returned is the best
-of those, never worse by the model than what was ranked first.
+of those, never worse by the model than what was ranked first, with a bound of all that were ranked (`even_bound`).
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.parallel_plan import ParallelPlan, in_flight, symmetric_plan
+from models.parallelism.even_bound import least_s
 from models.parallelism.grid.degrees import compact_degrees
 from models.parallelism.grid.operators import cluster
 from models.parallelism.grid.options import GridOptions
@@ -30,7 +32,7 @@ from models.parallelism.recomputation import StageChoices, recomputing
 from models.performance.iteration.formulas import pipeline_s
 from models.performance.iteration.model import PerformanceModel
 from models.software import FEATURES
-from stowplan.arrays import FloatArray
+from stowplan.arrays import FloatArray, IntArray
 from stowplan.errors import InputError
 
 # More parts than published plans have; what they add to the transfers outweighs what is left of the bubble.
@@ -44,10 +46,12 @@ _OF_ONE_KIND = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvenPlans:
-    """The best symmetric plan of each kind on virtual nodes; None: there is none."""
+    """The best symmetric plan of each kind on virtual nodes; None: there is none. `bound_s`: no iteration of a plan
+    that was ranked takes less; infinite where there is none."""
 
     plain: ParallelPlan | None
     interleaved: ParallelPlan | None
+    bound_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,7 @@ class _Ranked:
     """A plan that is not built yet."""
 
     seconds: float
+    bound_s: float
     layers: tuple[int, ...]
     dp: int
     tp: int
@@ -82,23 +87,64 @@ def even_plans(
     loads
         Of layers (L,).
     by_stage
-        Only plans whose stages recompute on their own, and not all layers alike.
+        Only plans whose stages recompute on their own, and not all layers alike; the bound is of all.
     """
     gpus = tuple((str(k // gpus_per_node), k % gpus_per_node) for k in range(num_gpus))
-    ranked: list[_Ranked] = []
+    ranked = sorted(
+        _ranked(model, gpu_type, gpus_per_node, num_gpus, loads, options, by_stage=by_stage),
+        key=lambda plan: plan.seconds,
+    )
+    wanted = [plan for plan in ranked if (plan.recomputation is not None) is by_stage]
+    found: list[ParallelPlan | None] = []
+    seconds: dict[int, float] = {}
+    for kind in (False, True):
+        best, best_s = None, math.inf
+        for plan in _different([plan for plan in wanted if (plan.virtual_stages > 1) is kind]):
+            built = _built(plan, model, gpu_type, gpus)
+            seconds[id(plan)] = built_s = math.inf if built is None else model.iteration(built).total_s
+            if built_s < best_s:
+                best, best_s = built, built_s
+            if best is not None and options.is_over:
+                break
+        found.append(best)
+    return EvenPlans(
+        plain=found[0],
+        interleaved=found[1],
+        bound_s=min((seconds.get(id(plan), plan.bound_s) for plan in ranked), default=math.inf),
+    )
+
+
+def even_bound_s(
+    model: PerformanceModel,
+    gpu_type: str,
+    gpus_per_node: int,
+    num_gpus: int,
+    loads: FloatArray,
+    options: GridOptions,
+    *,
+    by_stage: bool = False,
+) -> float:
+    """What an iteration of the plans that `even_plans` ranks takes at least, without looking at them."""
+    ranked = _ranked(model, gpu_type, gpus_per_node, num_gpus, loads, options, by_stage=by_stage)
+    return min((plan.bound_s for plan in ranked), default=math.inf)
+
+
+def _ranked(
+    model: PerformanceModel,
+    gpu_type: str,
+    gpus_per_node: int,
+    num_gpus: int,
+    loads: FloatArray,
+    options: GridOptions,
+    *,
+    by_stage: bool,
+) -> Iterator[_Ranked]:
     for cp, ep in sharing_degrees(model, num_gpus, options):
         shared = model.at(cp, ep)
         for pp in _pipeline_degrees(model, num_gpus, options):
             size = num_gpus // pp
             if size % cp == 0 and size % ep == 0:
-                ranked += _of_degree(shared, gpu_type, gpus_per_node, size, pp, loads, options, by_stage=by_stage)
-    ranked.sort(key=lambda plan: plan.seconds)
-    found = []
-    for kind in (False, True):
-        first = _different([plan for plan in ranked if (plan.virtual_stages > 1) is kind])
-        plans = [built for plan in first if (built := _built(plan, model, gpu_type, gpus)) is not None]
-        found.append(min(plans, key=lambda plan: model.iteration(plan).total_s, default=None))
-    return EvenPlans(plain=found[0], interleaved=found[1])
+                yield from _of_degree(shared, gpu_type, gpus_per_node, size, pp, loads, options, by_stage=by_stage)
 
 
 def _different(ranked: Sequence[_Ranked]) -> list[_Ranked]:
@@ -116,12 +162,28 @@ def _different(ranked: Sequence[_Ranked]) -> list[_Ranked]:
 
 
 def virtual_stages(model: PerformanceModel, pp: int) -> tuple[int, ...]:
-    """Numbers of parts that the stages of a pipeline may have, 1 first."""
+    """Numbers of parts that the stages of a pipeline may have, 1 first: those that divide the layers, and those that do
+    so where embedding and head count as a layer each, as Megatron-Core may divide them."""
     profile = model.profile
     if pp == 1 or not FEATURES[profile.software].virtual_stages:
         return (1,)
     most = min(_MOST_PARTS, profile.num_layers // pp)
-    return tuple(v for v in range(1, most + 1) if profile.num_layers % v == 0)
+    layers = profile.num_layers
+    return tuple(v for v in range(1, most + 1) if layers % v == 0 or (layers + 2) % (pp * v) == 0)
+
+
+def stage_bounds(loads: FloatArray, pp: int, parts: int) -> tuple[int, ...]:
+    """Layers between which stages are cut, 0 and L included: of whole parts where these divide the layers."""
+    if len(loads) % parts:
+        return cluster(loads, pp)
+    return tuple(parts * cut for cut in cluster(loads.reshape(-1, parts).sum(axis=1), pp))
+
+
+def _possible_parts(model: PerformanceModel, pp: int, loads: FloatArray) -> tuple[list[int], list[IntArray]]:
+    """Numbers of parts for which every stage has layers, and the bounds of the stages."""
+    every = [(v, np.array(stage_bounds(loads, pp, v))) for v in virtual_stages(model, pp)]
+    found = [(v, cuts) for v, cuts in every if np.diff(cuts).min() >= v]
+    return [v for v, _ in found], [cuts for _, cuts in found]
 
 
 def sharing_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> Iterator[tuple[int, int]]:
@@ -156,8 +218,7 @@ def _of_degree(
     by_stage: bool,
 ) -> Iterator[_Ranked]:
     """Plans of `pp` stages of `size` GPUs that fit; stages of all numbers of parts are in one table."""
-    parts = virtual_stages(model, pp)
-    bounds = [np.array(cluster(loads.reshape(-1, v).sum(axis=1), pp)) * v for v in parts]
+    parts, bounds = _possible_parts(model, pp, loads)
     behind = [in_flight(pp, stage, v) for v in parts for stage in range(pp)]
     stages = StageChoices.of(
         model,
@@ -180,17 +241,17 @@ def _of_degree(
         warm_up, steady, last = pipeline_s(forward, backward, extra, count)
         slowest = (forward + backward).max(axis=-1)
         seconds = steady + slowest + (warm_up - slowest) / np.array(parts)[:, None] + last
+        least = chosen.least_s.reshape(3, len(parts), pp, -1).swapaxes(2, 3)
+        at_least = least_s(least, count, np.array(parts), num_gpus=pp * size, scale_loss=model.coefficients.scale_loss)
         legal = chosen.fits.reshape(len(parts), pp, -1).all(axis=1)
         for k, t in zip(*np.nonzero(legal), strict=True):
-            recomputation = stages.recomputation(chosen.row[k * pp : (k + 1) * pp, t])
-            if by_stage and recomputation is None:
-                continue
             dp = size // tensor[t] // cp
             if fixed is not None and dp * fixed * count != _global_batch(model):
                 continue
             if parts[k] == 1 or count % pp == 0:
                 yield _Ranked(
                     seconds=float(seconds[k, t]),
+                    bound_s=float(at_least[k, t]),
                     layers=layers[k],
                     dp=dp,
                     tp=tensor[t],
@@ -198,7 +259,7 @@ def _of_degree(
                     ep=ep,
                     num_micro_batches=count,
                     virtual_stages=parts[k],
-                    recomputation=recomputation,
+                    recomputation=stages.recomputation(chosen.row[k * pp : (k + 1) * pp, t]),
                 )
 
 

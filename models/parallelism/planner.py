@@ -1,13 +1,14 @@
 """Plan one job on the GPUs that it may get: search, bind to nodes, estimate there, check."""
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from models.parallel_plan import ParallelPlan
 from models.parallelism.binding import bind_plan
 from models.parallelism.efficiency import busy_shares, efficiency_of
-from models.parallelism.even import even_plans
+from models.parallelism.even import even_bound_s, even_plans
 from models.parallelism.exhaustive import ExhaustiveOptions, best_plan
 from models.parallelism.grid.operators import cluster
 from models.parallelism.grid.options import GridOptions, PlanRule
@@ -37,10 +38,12 @@ from models.performance.iteration.breakdown import breakdown
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import performance_model, virtual_model
 from models.performance.iteration.whitebox import roofline_s
+from models.transformer import JobModel
 from models.wording import counted, size_of
 from models.workload import NodeGpus
 from solver.monitor import SolveMonitor
 from solver.pool import DeadlineError
+from stowplan.arrays import FloatArray
 from stowplan.errors import InputError, Issue, Severity, UnverifiedPlanError
 
 # More are not counted one by one: nobody measures as many, and it would take longer than the plan.
@@ -61,7 +64,8 @@ def answer(request: ParallelRequest, over: Callable[[], bool] = lambda: False) -
     Parameters
     ----------
     over
-        Whether the time is over. It is asked before every number of GPUs; those that are left are missing for it.
+        Whether the time is over. Once a plan is found, what is left is not looked at then: plans of the same GPUs,
+        other numbers of GPUs (which are missing for it), other ways to train.
 
     Raises
     ------
@@ -89,7 +93,11 @@ def answer(request: ParallelRequest, over: Callable[[], bool] = lambda: False) -
     if not found.points:
         raise InputError("no plan is legal on any of these GPUs", list(_nowhere(request, parts)))
     found = replace(found, warnings=(*found.warnings, *_asymmetry(found.best)))
-    return found if over() else replace(found, tuner=_tuner(request, found))
+    if not over():
+        return replace(found, tuner=_tuner(request, found))
+    detail = "the time was over before all plans were looked at: these are the best so far"
+    late = Issue(code="time_limit", pointer="", detail=detail, severity=Severity.WARNING)
+    return replace(found, warnings=(*found.warnings, late))
 
 
 def _asymmetry(best: PlanPoint) -> Iterator[Issue]:
@@ -111,33 +119,65 @@ def _asymmetry(best: PlanPoint) -> Iterator[Issue]:
 def _trained(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
     """Points of one offer, each trained in the best way that is open."""
     if not request.choices.are_open:
-        return _on_offer(request, k, offer, first=k == 0)
-    ways: list[tuple[Training, ParallelAnswer]] = []
+        found = _on_offer(request, k, offer, first=k == 0)
+        return _bounded(request, offer, found, [(request.model, found)], by_stage=False)
+    tried: list[tuple[JobModel, ParallelAnswer]] = []
     refused: list[InputError] = []
-    for i, model in enumerate(request.choices.models(request.model)):
+    for model in request.choices.models(request.model):
         try:
-            ways.append((Training.of(model), _on_offer(replace(request, model=model), k, offer, first=k == i == 0)))
+            first = k == 0 and not any(way.points for _, way in tried)
+            tried.append((model, _on_offer(replace(request, model=model), k, offer, first=first)))
         except InputError as error:
             # Degrees that are given may be impossible at some ZeRO stages.
             refused.append(error)
-    if not ways:
+    if not tried:
         raise refused[0]
-    for model in request.choices.by_stage(request.model):
-        points = _by_stage(replace(request, model=model), offer)
-        if points:
-            ways.append((Training.of(model, by_stage=True), ParallelAnswer(points=points, missing=())))
-    return best_trained(offer, ways)
+    own = [
+        (model, _by_stage(replace(request, model=model), offer)) for model in request.choices.by_stage(request.model)
+    ]
+    ways = [(Training.of(model), found) for model, found in tried]
+    ways += [
+        (Training.of(model, by_stage=found.best.estimate.plan.has_own_checkpointing), found)
+        for model, found in own
+        if found.points
+    ]
+    # Stages that recompute on their own may also all do alike.
+    return _bounded(request, offer, best_trained(offer, ways), own or tried, by_stage=bool(own))
 
 
-def _by_stage(request: ParallelRequest, offer: Offer) -> tuple[PlanPoint, ...]:
-    """Points of plans whose stages recompute on their own, where there are some."""
+def _bounded(
+    request: ParallelRequest,
+    offer: Offer,
+    found: ParallelAnswer,
+    tried: Sequence[tuple[JobModel, ParallelAnswer]],
+    *,
+    by_stage: bool,
+) -> ParallelAnswer:
+    """The answer with bounds of its points over all ways to train; of those that the time was not enough for, too."""
+    if request.cluster is not None or request.degrees is not None or not _tries_even(request):
+        return found
     points = []
+    for point in found.points:
+        key = point.gpu_type, point.num_gpus
+        bounds = [
+            way.bounds_s[key]
+            if key in way.bounds_s
+            else even_bound_s(*_evenly(replace(request, model=model), offer, point.num_gpus), by_stage=by_stage)
+            for model, way in tried
+        ]
+        points.append(replace(point, bound_s=None if math.isinf(min(bounds)) else min(bounds)))
+    return replace(found, points=tuple(points))
+
+
+def _by_stage(request: ParallelRequest, offer: Offer) -> ParallelAnswer:
+    """Points of plans whose stages recompute on their own, where there are some."""
+    points, bounds = [], {}
     for count in offer.counts:
         nodes = None if offer.nodes is None else fewest_nodes(offer.nodes, count, offer.gpus_per_node)
-        plans = _even(request, offer, count, by_stage=True)
+        plans, bounds[offer.gpu_type.name, count] = _even(request, offer, count, by_stage=True)
         if plans and (nodes is not None or offer.nodes is None):
             points.append(_fastest_point(request, offer, plans, nodes, count))
-    return tuple(points)
+    return ParallelAnswer(points=tuple(points), missing=(), bounds_s=_known(bounds))
 
 
 def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) -> ParallelAnswer:
@@ -147,35 +187,60 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
     if request.planner is Planner.GIVEN:
         return _given(request, k, offer)
     result = _search(request, k, offer)
-    points, missing = [], []
+    points: list[PlanPoint] = []
+    missing: list[MissingPoint] = []
+    bounds: dict[tuple[str, int], float | None] = {}
     for count in offer.counts:
         found = result.best.get((offer.gpu_type.name, count))
         nodes = None if offer.nodes is None else fewest_nodes(offer.nodes, count, offer.gpus_per_node)
-        plans = [*(() if found is None else (found.plan,)), *_even(request, offer, count)]
-        if not plans and not request.grid.shares_nothing:
+        has_nodes = nodes is not None or offer.nodes is None
+        plans = [] if found is None else [found.plan]
+        if has_nodes or not request.grid.shares_nothing:
+            # Quick enough for a first plan also when the time is over.
+            late = first and not points and not plans
+            even, bounds[offer.gpu_type.name, count] = _even(request, offer, count, late=late)
+            plans += even
+        if plans and has_nodes:
+            points.append(_fastest_point(request, offer, plans, nodes, count))
+        elif not plans and not request.grid.shares_nothing and not request.grid.is_over:
             missing.append(_unshared(request.grid, offer, count))
-        elif not plans or (nodes is None and offer.nodes is not None):
+        else:
             grids = [grid for grid in result.grids if grid.num_gpus == count]
             missing.append(_missing(offer, count, grids, plans))
-        else:
-            points.append(_fastest_point(request, offer, plans, nodes, count))
-    return ParallelAnswer(points=tuple(points), missing=tuple(missing), grids=result.grids)
+    return ParallelAnswer(points=tuple(points), missing=tuple(missing), grids=result.grids, bounds_s=_known(bounds))
 
 
-def _even(request: ParallelRequest, offer: Offer, count: int, *, by_stage: bool = False) -> list[ParallelPlan]:
-    """Symmetric plans that may be better than what was found, or stand beside it."""
-    wanted = request.grid.refine and request.grid.rule is PlanRule.ARENA
-    if not (wanted or not request.grid.shares_nothing) or request.grid.is_over:
-        return []
+def _known(bounds_s: Mapping[tuple[str, int], float | None]) -> dict[tuple[str, int], float]:
+    return {key: bound_s for key, bound_s in bounds_s.items() if bound_s is not None}
+
+
+def _even(
+    request: ParallelRequest, offer: Offer, count: int, *, by_stage: bool = False, late: bool = False
+) -> tuple[list[ParallelPlan], float | None]:
+    """Symmetric plans that may be better than what was found, or stand beside it, and a bound of all of them; None:
+    the time was over. `late`: in spite of that."""
+    if not _tries_even(request) or (request.grid.is_over and not late):
+        return [], None
+    model, name, size, *_ = arguments = _evenly(request, offer, count)
+    if request.degrees is not None:
+        cheapest = with_cheapest(given_plan(request.degrees, model.profile, name, _virtual_nodes(offer)), model, size)
+        return ([] if cheapest is None else [cheapest]), None
+    found = even_plans(*arguments, by_stage=by_stage)
+    return [plan for plan in (found.plain, found.interleaved) if plan is not None], found.bound_s
+
+
+def _tries_even(request: ParallelRequest) -> bool:
+    grid = request.grid
+    return (grid.refine and grid.rule is PlanRule.ARENA) or not grid.shares_nothing
+
+
+def _evenly(
+    request: ParallelRequest, offer: Offer, count: int
+) -> tuple[PerformanceModel, str, int, int, FloatArray, GridOptions]:
+    """What symmetric plans are searched with."""
     size = offer.gpus_per_node
     model = virtual_model(request.model, offer.gpu_type, size, -(-count // size), request.calibration)
-    if request.degrees is not None:
-        plan = given_plan(request.degrees, model.profile, offer.gpu_type.name, _virtual_nodes(offer))
-        cheapest = with_cheapest(plan, model, size)
-        return [] if cheapest is None else [cheapest]
-    loads = roofline_s(model.profile, offer.gpu_type)
-    found = even_plans(model, offer.gpu_type.name, size, count, loads, request.grid, by_stage=by_stage)
-    return [plan for plan in (found.plain, found.interleaved) if plan is not None]
+    return model, offer.gpu_type.name, size, count, roofline_s(model.profile, offer.gpu_type), request.grid
 
 
 def _fastest_point(

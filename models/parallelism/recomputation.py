@@ -22,7 +22,8 @@ from stowplan.arrays import FloatArray, IntArray, Mask
 class CheapestStages:
     """The row of the least forward and backward pass that fits for S stages and T tensor degrees: (S, T) each.
 
-    Where none fits, the others mean nothing. `extra_s`: reduction that is not hidden, and optimiser.
+    Where none fits, the others mean nothing. `extra_s`: reduction that is not hidden, and optimiser. `least_s`: the
+    least forward pass, backward pass and extra time of all rows that fit, without sends (3, S, T).
     """
 
     row: IntArray
@@ -30,6 +31,7 @@ class CheapestStages:
     forward_s: FloatArray
     backward_s: FloatArray
     extra_s: FloatArray
+    least_s: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -89,13 +91,16 @@ class StageChoices:
         both = np.where(fits, costs.forward_s[:, 0] + costs.backward_s[:, 0], np.inf)
         at = both[self.rows].argmin(axis=1)
         row = np.take_along_axis(self.rows, at, axis=1)
+        extra_s = costs.once_s + costs.optimizer_s
+        parts = np.where(fits, np.stack([*costs.computing_s, extra_s])[:, :, 0], np.inf)
         column = np.arange(row.shape[1])
         return CheapestStages(
             row=row,
             fits=fits[row, column],
             forward_s=costs.forward_s[row, 0, column],
             backward_s=costs.backward_s[row, 0, column],
-            extra_s=(costs.once_s + costs.optimizer_s)[row, 0, column],
+            extra_s=extra_s[row, 0, column],
+            least_s=np.where(fits[row, column], parts[:, self.rows].min(axis=2), 0.0),
         )
 
     def recomputation(self, rows: IntArray) -> tuple[Recomputation, ...] | None:

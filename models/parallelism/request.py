@@ -1,5 +1,6 @@
 """What is asked of the planners of 3D plans for a single job, and what they answer. Light: imports no planner."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -127,7 +128,8 @@ class PlanPoint:
 
     `breakdown` is of the predicted time, also where the time was measured. `gpu_type` joins types by `+`. `model`: as
     it is trained. `symmetric`: the best symmetric plan beside one that is not. `interval`: where the time is 9 times of
-    10, None where nobody asked.
+    10, None where nobody asked. `bound_s`: no plan that `even.even_plans` ranks, trained in any way that is open, takes
+    less by prediction on equal nodes; None where there is none, or that was not searched for.
     """
 
     gpu_type: str
@@ -139,6 +141,12 @@ class PlanPoint:
     efficiency: Efficiency
     symmetric: "PlanPoint | None" = None
     interval: TimeInterval | None = None
+    bound_s: float | None = None
+
+    @property
+    def gap(self) -> float | None:
+        """Share of the time that such a plan may be faster by."""
+        return None if self.bound_s is None else max(0.0, 1.0 - self.bound_s / self.seconds)
 
     @property
     def seconds(self) -> float:
@@ -217,7 +225,8 @@ class ParallelAnswer:
     For a running job the points are its plan and those with more and more GPUs. `tuner` is for the GPUs of the best
     point, None where no grid has a frontier, or more plans are left than are counted. `measure_next` None: there is
     nothing to learn. `alternatives`: what every way to train brings, where the search chose; the best first.
-    `warnings`: those of the request and of planning. `elapsed_s`: wall-clock time.
+    `warnings`: those of the request and of planning. `elapsed_s`: wall-clock time. `bounds_s`: (GPU type, count) ->
+    `PlanPoint.bound_s` of one way to train, infinite where it has no symmetric plan.
     """
 
     points: tuple[PlanPoint, ...]
@@ -228,6 +237,7 @@ class ParallelAnswer:
     alternatives: tuple[Alternative, ...] = ()
     warnings: tuple[Issue, ...] = ()
     elapsed_s: float = 0.0
+    bounds_s: Mapping[tuple[str, int], float] = field(default_factory=dict)
 
     @property
     def best(self) -> PlanPoint:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from models.parallel_plan import Gpu, ParallelPlan
 from models.performance.iteration.memory import StageMemory
-from models.performance.iteration.model import IterationTime
+from models.performance.iteration.times import IterationTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,6 +106,8 @@ def plan_key(case: Case) -> tuple[object, ...]:
         first.tp,
         plan.num_micro_batches,
         plan.virtual_stages,
+        plan.context_parallel,
+        plan.expert_parallel,
         model.checkpointing,
         model.zero_stage,
     )

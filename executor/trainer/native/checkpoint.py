@@ -4,7 +4,7 @@ A rank writes and reads the boxes of parameters whose optimiser state it has, so
 ZeRO-1 are intervals of many parameters, which no DTensor describes.)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,32 +36,26 @@ class _Piece:
         return MetadataIndex(self.name, self.chunk.offsets)
 
 
-def pieces(flat: FlatParameters, update: Update, *, shard: int, tensor_rank: int, tensor_degree: int) -> list[_Piece]:
+def pieces(flat: FlatParameters, update: Update, *, tensor_rank: int, tensor_degree: int) -> Iterator[_Piece]:
     """What a rank has of the state of a training."""
     state = {"weights": update.masters, "exp_avg": update.first_moments, "exp_avg_sq": update.second_moments}
-    return list(_pieces(flat, state, shard=shard, tensor_rank=tensor_rank, tensor_degree=tensor_degree))
-
-
-def _pieces(
-    flat: FlatParameters, state: Mapping[str, torch.Tensor], *, shard: int, tensor_rank: int, tensor_degree: int
-) -> Iterator[_Piece]:
-    for entry, start, end in flat.held_by(shard):
-        before = entry.start - shard * flat.shard_size
+    for entry, start, end in flat.held():
+        shape, before = torch.Size(whole_shape(entry, tensor_degree)), entry.start - flat.shard.start
         for box in boxes(entry, start, end, tensor_rank=tensor_rank):
-            interval = slice(before + box.start, before + box.start + box.num_rows * box.num_columns)
+            sizes = torch.Size((box.num_rows, box.num_columns))
+            chunk = ChunkStorageMetadata(offsets=torch.Size((box.row, box.column)), sizes=sizes)
+            interval = slice(before + box.start, before + box.start + sizes.numel())
             for kind, values in state.items():
                 yield _Piece(
                     name=f"{kind}.{entry.name}",
-                    chunk=ChunkStorageMetadata(
-                        offsets=torch.Size((box.row, box.column)), sizes=torch.Size((box.num_rows, box.num_columns))
-                    ),
-                    shape=torch.Size(whole_shape(entry, tensor_degree)),
-                    values=values[interval].view(box.num_rows, box.num_columns),
+                    chunk=chunk,
+                    shape=shape,
+                    values=values[interval].view(sizes),
                     counts=entry.end <= flat.num_counted,
                 )
 
 
-def write(held: list[_Piece], folder: Path) -> str | None:
+def write(held: Iterable[_Piece], folder: Path) -> str | None:
     """Write a checkpoint, durably; give what went wrong. Collective."""
     try:
         dcp.save({}, storage_writer=dcp.FileSystemWriter(folder), planner=_Saving(held))
@@ -71,7 +65,7 @@ def write(held: list[_Piece], folder: Path) -> str | None:
     return None
 
 
-def read(held: list[_Piece], folder: Path) -> None:
+def read(held: Iterable[_Piece], folder: Path) -> None:
     """Fill the pieces. Collective.
 
     Raises
@@ -83,7 +77,7 @@ def read(held: list[_Piece], folder: Path) -> None:
 
 
 class _Saving(dcp.DefaultSavePlanner):
-    def __init__(self, held: list[_Piece]) -> None:
+    def __init__(self, held: Iterable[_Piece]) -> None:
         super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
         self._held = {piece.index: piece for piece in held if piece.counts}
 
@@ -108,7 +102,7 @@ class _Saving(dcp.DefaultSavePlanner):
 
 
 class _Loading(dcp.DefaultLoadPlanner):
-    def __init__(self, held: list[_Piece]) -> None:
+    def __init__(self, held: Iterable[_Piece]) -> None:
         super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
         self._held = {piece.index: piece for piece in held}
 

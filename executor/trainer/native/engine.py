@@ -25,7 +25,7 @@ from executor.trainer.native.stage import UnevenStage
 from executor.trainer.native.ties import Ties
 from executor.trainer.native.update import Update
 from executor.trainer.weights import save_weights
-from executor.training_job import Coordinates, Device, TrainingJob
+from executor.training_job import Device, TrainingJob
 from models.transformer import Precision
 
 _logger = logging.getLogger("stowplan.executor.trainer")
@@ -55,18 +55,14 @@ class NativeEngine:
         self._place = where = job.coordinates(place.rank)
         layout = job.stages[where.pipe]
         self.device = torch.device(f"cuda:{place.local_rank}" if job.device is Device.CUDA else "cpu")
-        timeout = patience_of(job)
+        tensor_ranks = [job.rank_of(where._replace(tensor=tensor)) for tensor in range(layout.tp)]
+        replicas = [job.rank_of(where._replace(data=data)) for data in range(layout.dp)]
         context = LayerContext(
             tensor_rank=where.tensor,
             tensor_degree=layout.tp,
-            tensor_group=_group(
-                [job.rank_of(Coordinates(where.pipe, where.data, tensor)) for tensor in range(layout.tp)], timeout
-            ),
+            tensor_group=_group(tensor_ranks, job),
             device=str(self.device),
             seed=job.seed,
-        )
-        replicas = _group(
-            [job.rank_of(Coordinates(where.pipe, data, where.tensor)) for data in range(layout.dp)], timeout
         )
         dtype = torch.bfloat16 if job.model.precision is Precision.BF16 else torch.float32
         layers = layers_of(job, context)
@@ -76,35 +72,19 @@ class NativeEngine:
         self._flat = FlatParameters(
             [item for module in modules for item in module.named_parameters() if item[1].requires_grad],
             {name: counts for module in modules for name, counts in module.ties.items()},
-            tensor_rank=where.tensor,
+            place=where,
             num_shards=layout.dp,
             dtype=dtype,
         )
-        ties = (
-            Ties(
-                self._flat,
-                pipe=where.pipe,
-                tensor_rank=where.tensor,
-                tensor_degree=layout.tp,
-                shard=where.data,
-            )
-            if modules[0].has_ties
-            else None
-        )
-        self._update = Update(self._flat, job.schedule, group=replicas, shard=where.data, ties=ties, clock=clock)
+        ties = Ties(self._flat, where, layout.tp) if modules[0].has_ties else None
+        self._update = Update(self._flat, job.schedule, group=_group(replicas, job), ties=ties, clock=clock)
         self._loss = layers.loss
         self._share = layout.batches[where.data] / job.global_batch
         parts = [
             UnevenStage(module, job, index, where, self.device, dtype, clock)
             for module, index in zip(modules, indices, strict=True)
         ]
-        kind = Schedule1F1B if job.num_micro_batches >= job.pp else ScheduleGPipe
-        options: dict[str, Any] = {"loss_fn": self._shared_loss, "scale_grads": False}
-        self._schedule = (
-            ScheduleInterleaved1F1B(parts, job.num_micro_batches, **options)
-            if job.virtual_stages > 1
-            else kind(parts[0], job.num_micro_batches, **options)
-        )
+        self._schedule = _schedule(job, parts, self._shared_loss)
 
     @property
     def step(self) -> int:
@@ -159,14 +139,8 @@ class NativeEngine:
         self._update.resume(checkpoint.step)
 
     def _pieces(self) -> Any:
-        layout = self._job.stages[self._place.pipe]
-        return stored.pieces(
-            self._flat,
-            self._update,
-            shard=self._place.data,
-            tensor_rank=self._place.tensor,
-            tensor_degree=layout.tp,
-        )
+        degree = self._job.stages[self._place.pipe].tp
+        return stored.pieces(self._flat, self._update, tensor_rank=self._place.tensor, tensor_degree=degree)
 
     def _shared_loss(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """What the samples of this replica add to the mean over the batch."""
@@ -178,6 +152,17 @@ class NativeEngine:
 build = NativeEngine
 
 
-def _group(ranks: list[int], timeout: Any) -> Any:
+def _schedule(job: TrainingJob, parts: list[UnevenStage], loss: Callable[..., torch.Tensor]) -> Any:
+    """1F1B, which needs as many micro-batches as stages, else GPipe; interleaved where stages are cut into parts."""
+    options: dict[str, Any] = {"n_microbatches": job.num_micro_batches, "loss_fn": loss, "scale_grads": False}
+    if len(parts) > 1:
+        return ScheduleInterleaved1F1B(parts, **options)
+    kind = Schedule1F1B if job.num_micro_batches >= job.pp else ScheduleGPipe
+    return kind(parts[0], **options)
+
+
+def _group(ranks: list[int], job: TrainingJob) -> Any:
     """A group that only its members make; None for one rank."""
-    return dist.new_group(ranks, timeout=timeout, use_local_synchronization=True) if len(ranks) > 1 else None
+    if len(ranks) == 1:
+        return None
+    return dist.new_group(ranks, timeout=patience_of(job), use_local_synchronization=True)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from executor.training_job import Coordinates
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -50,8 +52,9 @@ class FlatParameters:
     ----------
     tied
         Names of parameters that another stage has, too, and whether this stage counts them.
-    tensor_rank
-        Rank 0 counts what every tensor rank holds whole.
+    place
+        Of the rank: its replica keeps the shard of that number, and tensor rank 0 counts what every tensor rank holds
+        whole.
     """
 
     def __init__(
@@ -59,13 +62,13 @@ class FlatParameters:
         parameters: Sequence[tuple[str, nn.Parameter]],
         tied: Mapping[str, bool],
         *,
-        tensor_rank: int,
+        place: Coordinates,
         num_shards: int,
         dtype: torch.dtype,
     ) -> None:
         def group(item: tuple[str, nn.Parameter]) -> int:
             name, parameter = item
-            if tensor_rank > 0 and not hasattr(parameter, "tensor_axis"):
+            if place.tensor > 0 and not hasattr(parameter, "tensor_axis"):
                 return 3
             return {None: 0, True: 1, False: 2}[tied.get(name)]
 
@@ -80,12 +83,16 @@ class FlatParameters:
             entries.append(entry)
             start = entry.end
         self.entries = tuple(entries)
-        self.shard_size = -(-start // num_shards)
-        self._initial = torch.zeros(self.shard_size * num_shards, device=ordered[0][1].device)
+        size = -(-start // num_shards)
+        # Of the elements of this rank's shard.
+        self.shard = slice(place.data * size, (place.data + 1) * size)
+        self._initial = torch.zeros(size * num_shards, device=ordered[0][1].device)
         for entry, (_, parameter) in zip(entries, ordered, strict=True):
             self._initial[entry.start : entry.end] = parameter.detach().flatten()
         self.weights = self._initial.to(dtype)
         self.gradients = torch.zeros_like(self._initial)
+        # Of the shard, over all replicas.
+        self.summed = torch.empty_like(self.gradients[self.shard]) if num_shards > 1 else self.gradients
         for entry, (_, parameter) in zip(entries, ordered, strict=True):
             self._move(entry, parameter, dtype)
         # Elements of the first part, and of the first two.
@@ -109,22 +116,20 @@ class FlatParameters:
 
         parameter.register_post_accumulate_grad_hook(add)
 
-    def masters(self, shard: int) -> torch.Tensor:
-        """The weights of a shard in fp32, as they were drawn; to be called once.
+    def masters(self) -> torch.Tensor:
+        """The weights of the shard in fp32, as they were drawn; to be called once.
 
         In fp32 they are the weights themselves.
         """
-        interval = slice(shard * self.shard_size, (shard + 1) * self.shard_size)
         if self.weights is self._initial:
-            return self.weights[interval]
-        masters = self._initial[interval].clone()
+            return self.weights[self.shard]
+        masters = self._initial[self.shard].clone()
         del self._initial
         return masters
 
-    def held_by(self, shard: int) -> Iterator[tuple[Entry, int, int]]:
-        """Entries with the interval of their elements that a shard has."""
-        first, last = shard * self.shard_size, (shard + 1) * self.shard_size
+    def held(self) -> Iterator[tuple[Entry, int, int]]:
+        """Entries with the interval of their elements that the shard has."""
         for entry in self.entries:
-            start, end = max(first, entry.start), min(last, entry.end)
+            start, end = max(self.shard.start, entry.start), min(self.shard.stop, entry.end)
             if start < end:
                 yield entry, start - entry.start, end - entry.start

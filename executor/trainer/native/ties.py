@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from executor.trainer.native.flat import Entry, FlatParameters
+from executor.training_job import Coordinates
 from stowplan.errors import InputError
 
 
@@ -27,8 +28,8 @@ class Ties:
 
     Parameters
     ----------
-    shard
-        Of this rank.
+    place
+        Of this rank, one of `tensor_degree`.
 
     Raises
     ------
@@ -36,14 +37,15 @@ class Ties:
         When tensor ranks hold a tied parameter whole, or share it along another axis than the first.
     """
 
-    def __init__(self, flat: FlatParameters, *, pipe: int, tensor_rank: int, tensor_degree: int, shard: int) -> None:
+    def __init__(self, flat: FlatParameters, place: Coordinates, tensor_degree: int) -> None:
         own = {}
-        for entry, start, end in flat.held_by(shard):
+        for entry, start, end in flat.held():
             if entry.is_tied:
                 _refuse_unsplit(entry, tensor_degree)
-                offset = tensor_rank * entry.size
-                held = _Held(entry.name, pipe, offset + start, offset + end)
-                own[held] = flat.gradients[entry.start + start : entry.start + end]
+                offset = place.tensor * entry.size
+                held = _Held(entry.name, place.pipe, offset + start, offset + end)
+                before = entry.start - flat.shard.start
+                own[held] = flat.summed[before + start : before + end]
         everybody: list[list[_Held]] = [[]] * dist.get_world_size()
         dist.all_gather_object(everybody, sorted(own))
         self._parts = [

@@ -14,6 +14,8 @@ from executor.training_job import Schedule
 
 # That of torch's `clip_grad_norm_`.
 _CLIPPING_EPSILON = 1e-6
+# Elements whose squares are added in fp32.
+_BLOCK = 4096
 
 
 class Update:
@@ -25,25 +27,22 @@ class Update:
     ----------
     group
         Ranks with the same part of the stage in its replicas, None for one replica.
-    shard
-        The replica of this rank.
     ties
         None where no stages share parameters.
     """
 
     def __init__(
-        self, flat: FlatParameters, schedule: Schedule, *, group: Any, shard: int, ties: Ties | None, clock: StepClock
+        self, flat: FlatParameters, schedule: Schedule, *, group: Any, ties: Ties | None, clock: StepClock
     ) -> None:
         self._flat, self._schedule, self._group, self._ties, self._clock = flat, schedule, group, ties, clock
-        self._interval = slice(shard * flat.shard_size, (shard + 1) * flat.shard_size)
-        self.masters = flat.masters(shard)
+        self.masters = flat.masters()
         self.first_moments = torch.zeros_like(self.masters)
         self.second_moments = torch.zeros_like(self.masters)
         self._num_steps = torch.zeros((), device=self.masters.device)
         # Views, of matrices alone: norms and biases do not decay.
         self._decaying = [
-            self.masters[entry.start + first - self._interval.start : entry.start + last - self._interval.start]
-            for entry, first, last in flat.held_by(shard)
+            self.masters[entry.start + first - flat.shard.start : entry.start + last - flat.shard.start]
+            for entry, first, last in flat.held()
             if len(entry.shape) > 1
         ]
 
@@ -70,16 +69,16 @@ class Update:
             Loss and gradient norm of the whole model; squared norms of this rank's gradient before it was summed, and
             of its part of the sum, both over the parameters that no other stage has.
         """
-        flat, gradients = self._flat, self._flat.gradients[self._interval]
+        flat, gradients = self._flat, self._flat.summed
         alone = _square(flat.gradients[: flat.num_untied])
         if self._group is not None:
-            dist.reduce_scatter_single(gradients, flat.gradients, group=self._group)
+            dist.reduce_scatter_single(flat.summed, flat.gradients, group=self._group)
         if self._ties is not None:
             self._ties.sum_gradients()
         self._clock.lap("reduction")
-        untied = _square(gradients[: max(0, flat.num_untied - self._interval.start)])
-        counted = _square(gradients[: max(0, flat.num_counted - self._interval.start)])
-        totals = torch.stack([loss, counted])
+        ends = [max(0, count - flat.shard.start) for count in (flat.num_untied, flat.num_counted)]
+        untied = _square(gradients[: ends[0]])
+        totals = torch.stack([loss, untied + _square(gradients[ends[0] : ends[1]])])
         dist.all_reduce(totals)
         norm = totals[1].sqrt()
         if limit := self._schedule.gradient_clipping:
@@ -114,7 +113,7 @@ class Update:
 
     def _publish(self) -> None:
         """Give this shard's weights to the other replicas."""
-        own = self._flat.weights[self._interval]
+        own = self._flat.weights[self._flat.shard]
         if own.dtype != self.masters.dtype:
             own.copy_(self.masters)
         if self._group is not None:
@@ -122,5 +121,8 @@ class Update:
 
 
 def _square(values: torch.Tensor) -> torch.Tensor:
-    """Squared norm, a scalar in fp64."""
-    return torch.linalg.vector_norm(values, dtype=torch.float64).square()
+    """Squared norm, a scalar in fp64; summed in fp32 over short blocks only, which on CPU takes a tenth of the time."""
+    end = len(values) - len(values) % _BLOCK
+    norms = torch.linalg.vector_norm(values[:end].view(-1, _BLOCK), dim=1)
+    rest = torch.linalg.vector_norm(values[end:]).view(1)
+    return torch.cat([norms, rest]).double().square().sum()

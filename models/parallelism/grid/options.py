@@ -31,8 +31,8 @@ class GridOptions:
     (of all degrees and numbers of micro-batches only); the best proxy plan counts when it is better. measured:
     iteration time in s of a plan that was measured, None for a plan that was not (for a mapping: its `get`). details:
     give all grids with their plans, and the best proxy plans; otherwise only the best plans, and the grids of counts
-    without one, which is much quicker. over: asked before every number of GPUs but the first; when it says so, those
-    that are left are not looked at.
+    without one, which is much quicker. over: asked again and again once a plan is found; when it says so, what is left
+    is not looked at.
 
     Raises
     ------

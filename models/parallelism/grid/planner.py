@@ -68,9 +68,19 @@ def plan_on(
     for num_gpus, space in spaces(model, gpu_type, gpus_per_node, loads, counts, options.num_operators):
         if (result.grids or result.best) and options.is_over:
             break
-        grids = [search_grid(space, num_gpus, pp, options) for pp in pipeline_degrees(model, num_gpus, options)]
-        beyond = _laid_out(space, num_gpus) if options.all_plans else None
-        found = _in_detail(grids, beyond, options) if options.details else _in_brief(grids, beyond)
+        grids: list[SearchedGrid] = []
+        is_over = is_found = False
+        for pp in pipeline_degrees(model, num_gpus, options):
+            grids.append(search_grid(space, num_gpus, pp, options))
+            is_found = is_found or grids[-1].proxy is not None
+            # Where symmetric plans are tried as well, these are quicker to find.
+            is_over = (is_found or options.all_plans) and options.is_over
+            if is_over:
+                break
+        if is_over and not is_found:
+            break
+        beyond = _laid_out(space, num_gpus) if options.all_plans and not is_over else None
+        found = _in_detail(grids, beyond, options) if options.details and not is_over else _in_brief(grids, beyond)
         result = GridResult(
             grids=result.grids + found.grids,
             proxies={**result.proxies, **found.proxies},

@@ -30,7 +30,7 @@ Recomputation = tuple[Checkpointing, int | None]
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StageCosts:
     """Seconds, (I, G, T) each: per micro-batch, `once_s` and `optimizer_s` per iteration. Where the model counts sends,
-    `forward_s` and `backward_s` have half of them each.
+    `forward_s` and `backward_s` have half of them each; `computing_s` (2, I, G, T) is of both passes without.
 
     Only those with `valid` (G, T) mean something: degrees that divide GPUs, model and batch. `communication_s`:
     tensor-parallel, both passes; part of `forward_s` and `backward_s`. `once_s`: reduction that the backward pass does
@@ -39,6 +39,7 @@ class StageCosts:
 
     forward_s: FloatArray
     backward_s: FloatArray
+    computing_s: FloatArray
     communication_s: FloatArray
     once_s: FloatArray
     optimizer_s: FloatArray
@@ -66,7 +67,7 @@ class StageTable:
         model, shares, of_type = self.model, self._shares, self.model.coefficients_of(self.gpu_type)
         tp, dp = self.degrees.tp.astype(float), self.degrees.dp.astype(float)
         local, valid = self._local_batch(num_micro_batches)
-        forward, backward, communication = np.add.reduce(list(self._passes_s(local)))
+        forward, backward, communication = passes = np.add.reduce(list(self._passes_s(local)))
         hiding = hiding_s(forward, backward, model.profile.zero_stage, num_micro_batches)
         # Without ZeRO the number of replicas makes no difference.
         sharded = model.profile.zero_stage >= 1
@@ -77,6 +78,7 @@ class StageTable:
         return StageCosts(
             forward_s=np.asarray(forward),
             backward_s=np.asarray(backward),
+            computing_s=passes[:2],
             communication_s=np.asarray(communication),
             once_s=once_s,
             optimizer_s=of_type.optimizer_s * np.asarray(optimizer),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from models.performance.iteration.model import IterationTime, StageTime
+from models.performance.iteration.times import IterationTime, StageTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from stowplan.errors import Issue
 # What has no meaning without latent attention, and without experts.
 _OF_LATENTS = ("value_head_size", "rotary_head_size", "query_rank")
 _OF_EXPERTS = ("first_dense_layers", "expert_feed_forward_size", "shared_expert_size")
+_WITHOUT_EXPERTS = "has no meaning without experts: give num_experts"
 
 
 def shape_issues(model: Transformer, pointer: str) -> Iterator[Issue]:
@@ -64,7 +65,9 @@ def _expert_issues(model: Transformer, pointer: str) -> Iterator[Issue]:
     if model.num_experts == 1:
         for field in _OF_EXPERTS:
             if getattr(model, field):
-                yield _issue("useless_field", f"{pointer}/{field}", "has no meaning without experts: give num_experts")
+                yield _issue("useless_field", f"{pointer}/{field}", _WITHOUT_EXPERTS)
+        if model.capacity_factor != 1.0:
+            yield _issue("useless_field", f"{pointer}/capacity_factor", _WITHOUT_EXPERTS)
     if model.experts_per_token > model.num_experts:
         detail = f"is {model.experts_per_token}; at most num_experts, {model.num_experts}"
         yield _issue("out_of_range", f"{pointer}/experts_per_token", detail)

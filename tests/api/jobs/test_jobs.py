@@ -164,6 +164,11 @@ def test_a_launch_keeps_its_plan(jobs: httpx.Client) -> None:
     assert sent(jobs, "llm", batch_of(3)) == (2, 4)
 
 
+def test_steps_of_replicas_that_share_are_refused(client: httpx.Client) -> None:
+    body = changed(batch_of(2, pp=1, dp=2), "/run/plan/expert_parallel", 2)
+    assert ("expert_parallel", "/run/plan/expert_parallel") in faults(client, "shared", body)
+
+
 def test_what_is_no_batch_is_refused(client: httpx.Client) -> None:
     path = "/v1/jobs/llm/metrics"
     assert client.post(path, content=b"{", headers={"Content-Type": "application/json"}).status_code == 400

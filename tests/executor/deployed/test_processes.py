@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.control.actions import Action, Stop
+from executor.control.actions import Action, Place, Stop
 from executor.control.controller import Controller, Step
 from executor.control.events import Arrival, Completion, Event, Failure, Measurement, NodeChange
 from executor.control.options import ControlOptions
@@ -24,6 +24,7 @@ from executor.simulation.backend import Submission as Simulated
 from executor.supervision import Supervisor
 from models.allocation.gang.parameters import GangParameters, QueueOrder
 from models.workload import Job
+from tests.executor.control.test_controller import given_to
 from tests.executor.deployed.scenes import Linear, job_of, steps_of, submitted
 from tests.executor.pretend_training import HURRY_FILE, STEP_S
 from tests.models.allocation.gang.scenes import cluster
@@ -173,3 +174,28 @@ def test_another_controller_goes_on_with_what_runs(root: Path) -> None:
     assert [[type(event) for event in step.events] for step in steps] == [[Failure], [Completion]]
     assert steps[1].events == (Completion(at_s=steps[1].at_s, job_id="j"),)
     assert [run.cause for run in supervisor.state().runs] == [Cause.DEPLOYED, Cause.RESUMED]
+
+
+def test_a_job_that_gets_more_gpus_trains_until_its_next_run_is_prepared(root: Path) -> None:
+    backend, supervisor = DeployedBackend(root, WHERE, poll_s=0.1), Supervisor(root / "j", LocalBackend())
+
+    def goes_on(run: int) -> bool:
+        """Look after the job; whether a run of it has done a step."""
+        backend.wake_at(backend.now_s + 0.1)
+        backend.next_events()
+        known = supervisor.state().runs if (supervisor.root / "state.json").exists() else ()
+        return len(known) == run and known[-1].cost_s is not None
+
+    try:
+        backend.submit(pretended(job_of("j", 1, 1000, max_gpus=4), 1000))
+        backend.next_events()
+        backend.act([Place(allocation=given_to("j", a0=range(2)))])
+        eventually(lambda: goes_on(1))
+        backend.act([Place(allocation=given_to("j", a0=range(2), a1=range(2)))])
+        eventually(lambda: goes_on(2))
+        assert backend.measured("j").restart_cost_s is not None
+    finally:
+        backend.close()
+    assert [run.cause for run in supervisor.state().runs] == [Cause.DEPLOYED, Cause.RECONFIGURED]
+    done = [[one.step for one in read_metrics(metrics_path(supervisor.folder(k) / "metrics", 0))] for k in (1, 2)]
+    assert done[0] + done[1] == list(range(1, done[1][-1] + 1))

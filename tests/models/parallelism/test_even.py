@@ -1,18 +1,20 @@
 """Symmetric plans, interleaved ones too: as good as the best of all, legal, never worse than without."""
 
+import math
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.parallelism.even import even_plans, sharing_degrees, virtual_stages
-from models.parallelism.grid.operators import cluster
+from models.parallelism.even import even_plans, sharing_degrees, stage_bounds, virtual_stages
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.legality import plan_violations
+from models.parallelism.offers import free_gpus, offers_of
 from models.parallelism.planner import answer
 from models.parallelism.request import Degrees, Offer, ParallelRequest, Planner
 from models.performance.iteration.model import PerformanceModel
@@ -22,7 +24,7 @@ from models.software import Software
 from models.transformer import Checkpointing, Transformer
 from stowplan.errors import InputError
 from tests.growth import work
-from topology.cluster import GpuType
+from topology.cluster import Cluster, GpuType, Node, Tier
 
 KIND = GpuType(
     name="gpu",
@@ -62,10 +64,10 @@ def every_plan(
         ):
             continue
         for parts in virtual_stages(model, pp):
-            bounds = cluster(loads.reshape(-1, parts).sum(axis=1), pp)
+            bounds = stage_bounds(loads, pp, parts)
             try:
                 plan = symmetric_plan(
-                    num_layers=tuple(parts * (last - first) for first, last in pairwise(bounds)),
+                    num_layers=tuple(last - first for first, last in pairwise(bounds)),
                     pp=pp,
                     dp=num_gpus // pp // tp // cp,
                     tp=tp,
@@ -89,7 +91,7 @@ def every_plan(
     memory_gb=st.sampled_from([4, 8, 40]),
     num_gpus=st.sampled_from([2, 4, 8]),
     software=st.sampled_from([Software.MEGATRON_CORE, Software.DEEPSPEED]),
-    num_layers=st.sampled_from([6, 12]),
+    num_layers=st.sampled_from([6, 12, 14]),
 )
 def test_they_are_near_the_best_of_all(memory_gb: int, num_gpus: int, software: Software, num_layers: int) -> None:
     """The ranking knows sends and schedule roughly, so that a few percent may be lost."""
@@ -126,6 +128,7 @@ def test_sharing_is_near_the_best_of_all(
     assert degrees == [(cp, ep) for cp in powers for ep in powers if max(cp, ep) <= num_gpus]
     found = even_plans(model, kind.name, 4, num_gpus, roofline_s(model.profile, kind), GridOptions())
     every = [plan for cp, ep in degrees for plan in every_plan(model, num_gpus, 4, cp, ep)]
+    assert found.bound_s <= min((model.iteration(other).total_s for other in every), default=math.inf) * (1 + 1e-9)
     for interleaved, plan in ((False, found.plain), (True, found.interleaved)):
         times = [model.iteration(other).total_s for other in every if (other.virtual_stages > 1) is interleaved]
         assert (plan is None) == (not times)
@@ -151,6 +154,25 @@ def test_experts_fit_where_replicas_share_them() -> None:
     assert found.estimate.plan.notation().startswith("PP1 DP4 TP1 EP4")
     with pytest.raises(InputError, match="megatron-core, whose replicas share experts"):
         answer(replace(request, model=replace(odd, software=Software.DEEPSPEED)))
+
+
+def test_replicas_share_on_the_nodes_of_a_cluster() -> None:
+    """Four nodes with a GPU each, in two leaves with a tenth of the bandwidth between them: with the experts of a leaf
+    next to each other, all-to-alls of two stay in it, those of four do not."""
+    nodes = tuple(Node(id=name, gpu_type=KIND.name, num_gpus=1, path=(name[0],)) for name in ("a1", "a2", "b1", "b2"))
+    tiers = (Tier(name="leaf", bandwidth_fraction=1.0),)
+    cluster = Cluster(gpu_types=(KIND,), nodes=nodes, tiers=tiers, core_bandwidth_fraction=0.1)
+    offers = offers_of(cluster, free_gpus(cluster), {KIND.name: (4,)})
+    request = mixture(offers=offers, cluster=cluster)
+    waiting = {}
+    for degree in (2, 4):
+        options = replace(request.grid, context_degrees=(1,), expert_degrees=(degree,))
+        best = answer(replace(request, model=replace(request.model, zero_stage=1), grid=options)).best
+        assert best.estimate.plan.expert_parallel == degree
+        assert {node for node, _ in best.estimate.plan.gpus} == {"a1", "a2", "b1", "b2"}
+        waiting[degree] = best.breakdown.all_to_all_s
+    # Half of what is sent goes to the other node; or a quarter there, and half at a tenth of the bandwidth.
+    assert waiting[4] == pytest.approx(waiting[2] / 0.5 * (0.25 + 0.5 / 0.1))
 
 
 @pytest.mark.parametrize(("context", "expert"), [((2,), None), (None, (2,)), ((2, 4), (2,))])
@@ -196,6 +218,15 @@ def test_a_deep_pipeline_of_few_micro_batches_is_interleaved() -> None:
     degrees = Degrees(pp=4, dp=1, tp=1, num_micro_batches=4, virtual_stages=parts)
     given = answer(ParallelRequest(model=model, offers=offers, planner=Planner.GIVEN, degrees=degrees)).best
     assert given.estimate.plan.virtual_stages == parts
+
+
+def test_parts_count_embedding_and_head_where_that_divides() -> None:
+    """126 layers and two are 8 stages of 8 parts, as Llama 3 405B was trained; whole parts of 7 layers are 18."""
+    model = virtual_model(replace(GPT, num_layers=126), KIND, 8, 1)
+    assert virtual_stages(model, 8) == (1, 2, 3, 4, 6, 7, 8, 9, 14)
+    loads = np.ones(126)
+    assert set(np.diff(stage_bounds(loads, 8, 7))) == {14, 21}
+    assert sorted(np.diff(stage_bounds(loads, 8, 8))) == [15] * 2 + [16] * 6
 
 
 @pytest.mark.parametrize(

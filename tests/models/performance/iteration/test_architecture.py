@@ -269,6 +269,21 @@ def test_more_norms_by_hand() -> None:
     assert heads.memory_traffic_bytes == plain.memory_traffic_bytes + 2 * 3 * 16
 
 
+def test_what_replicas_may_share_by_hand() -> None:
+    """Two of 4 experts of 64 weights and 12 biases work on a token, each on 1.5 times its share: 3 tokens go there and
+    come back, of 4 numbers in 2 bytes each, from every one of the sequence."""
+    model = replace(_TINY, num_layers=2, num_experts=4, experts_per_token=2, expert_interval=2, capacity_factor=1.5)
+    dense, mixed = profile_of(model).layers
+    assert (dense.expert_parameters, dense.exchanged_bytes) == (0.0, 0.0)
+    assert mixed.expert_parameters == 4 * 76
+    assert mixed.exchanged_bytes == 2 * model.sequence_length * 3 * 4 * 2
+    plain = profile_of(replace(model, capacity_factor=1.0)).layers[1]
+    # One more of them for each of the 3 tokens, 2 x 64 FLOPs.
+    assert mixed.forward_flops - plain.forward_flops == model.sequence_length * 2 * 64
+    assert mixed.kernels is not None
+    assert mixed.kernels.key_value_bytes == 2 * 2 * 4 * model.sequence_length
+
+
 def test_experts_of_another_size_by_hand() -> None:
     """Behind a dense layer: 4 experts of 2 x 4 x 3, 3 + 4 biases, two at work; a shared one of 2 x 4 x 5, 5 + 4."""
     model = replace(
@@ -413,6 +428,18 @@ def test_operators() -> None:
             "useless_field",
             "shared_expert_size",
             "has no meaning without experts: give num_experts",
+        ),
+        (
+            {"capacity_factor": 1.5},
+            "useless_field",
+            "capacity_factor",
+            "has no meaning without experts: give num_experts",
+        ),
+        (
+            {"num_experts": 2, "capacity_factor": 0.5},
+            "out_of_range",
+            "capacity_factor",
+            "is 0.5; from 1, where all experts get as many tokens, to 100",
         ),
         (
             {"global_attention_interval": 2},

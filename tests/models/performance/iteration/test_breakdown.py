@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from models.performance.iteration.breakdown import breakdown
-from models.performance.iteration.model import IterationTime, StageTime
+from models.performance.iteration.times import IterationTime, StageTime
 
 FIRST = StageTime(
     forward_s=1.0,
