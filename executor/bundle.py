@@ -189,7 +189,7 @@ def _readme(deployment: Deployment, folder: Path, checkpoints: Path) -> str:
     return _README.format(
         title=f"Deployment {deployment.name}",
         notation=f"{deployment.model.name or 'transformer'}: {deployment.plan.notation()}",
-        data=f"{SYNTHETIC_DATA}\n" if not deployment.training.sources else "",
+        data=f"{SYNTHETIC_DATA}\n" if deployment.engine is not None and not deployment.training.sources else "",
         ranks=counted(len(ranks), "rank"),
         hosts=counted(len(hosts_of(ranks)), "host"),
         first=ranks[0].node,
