@@ -1,12 +1,10 @@
 """Forecasters in the database, by name."""
 
-from collections.abc import Sequence
-
-from sqlalchemy import Boolean, Column, Integer, MetaData, String, Table, Text, delete, insert, select, update
+from sqlalchemy import Boolean, Column, Integer, MetaData, String, Table, Text, insert, select, update
 
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key, keep_key
-from api.store.listing import listed
+from api.store.named import NamedStore
 
 _metadata = MetaData()
 _forecasters = Table(
@@ -21,27 +19,18 @@ _forecasters = Table(
     Column("report", Text),
     sqlite_autoincrement=True,
 )
-# Names are given by clients: no name is the id of something else whose key would be freed with it.
-_KEY_PREFIX = "forecaster/"
 
 
-class ForecasterStore:
-    """The table of forecasters beside those of `Store`, in the same database. Documents are JSON text."""
+class ForecasterStore(NamedStore):
+    """Forecasters with what they have learned."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        with store.writing() as connection:
-            _metadata.create_all(connection)
-
-    def name_of(self, request: RequestKey | None) -> str | None:
-        """Name of the forecaster that came of the same request before; as `Store.resource_of`."""
-        known = self._store.resource_of(request)
-        return None if known is None else known.removeprefix(_KEY_PREFIX)
+        super().__init__(store, _forecasters, "forecaster")
 
     def add(self, name: str, document: str, request: RequestKey | None = None) -> None:
         """Insert a forecaster that is not final."""
         with self._store.writing() as connection:
-            keep_key(connection, request, _KEY_PREFIX + name)
+            keep_key(connection, request, self._prefix + name)
             connection.execute(insert(_forecasters).values(name=name, final=False, document=document))
 
     def finish(
@@ -57,18 +46,8 @@ class ForecasterStore:
         values = {"final": True, "document": document, "record": record, "report": report}
         with self._store.writing() as connection:
             if is_interrupted:
-                forget_key(connection, _KEY_PREFIX + name)
+                forget_key(connection, self._prefix + name)
             connection.execute(update(_forecasters).where(_forecasters.c.name == name).values(**values))
-
-    def delete(self, name: str) -> bool:
-        """Delete a forecaster; False when there is none."""
-        with self._store.writing() as connection:
-            forget_key(connection, _KEY_PREFIX + name)
-            return connection.execute(delete(_forecasters).where(_forecasters.c.name == name)).rowcount > 0
-
-    def document(self, name: str) -> str | None:
-        """A forecaster as it was written last."""
-        return self._text(name, _forecasters.c.document)
 
     def record(self, name: str) -> str | None:
         """What it learned."""
@@ -78,16 +57,7 @@ class ForecasterStore:
         """How well it did."""
         return self._text(name, _forecasters.c.report)
 
-    def page(self, fields: Sequence[str], limit: int, before: int | None) -> list[tuple[int, str]]:
-        """Sequence and these fields of documents, from the newest to the oldest; only sequences below `before`."""
-        with self._store.reading() as connection:
-            return listed(connection, _forecasters, fields, limit, before)
-
     def unfinished(self) -> list[str]:
         """Documents that are not final."""
         with self._store.reading() as connection:
             return list(connection.scalars(select(_forecasters.c.document).where(~_forecasters.c.final)))
-
-    def _text(self, name: str, column: Column[str]) -> str | None:
-        with self._store.reading() as connection:
-            return connection.scalar(select(column).where(_forecasters.c.name == name))
