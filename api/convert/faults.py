@@ -68,6 +68,7 @@ _UNION_MEMBERS: Mapping[str, Mapping[str, type[Document] | None]] = {
     "checkpointing": {"given": None, "auto": None},
     "zero_stage": {"given": None, "auto": None},
 }
+_OPEN = [(name, "given") for name in ("checkpointing", "zero_stage")]
 _CODES: Mapping[str, str] = {
     "missing": "missing_field",
     "extra_forbidden": "unknown_field",
@@ -165,13 +166,15 @@ def _code(fault: ErrorDetails) -> str:
 def fault_detail(fault: ErrorDetails, document: str = "") -> str:
     """What is wrong and what would be right, in words; `document` as in `fault_issue`."""
     kind, value, context = fault["type"], _shown(fault), fault.get("ctx", {})
+    # What is open to the search has that beside a value.
+    other = ", or 'auto'" if fault["loc"][-2:] in _OPEN else ""
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
         return _unknown_field(fault["loc"], _ROOT_OF.get(document, _ROOTS))
     if kind in _BOUNDS:
         limit = next(context[key] for key in ("gt", "ge", "lt", "le") if key in context)
-        return f"is {_short(value)}; must be {_BOUNDS[kind]} {limit}"
+        return f"is {_short(value)}; must be {_BOUNDS[kind]} {limit}{other}"
     if _CODES.get(kind) == "wrong_length":
         return _wrong_length(kind, fault["input"], context)
     if kind == "string_pattern_mismatch":
@@ -185,7 +188,11 @@ def fault_detail(fault: ErrorDetails, document: str = "") -> str:
     if kind in _OWN_WORDS:
         return fault["msg"]
     message = fault["msg"].removeprefix("Input should be ")
-    return f"is {_short(value)}; must be {message}" if message != fault["msg"] else f"{fault['msg']}: {_short(value)}"
+    return (
+        f"is {_short(value)}; must be {message}{other}"
+        if message != fault["msg"]
+        else f"{fault['msg']}: {_short(value)}"
+    )
 
 
 def _shown(fault: ErrorDetails) -> Any:

@@ -163,3 +163,16 @@ def test_is_refused(client: httpx.Client, pointer: str, value: Any, code: str, e
     status, issues = refused(client, changed(ARENA, pointer, value))
     assert status == 422
     assert (code, expected or pointer) in issues
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "right"),
+    [
+        ("zero_stage", "one", "must be a valid integer, or 'auto'"),
+        ("zero_stage", 4, "must be at most 3, or 'auto'"),
+        ("checkpointing", "some", "must be 'none', 'selective' or 'full', or 'auto'"),
+    ],
+)
+def test_that_the_search_may_choose_is_told(client: httpx.Client, field: str, value: Any, right: str) -> None:
+    answer = post(client, "/v1/plans", changed(ARENA, f"{JOB}/transformer/{field}", value))
+    assert [issue["detail"].partition("; ")[2] for issue in answer.json()["errors"]] == [right]
