@@ -6,6 +6,7 @@ from models.parallelism.adaptive import adaptive_plans, forget_plans
 from models.parallelism.binding import bind_plan
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.grid.planner import plan_grids
+from models.parallelism.legality import plan_violations
 from models.parallelism.planner import answer
 from models.parallelism.request import Offer, ParallelRequest
 from models.parallelism.results import RejectionReason
@@ -120,6 +121,18 @@ def test_pipelines_are_interleaved_where_that_is_faster() -> None:
     assert found.plan.virtual_stages > 1
     assert found.throughput > plain.throughput
     assert found.plan.training is None
+
+
+def test_replicas_share_long_sequences_and_experts_where_that_is_faster() -> None:
+    """One sequence on one head is divided by nothing else; nor are the experts of one layer, 69 GB with their states on
+    GPUs of 40 GB."""
+    able = replace(GPT, num_layers=1, num_heads=1, software=Software.MEGATRON_CORE)
+    long = replace(able, sequence_length=65536, global_batch=1)
+    experts = replace(able, num_experts=512, feed_forward_size=16384, zero_stage=0)
+    for model, name in ((long, "context_parallel"), (experts, "expert_parallel")):
+        found = adaptive_plans(model, CLUSTER, {"a100": (4,)}).best["a100", 4]
+        assert getattr(found.plan, name) > 1
+        assert plan_violations(found.plan, virtual_model(model, A100, 4, 1)) == []
 
 
 def test_factors_of_a_calibration_count() -> None:
