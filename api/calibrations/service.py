@@ -83,11 +83,11 @@ class Calibrations:
     def page(self, query: CalibrationPageQuery) -> CalibrationList:
         """List calibrations from the newest to the oldest."""
         rows, more = page_of(CalibrationSummary, self._store.page, lambda _: None, CALIBRATIONS_PATH, query)
-        names = CalibrationSummary.model_fields
-        shipped = ({field: getattr(_shipped(name), field) for field in names} for name in shipped_calibrations())
-        return CalibrationList(
-            calibrations=rows, shipped=tuple(CalibrationSummary(**one) for one in shipped), next=more
+        shipped = tuple(
+            CalibrationSummary(**{field: getattr(document, field) for field in CalibrationSummary.model_fields})
+            for document in map(_shipped, shipped_calibrations())
         )
+        return CalibrationList(calibrations=rows, shipped=shipped, next=more)
 
     def remove(self, name: str) -> None:
         """Delete a calibration; NotFoundError when there is none, CalibrationExistsError for one that comes along."""

@@ -55,8 +55,7 @@ class Degrees:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPlan:
     """A measured iteration time of a symmetric plan without virtual stages whose replicas share nothing, and whose
-    stages all recompute as the job says;
-    `num_micro_batches` None: whatever their number."""
+    stages all recompute as the job says; `num_micro_batches` None: whatever their number."""
 
     gpu_type: str
     pp: int
@@ -64,6 +63,21 @@ class MeasuredPlan:
     tp: int
     iteration_s: float
     num_micro_batches: int | None = None
+
+    @classmethod
+    def of(cls, degrees: Degrees, gpu_type: str, iteration_s: float) -> "MeasuredPlan | None":
+        """The time of a plan in short; None where it has more than is said here."""
+        parts = degrees.virtual_stages, degrees.context_parallel, degrees.expert_parallel
+        if parts != (1, 1, 1) or degrees.recomputed_layers is not None:
+            return None
+        return cls(
+            gpu_type=gpu_type,
+            pp=degrees.pp,
+            dp=degrees.dp,
+            tp=degrees.tp,
+            iteration_s=iteration_s,
+            num_micro_batches=degrees.num_micro_batches,
+        )
 
     def matches(self, plan: ParallelPlan) -> bool:
         """Whether the time is that of `plan`."""

@@ -150,16 +150,11 @@ def _measure_next(site: MeasuredSite, calibration: Calibration, over: Callable[[
 def _measured(site: MeasuredSite) -> Iterator[MeasuredPlan]:
     """Trainings whose plans have a short form, with the times that they had."""
     for one in site.measurements:
-        if isinstance(one.found, Training) and one.degrees is not None and one.degrees.virtual_stages == 1:
-            found, degrees = _time(site, one, one.found), one.degrees
-            yield MeasuredPlan(
-                gpu_type=site.gpu_type.name,
-                pp=degrees.pp,
-                dp=degrees.dp,
-                tp=degrees.tp,
-                iteration_s=found.iteration_s,
-                num_micro_batches=degrees.num_micro_batches,
-            )
+        if isinstance(one.found, Training) and one.degrees is not None:
+            seconds = _time(site, one, one.found).iteration_s
+            plan = MeasuredPlan.of(one.degrees, site.gpu_type.name, seconds)
+            if plan is not None:
+                yield plan
 
 
 def _located(site: MeasuredSite, k: int, error: InputError) -> Sequence[Issue]:

@@ -175,14 +175,14 @@ class StageTable:
         table = model.share_table
         return {name: (getattr(table, name)[last] - getattr(table, name)[first])[:, None, None] for name in _SUMS}
 
-    @property
+    @cached_property
     def _shares(self) -> dict[str, FloatArray]:
         """Shares of the intervals in mean layers, (I, 1, 1) each."""
         first, last = np.array(self.intervals, dtype=np.int64).T
         parameters = self.model.share_table.parameters_of(first, last)
         return {**self._sums(self.model, first, last), "parameters": parameters[:, None, None]}
 
-    @property
+    @cached_property
     def _elsewhere(self) -> Floats:
         """Part of the parameters that are experts of other replicas, (I, 1, 1)."""
         return self.model.elsewhere(self._shares["parameters"], self._shares["experts"])

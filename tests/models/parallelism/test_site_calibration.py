@@ -8,6 +8,7 @@ import pytest
 
 from models.measured.base import Bandwidth, Training
 from models.parallelism.measured_site import MeasuredSite, SiteMeasurement
+from models.parallelism.request import Degrees, MeasuredPlan
 from models.parallelism.site_calibration import calibrated_site, calibrated_site_task
 from models.performance.iteration.adjustment import Adjustment
 from solver.monitor import SolveMonitor
@@ -83,3 +84,19 @@ def test_all_faults_are_told_with_the_names_of_measurements() -> None:
     with pytest.raises(InputError) as caught:
         calibrated_site(site(training(math.nan, "none")))
     assert [issue.pointer for issue in caught.value.issues] == ["/measurements/0/iteration_s"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        replace(DEGREES, virtual_stages=2),
+        replace(DEGREES, context_parallel=2),
+        replace(DEGREES, expert_parallel=2),
+        replace(DEGREES, recomputed_layers=1),
+    ],
+)
+def test_the_time_of_a_plan_that_has_more_is_not_that_of_its_degrees(more: Degrees) -> None:
+    plain = MeasuredPlan.of(DEGREES, KIND.name, 2.0)
+    assert plain is not None
+    assert (plain.pp, plain.dp, plain.tp, plain.iteration_s) == (DEGREES.pp, DEGREES.dp, DEGREES.tp, 2.0)
+    assert MeasuredPlan.of(more, KIND.name, 2.0) is None
