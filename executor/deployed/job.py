@@ -83,6 +83,7 @@ class DeployedJob:
 
     `gpus` are those of its run, which it may have longer than they are given to it, and of one that is prepared beside
     it. `rests_until_s`: when it is to be looked at again; `pause_s`: after that at the latest, as far as it knows.
+    `learns`: whether what the steps of its ranks took is told.
 
     Raises
     ------
@@ -90,7 +91,7 @@ class DeployedJob:
         When what lies in the folder is no such job.
     """
 
-    def __init__(self, folder: Path, patience: Patience, now_s: float) -> None:
+    def __init__(self, folder: Path, patience: Patience, now_s: float, *, learns: bool = True) -> None:
         self.submission = read_submission(folder / _SUBMISSION)
         self.given = read_record(Given, folder / _GIVEN, "record of what was given to a job")
         self.gpus: frozenset[Gpu] = frozenset()
@@ -101,7 +102,7 @@ class DeployedJob:
         )
         whole_s, num_steps = self.submission.job.remaining_s, self.submission.training.num_steps
         self._learning = Learning(self.submission.job, None if whole_s is None else whole_s / num_steps)
-        self._runs = MeasuredRuns(self._supervisor)
+        self._runs, self._learns = MeasuredRuns(self._supervisor), learns
         passed_s = max(0.0, time.time() - self.given.submitted_at_s)
         self.submitted_s = now_s - passed_s
         # Until now is accounted with the first thing that is asked or decided.
@@ -147,7 +148,7 @@ class DeployedJob:
                 self.gpus = frozenset(gpu for plan in plans for gpu in plan.gpus)
         if self.is_over:
             return
-        for run in self._runs.so_far(cluster) if (self._folder / _STATE).exists() else ():
+        for run in self._runs.so_far(cluster) if self._learns and (self._folder / _STATE).exists() else ():
             self._learning.take(run)
         self._deployment = self._deployment_of(self.given, cluster)
         if self.gpus and not self._is_asked:
@@ -304,7 +305,7 @@ class DeployedJob:
         InputError, OSError
             When that cannot be read.
         """
-        if self.given.allocation is None or self._is_unwanted or not self._works:
+        if not self._learns or self.given.allocation is None or self._is_unwanted or not self._works:
             return False
         run = self._runs.newest(cluster)
         return run is not None and self._learning.take(run)
