@@ -23,6 +23,8 @@ from executor.deployed.submission import Submission
 from executor.launch.backends import launch_backend
 from executor.lifecycle import Run
 from executor.metrics import StepMetrics, metrics_path, read_metrics
+from executor.run_folders import RunFolders
+from executor.stall import Stall
 from executor.supervision import Supervisor
 from models.allocation.suika.parameters import SuikaParameters
 from models.plan import PlanOutcome, PlanRequest
@@ -141,6 +143,15 @@ class Loop:
         folders = [self._supervisor().folder(run) for run in runs or range(1, 1 + len(self.runs()))]
         paths = [metrics_path(folder / "metrics", 0) for folder in folders]
         return [step for path in paths if path.exists() for step in read_metrics(path)]
+
+    def stall(self, run: int) -> Stall:
+        """What the long job waited for before a run, from its last step before; RuntimeError where that is not told."""
+        (*_, last), (first, *_) = self.steps(run - 1), self.steps(run)
+        folders = RunFolders(self.root / LONG)
+        stall = folders.stall(run - 1, run, last.started_at_s + last.step_s, first.started_at_s)
+        if stall is None:
+            raise RuntimeError(f"rank 0 of run {run} has not said when it began")
+        return stall
 
     def losses(self) -> list[float]:
         """Of all steps of the long job; RuntimeError where one is lost or repeated."""

@@ -307,7 +307,7 @@ class DeployedBackend:
             num_due = len(due)
             taken = {gpu for job in self._jobs.values() for gpu in job.gpus} if due else set()
             for job in due:
-                fault = job.start(taken, self._now_s)
+                fault = job.start(taken, self._now_s, partial(self._others, job))
                 if fault is not None:
                     yield self._ended(job, fault)
                 taken |= job.gpus

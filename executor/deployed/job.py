@@ -5,8 +5,9 @@
     <folder>/...                what `executor.supervision` keeps, once the job has been started
 
 What is decided is written first, and then comes about. A run that is to go on elsewhere trains until the next one is
-prepared, where no other job's run has its GPUs; one that only gets more waits for these so long. Any other run that is
-to give its GPUs back writes a checkpoint and ends, and the next one starts from there when its GPUs are free.
+prepared, where no other job's run has its GPUs; one that only gets more waits for these so long. Jobs that stand still
+wait so long for what it gives back, unless that is more than it keeps: then, as any other run that is to give its GPUs
+back, it writes a checkpoint and ends, and the next one starts from there when its GPUs are free.
 """
 
 import math
@@ -213,16 +214,17 @@ class DeployedJob:
         waits = self._is_unwanted and not (self._is_asked or self._is_lost or self._overlaps)
         return self._deployment is not None and (waits or not self.gpus) and now_s >= self._retry_s
 
-    def start(self, taken: Set[Gpu], now_s: float) -> str | None:
+    def start(self, taken: Set[Gpu], now_s: float, others: Callable[[], Iterable["DeployedJob"]]) -> str | None:
         """Start it, unless runs have `taken` its GPUs yet; gives the fault of a job that is given up.
 
-        Where it still runs, the next run is prepared beside that.
+        Where it still runs, the next run is prepared beside that, if it may; else it will be asked to stop.
         """
         deployment = self._deployment
         if deployment is None or not (taken - self.gpus).isdisjoint(deployment.plan.gpus):
             return None
         if self.gpus:
-            self._overlap(deployment)
+            if self._can_overlap(others()):
+                self._overlap(deployment)
             return None
         try:
             if (self._folder / _STATE).exists():
@@ -239,14 +241,16 @@ class DeployedJob:
 
     def _can_overlap(self, others: Iterable["DeployedJob"]) -> bool:
         """Whether its run may train until the next one is prepared: that is free to begin now, or only gets more; and
-        no job that stands still waits for what this one gives back."""
+        jobs that stand still wait for no more of what this one gives back than it keeps, which would stand still."""
         if not self._may_overlap or self._deployment is None or self._supervisor.state().phase is not Phase.RUNNING:
             return False
-        wanted, given_back = frozenset(self._deployment.plan.gpus), self.gpus.difference(self._deployment.plan.gpus)
-        return not any(
-            (given_back and not wanted.isdisjoint(other.gpus)) or not given_back.isdisjoint(other.awaits)
-            for other in others
-        )
+        wanted, num_awaited = frozenset(self._deployment.plan.gpus), 0
+        given_back = self.gpus - wanted
+        for other in others:
+            if given_back and not wanted.isdisjoint(other.gpus):
+                return False
+            num_awaited += len(given_back & other.awaits)
+        return num_awaited <= len(self.gpus & wanted)
 
     def _overlap(self, deployment: Deployment) -> None:
         """Prepare the next run beside the one that trains; where that is impossible, this one is stopped instead."""

@@ -1,6 +1,7 @@
 """A real Slurm of several nodes on this machine: Debian's slurm-wlm with its own munge, in a folder of its own.
 
-    leaf-a: n1 n3      leaf-b: n2 n4        2 CPUs and 2 GPUs a node, the GPUs are /dev/null and /dev/zero
+    leaf-a: n1 n3      leaf-b: n2 n4        2 CPUs, 2 GPUs and (as is written) 16 MiB a node,
+                                       the GPUs are /dev/null and /dev/zero
 
 No service of the system is touched. With a network, every node is a host of it and the controller runs on its spine;
 without, all share this machine's network and differ in their ports.
@@ -123,7 +124,7 @@ def _write_configuration(folder: Path, network: Network | None) -> None:
         folder=folder,
         kill_wait=KILL_WAIT_S,
         nodes="\n".join(
-            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} CPUs=2 Gres=gpu:2 State=UNKNOWN"
+            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} CPUs=2 RealMemory=16 Gres=gpu:2 State=UNKNOWN"
             for node in NODES
         ),
     )
