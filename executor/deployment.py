@@ -225,7 +225,22 @@ def _host_faults(deployment: Deployment) -> Iterator[Issue]:
     for pointer, node in nodes.items():
         if not HOST.fullmatch(node):
             yield Issue(code="bad_node_name", pointer=pointer, detail=f"{node!r} is no host name; {HOST_FORM}")
+    yield from _type_faults(deployment.plan)
     for node, address in deployment.launch.addresses.items():
         if not _ADDRESS.fullmatch(address):
             detail = f"{address!r} is no address; must be a host name or IP address, with SSH also user@host"
             yield Issue(code="bad_address", pointer=pointer_of("launch", "addresses", node), detail=detail)
+
+
+def _type_faults(plan: ParallelPlan) -> Iterator[Issue]:
+    """Replicas on a node whose GPUs are said to be of another type by one before."""
+    types: dict[str, str] = {}
+    for i, stage in enumerate(plan.stages):
+        for j, replica in enumerate(stage.replicas):
+            known = types.setdefault(replica.node, replica.gpu_type)
+            if known != replica.gpu_type:
+                pointer = pointer_of("plan", "stages", i, "replicas", j, "gpu_type")
+                detail = (
+                    f"is {replica.gpu_type!r}; the GPUs of a node are of one type, those of {replica.node} {known!r}"
+                )
+                yield Issue(code="gpu_type", pointer=pointer, detail=detail)

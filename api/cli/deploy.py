@@ -244,7 +244,8 @@ def _followed(supervisor: Supervisor, out: Console, asked: list[int]) -> ExitCod
         if state.current.cost_s is not None and state.current.number > number:
             number = state.current.number
             out.print(_cost_line(state.current), markup=False)
-        detail = "; ".join(filter(None, (state.detail, status.run.detail)))
+        own = "" if status.run.detail in state.detail else status.run.detail
+        detail = "; ".join(filter(None, (state.detail, own)))
         said = _say(out, _line(status), detail, said)
         if state.phase.final:
             return _exit_code(state.phase)

@@ -276,7 +276,6 @@ class DeployedBackend:
             return
         try:
             found = job.look(partial(self._others, job))
-            has_news = found is None and job.measure(self._cluster)
         except (StowplanError, OSError):
             # The same is due the next time; one broken folder must not keep the others from being looked after.
             _logger.exception("job %s cannot be looked after", job.id)
@@ -290,10 +289,18 @@ class DeployedBackend:
                 yield self._broken(job)
             else:
                 yield self._ended(job, None if happening is Happening.DONE else why)
-        elif has_news:
+        elif found is None and self._has_news(job):
             yield Measurement(at_s=self._now_s, job_id=job.id, remaining_s=job.left_s())
         if job.is_over:
             self._jobs.pop(job.id).close()
+
+    def _has_news(self, job: DeployedJob) -> bool:
+        """Whether its ranks have measured what is not known yet; what cannot be read is due again."""
+        try:
+            return job.measure(self._cluster)
+        except (StowplanError, OSError):
+            _logger.exception("what job %s has measured cannot be read", job.id)
+            return False
 
     def _others(self, job: DeployedJob) -> Iterator[DeployedJob]:
         """All jobs but one."""

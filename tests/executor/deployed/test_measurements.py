@@ -150,7 +150,7 @@ def test_what_cannot_be_read_harms_nobody(
     path.write_text(faulty or whole.replace('"step_s": 0.5', '"step_s": 0.0'))
     with caplog.at_level(logging.ERROR):
         assert at(scene, 10.0) == (Tick(at_s=10.0),)
-        assert "job j cannot be looked after" in caplog.text
+        assert "what job j has measured cannot be read" in caplog.text
         after = scene.taken_over()
     assert "0001 cannot be read" in caplog.text
     path.write_text(whole)

@@ -23,6 +23,8 @@ from executor.launch.local import free_port
 
 NODES = ("n1", "n2", "n3", "n4")
 LEAVES = {"leaf-a": ("n1", "n3"), "leaf-b": ("n2", "n4")}
+# What a node is said to have.
+_MEMORY_MIB = 16
 # Grace between SIGTERM and SIGKILL when a job is ended.
 KILL_WAIT_S = 5
 
@@ -124,7 +126,8 @@ def _write_configuration(folder: Path, network: Network | None) -> None:
         folder=folder,
         kill_wait=KILL_WAIT_S,
         nodes="\n".join(
-            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} CPUs=2 RealMemory=16 Gres=gpu:2 State=UNKNOWN"
+            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} CPUs=2 RealMemory={_MEMORY_MIB} Gres=gpu:2 "
+            "State=UNKNOWN"
             for node in NODES
         ),
     )
