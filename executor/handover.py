@@ -81,7 +81,7 @@ def read_state(folder: Path, rank: int) -> tuple[Region, ...]:
     try:
         rows = json.loads(path.read_text())
         return tuple(regions_of(rows))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, InputError) as error:
         raise InputError(f"{path} does not say what rank {rank} has of the state: {error}") from error
 
 

@@ -231,6 +231,7 @@ class Supervisor:
         if state.phase is Phase.RECONFIGURING and not call_off(self.folder(state.current.number)):
             # The old run has nothing any more.
             left, state = self._taken_over(state)
+            (self.folder(state.current.number) / GO_FILE).touch()
         elif state.phase is Phase.RECONFIGURING:
             left = self._called_off(state.current)
             state = replace(state, runs=state.runs[:-1])

@@ -168,7 +168,7 @@ class Reception:
             self._lines.add(line)
         try:
             self._take_from(line)
-        except (StowplanError, OSError, ValueError, TypeError, struct.error) as error:
+        except (StowplanError, OSError, ValueError, TypeError, LookupError, struct.error) as error:
             if not self._is_closed:
                 _logger.warning("rank %d takes no state: %s", self._rank, error)
         finally:
@@ -178,7 +178,7 @@ class Reception:
 
     def _take_from(self, line: Line) -> None:
         hello = line.hear()
-        if not hmac.compare_digest(str(hello.get("token")), self._token):
+        if not (isinstance(hello, dict) and hmac.compare_digest(str(hello.get("token")), self._token)):
             raise WorkerError("somebody else than a rank of the run before has called")
         source = int(hello["rank"])
         with self._guard:
@@ -277,8 +277,12 @@ def _routes(beside: Path, folder: Path, needed: Sequence[Sequence[Region]]) -> A
     the distances of the sources."""
     old, new = ([(rank["node"], rank["gpu"]) for rank in read_launch(path)["ranks"]] for path in (beside, folder))
     held = [read_state(beside, rank) for rank in range(len(old))]
-    places = [old.index(place) if place in old else None for place in new]
-    near = [{rank for rank, (node, _) in enumerate(old) if node == host} for host, _ in new]
+    ranks = {place: rank for rank, place in enumerate(old)}
+    by_node: dict[str, set[int]] = {}
+    for rank, (node, _) in enumerate(old):
+        by_node.setdefault(node, set()).add(rank)
+    places = [ranks.get(place) for place in new]
+    near = [by_node.get(node, set()) for node, _ in new]
     wanted: list[dict[int, list[Region]]] = [{} for _ in new]
     for one in transfers(held, needed, places, near):
         wanted[one.target].setdefault(one.source, []).append(one.region)
@@ -286,8 +290,11 @@ def _routes(beside: Path, folder: Path, needed: Sequence[Sequence[Region]]) -> A
     for target, sources in enumerate(wanted):
         distances = {source: _distance(source, places[target], near[target]) for source in sources}
         by_rank.append((sources, distances))
-    targets = tuple(tuple(t for t, sources in enumerate(wanted) if source in sources) for source in range(len(old)))
-    return secrets.token_hex(_TOKEN_BYTES), targets, by_rank
+    targets: list[list[int]] = [[] for _ in old]
+    for target, sources in enumerate(wanted):
+        for source in sources:
+            targets[source].append(target)
+    return secrets.token_hex(_TOKEN_BYTES), tuple(map(tuple, targets)), by_rank
 
 
 def _distance(source: int, place: int | None, near: Collection[int]) -> Distance:
