@@ -4,20 +4,22 @@ import os
 import signal
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 from executor.trainer import handing, reception
+from executor.trainer.carriage import receive, send
 
 
 def dies_while_sending(rank: int) -> None:
     """SIGKILL behind the first batch that rank 1 sends."""
     if rank == 1:
-        handing.send = _dying(handing.send)
+        patch.object(handing, "send", _dying(send)).start()
 
 
 def dies_while_receiving(rank: int) -> None:
     """SIGKILL behind the first batch that rank 1 receives."""
     if rank == 1:
-        reception.receive = _dying(reception.receive)
+        patch.object(reception, "receive", _dying(receive)).start()
 
 
 def _dying(carry: Any) -> Any:
