@@ -274,7 +274,8 @@ def _line(status: DeploymentStatus) -> str:
 def _cost_line(run: Run) -> str:
     """What a change has cost, with its parts where they are known."""
     parts = "" if run.stall is None else f": {run.stall.described()}"
-    return f"{run.change}: trained again after {run.cost_s:.2f} s{parts}"
+    moved = "" if run.movement is None else f"; {run.movement.described()}"
+    return f"{run.change}: trained again after {run.cost_s:.2f} s{parts}{moved}"
 
 
 def _exit_code(phase: Phase) -> ExitCode:

@@ -85,6 +85,14 @@ def test_a_running_job_grows_onto_released_gpus_and_survives_a_fault(tmp_path: P
         finally:
             for run in (tmp_path / "job" / "runs").iterdir():
                 backend.stop(run, grace_s=1.0)
+    change = state.runs[1]
+    assert change.from_step == _steps(supervisor, 1)[-1].step
+    assert change.stall is not None
+    assert (change.stall.saving_s, change.stall.loading_s) == (0.0, 0.0)
+    assert change.stall.transfer_s > 0.0
+    assert change.movement is not None
+    assert change.movement.moved_bytes == change.movement.least_bytes < change.movement.state_bytes
+    assert 0 < change.movement.between_hosts_bytes < change.movement.moved_bytes
     assert [run.cause for run in state.runs] == [Cause.DEPLOYED, Cause.RECONFIGURED, Cause.RESTARTED]
     first, grown, again = (_steps(supervisor, run) for run in (1, 2, 3))
     assert [steps[0].step for steps in (grown, again)] == [first[-1].step + 1, grown[0].step]
