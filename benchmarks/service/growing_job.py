@@ -7,9 +7,10 @@ node is drained, from which the job goes to GPUs of another type. Every change i
 - checkpoint-resume: the run is stopped with a checkpoint, and the next one started when it is over
 Shown are the decisions, with the price of a restart that the policy was told, the plans, and what the training waited
 for, by part, from the end of the last step before to the beginning of the first one after; `times` is over the prepared
-change. In the end the losses stand beside those of a run on one rank whose plan never changed. The GPUs are stated
-ones, and ranks share processors, so that policies are not told how long steps take. `told_s` in the result is what
-later decisions are told that a restart costs; it begins with the launch of the next run where that was later.
+change. In the end the losses stand beside those of a run on one rank whose plan never changed (`losses_apart`: at
+most). The GPUs are stated ones, and ranks share processors, so that policies are not told how long steps take. `told_s`
+in the result is what later decisions are told that a restart costs; it begins with the launch of the next run where
+that was later.
 """
 
 import sys
@@ -86,7 +87,8 @@ def main(
             rows, losses = _looped(Path(folder) / "cluster", short_steps, python)
             apart = _apart(losses, _unchanged(Path(folder) / "alone", len(losses), python))
         print(f"  loss {losses[0]:.4f} to {losses[-1]:.4f} in {len(losses)} steps, {apart:.1e} off an unchanged run")
-        found += enumerate({"change": name, "way": way, **row} for name, row in zip(_CHANGES, rows, strict=True))
+        named = ({"change": name, "way": way, **row} for name, row in zip(_CHANGES, rows, strict=True))
+        found += enumerate({**row, "losses_apart": apart} for row in named)
     ordered = [row for _, row in sorted(found, key=itemgetter(0))]
     first_s = {row["change"]: _stall_s(row) for row in ordered if row["way"] == next(iter(_WAYS))}
     rows = [{**row, "times": _stall_s(row) / first_s[row["change"]]} for row in ordered]
@@ -182,5 +184,5 @@ def _stall_s(row: Row) -> float:
 
 def _brief(row: Row) -> Row:
     """What fits a line."""
-    hidden = ("plan", "kind", "told_s", "other_s")
+    hidden = ("plan", "kind", "told_s", "other_s", "losses_apart")
     return {name.removesuffix("_s"): value for name, value in row.items() if name not in hidden}
