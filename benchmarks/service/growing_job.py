@@ -7,17 +7,19 @@ node is drained, from which the job goes to GPUs of another type. Every change i
 - checkpoint-resume: the run is stopped with a checkpoint, and the next one started when it is over
 Shown are the decisions, with the price of a restart that the policy was told, the plans, and what the training waited
 for, by part, from the end of the last step before to the beginning of the first one after; `times` is over the prepared
-change. In the end the losses stand beside those of a run on one rank whose plan never changed. The GPUs are stated
-ones, and ranks share processors, so that policies are not told how long steps take. `told_s` in the result is what
-later decisions are told that a restart costs; it begins with the launch of the next run where that was later.
+change. In the end the losses stand beside those of a run on one rank whose plan never changed (`losses_apart`: at
+most). The GPUs are stated ones, and ranks share processors, so that policies are not told how long steps take. `told_s`
+in the result is what later decisions are told that a restart costs; it begins with the launch of the next run where
+that was later.
 """
 
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
@@ -43,7 +45,11 @@ from models.parallel_plan import symmetric_plan
 from models.transformer import Precision, Transformer
 from models.workload import Job
 
-_WAYS = ("prepared", "checkpoint-resume")
+# The first is what the others are compared with.
+_WAYS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
+    "prepared": nullcontext,
+    "checkpoint-resume": partial(patch.object, DeployedJob, "_can_overlap", lambda *_: False),
+}
 _CHANGES = ("grow", "shrink", "move")
 _PARTS = tuple(field.name for field in fields(Stall))
 # Six GPUs of the stated ones train it fastest in two stages of unequal degrees.
@@ -75,28 +81,19 @@ def main(
         print(f"skipped: {python} has no torch and deepspeed; name one that has: --python")
         return
     found: list[tuple[int, Row]] = []
-    for way in _WAYS:
+    for way, changing in _WAYS.items():
         print(way, flush=True)
-        with tempfile.TemporaryDirectory() as folder, _changing(way):
+        with tempfile.TemporaryDirectory() as folder, changing():
             rows, losses = _looped(Path(folder) / "cluster", short_steps, python)
             apart = _apart(losses, _unchanged(Path(folder) / "alone", len(losses), python))
         print(f"  loss {losses[0]:.4f} to {losses[-1]:.4f} in {len(losses)} steps, {apart:.1e} off an unchanged run")
-        found += enumerate({"change": name, "way": way, **row} for name, row in zip(_CHANGES, rows, strict=True))
+        named = ({"change": name, "way": way, **row} for name, row in zip(_CHANGES, rows, strict=True))
+        found += enumerate({**row, "losses_apart": apart} for row in named)
     ordered = [row for _, row in sorted(found, key=itemgetter(0))]
-    prepared_s = {row["change"]: _stall_s(row) for row in ordered if row["way"] == _WAYS[0]}
-    rows = [{**row, "times": _stall_s(row) / prepared_s[row["change"]]} for row in ordered]
+    first_s = {row["change"]: _stall_s(row) for row in ordered if row["way"] == next(iter(_WAYS))}
+    rows = [{**row, "times": _stall_s(row) / first_s[row["change"]]} for row in ordered]
     show("Seconds without training", [_brief(row) for row in rows])
     print(write("growing_job", f"{versions}; {__doc__}", rows))
-
-
-@contextmanager
-def _changing(way: str) -> Iterator[None]:
-    """Have jobs change their plans in one way."""
-    if way == "prepared":
-        yield
-        return
-    with patch.object(DeployedJob, "_can_overlap", lambda *_: False):
-        yield
 
 
 def _looped(root: Path, short_steps: int, python: str) -> tuple[list[Row], list[float]]:
@@ -187,5 +184,5 @@ def _stall_s(row: Row) -> float:
 
 def _brief(row: Row) -> Row:
     """What fits a line."""
-    hidden = ("plan", "kind", "told_s", "other_s")
+    hidden = ("plan", "kind", "told_s", "other_s", "losses_apart")
     return {name.removesuffix("_s"): value for name, value in row.items() if name not in hidden}
