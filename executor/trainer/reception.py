@@ -36,8 +36,6 @@ from stowplan.records import from_document
 _logger = logging.getLogger("stowplan.executor.trainer")
 
 _TOKEN_BYTES = 16
-# How long a listener is waited for at a time.
-_LOOK_S = 0.5
 
 
 class Reception:
@@ -70,6 +68,7 @@ class Reception:
         self._called: set[int] = set()
         self._complete: dict[int, Checkpoint] = {}
         self._is_told, self._is_closed = False, False
+        self._woken, self._waker = socket.socketpair()
         self._listeners = [_network_listener(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))]
         address, port, *_ = self._listeners[0].getsockname()
         local = f"stowplan-state-{secrets.token_hex(_TOKEN_BYTES)}"
@@ -104,10 +103,11 @@ class Reception:
             lines = list(self._lines)
         for line in lines:
             line.close()
-        # The one that listens looks for itself: a closed listener would not wake it.
+        # The one that listens would not notice that a listener is closed.
+        self._waker.close()
         for thread in self._threads:
             thread.join()
-        for listener in self._listeners:
+        for listener in (*self._listeners, self._woken):
             listener.close()
         if self._slots is not None:
             self._slots.close()
@@ -145,13 +145,14 @@ class Reception:
     def _listen(self) -> None:
         """Take connections until the listeners are closed."""
         with selectors.DefaultSelector() as selector:
-            for listener in self._listeners:
+            for listener in (*self._listeners, self._woken):
                 selector.register(listener, selectors.EVENT_READ)
             while not self._is_closed:
-                for key, _ in selector.select(_LOOK_S):
-                    with suppress(OSError):
-                        link, _ = key.fileobj.accept()  # type: ignore[union-attr]
-                        self._start(self._take, link)
+                for key, _ in selector.select():
+                    if key.fileobj is not self._woken:
+                        with suppress(OSError):
+                            link, _ = key.fileobj.accept()  # type: ignore[union-attr]
+                            self._start(self._take, link)
 
     def _start(self, what: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=what, args=arguments, name="reception", daemon=True)
