@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,8 @@ class Reception:
         self._complete: dict[int, Checkpoint] = {}
         self._is_told, self._is_closed = False, False
         self._woken, self._waker = socket.socketpair()
-        self._listeners = [_network_listener(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))]
-        address, port, *_ = self._listeners[0].getsockname()
+        listener, address = _network_listener(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+        self._listeners, port = [listener], int(listener.getsockname()[1])
         local = f"stowplan-state-{secrets.token_hex(_TOKEN_BYTES)}"
         found = machine() if hasattr(os, "memfd_create") else ""
         if found:
@@ -304,11 +305,14 @@ def _distance(source: int, place: int | None, near: Collection[int]) -> Distance
     return Distance.SAME_HOST if source in near else Distance.OTHER_HOST
 
 
-def _network_listener(host: str, port: int) -> socket.socket:
-    """Listen at the address by which this machine reaches `host`, on any port."""
+def _network_listener(host: str, port: int) -> tuple[socket.socket, str]:
+    """Listen where this machine reaches `host`, on any port; gives the address for others, too."""
     family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     # Nothing is sent by that.
     with socket.socket(family, kind) as probe:
         probe.connect(address)
-        own = probe.getsockname()[0]
-    return socket.create_server((own, 0), family=family)
+        own = str(probe.getsockname()[0])
+    if ip_address(own).is_loopback and own != host:
+        # This machine is the one of that name, by which others reach it, whatever it makes of the name itself.
+        return socket.create_server(("", 0), family=family), host
+    return socket.create_server((own, 0), family=family), own

@@ -11,11 +11,12 @@ import torch
 
 from executor.checkpoints import checkpoint_of
 from executor.handover import Offer, hand, write_offer
+from executor.launch.pulse import Pulse
 from executor.redeployment import Region
 from executor.trainer.carriage import Line
 from executor.trainer.engine import Held
-from executor.trainer.handing import Sending
-from executor.trainer.reception import Distance, Reception
+from executor.trainer.handing import Sending, hand_over
+from executor.trainer.reception import Distance, Reception, offered
 from executor.training_job import EngineName, TrainingJob
 from stowplan.records import to_document
 from tests.executor.jobs import LLAMA, tiny_job
@@ -120,6 +121,23 @@ def test_who_says_something_else_is_sent_away(reception: Reception, document: An
     with pytest.raises(ConnectionError):
         line.hear()
     line.close()
+
+
+def test_a_host_that_knows_its_name_as_its_loopback_is_reached_by_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: torch.Tensor
+) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    reception = Reception(JOB, 0, tmp_path, _Engine(here).state())
+    assert reception.door.address == "localhost"
+    socket.create_connection((reception.door.address, reception.door.port)).close()
+    reception.close()
+
+
+def test_where_it_is_turned_off_nobody_is_asked(tmp_path: Path, here: torch.Tensor) -> None:
+    job, engine = replace(JOB, transfer_chunk_bytes=0), _Engine(here)
+    assert offered(job, 0, tmp_path, tmp_path, engine.state()) is None
+    assert hand_over(engine, job, 5, tmp_path, Pulse({})) is None  # type: ignore[arg-type]
 
 
 def test_a_rank_is_taken_from_once(reception: Reception) -> None:
