@@ -14,8 +14,9 @@ fault the next run starts from the last good checkpoint, unless a rank has found
 
 A change of plan overlaps: the processes of the next run start while the old one still trains, load their libraries,
 meet and build their engines (where both have a GPU, they only load), and wait for the file `go`; only then is the old
-run asked to stop, and its last checkpoint is all that is left to be loaded. (Where a scheduler has no room for both,
-the old run makes way.) Until the new plan has written a checkpoint of its own, the old one is kept in mind: when a run
+run asked to stop, and its last checkpoint is all that is left to be loaded; or its ranks hand their state over, and the
+next ones train before the old ones have gone (`executor.handover`). (Where a scheduler has no room for both, the old
+run makes way.) Until the new plan has written a checkpoint of its own, the old one is kept in mind: when a run
 of the new plan breaks before its first step, or its restarts are used up, the deployment returns to the old plan, and
 the change has failed.
 

@@ -70,7 +70,7 @@ def hand_over(engine: Engine, job: TrainingJob, step: int, folder: Path, pulse: 
     return Handing(span=span, failure=failure)
 
 
-class _Sending:
+class Sending:
     """What one rank sends, to one rank after the other; lines stay open until all is known."""
 
     def __init__(self, offer: Offer, rank: int) -> None:
@@ -111,8 +111,8 @@ class _Sending:
 
 
 @contextmanager
-def _sending(offer: Offer, rank: int) -> Iterator[_Sending]:
-    sending = _Sending(offer, rank)
+def _sending(offer: Offer, rank: int) -> Iterator[Sending]:
+    sending = Sending(offer, rank)
     try:
         yield sending
     finally:

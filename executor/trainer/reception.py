@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,6 @@ from stowplan.records import from_document
 _logger = logging.getLogger("stowplan.executor.trainer")
 
 _TOKEN_BYTES = 16
-# How long a listener is waited for at a time.
-_LOOK_S = 0.5
 
 
 class Reception:
@@ -70,8 +69,9 @@ class Reception:
         self._called: set[int] = set()
         self._complete: dict[int, Checkpoint] = {}
         self._is_told, self._is_closed = False, False
-        self._listeners = [_network_listener(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))]
-        address, port, *_ = self._listeners[0].getsockname()
+        self._woken, self._waker = socket.socketpair()
+        listener, address = _network_listener(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+        self._listeners, port = [listener], int(listener.getsockname()[1])
         local = f"stowplan-state-{secrets.token_hex(_TOKEN_BYTES)}"
         found = machine() if hasattr(os, "memfd_create") else ""
         if found:
@@ -104,10 +104,11 @@ class Reception:
             lines = list(self._lines)
         for line in lines:
             line.close()
-        # The one that listens looks for itself: a closed listener would not wake it.
+        # The one that listens would not notice that a listener is closed.
+        self._waker.close()
         for thread in self._threads:
             thread.join()
-        for listener in self._listeners:
+        for listener in (*self._listeners, self._woken):
             listener.close()
         if self._slots is not None:
             self._slots.close()
@@ -145,13 +146,14 @@ class Reception:
     def _listen(self) -> None:
         """Take connections until the listeners are closed."""
         with selectors.DefaultSelector() as selector:
-            for listener in self._listeners:
+            for listener in (*self._listeners, self._woken):
                 selector.register(listener, selectors.EVENT_READ)
             while not self._is_closed:
-                for key, _ in selector.select(_LOOK_S):
-                    with suppress(OSError):
-                        link, _ = key.fileobj.accept()  # type: ignore[union-attr]
-                        self._start(self._take, link)
+                for key, _ in selector.select():
+                    if key.fileobj is not self._woken:
+                        with suppress(OSError):
+                            link, _ = key.fileobj.accept()  # type: ignore[union-attr]
+                            self._start(self._take, link)
 
     def _start(self, what: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=what, args=arguments, name="reception", daemon=True)
@@ -303,11 +305,14 @@ def _distance(source: int, place: int | None, near: Collection[int]) -> Distance
     return Distance.SAME_HOST if source in near else Distance.OTHER_HOST
 
 
-def _network_listener(host: str, port: int) -> socket.socket:
-    """Listen at the address by which this machine reaches `host`, on any port."""
+def _network_listener(host: str, port: int) -> tuple[socket.socket, str]:
+    """Listen where this machine reaches `host`, on any port; gives the address for others, too."""
     family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     # Nothing is sent by that.
     with socket.socket(family, kind) as probe:
         probe.connect(address)
-        own = probe.getsockname()[0]
-    return socket.create_server((own, 0), family=family)
+        own = str(probe.getsockname()[0])
+    if ip_address(own).is_loopback and own != host:
+        # This machine is the one of that name, by which others reach it, whatever it makes of the name itself.
+        return socket.create_server(("", 0), family=family), host
+    return socket.create_server((own, 0), family=family), own

@@ -17,7 +17,8 @@ from executor.training_job import Device, EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
 from tests.executor.jobs import GPT, SCHEDULE, tiny_job
 from tests.executor.trainer.forking import forking
-from tests.executor.trainer.launching import steps_of
+from tests.executor.trainer.launching import PREPARED_BY, steps_of
+from tests.executor.trainer.native import prepared
 from tests.executor.trainer.reference import reference
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -60,7 +61,10 @@ def test_a_running_job_grows_onto_released_gpus_and_survives_a_fault(tmp_path: P
                 num_steps=100_000, seed=7, engine=EngineName.NATIVE, device=Device.CPU, schedule=SCHEDULE
             ),
             launch=LaunchOptions(
-                master_port=free_port(), command=command(()), environment={"GLOO_SOCKET_IFNAME": "lo"}, grace_s=60.0
+                master_port=free_port(),
+                command=command(()),
+                environment={"GLOO_SOCKET_IFNAME": "lo", PREPARED_BY: f"{prepared.__name__}:shares_no_memory"},
+                grace_s=60.0,
             ),
         )
         try:

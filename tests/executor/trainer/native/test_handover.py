@@ -17,7 +17,7 @@ from models.parallel_plan import ParallelPlan, Replica, Stage
 from tests.executor.jobs import LLAMA, SCHEDULE, tiny_job
 from tests.executor.trainer.forking import forking
 from tests.executor.trainer.launching import PREPARED_BY, run_job, steps_of
-from tests.executor.trainer.native import dying
+from tests.executor.trainer.native import prepared
 from tests.executor.trainer.reference import reference
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -142,7 +142,10 @@ def test_an_old_rank_that_is_killed_meanwhile_leaves_the_last_checkpoint(
     supervisor: Supervisor, deployment: Deployment
 ) -> None:
     deployment = replace(deployment, training=replace(deployment.training, checkpoint_interval=2))
-    variables = {**deployment.launch.environment, PREPARED_BY: f"{dying.__name__}:{dying.dies_while_sending.__name__}"}
+    variables = {
+        **deployment.launch.environment,
+        PREPARED_BY: f"{prepared.__name__}:{prepared.dies_while_sending.__name__}",
+    }
     dies = replace(deployment, launch=replace(deployment.launch, environment=variables))
     state = _changed(supervisor, dies, replace(deployment, plan=_SIX))
     assert [run.cause for run in state.runs] == [Cause.DEPLOYED, Cause.RECONFIGURED]
@@ -158,7 +161,7 @@ def test_a_new_rank_that_is_killed_meanwhile_lets_the_old_ones_write_a_checkpoin
 ) -> None:
     variables = {
         **deployment.launch.environment,
-        PREPARED_BY: f"{dying.__name__}:{dying.dies_while_receiving.__name__}",
+        PREPARED_BY: f"{prepared.__name__}:{prepared.dies_while_receiving.__name__}",
     }
     dies = replace(deployment, plan=_SIX, launch=replace(deployment.launch, environment=variables))
     state = _changed(supervisor, deployment, dies)

@@ -1,4 +1,4 @@
-"""Ranks that kill themselves in the middle of handing a state over, by the function that they are prepared with."""
+"""What happens to ranks that hand a state over, or take one, by the function that they are prepared with."""
 
 import os
 import signal
@@ -8,6 +8,12 @@ from unittest.mock import patch
 
 from executor.trainer import handing, reception
 from executor.trainer.carriage import receive, send
+
+
+def shares_no_memory(_: int) -> None:
+    """All goes through the network."""
+    for module in (handing, reception):
+        patch.object(module, "machine", lambda: "").start()
 
 
 def dies_while_sending(rank: int) -> None:
