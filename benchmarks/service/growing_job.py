@@ -2,15 +2,17 @@
 
 A transformer trains under the native engine on two stages of two ranks. Another job ends, and the controller gives its
 GPUs to the first one: six ranks, in a plan that is not symmetric. Then a job arrives that takes two of them back, and a
-node is drained, from which the job goes to GPUs of another type. Every change in two ways:
-- prepared: the next ranks meet and build their engines beside the run that trains
+node is drained, from which the job goes to GPUs of another type. Every change in three ways:
+- transferred: the next ranks meet and build their engines beside the run that trains, and get the state from its ranks
+- prepared: likewise, but they read the checkpoint with which that run ends
 - checkpoint-resume: the run is stopped with a checkpoint, and the next one started when it is over
 Shown are the decisions, with the price of a restart that the policy was told, the plans, and what the training waited
-for, by part, from the end of the last step before to the beginning of the first one after; `times` is over the prepared
-change. In the end the losses stand beside those of a run on one rank whose plan never changed (`losses_apart`: at
-most). The GPUs are stated ones, and ranks share processors, so that policies are not told how long steps take. `told_s`
-in the result is what later decisions are told that a restart costs; it begins with the launch of the next run where
-that was later.
+for, by part, from the end of the last step before to the beginning of the first one after; `times` is over the first
+way. `moved`: of the state, in bytes, to ranks in other places; `least`: what the ranks in the same places had not;
+`state`: of a checkpoint. In the end the losses stand beside those of a run on one rank whose plan never changed
+(`losses_apart`: at most). The GPUs are stated ones, and ranks share processors, so that policies are not told how long
+steps take. `told_s` in the result is what later decisions are told that a restart costs; it begins with the launch of
+the next run where that was later.
 """
 
 import sys
@@ -40,15 +42,17 @@ from executor.lifecycle import Run
 from executor.metrics import metrics_path, read_metrics
 from executor.stall import Stall
 from executor.supervision import Supervisor
-from executor.training_job import Device, EngineName, Schedule
+from executor.training_job import DEFAULT_CHUNK_BYTES, Device, EngineName, Schedule
 from models.parallel_plan import symmetric_plan
 from models.transformer import Precision, Transformer
 from models.workload import Job
 
-# The first is what the others are compared with.
-_WAYS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
-    "prepared": nullcontext,
-    "checkpoint-resume": partial(patch.object, DeployedJob, "_can_overlap", lambda *_: False),
+# The first is what the others are compared with. Bytes of the state that may be on their way at a time, and what makes
+# jobs change so.
+_WAYS: Mapping[str, tuple[int, Callable[[], AbstractContextManager[object]]]] = {
+    "transferred": (DEFAULT_CHUNK_BYTES, nullcontext),
+    "prepared": (0, nullcontext),
+    "checkpoint-resume": (0, partial(patch.object, DeployedJob, "_can_overlap", lambda *_: False)),
 }
 _CHANGES = ("grow", "shrink", "move")
 _PARTS = tuple(field.name for field in fields(Stall))
@@ -81,10 +85,10 @@ def main(
         print(f"skipped: {python} has no torch and deepspeed; name one that has: --python")
         return
     found: list[tuple[int, Row]] = []
-    for way, changing in _WAYS.items():
+    for way, (chunk_bytes, changing) in _WAYS.items():
         print(way, flush=True)
         with tempfile.TemporaryDirectory() as folder, changing():
-            rows, losses = _looped(Path(folder) / "cluster", short_steps, python)
+            rows, losses = _looped(Path(folder) / "cluster", short_steps, python, chunk_bytes)
             apart = _apart(losses, _unchanged(Path(folder) / "alone", len(losses), python))
         print(f"  loss {losses[0]:.4f} to {losses[-1]:.4f} in {len(losses)} steps, {apart:.1e} off an unchanged run")
         named = ({"change": name, "way": way, **row} for name, row in zip(_CHANGES, rows, strict=True))
@@ -96,11 +100,11 @@ def main(
     print(write("growing_job", f"{versions}; {__doc__}", rows))
 
 
-def _looped(root: Path, short_steps: int, python: str) -> tuple[list[Row], list[float]]:
+def _looped(root: Path, short_steps: int, python: str, chunk_bytes: int) -> tuple[list[Row], list[float]]:
     """Grow, shrink and move the long job; a row of every change, and the losses of all steps."""
     with Loop(root, cluster_of(("f1", "f2", "f3"), ("s1", "s2")), _say) as loop:
         loop.submit(_submission(rigid_job("short", MODEL), 0, python, short_steps))
-        loop.submit(_submission(long_job(MODEL), 1, python))
+        loop.submit(_submission(long_job(MODEL), 1, python, chunk_bytes=chunk_bytes))
         loop.until_trained(1, _NUM_STEPS, _LIMIT_S)
         loop.until_trained(2, _NUM_STEPS, _LIMIT_S)
         loop.submit(_submission(rigid_job("urgent", MODEL), 2, python))
@@ -113,13 +117,22 @@ def _looped(root: Path, short_steps: int, python: str) -> tuple[list[Row], list[
 
 def _row(run: Run, stall: Stall) -> Row:
     parts = {name: float(getattr(stall, name)) for name in _PARTS}
-    return {"plan": run.plan, "kind": str(run.change), "told_s": run.cost_s, "stall_s": stall.total_s, **parts}
+    moved = {
+        name: 0 if run.movement is None else getattr(run.movement, f"{name}_bytes")
+        for name in ("moved", "least", "state")
+    }
+    return {"plan": run.plan, "kind": str(run.change), "told_s": run.cost_s, "stall_s": stall.total_s, **parts, **moved}
 
 
-def _submission(job: Job, number: int, python: str, num_steps: int = _ENDLESS) -> Submission:
+def _submission(job: Job, number: int, python: str, num_steps: int = _ENDLESS, *, chunk_bytes: int = 0) -> Submission:
     """A job under the native engine; `number` keeps its ports from those of others."""
     training = TrainingOptions(
-        num_steps=num_steps, engine=EngineName.NATIVE, device=Device.CPU, schedule=_SCHEDULE, checkpoint_interval=0
+        num_steps=num_steps,
+        engine=EngineName.NATIVE,
+        device=Device.CPU,
+        schedule=_SCHEDULE,
+        checkpoint_interval=0,
+        transfer_chunk_bytes=chunk_bytes,
     )
     launch = LaunchOptions(
         master_port=DEFAULT_PORT + 400 + 10 * number,

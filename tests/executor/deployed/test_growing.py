@@ -97,7 +97,9 @@ def test_a_training_grows_shrinks_and_moves_as_suika_decides(tmp_path: Path, com
     for run in runs[1:]:
         assert run.stall is not None
         assert run.cost_s == pytest.approx(run.stall.total_s)
-        # Prepared beside the run before.
+        # Prepared beside the run before, from whose ranks it has the state.
+        assert run.movement is not None
+        assert run.stall.saving_s == run.stall.loading_s == 0.0
         assert run.stall.launch_s == run.stall.imports_s == run.stall.building_s == 0.0
     # The prices that the decisions were told: none, the start, and what the changes before have cost.
     told = [one.prices_s[LONG] for one in loop.decided if LONG in one.prices_s]
