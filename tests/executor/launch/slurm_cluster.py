@@ -1,7 +1,6 @@
 """A real Slurm of several nodes on this machine: Debian's slurm-wlm with its own munge, in a folder of its own.
 
-    leaf-a: n1 n3      leaf-b: n2 n4        2 CPUs, 2 GPUs and (as is written) 16 MiB a node,
-                                       the GPUs are /dev/null and /dev/zero
+    leaf-a: n1 n3      leaf-b: n2 n4        2 CPUs and 2 GPUs a node, the GPUs are /dev/null and /dev/zero
 
 No service of the system is touched. With a network, every node is a host of it and the controller runs on its spine;
 without, all share this machine's network and differ in their ports.
@@ -23,8 +22,6 @@ from executor.launch.local import free_port
 
 NODES = ("n1", "n2", "n3", "n4")
 LEAVES = {"leaf-a": ("n1", "n3"), "leaf-b": ("n2", "n4")}
-# What a node is said to have.
-_MEMORY_MIB = 16
 # Grace between SIGTERM and SIGKILL when a job is ended.
 KILL_WAIT_S = 5
 
@@ -63,6 +60,8 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait={kill_wait}
 GresTypes=gpu
+# In MiB: room for several jobs that say what they need.
+NodeName=DEFAULT RealMemory=16
 {nodes}
 PartitionName=all Nodes=n[1-4] Default=YES MaxTime=INFINITE State=UP
 """
@@ -126,8 +125,7 @@ def _write_configuration(folder: Path, network: Network | None) -> None:
         folder=folder,
         kill_wait=KILL_WAIT_S,
         nodes="\n".join(
-            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} CPUs=2 RealMemory={_MEMORY_MIB} Gres=gpu:2 "
-            "State=UNKNOWN"
+            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} CPUs=2 Gres=gpu:2 State=UNKNOWN"
             for node in NODES
         ),
     )
