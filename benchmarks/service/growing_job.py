@@ -197,5 +197,5 @@ def _stall_s(row: Row) -> float:
 
 def _brief(row: Row) -> Row:
     """What fits a line."""
-    hidden = ("plan", "kind", "told_s", "other_s", "losses_apart")
+    hidden = ("plan", "kind", "told_s", "conversion_s", "other_s", "least", "state", "losses_apart")
     return {name.removesuffix("_s"): value for name, value in row.items() if name not in hidden}
