@@ -41,3 +41,20 @@ def test_what_is_held_of_each_chunk() -> None:
     schedule = Schedule(kind=ScheduleKind.INTERLEAVED, num_devices=2, num_micro_batches=2, num_chunks=2)
     held = [[1, 0], [2, 0], [2, 1], [2, 1], [2, 1], [2, 1], [2, 0], [1, 0]]
     assert held_chunks(schedule, 1).tolist() == held
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_chunks", "num_micro_batches", "peaks"),
+    [
+        (ScheduleKind.INTERLEAVED_ZERO_BUBBLE, 2, 12, [8, 8, 8, 8]),
+        (ScheduleKind.INTERLEAVED_ZERO_BUBBLE, 3, 4, [12, 12, 12, 12]),
+        (ScheduleKind.ZBV, 2, 12, [8, 8, 8, 8]),
+        (ScheduleKind.ZBV, 2, 3, [4, 5, 6, 6]),
+    ],
+)
+def test_schedules_that_split_the_backward_pass_hold_as_much_on_all_devices(
+    kind: ScheduleKind, num_chunks: int, num_micro_batches: int, peaks: list[int]
+) -> None:
+    """p micro-batches in whole stages, as the first device of 1F1B; less only where there are too few of them."""
+    schedule = Schedule(kind=kind, num_devices=4, num_micro_batches=num_micro_batches, num_chunks=num_chunks)
+    assert peak_chunks(schedule).tolist() == peaks
