@@ -13,9 +13,10 @@ stage, of experts over every e-th.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from enum import StrEnum
+from itertools import accumulate, groupby, pairwise
 
 from models.parallelism.training import Training
 from models.transformer import Checkpointing
@@ -24,6 +25,21 @@ from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 
 # (node, index on it)
 Gpu = tuple[str, int]
+
+
+class PipelineSchedule(StrEnum):
+    """Who works on which micro-batch when (`models.performance.pipeline.schedule`). 1f1b: interleaved where stages are
+    cut into parts. zero-bubble: interleaved with passes of their own for the gradients of weights. zbv: likewise with
+    two parts a stage, of which the second comes back from the last stage to the first."""
+
+    ONE_F_ONE_B = "1f1b"
+    ZERO_BUBBLE = "zero-bubble"
+    ZBV = "zbv"
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether weights have passes of their own."""
+        return self is not PipelineSchedule.ONE_F_ONE_B
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +102,8 @@ class ParallelPlan:
     """Stages in pipeline order, and the number of micro-batches of one iteration (N_b).
 
     `virtual_stages`: parts into which the layers of every stage are cut; above 1 the pipeline is interleaved, part k of
-    the last stage hands on to part k + 1 of the first one (Narayanan et al. 2021). `context_parallel`,
+    the last stage hands on to part k + 1 of the first one (Narayanan et al. 2021), but for the `schedule` zbv, where
+    the last stage hands on to itself and the first one has the end of the model (`v_parts`). `context_parallel`,
     `expert_parallel`: replicas of every stage that share their sequences, and their experts (module docstring).
     `training`: how it trains, where the job leaves that open; None: as the job's model says.
 
@@ -95,9 +112,10 @@ class ParallelPlan:
     InputError
         When there is no stage or replica, a count is below 1, the replicas of a stage differ in their tensor degree,
         the stages in the size of their micro-batch, a GPU occurs twice, or an interleaved pipeline has one stage only,
-        a stage with fewer layers than parts, or micro-batches that its stages do not divide; when a stage recomputes
-        layers that it does not have, or not equally many in its parts; when context or expert parallelism does not
-        divide the replicas of a stage, or replicas that share sequences differ in their batch.
+        a stage with fewer layers than parts, or micro-batches that its stages do not divide (zbv: any); when a schedule
+        is zero-bubble without several parts (zbv: two), or with a stage that has a checkpointing of its own; when a
+        stage recomputes layers that it does not have, or not equally many in its parts; when context or expert
+        parallelism does not divide the replicas of a stage, or replicas that share sequences differ in their batch.
     """
 
     stages: tuple[Stage, ...]
@@ -106,6 +124,7 @@ class ParallelPlan:
     context_parallel: int = 1
     expert_parallel: int = 1
     training: Training | None = None
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
 
     def __post_init__(self) -> None:
         raise_for_errors(list(_faults(self)), "parallel plan")
@@ -117,7 +136,7 @@ class ParallelPlan:
 
     def in_flight(self, stage: int) -> float:
         """What `in_flight` says of a stage."""
-        return in_flight(self.pp, stage, self.virtual_stages)
+        return in_flight(self.pp, stage, self.virtual_stages, self.schedule)
 
     @property
     def num_gpus(self) -> int:
@@ -165,7 +184,8 @@ class ParallelPlan:
 
     def notation(self) -> str:
         """Short form: `PP2 DP2 TP4 (20+20 layers, 8 x 4)` when symmetric, else stage by stage `20L 2x4 | 20L 3x2`;
-        interleaved pipelines have `PP2x3` for three parts a stage, and `CP2 EP4` stands behind TP where it is not 1;
+        interleaved pipelines have `PP2x3` for three parts a stage, zero-bubble ones `PP2x3ZB` and `PP2ZBV`, and
+        `CP2 EP4` stands behind TP where it is not 1;
         stages with a checkpointing of their own `recomputing 2 selective, 2 none`, `recomputing full 5, full 2`."""
         batches = f"{self.num_micro_batches} x {self.micro_batch}"
         if self.has_own_checkpointing:
@@ -175,7 +195,7 @@ class ParallelPlan:
             alike = (words if count == 1 else f"{count} {words}" for words, count in groups)
             batches += f", recomputing {', '.join(alike)}"
         layers = listed([stage.num_layers for stage in self.stages], "layer")
-        parts = f"x{self.virtual_stages}" if self.virtual_stages > 1 else ""
+        parts = part_words(self.virtual_stages, self.schedule)
         within = "".join(
             f" {name}{degree}"
             for name, degree in (("CP", self.context_parallel), ("EP", self.expert_parallel))
@@ -188,11 +208,31 @@ class ParallelPlan:
         return f"PP{self.pp}{parts} {stages}{within} ({batches})" if parts else f"{stages}{within} ({batches})"
 
 
-def in_flight(pp: int, stage: int, virtual_stages: int) -> float:
+def part_words(virtual_stages: int, schedule: PipelineSchedule) -> str:
+    """What stands behind the number of stages: `x3`, `x3ZB`, `ZBV`, or nothing."""
+    if schedule is PipelineSchedule.ZBV:
+        return "ZBV"
+    return (f"x{virtual_stages}" if virtual_stages > 1 else "") + ("ZB" if schedule.splits_backward else "")
+
+
+def in_flight(
+    pp: int, stage: int, virtual_stages: int, schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
+) -> float:
     """Micro-batches whose activations a stage keeps at most, in whole stages, if there are as many: those that have
-    passed it and not come back. More where parts of stages take turns (Korthikanti et al. 2022, section 4.2.3)."""
+    passed it and not come back. More where parts of stages take turns (Korthikanti et al. 2022, section 4.2.3). Where
+    weights have passes of their own, all stages keep as much until then (`models.performance.pipeline.activations`)."""
+    if schedule.splits_backward:
+        return float(pp)
     behind, parts = pp - stage, virtual_stages
     return float(behind) if parts == 1 else ((parts - 1) * pp + 2 * behind - 1) / parts
+
+
+def v_parts(layers: Sequence[int]) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+    """First layer of both parts of every stage of zbv, and the one behind the last; `layers`: of stages."""
+    halves = [even_split(count, 2) for count in layers]
+    there = list(pairwise(accumulate((down for down, _ in halves), initial=0)))
+    back = list(pairwise(accumulate((up for _, up in reversed(halves)), initial=there[-1][1])))
+    return tuple(zip(there, reversed(back), strict=True))
 
 
 def symmetric_plan(
@@ -208,6 +248,7 @@ def symmetric_plan(
     virtual_stages: int = 1,
     cp: int = 1,
     ep: int = 1,
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B,
 ) -> ParallelPlan:
     """Build the plan of equal degrees in all stages.
 
@@ -263,6 +304,7 @@ def symmetric_plan(
         virtual_stages=virtual_stages,
         context_parallel=cp,
         expert_parallel=ep,
+        schedule=schedule,
     )
 
 
@@ -273,6 +315,7 @@ def _faults(plan: ParallelPlan) -> Iterator[Issue]:
     if not plan.stages:
         yield _fault("no_stages", "/stages", "the plan has no stages; at least 1")
     yield from _interleaving_faults(plan)
+    yield from _schedule_faults(plan)
     yield from _sharing_faults(plan)
     seen: set[Gpu] = set()
     for i, stage in enumerate(plan.stages):
@@ -299,9 +342,25 @@ def _interleaving_faults(plan: ParallelPlan) -> Iterator[Issue]:
         yield _fault(
             "not_interleaved", where, f"is {parts}; a stage has {counted(fewest, 'layer')}, at most as many parts"
         )
-    if plan.num_micro_batches % plan.pp:
+    if plan.num_micro_batches % plan.pp and plan.schedule is not PipelineSchedule.ZBV:
         detail = f"is {plan.num_micro_batches}; an interleaved pipeline takes multiples of its {plan.pp} stages"
         yield _fault("not_interleaved", "/num_micro_batches", detail)
+
+
+def _schedule_faults(plan: ParallelPlan) -> Iterator[Issue]:
+    """Schedules that do not go with the parts of stages, or with what these recompute."""
+    if not plan.schedule.splits_backward:
+        return
+    is_v = plan.schedule is PipelineSchedule.ZBV
+    if not (plan.virtual_stages == 2 if is_v else plan.virtual_stages > 1):
+        detail = (
+            f"is {plan.schedule} with {counted(plan.virtual_stages, 'part')} a stage; {'2' if is_v else '2 at least'}"
+        )
+        yield _fault("schedule", "/schedule", detail)
+    for i, stage in enumerate(plan.stages):
+        if stage.checkpointing is not None:
+            detail = f"is {stage.recomputing}; stages of {plan.schedule} keep everything, as the job says: leave it out"
+            yield _fault("schedule", pointer_of("stages", i, "checkpointing"), detail)
 
 
 def _sharing_faults(plan: ParallelPlan) -> Iterator[Issue]:

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from models.parallel_plan import PipelineSchedule
 from models.parallelism.even import even_plans
 from models.parallelism.grid.evaluation import estimate
 from models.parallelism.grid.options import GridOptions
@@ -24,7 +25,8 @@ from topology.cluster import Cluster, GpuType, NodeState
 
 # Results that are remembered, one per model, GPU type, counts and calibration: some 100 kB each.
 _MAX_REMEMBERED = 512
-_OPTIONS = GridOptions(details=False)
+# Policies ask for many plans, and often.
+_OPTIONS = GridOptions(details=False, schedules=(PipelineSchedule.ONE_F_ONE_B,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,5 @@ def _even(asked: _Asked, model: JobModel, count: int) -> Iterator[PlanEstimate]:
     kind, size = asked.gpu_type, asked.gpus_per_node
     performance = virtual_model(model, kind, size, -(-count // size), asked.calibration)
     found = even_plans(performance, kind.name, size, count, roofline_s(performance.profile, kind), _OPTIONS)
-    for plan in (found.plain, found.interleaved):
-        if plan is not None:
-            yield estimate(plan, performance, _OPTIONS)
+    for plan in found.found:
+        yield estimate(plan, performance, _OPTIONS)

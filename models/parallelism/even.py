@@ -1,5 +1,5 @@
-r"""Symmetric plans of a job on some GPUs, interleaved ones, and those whose replicas share sequences or experts, where
-the software has them.
+r"""Symmetric plans of a job on some GPUs, interleaved and zero-bubble ones, and those whose replicas share sequences or
+experts, where the software has them.
 
 Every pipeline degree p and tensor degree that divides the GPUs, numbers of micro-batches N, parts v of a stage
 (`virtual_stages`), and degrees of context and expert parallelism (`sharing_degrees`) are ranked by the tables of the
@@ -8,31 +8,36 @@ grids, with stages as even by load as it goes:
     seconds = N max_i c_i + (sum_i c_i - max_i c_i) / v + extra        c_i: forward and backward pass of stage i
 
 which for v = 1 is the time of searches, and for v > 1 a bubble that is v times shorter (Narayanan et al. 2021, section
-2.2). Where stages recompute on their own, each does the cheapest that fits beside the micro-batches that it has in
-flight: the time of an iteration rises with that of every stage, so that this is best for these layers. The first of
-each kind are then looked at by the performance model itself, sends and schedule included; what is returned is the best
-of those, never worse by the model than what was ranked first, with a bound of all that were ranked (`even_bound`).
+2.2); where weights have passes of their own, it is the bound of their schedules. Stages of zbv are cut where those of
+the folded model are even, layer k together with layer L - 1 - k. Where stages recompute on their own, each does the
+cheapest that fits beside the micro-batches that it has in flight: the time of an iteration rises with that of every
+stage, so that this is best for these layers. The first of each kind are then looked at by the performance model itself,
+sends and schedule included; what is returned is the best of those, never worse by the model than what was ranked first,
+with a bound of all that were ranked (`even_bound`).
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 
-from models.parallel_plan import ParallelPlan, in_flight, symmetric_plan
-from models.parallelism.even_bound import least_s
+from models.parallel_plan import ParallelPlan, PipelineSchedule, in_flight, symmetric_plan, v_parts
+from models.parallelism.even_bound import least_s, least_split_s, split_s
 from models.parallelism.grid.degrees import compact_degrees
 from models.parallelism.grid.operators import cluster
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.grid.stage_table import Recomputation
 from models.parallelism.micro_batches import divisors, least_from
 from models.parallelism.recomputation import StageChoices, recomputing
-from models.performance.iteration.formulas import pipeline_s
+from models.performance.iteration.formulas import pipeline_s, scaling
 from models.performance.iteration.model import PerformanceModel
+from models.performance.iteration.times import schedule_of
 from models.software import FEATURES
-from stowplan.arrays import FloatArray, IntArray
+from models.transformer import Checkpointing
+from stowplan.arrays import FloatArray
 from stowplan.errors import InputError
 
 # More parts than published plans have; what they add to the transfers outweighs what is left of the bubble.
@@ -51,7 +56,13 @@ class EvenPlans:
 
     plain: ParallelPlan | None
     interleaved: ParallelPlan | None
+    zero_bubble: ParallelPlan | None
     bound_s: float
+
+    @property
+    def found(self) -> tuple[ParallelPlan, ...]:
+        """Those that there are."""
+        return tuple(plan for plan in (self.plain, self.interleaved, self.zero_bubble) if plan is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +78,33 @@ class _Ranked:
     ep: int
     num_micro_batches: int
     virtual_stages: int
+    schedule: PipelineSchedule
     recomputation: tuple[Recomputation, ...] | None
+
+    @property
+    def kind(self) -> tuple[bool, bool]:
+        """Of those of `EvenPlans`."""
+        return self.virtual_stages > 1, self.schedule.splits_backward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Cut:
+    """Stages that a pipeline may have: their schedule, parts, layers, and the layers of their parts: `intervals` with
+    `rejoined`, where stages have layers from two places of the model. `share`: which part of the time of a stage each
+    part takes (v, p)."""
+
+    schedule: PipelineSchedule
+    parts: int
+    layers: tuple[int, ...]
+    intervals: tuple[tuple[int, int], ...]
+    rejoined: tuple[tuple[int, int], ...]
+    share: FloatArray
+
+    @property
+    def behind(self) -> list[float]:
+        """Micro-batches that stages have in flight."""
+        pp = len(self.layers)
+        return [in_flight(pp, stage, self.parts, self.schedule) for stage in range(pp)]
 
 
 def even_plans(
@@ -97,9 +134,9 @@ def even_plans(
     wanted = [plan for plan in ranked if (plan.recomputation is not None) is by_stage]
     found: list[ParallelPlan | None] = []
     seconds: dict[int, float] = {}
-    for kind in (False, True):
+    for kind in ((False, False), (True, False), (True, True)):
         best, best_s = None, math.inf
-        for plan in _different([plan for plan in wanted if (plan.virtual_stages > 1) is kind]):
+        for plan in _different([plan for plan in wanted if plan.kind == kind]):
             built = _built(plan, model, gpu_type, gpus)
             seconds[id(plan)] = built_s = math.inf if built is None else model.iteration(built).total_s
             if built_s < best_s:
@@ -110,6 +147,7 @@ def even_plans(
     return EvenPlans(
         plain=found[0],
         interleaved=found[1],
+        zero_bubble=found[2],
         bound_s=min((seconds.get(id(plan), plan.bound_s) for plan in ranked), default=math.inf),
     )
 
@@ -150,9 +188,9 @@ def _ranked(
 def _different(ranked: Sequence[_Ranked]) -> list[_Ranked]:
     """The first plans, few of them with the same degrees and micro-batches."""
     found: list[_Ranked] = []
-    kinds: Counter[tuple[int, ...]] = Counter()
+    kinds: Counter[Hashable] = Counter()
     for plan in ranked:
-        kind = len(plan.layers), plan.dp, plan.tp, plan.cp, plan.ep, plan.num_micro_batches
+        kind = len(plan.layers), plan.dp, plan.tp, plan.cp, plan.ep, plan.num_micro_batches, plan.schedule
         kinds[kind] += 1
         if kinds[kind] <= _OF_ONE_KIND:
             found.append(plan)
@@ -179,11 +217,58 @@ def stage_bounds(loads: FloatArray, pp: int, parts: int) -> tuple[int, ...]:
     return tuple(parts * cut for cut in cluster(loads.reshape(-1, parts).sum(axis=1), pp))
 
 
-def _possible_parts(model: PerformanceModel, pp: int, loads: FloatArray) -> tuple[list[int], list[IntArray]]:
-    """Numbers of parts for which every stage has layers, and the bounds of the stages."""
-    every = [(v, np.array(stage_bounds(loads, pp, v))) for v in virtual_stages(model, pp)]
-    found = [(v, cuts) for v, cuts in every if np.diff(cuts).min() >= v]
-    return [v for v, _ in found], [cuts for _, cuts in found]
+def folded_layers(loads: FloatArray, pp: int) -> tuple[int, ...]:
+    """Layers of stages of zbv."""
+    half = -(-len(loads) // 2)
+    folded = loads[:half] + np.where(np.arange(half) < len(loads) // 2, loads[::-1][:half], 0.0)
+    pairs = np.diff(cluster(folded, pp)).tolist()
+    # Of a layer in the middle there is one.
+    return (*(2 * count for count in pairs[:-1]), 2 * pairs[-1] - len(loads) % 2)
+
+
+def schedules_of(model: PerformanceModel, pp: int, options: GridOptions) -> tuple[PipelineSchedule, ...]:
+    """Schedules to look at, of those that the software runs: zero-bubble ones where nothing is recomputed, which each
+    of the weights' passes would do again."""
+    profile = model.profile
+    splits = pp > 1 and FEATURES[profile.software].zero_bubble
+    able = splits and profile.checkpointing in (None, Checkpointing.NONE)
+    plain = PipelineSchedule.ONE_F_ONE_B
+    return tuple(one for one in PipelineSchedule if options.admits(one) and (able or one is plain))
+
+
+def _cuts(model: PerformanceModel, pp: int, loads: FloatArray, options: GridOptions) -> list[_Cut]:
+    """Stages of all schedules and numbers of parts for which every stage has layers."""
+    found, schedules = [], schedules_of(model, pp, options)
+    every = [(v, tuple(np.diff(stage_bounds(loads, pp, v)).tolist())) for v in virtual_stages(model, pp)]
+    for schedule in schedules:
+        if schedule is PipelineSchedule.ZBV:
+            if 2 * pp <= len(loads) and min(layers := folded_layers(loads, pp)) > 1:
+                found.append(_v_cut(model, layers))
+            continue
+        for v, layers in every:
+            if min(layers) >= v and (v > 1 or not schedule.splits_backward):
+                bounds = tuple(pairwise(accumulate(layers, initial=0)))
+                share = np.full((v, pp), 1.0 / v)
+                cut = _Cut(
+                    schedule=schedule, parts=v, layers=layers, intervals=bounds, rejoined=((0, 0),) * pp, share=share
+                )
+                found.append(cut)
+    return found
+
+
+def _v_cut(model: PerformanceModel, layers: tuple[int, ...]) -> _Cut:
+    there, back = zip(*v_parts(layers), strict=True)
+    table = model.share_table.compute
+    compute = np.array([[table[last] - table[first] for first, last in part] for part in (there, back)])
+    whole = compute.sum(axis=0)
+    return _Cut(
+        schedule=PipelineSchedule.ZBV,
+        parts=2,
+        layers=layers,
+        intervals=there,
+        rejoined=back,
+        share=np.divide(compute, whole, out=np.full_like(compute, 0.5), where=whole > 0),
+    )
 
 
 def sharing_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> Iterator[tuple[int, int]]:
@@ -218,49 +303,68 @@ def _of_degree(
     by_stage: bool,
 ) -> Iterator[_Ranked]:
     """Plans of `pp` stages of `size` GPUs that fit; stages of all numbers of parts are in one table."""
-    parts, bounds = _possible_parts(model, pp, loads)
-    behind = [in_flight(pp, stage, v) for v in parts for stage in range(pp)]
+    cuts = [cut for cut in _cuts(model, pp, loads, options) if not (by_stage and cut.schedule.splits_backward)]
+    if not cuts:
+        return
+    parts = np.array([cut.parts for cut in cuts])
+    split = [k for k, cut in enumerate(cuts) if cut.schedule.splits_backward]
     stages = StageChoices.of(
         model,
         gpu_type,
         compact_degrees(model.profile, (size,), gpus_per_node),
-        [pair for cuts in bounds for pair in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)],
-        behind,
-        [v for v in parts for _ in range(pp)] if by_stage else None,
+        [pair for cut in cuts for pair in cut.intervals],
+        [count for cut in cuts for count in cut.behind],
+        np.repeat(parts, pp).tolist() if by_stage else None,
+        [pair for cut in cuts for pair in cut.rejoined] if split else None,
     )
-    layers = [tuple(np.diff(cuts).tolist()) for cuts in bounds]
     tensor, fixed = stages.table.degrees.tp.tolist(), model.profile.micro_batch
     cp, ep = model.context_parallel, model.expert_parallel
     replicas = {size // tp for tp in tensor if size % tp == 0}
     for count in _micro_batches(model, pp, replicas, options):
         chosen = stages.cheapest(count)
         forward, backward, extra = (
-            values.reshape(len(parts), pp, -1).swapaxes(1, 2)
+            values.reshape(len(cuts), pp, -1).swapaxes(1, 2)
             for values in (chosen.forward_s, chosen.backward_s, chosen.extra_s)
         )
         warm_up, steady, last = pipeline_s(forward, backward, extra, count)
         slowest = (forward + backward).max(axis=-1)
-        seconds = steady + slowest + (warm_up - slowest) / np.array(parts)[:, None] + last
-        least = chosen.least_s.reshape(3, len(parts), pp, -1).swapaxes(2, 3)
-        at_least = least_s(least, count, np.array(parts), num_gpus=pp * size, scale_loss=model.coefficients.scale_loss)
-        legal = chosen.fits.reshape(len(parts), pp, -1).all(axis=1)
+        seconds = steady + slowest + (warm_up - slowest) / parts[:, None] + last
+        least = chosen.least_s.reshape(4, len(cuts), pp, -1).swapaxes(2, 3)
+        scale = float(scaling(pp * size, model.coefficients.scale_loss))
+        at_least = scale * least_s(least[[0, 1, 3]], count, parts)
+        legal = chosen.fits.reshape(len(cuts), pp, -1).all(axis=1)
+        for k in split:
+            cut = cuts[k]
+            if not _divides(cut, count):
+                continue
+            order = schedule_of(cut.schedule, pp, cut.parts, count)
+            at_least[k] = scale * least_split_s(order, least[:, k], cut.share)
+            with_sends = np.stack([forward[k], backward[k], least[2, k]])
+            seconds[k] = split_s(order, with_sends, cut.share) + extra[k].max(axis=-1)
         for k, t in zip(*np.nonzero(legal), strict=True):
             dp = size // tensor[t] // cp
             if fixed is not None and dp * fixed * count != _global_batch(model):
                 continue
-            if parts[k] == 1 or count % pp == 0:
+            if _divides(cuts[k], count):
                 yield _Ranked(
                     seconds=float(seconds[k, t]),
                     bound_s=float(at_least[k, t]),
-                    layers=layers[k],
+                    layers=cuts[k].layers,
                     dp=dp,
                     tp=tensor[t],
                     cp=cp,
                     ep=ep,
                     num_micro_batches=count,
-                    virtual_stages=parts[k],
+                    virtual_stages=cuts[k].parts,
+                    schedule=cuts[k].schedule,
                     recomputation=stages.recomputation(chosen.row[k * pp : (k + 1) * pp, t]),
                 )
+
+
+def _divides(cut: _Cut, num_micro_batches: int) -> bool:
+    """Whether the schedule takes so many micro-batches."""
+    in_groups = cut.parts > 1 and cut.schedule is not PipelineSchedule.ZBV
+    return not in_groups or num_micro_batches % len(cut.layers) == 0
 
 
 def _micro_batches(model: PerformanceModel, pp: int, replicas: Set[int], options: GridOptions) -> Sequence[int]:
@@ -302,6 +406,7 @@ def _built(
             virtual_stages=plan.virtual_stages,
             cp=plan.cp,
             ep=plan.ep,
+            schedule=plan.schedule,
         )
     except InputError:
         # A tensor group would leave its node where stages do not start on whole nodes.

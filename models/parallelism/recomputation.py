@@ -23,7 +23,8 @@ class CheapestStages:
     """The row of the least forward and backward pass that fits for S stages and T tensor degrees: (S, T) each.
 
     Where none fits, the others mean nothing. `extra_s`: reduction that is not hidden, and optimiser. `least_s`: the
-    least forward pass, backward pass and extra time of all rows that fit, without sends (3, S, T).
+    least forward pass, backward pass, part of it that is of weights, and extra time of all rows that fit, without sends
+    (4, S, T).
     """
 
     row: IntArray
@@ -61,9 +62,10 @@ class StageChoices:
         intervals: Sequence[tuple[int, int]],
         behind: Sequence[float],
         parts: Sequence[int] | None,
+        rejoined: Sequence[tuple[int, int]] | None = None,
     ) -> "StageChoices":
         """Choices of stages with these layers, micro-batches in flight and virtual stages; `parts` None: none, all
-        recompute what the job's model says."""
+        recompute what the job's model says, and may have further layers (`StageTable.rejoined`)."""
         options: list[list[Recomputation]] | None = None
         if parts is not None:
             lengths = zip(intervals, parts, strict=True)
@@ -79,6 +81,7 @@ class StageChoices:
                 intervals=tuple(intervals[stage] for stage in of_row.tolist()),
                 degrees=degrees,
                 recomputation=None if options is None else tuple(one for of_stage in options for one in of_stage),
+                rejoined=None if rejoined is None else tuple(rejoined),
             ),
             behind=np.array(behind, dtype=np.float64)[of_row],
             rows=(ends - counts)[:, None] + within,

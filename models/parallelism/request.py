@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from models.parallel_plan import Gpu, ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan, PipelineSchedule
 from models.parallelism.efficiency import Efficiency
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.incremental.options import IncrementalOptions
@@ -32,7 +32,8 @@ class Planner(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degrees:
     """A symmetric plan in short; `layers` None: spread evenly. `virtual_stages`: parts of a stage. `dp`: groups of
-    replicas with sequences of their own, each of `context_parallel` replicas. `recomputed_layers`: of every part the
+    replicas with sequences of their own, each of `context_parallel` replicas. `schedule`: of the pipeline.
+    `recomputed_layers`: of every part the
     first so many (all, where it has fewer) are recomputed in full, and others keep everything; None: as the job's
     model says."""
 
@@ -45,6 +46,7 @@ class Degrees:
     context_parallel: int = 1
     expert_parallel: int = 1
     recomputed_layers: int | None = None
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
 
     @property
     def num_gpus(self) -> int:
