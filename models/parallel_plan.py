@@ -227,12 +227,19 @@ def in_flight(
     return float(behind) if parts == 1 else ((parts - 1) * pp + 2 * behind - 1) / parts
 
 
+def layers_of_parts(layers: Sequence[int], parts: int, schedule: PipelineSchedule) -> tuple[int, ...]:
+    """Layers of the parts of stages in the order of the model: part 0 of all stages, then part 1 of the first one ...,
+    of zbv from the last stage to the first; `layers`: of stages."""
+    cut = [even_split(count, parts) for count in layers]
+    if schedule is PipelineSchedule.ZBV:
+        return (*(there for there, _ in cut), *(back for _, back in reversed(cut)))
+    return tuple(each[k] for k in range(parts) for each in cut)
+
+
 def v_parts(layers: Sequence[int]) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
     """First layer of both parts of every stage of zbv, and the one behind the last; `layers`: of stages."""
-    halves = [even_split(count, 2) for count in layers]
-    there = list(pairwise(accumulate((down for down, _ in halves), initial=0)))
-    back = list(pairwise(accumulate((up for _, up in reversed(halves)), initial=there[-1][1])))
-    return tuple(zip(there, reversed(back), strict=True))
+    bounds = list(pairwise(accumulate(layers_of_parts(layers, 2, PipelineSchedule.ZBV), initial=0)))
+    return tuple(zip(bounds[: len(layers)], reversed(bounds[len(layers) :]), strict=True))
 
 
 def symmetric_plan(
