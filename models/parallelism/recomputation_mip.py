@@ -101,7 +101,7 @@ class JointRows:
         )
         column, count = table.degrees.tp.tolist().index(first.tp), plan.num_micro_batches
         costs = table.costs(count)
-        parts = np.stack([*costs.computing_s, costs.once_s + costs.optimizer_s])[:, :, 0, column]
+        parts = np.stack([*costs.computing_s[:2], costs.once_s + costs.optimizer_s])[:, :, 0, column]
         parts = parts * scaling(plan.num_gpus, model.coefficients.scale_loss)
         memory = table.memory_bytes(count, [in_flight(plan.pp, i, 1) for i in range(plan.pp)])[:, :, 0, column]
         times_s: dict[Key, tuple[float, float, float]] = {}

@@ -180,6 +180,7 @@ def test_a_running_job_grows(client: httpx.Client) -> None:
         "stages": [{**stage, "checkpointing": None, "recomputed_layers": None} for stage in RUNNING["stages"]],
         "num_micro_batches": 8,
         "virtual_stages": 1,
+        "schedule": "1f1b",
         "training": None,
         "context_parallel": 1,
         "expert_parallel": 1,
