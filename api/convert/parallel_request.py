@@ -155,8 +155,6 @@ def _open_issues(body: ParallelPlanBody, planner: Planner, *, is_open: bool) -> 
         if body.running is not None and (degree := getattr(body.running, name)) > 1:
             detail = f"is {degree}; the incremental planner knows whole stages, whose replicas share nothing: 1"
             yield _issue(name, f"/running/{name}", detail)
-    if body.running is not None and body.running.schedule.splits_backward:
-        yield _issue("schedule", "/running/schedule", f"is {body.running.schedule}; the incremental planner knows 1f1b")
     for i, stage in enumerate(() if body.running is None else body.running.stages):
         if stage.checkpointing is not None:
             detail = "is of one stage; the incremental planner knows stages that recompute alike only: leave it out"

@@ -102,12 +102,6 @@ def _plan_issues(pointer: str, job: Job) -> Iterator[Issue]:
                 pointer=f"{pointer}/parallel_plan/{name}",
                 detail=f"is {degree}; Suika knows pipelines of whole stages, whose replicas share nothing: 1",
             )
-    if plan.schedule.splits_backward:
-        yield Issue(
-            code="schedule",
-            pointer=f"{pointer}/parallel_plan/schedule",
-            detail=f"is {plan.schedule}; Suika knows 1f1b",
-        )
     for i, stage in enumerate(plan.stages):
         if stage.checkpointing is not None:
             yield Issue(

@@ -70,12 +70,14 @@ def every_plan(
             or pp > profile.num_layers
         ):
             continue
-        for schedule, parts in product(schedules_of(model, pp, GridOptions()), virtual_stages(model, pp)):
-            layers = tuple(last - first for first, last in pairwise(stage_bounds(loads, pp, parts)))
-            if schedule is PipelineSchedule.ZBV:
-                if parts != 2 or 2 * pp > profile.num_layers:
-                    continue
-                layers = folded_layers(loads, pp)
+        kinds = [one for one in schedules_of(model, pp, GridOptions()) if one is not PipelineSchedule.ZBV]
+        cuts: list[tuple[PipelineSchedule, int, tuple[int, ...]]] = [
+            (kind, parts, tuple(last - first for first, last in pairwise(stage_bounds(loads, pp, parts))))
+            for kind, parts in product(kinds, virtual_stages(model, pp))
+        ]
+        if len(kinds) > 1 and 2 * pp <= profile.num_layers:
+            cuts.append((PipelineSchedule.ZBV, 2, folded_layers(loads, pp)))
+        for schedule, parts, layers in cuts:
             try:
                 plan = symmetric_plan(
                     num_layers=layers,
