@@ -348,7 +348,7 @@ def test_an_asymmetric_best_plan_has_a_symmetric_one_beside_it() -> None:
     pytest.fail("no answer was asymmetric with a symmetric plan beside it")
 
 
-@pytest.mark.parametrize("job", [GPT, MIXTURE])
+@pytest.mark.parametrize("job", [GPT, MIXTURE, replace(GPT, software=Software.TORCH_EAGER)])
 def test_the_cost_grows_with_the_gpus_at_most(job: Transformer) -> None:
     def cost(num_gpus: int) -> int:
         model = virtual_model(replace(job, global_batch=256), KIND, 8, num_gpus // 8)
