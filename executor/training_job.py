@@ -17,7 +17,8 @@ from executor.records import read_record, write_record
 from executor.weights.families import family_of
 from models.dimensions import Dimensions
 from models.numerics import Numerics
-from models.parallel_plan import PipelineSchedule, layers_of_parts
+from models.parallel_plan import layers_of_parts
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Checkpointing, Optimizer, Positions, Precision, Transformer
 from stowplan.errors import Issue, raise_for_errors

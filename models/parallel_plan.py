@@ -15,31 +15,16 @@ stage, of experts over every e-th.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import accumulate, groupby, pairwise
 
 from models.parallelism.training import Training
+from models.pipeline_schedule import PipelineSchedule, in_flight, part_words
 from models.transformer import Checkpointing
 from models.wording import counted, listed
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 
 # (node, index on it)
 Gpu = tuple[str, int]
-
-
-class PipelineSchedule(StrEnum):
-    """Who works on which micro-batch when (`models.performance.pipeline.schedule`). 1f1b: interleaved where stages are
-    cut into parts. zero-bubble: interleaved with passes of their own for the gradients of weights. zbv: likewise with
-    two parts a stage, of which the second comes back from the last stage to the first."""
-
-    ONE_F_ONE_B = "1f1b"
-    ZERO_BUBBLE = "zero-bubble"
-    ZBV = "zbv"
-
-    @property
-    def splits_backward(self) -> bool:
-        """Whether weights have passes of their own."""
-        return self is not PipelineSchedule.ONE_F_ONE_B
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,40 +191,6 @@ class ParallelPlan:
             return f"PP{self.pp}{parts} DP{self.data_parallel(first)} TP{first.tp}{within} ({layers}, {batches})"
         stages = " | ".join(f"{stage.num_layers}L {self.data_parallel(stage)}x{stage.tp}" for stage in self.stages)
         return f"PP{self.pp}{parts} {stages}{within} ({batches})" if parts else f"{stages}{within} ({batches})"
-
-
-def part_words(virtual_stages: int, schedule: PipelineSchedule) -> str:
-    """What stands behind the number of stages: `x3`, `x3ZB`, `ZBV`, or nothing."""
-    if schedule is PipelineSchedule.ZBV:
-        return "ZBV"
-    return (f"x{virtual_stages}" if virtual_stages > 1 else "") + ("ZB" if schedule.splits_backward else "")
-
-
-def in_flight(
-    pp: int, stage: int, virtual_stages: int, schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
-) -> float:
-    """Micro-batches whose activations a stage keeps at most, in whole stages, if there are as many: those that have
-    passed it and not come back. More where parts of stages take turns (Korthikanti et al. 2022, section 4.2.3). Where
-    weights have passes of their own, all stages keep as much until then (`models.performance.pipeline.activations`)."""
-    if schedule.splits_backward:
-        return float(pp)
-    behind, parts = pp - stage, virtual_stages
-    return float(behind) if parts == 1 else ((parts - 1) * pp + 2 * behind - 1) / parts
-
-
-def layers_of_parts(layers: Sequence[int], parts: int, schedule: PipelineSchedule) -> tuple[int, ...]:
-    """Layers of the parts of stages in the order of the model: part 0 of all stages, then part 1 of the first one ...,
-    of zbv from the last stage to the first; `layers`: of stages."""
-    cut = [even_split(count, parts) for count in layers]
-    if schedule is PipelineSchedule.ZBV:
-        return (*(there for there, _ in cut), *(back for _, back in reversed(cut)))
-    return tuple(each[k] for k in range(parts) for each in cut)
-
-
-def v_parts(layers: Sequence[int]) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
-    """First layer of both parts of every stage of zbv, and the one behind the last; `layers`: of stages."""
-    bounds = list(pairwise(accumulate(layers_of_parts(layers, 2, PipelineSchedule.ZBV), initial=0)))
-    return tuple(zip(bounds[: len(layers)], reversed(bounds[len(layers) :]), strict=True))
 
 
 def symmetric_plan(
@@ -429,6 +380,21 @@ def _recomputation_faults(where: str, stage: Stage, virtual_stages: int) -> Iter
 
 def _fault(code: str, pointer: str, detail: str) -> Issue:
     return Issue(code=code, pointer=pointer, detail=detail)
+
+
+def layers_of_parts(layers: Sequence[int], parts: int, schedule: PipelineSchedule) -> tuple[int, ...]:
+    """Layers of the parts of stages in the order of the model: part 0 of all stages, then part 1 of the first one ...,
+    of zbv from the last stage to the first; `layers`: of stages."""
+    cut = [even_split(count, parts) for count in layers]
+    if schedule is PipelineSchedule.ZBV:
+        return (*(there for there, _ in cut), *(back for _, back in reversed(cut)))
+    return tuple(each[k] for k in range(parts) for each in cut)
+
+
+def v_parts(layers: Sequence[int]) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+    """First layer of both parts of every stage of zbv, and the one behind the last; `layers`: of stages."""
+    bounds = list(pairwise(accumulate(layers_of_parts(layers, 2, PipelineSchedule.ZBV), initial=0)))
+    return tuple(zip(bounds[: len(layers)], reversed(bounds[len(layers) :]), strict=True))
 
 
 def even_split(total: int, parts: int) -> tuple[int, ...]:

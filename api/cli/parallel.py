@@ -33,8 +33,8 @@ from api.convert.reading import read_document
 from api.figures.request import ParallelFigure
 from api.schemas.parallel import ParallelPlanBody
 from api.schemas.parallel_answer import ParallelPlanAnswer
-from models.parallel_plan import PipelineSchedule
 from models.parallelism.request import Planner
+from models.pipeline_schedule import PipelineSchedule
 from models.readers import is_file_name
 from models.software import Software
 from stowplan.errors import InputError

@@ -31,12 +31,12 @@ from api.figures.style import (
     write,
 )
 from api.schemas.parallel_answer import PlanPointDoc, StageDetailDoc
-from models.parallel_plan import PipelineSchedule
 from models.performance.iteration.schedule import Pass, schedule
 from models.performance.iteration.times import of_parts, schedule_of
 from models.performance.pipeline.schedule import PassKind
 from models.performance.pipeline.simulation import simulate
 from models.performance.pipeline.times import StageTimes
+from models.pipeline_schedule import PipelineSchedule
 from models.wording import counted, size_of
 
 _CHART_WIDTH = 640.0

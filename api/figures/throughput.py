@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from api.common.wording import degree_words
 from api.figures.style import INK, SMALL_SIZE, TEXT_SIZE, draw_frame, fill, text_width
 from api.schemas.parallel_answer import PlanPointDoc
-from models.parallel_plan import part_words
+from models.pipeline_schedule import part_words
 
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 # Labels that would be nearer than this to one that is drawn already are left out; in points.

@@ -12,9 +12,9 @@ from api.schemas.open_model import OpenModelDoc
 from api.schemas.parallel_plan import ParallelPlanDoc, Sharing, SymmetricPlanDoc
 from api.schemas.request import MAX_TIME_LIMIT_S
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
-from models.parallel_plan import PipelineSchedule
 from models.parallelism.grid.options import MAX_OPERATORS, PlanRule
 from models.parallelism.request import Planner
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import MAX_LAYERS
 
 MAX_COUNTS = 64

@@ -6,7 +6,7 @@ from pydantic import Discriminator, Field, Tag
 
 from api.schemas.base import MAX_GPUS_PER_NODE, Count, Document, GpuIndices, GpuMap, Name, NumGpus
 from api.schemas.model import ZeroStage
-from models.parallel_plan import PipelineSchedule
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import MAX_EXPERTS, MAX_LAYERS, Checkpointing
 
 _NumLayers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 from executor.deployment import deployment_name
 from executor.hosts import HOST, HOST_FORM
-from models.parallel_plan import Gpu, ParallelPlan, PipelineSchedule, layers_of_parts, part_words, symmetric_plan
+from models.parallel_plan import Gpu, ParallelPlan, layers_of_parts, symmetric_plan
 from models.parallelism.training import trained
+from models.pipeline_schedule import PipelineSchedule, part_words
 from models.plan import JobAllocation, Plan
 from models.transformer import Checkpointing, Transformer
 from models.wording import counted

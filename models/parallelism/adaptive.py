@@ -8,7 +8,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from models.parallel_plan import PipelineSchedule
 from models.parallelism.even import even_plans
 from models.parallelism.grid.evaluation import estimate
 from models.parallelism.grid.options import GridOptions
@@ -18,6 +17,7 @@ from models.parallelism.training import AS_THE_MODEL_SAYS, Choices, Training
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.modelling import virtual_model
 from models.performance.iteration.whitebox import roofline_s
+from models.pipeline_schedule import PipelineSchedule
 from models.software import FEATURES
 from models.transformer import JobModel
 from stowplan.errors import InputError

@@ -20,14 +20,13 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 import numpy as np
 
-from models.parallel_plan import ParallelPlan, PipelineSchedule, in_flight, symmetric_plan, v_parts
+from models.parallel_plan import ParallelPlan, symmetric_plan
+from models.parallelism.cuts import stage_cuts
 from models.parallelism.even_bound import least_s, least_split_s, split_s
 from models.parallelism.grid.degrees import compact_degrees
-from models.parallelism.grid.operators import cluster
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.grid.stage_table import Recomputation
 from models.parallelism.micro_batches import divisors, least_from
@@ -35,13 +34,10 @@ from models.parallelism.recomputation import StageChoices, recomputing
 from models.performance.iteration.formulas import pipeline_s, scaling
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.times import schedule_of
-from models.software import FEATURES
-from models.transformer import Checkpointing
+from models.pipeline_schedule import PipelineSchedule
 from stowplan.arrays import FloatArray
 from stowplan.errors import InputError
 
-# More parts than published plans have; what they add to the transfers outweighs what is left of the bubble.
-_MOST_PARTS = 16
 _LOOKED_AT = 12
 # Tokens of a part of a sequence, at least: what is published of context parallelism (NeMo, Llama 3) has as many.
 _LEAST_TOKENS = 4096
@@ -85,26 +81,6 @@ class _Ranked:
     def kind(self) -> tuple[bool, bool]:
         """Of those of `EvenPlans`."""
         return self.virtual_stages > 1, self.schedule.splits_backward
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Cut:
-    """Stages that a pipeline may have: their schedule, parts, layers, and the layers of their parts: `intervals` with
-    `rejoined`, where stages have layers from two places of the model. `share`: which part of the time of a stage each
-    part takes (v, p)."""
-
-    schedule: PipelineSchedule
-    parts: int
-    layers: tuple[int, ...]
-    intervals: tuple[tuple[int, int], ...]
-    rejoined: tuple[tuple[int, int], ...]
-    share: FloatArray
-
-    @property
-    def behind(self) -> list[float]:
-        """Micro-batches that stages have in flight."""
-        pp = len(self.layers)
-        return [in_flight(pp, stage, self.parts, self.schedule) for stage in range(pp)]
 
 
 def even_plans(
@@ -199,78 +175,6 @@ def _different(ranked: Sequence[_Ranked]) -> list[_Ranked]:
     return found
 
 
-def virtual_stages(model: PerformanceModel, pp: int) -> tuple[int, ...]:
-    """Numbers of parts that the stages of a pipeline may have, 1 first: those that divide the layers, and those that do
-    so where embedding and head count as a layer each, as Megatron-Core may divide them."""
-    profile = model.profile
-    if pp == 1 or not FEATURES[profile.software].virtual_stages:
-        return (1,)
-    most = min(_MOST_PARTS, profile.num_layers // pp)
-    layers = profile.num_layers
-    return tuple(v for v in range(1, most + 1) if layers % v == 0 or (layers + 2) % (pp * v) == 0)
-
-
-def stage_bounds(loads: FloatArray, pp: int, parts: int) -> tuple[int, ...]:
-    """Layers between which stages are cut, 0 and L included: of whole parts where these divide the layers."""
-    if len(loads) % parts:
-        return cluster(loads, pp)
-    return tuple(parts * cut for cut in cluster(loads.reshape(-1, parts).sum(axis=1), pp))
-
-
-def folded_layers(loads: FloatArray, pp: int) -> tuple[int, ...]:
-    """Layers of stages of zbv."""
-    half = -(-len(loads) // 2)
-    folded = loads[:half] + np.where(np.arange(half) < len(loads) // 2, loads[::-1][:half], 0.0)
-    pairs = np.diff(cluster(folded, pp)).tolist()
-    # Of a layer in the middle there is one.
-    return (*(2 * count for count in pairs[:-1]), 2 * pairs[-1] - len(loads) % 2)
-
-
-def schedules_of(model: PerformanceModel, pp: int, options: GridOptions) -> tuple[PipelineSchedule, ...]:
-    """Schedules to look at, of those that the software runs: zero-bubble ones where nothing is recomputed, which each
-    of the weights' passes would do again."""
-    profile = model.profile
-    splits = pp > 1 and FEATURES[profile.software].zero_bubble
-    able = splits and profile.checkpointing in (None, Checkpointing.NONE)
-    plain = PipelineSchedule.ONE_F_ONE_B
-    return tuple(one for one in PipelineSchedule if options.admits(one) and (able or one is plain))
-
-
-def _cuts(model: PerformanceModel, pp: int, loads: FloatArray, options: GridOptions) -> list[_Cut]:
-    """Stages of all schedules and numbers of parts for which every stage has layers."""
-    found, schedules = [], schedules_of(model, pp, options)
-    every = [(v, tuple(np.diff(stage_bounds(loads, pp, v)).tolist())) for v in virtual_stages(model, pp)]
-    for schedule in schedules:
-        if schedule is PipelineSchedule.ZBV:
-            if 2 * pp <= len(loads) and min(layers := folded_layers(loads, pp)) > 1:
-                found.append(_v_cut(model, layers))
-            continue
-        for v, layers in every:
-            if min(layers) >= v and (v > 1 or not schedule.splits_backward):
-                bounds = tuple(pairwise(accumulate(layers, initial=0)))
-                share = np.full((v, pp), 1.0 / v)
-                cut = _Cut(
-                    schedule=schedule, parts=v, layers=layers, intervals=bounds, rejoined=((0, 0),) * pp, share=share
-                )
-                found.append(cut)
-    return found
-
-
-def _v_cut(model: PerformanceModel, layers: tuple[int, ...]) -> _Cut:
-    there, back = zip(*v_parts(layers), strict=True)
-    table = model.share_table.compute
-    compute = np.array([[table[last] - table[first] for first, last in part] for part in (there, back)])
-    whole = compute.sum(axis=0)
-    return _Cut(
-        schedule=PipelineSchedule.ZBV,
-        parts=2,
-        layers=layers,
-        intervals=there,
-        rejoined=back,
-        share=np.divide(compute, whole, out=np.full_like(compute, 0.5), where=whole > 0),
-    )
-
-
 def sharing_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> Iterator[tuple[int, int]]:
     """Degrees of context and expert parallelism to look at, (1, 1) first: those asked for that the model admits; of
     context parallelism, unless it is asked for, those that leave sequences long."""
@@ -303,7 +207,7 @@ def _of_degree(
     by_stage: bool,
 ) -> Iterator[_Ranked]:
     """Plans of `pp` stages of `size` GPUs that fit; stages of all numbers of parts are in one table."""
-    cuts = [cut for cut in _cuts(model, pp, loads, options) if not (by_stage and cut.schedule.splits_backward)]
+    cuts = [cut for cut in stage_cuts(model, pp, loads, options) if not (by_stage and cut.schedule.splits_backward)]
     if not cuts:
         return
     parts = np.array([cut.parts for cut in cuts])
@@ -335,7 +239,7 @@ def _of_degree(
         legal = chosen.fits.reshape(len(cuts), pp, -1).all(axis=1)
         for k in split:
             cut = cuts[k]
-            if not _divides(cut, count):
+            if not cut.takes(count):
                 continue
             order = schedule_of(cut.schedule, pp, cut.parts, count)
             at_least[k] = scale * least_split_s(order, least[:, k], cut.share)
@@ -345,7 +249,7 @@ def _of_degree(
             dp = size // tensor[t] // cp
             if fixed is not None and dp * fixed * count != _global_batch(model):
                 continue
-            if _divides(cuts[k], count):
+            if cuts[k].takes(count):
                 yield _Ranked(
                     seconds=float(seconds[k, t]),
                     bound_s=float(at_least[k, t]),
@@ -359,12 +263,6 @@ def _of_degree(
                     schedule=cuts[k].schedule,
                     recomputation=stages.recomputation(chosen.row[k * pp : (k + 1) * pp, t]),
                 )
-
-
-def _divides(cut: _Cut, num_micro_batches: int) -> bool:
-    """Whether the schedule takes so many micro-batches."""
-    in_groups = cut.parts > 1 and cut.schedule is not PipelineSchedule.ZBV
-    return not in_groups or num_micro_batches % len(cut.layers) == 0
 
 
 def _micro_batches(model: PerformanceModel, pp: int, replicas: Set[int], options: GridOptions) -> Sequence[int]:

@@ -7,9 +7,10 @@ degrees that differ inside a stage) is refused by `ParallelPlan` itself. Pointer
 import math
 from collections.abc import Iterator, Mapping, Set
 
-from models.parallel_plan import ParallelPlan, PipelineSchedule, Replica, Stage
+from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import ModelProfile
+from models.pipeline_schedule import PipelineSchedule
 from models.software import FEATURES
 from models.transformer import Checkpointing
 from models.wording import counted, size_of

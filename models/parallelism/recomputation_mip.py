@@ -28,12 +28,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyomo.environ as pyo
 
-from models.parallel_plan import ParallelPlan, in_flight
+from models.parallel_plan import ParallelPlan
 from models.parallelism.grid.degrees import compact_degrees
 from models.parallelism.grid.stage_table import Recomputation, StageTable
 from models.parallelism.recomputation import recomputations
 from models.performance.iteration.formulas import pipeline_s, scaling
 from models.performance.iteration.model import PerformanceModel
+from models.pipeline_schedule import in_flight
 from solver.compilers.pyomo import compile_pyomo
 from solver.options import SolveOptions
 from solver.result import TerminationReason

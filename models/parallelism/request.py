@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from models.parallel_plan import Gpu, ParallelPlan, PipelineSchedule
+from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.efficiency import Efficiency
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.incremental.options import IncrementalOptions
@@ -13,6 +13,7 @@ from models.parallelism.training import Choices, Training
 from models.performance.iteration.breakdown import IterationBreakdown
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.interval import TimeInterval
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import JobModel
 from models.workload import NodeGpus
 from stowplan.errors import Issue

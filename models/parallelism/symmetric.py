@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from models.parallel_plan import ParallelPlan, PipelineSchedule, symmetric_plan
+from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.parallelism.legality import next_tensor_degree, schedule_issues, sharing_issues
 from models.parallelism.micro_batches import divisors, least_from
 from models.parallelism.recomputation import recomputing
 from models.parallelism.request import Degrees
 from models.performance.iteration.profile import ModelProfile
+from models.pipeline_schedule import PipelineSchedule
 from models.software import FEATURES
 from models.transformer import Checkpointing
 from models.wording import counted

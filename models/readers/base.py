@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from models.numerics import Numerics
-from models.parallel_plan import PipelineSchedule
 from models.performance.iteration.architecture import model_issues
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import MAX_TOKENS, Transformer
 from stowplan.errors import InputError, Issue, pointer_of
 from stowplan.tables import whole

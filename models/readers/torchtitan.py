@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from models.catalogue import SHAPE_FIELDS, find_model
-from models.parallel_plan import PipelineSchedule
+from models.pipeline_schedule import PipelineSchedule
 from models.readers.base import MAX_DEGREE, FilePlan, ForeignModel, Reading, layers_by_stage
 from models.software import Software
 from models.transformer import MAX_TOKENS, Checkpointing, Optimizer, Precision, Transformer

@@ -7,7 +7,8 @@ import pytest
 from executor.deployable import Candidate, assumed_cluster, deployable_plan, refuse_model, usable_gpus
 from executor.rank_table import AsymmetricPlanError
 from executor.training_job import EngineName
-from models.parallel_plan import ParallelPlan, PipelineSchedule, Replica, Stage, symmetric_plan
+from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Checkpointing, Precision
 from stowplan.errors import InputError

@@ -23,7 +23,7 @@ from executor.training_job import (
     read_training_job,
     write_training_job,
 )
-from models.parallel_plan import PipelineSchedule
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Checkpointing, Optimizer, Positions, Precision, Transformer
 from stowplan.errors import InputError

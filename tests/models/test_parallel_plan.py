@@ -5,15 +5,8 @@ from typing import Any
 
 import pytest
 
-from models.parallel_plan import (
-    ParallelPlan,
-    PipelineSchedule,
-    Replica,
-    Stage,
-    layers_of_parts,
-    symmetric_plan,
-    v_parts,
-)
+from models.parallel_plan import ParallelPlan, Replica, Stage, layers_of_parts, symmetric_plan, v_parts
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import Checkpointing
 from stowplan.errors import InputError
 

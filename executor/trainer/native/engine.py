@@ -33,7 +33,7 @@ from executor.trainer.native.ties import Ties
 from executor.trainer.native.update import Update
 from executor.trainer.weights import save_weights
 from executor.training_job import Device, TrainingJob
-from models.parallel_plan import PipelineSchedule
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import Precision
 
 _logger = logging.getLogger("stowplan.executor.trainer")

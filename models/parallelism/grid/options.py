@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from models.parallel_plan import ParallelPlan, PipelineSchedule
+from models.parallel_plan import ParallelPlan
+from models.pipeline_schedule import PipelineSchedule
 from stowplan.errors import InputError
 
 MAX_OPERATORS = 20

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from models.parallel_plan import ParallelPlan, PipelineSchedule, Stage, v_parts
+from models.parallel_plan import ParallelPlan, Stage, v_parts
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients
 from models.performance.iteration.exchanges import all_to_all_s_per_byte, ring_passes_s, ring_s_per_byte
 from models.performance.iteration.fabric import Fabric
@@ -38,6 +38,7 @@ from models.performance.iteration.times import (
     parts_makespan_s,
     schedule_of,
 )
+from models.pipeline_schedule import PipelineSchedule
 from models.software import FEATURES
 from models.transformer import Checkpointing
 from models.wording import counted

@@ -5,10 +5,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from models.parallel_plan import PipelineSchedule
 from models.performance.pipeline.exact import exact_makespan_s
 from models.performance.pipeline.schedule import Schedule, ScheduleKind
 from models.performance.pipeline.times import StageTimes
+from models.pipeline_schedule import PipelineSchedule
 from stowplan.arrays import FloatArray
 
 # Of the times of pipelines whose stages are cut into parts: far below what predictions are off by.

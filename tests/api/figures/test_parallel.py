@@ -14,9 +14,9 @@ from api.figures.pipeline import pipeline_panel
 from api.figures.request import ParallelFigure
 from api.figures.throughput import plan_words
 from api.schemas.parallel_answer import ParallelPlanAnswer
-from models.parallel_plan import PipelineSchedule
 from models.parallelism.planner import answer
 from models.parallelism.request import Degrees, Offer, ParallelRequest, Planner
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Transformer
 from models.wording import size_of

@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 
 from executor.export import ExportedJob
 from executor.export.job import job_of_plan
-from models.parallel_plan import ParallelPlan, PipelineSchedule, even_split, symmetric_plan
+from models.parallel_plan import ParallelPlan, even_split, symmetric_plan
 from models.parallelism.recomputation import recomputing
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Biases, Checkpointing, Normalisation, Positions, Precision, Transformer
 

@@ -8,8 +8,9 @@ import yaml
 from executor.export import FORMATS, ExportedJob, export
 from executor.export.job import Layout, job_of_plan
 from models.catalogue import find_model
-from models.parallel_plan import ParallelPlan, PipelineSchedule, Replica, Stage, symmetric_plan
+from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
 from models.parallelism.training import Training
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Checkpointing, Positions, Precision, Transformer
 from stowplan.errors import InputError

@@ -11,7 +11,8 @@ from executor.export import export
 from executor.export.job import job_of_plan
 from models.catalogue import find_model
 from models.dimensions import Dimensions
-from models.parallel_plan import ParallelPlan, PipelineSchedule, symmetric_plan
+from models.parallel_plan import ParallelPlan, symmetric_plan
+from models.pipeline_schedule import PipelineSchedule
 from models.readers import ForeignModel
 from models.readers.megatron import read_megatron
 from models.readers.torchtitan import MODELS, read_torchtitan

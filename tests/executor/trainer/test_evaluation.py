@@ -13,7 +13,7 @@ from executor.token_stream import open_validation
 from executor.trainer.context import LayerContext
 from executor.trainer.layers import layers_of
 from executor.training_job import EngineName, Schedule, StageLayout
-from models.parallel_plan import PipelineSchedule
+from models.pipeline_schedule import PipelineSchedule
 from tests.executor.jobs import LLAMA, tiny_job
 from tests.executor.trainer.launching import run_job, steps_of
 from tests.executor.trainer.reference import Sequence

@@ -10,15 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.parallel_plan import ParallelPlan, PipelineSchedule, symmetric_plan
-from models.parallelism.even import (
-    even_plans,
-    folded_layers,
-    schedules_of,
-    sharing_degrees,
-    stage_bounds,
-    virtual_stages,
-)
+from models.parallel_plan import ParallelPlan, symmetric_plan
+from models.parallelism.cuts import folded_layers, schedules_of, stage_bounds, virtual_stages
+from models.parallelism.even import even_plans, sharing_degrees
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.legality import plan_violations
 from models.parallelism.offers import free_gpus, offers_of
@@ -27,6 +21,7 @@ from models.parallelism.request import Degrees, Offer, ParallelRequest, Planner
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import virtual_model
 from models.performance.iteration.whitebox import roofline_s
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Checkpointing, Transformer
 from stowplan.errors import InputError

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from models.catalogue import find_model
-from models.parallel_plan import PipelineSchedule
 from models.performance.iteration.architecture import profile_of
+from models.pipeline_schedule import PipelineSchedule
 from models.readers import FilePlan, read_model_file
 from models.readers.torchtitan import read_torchtitan
 from models.software import Software

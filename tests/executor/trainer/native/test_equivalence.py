@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from executor.training_job import EngineName, StageLayout, TrainingJob
-from models.parallel_plan import PipelineSchedule
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import Checkpointing, Precision, Transformer
 from tests.executor.jobs import GPT, LLAMA, tiny_job
 from tests.executor.trainer.launching import run_job, steps_of

@@ -11,7 +11,7 @@ import pytest
 from executor.checkpoints import PARTIAL, last_good, tag_of
 from executor.outcome import NOT_SAVED, WRONG_INPUT
 from executor.training_job import EngineName, StageLayout, TrainingJob
-from models.parallel_plan import PipelineSchedule
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import Precision, Transformer
 from tests.executor.jobs import GPT, LLAMA, tiny_job
 from tests.executor.trainer.launching import Ranks, run_job, steps_of

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from models.parallel_plan import ParallelPlan, PipelineSchedule
+from models.parallel_plan import ParallelPlan
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
 from models.performance.iteration.inversion import LARGEST_OVERLAP, invert, observe, overlap_of
 from models.performance.iteration.measurement import Measurement
 from models.performance.iteration.model import PerformanceModel
+from models.pipeline_schedule import PipelineSchedule
 from stowplan.errors import InputError
 from tests.models.performance.iteration.plan_scenes import GPUS, SIZES, fabric, model, plan, plans, profile
 

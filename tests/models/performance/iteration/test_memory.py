@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from models.parallel_plan import PipelineSchedule
 from models.performance.iteration.model import PerformanceModel
+from models.pipeline_schedule import PipelineSchedule
 from tests.models.performance.iteration.plan_scenes import model, plan, profile
 
 TWO_STAGES = ((2, 2, {"a": [2], "b": [2]}), (2, 2, {"a": [2], "b": [2]}))

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.parallel_plan import ParallelPlan, PipelineSchedule, symmetric_plan
+from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.performance.iteration.coefficients import JobCoefficients
 from models.performance.iteration.fabric import Fabric
 from models.performance.iteration.formulas import exposed_reduction_s, saturated_bandwidth, scaling
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import LayerCost
+from models.pipeline_schedule import PipelineSchedule
 from stowplan.errors import InputError
 from tests.models.performance.iteration.plan_scenes import GPUS, SIZES, fabric, model, plan, plans, profile
 
