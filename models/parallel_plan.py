@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 
 from models.parallelism.training import Training
-from models.pipeline_schedule import PipelineSchedule, in_flight, part_words
+from models.pipeline_schedule import PipelineSchedule, in_flight, part_words, waiting
 from models.transformer import Checkpointing
 from models.wording import counted, listed
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
@@ -122,6 +122,10 @@ class ParallelPlan:
     def in_flight(self, stage: int) -> float:
         """What `in_flight` says of a stage."""
         return in_flight(self.pp, stage, self.virtual_stages, self.schedule)
+
+    def waiting(self, stage: int) -> float:
+        """What `waiting` says of a stage."""
+        return waiting(self.pp, stage, self.virtual_stages, self.schedule)
 
     @property
     def num_gpus(self) -> int:

@@ -10,7 +10,7 @@ from models.parallelism.grid.operators import cluster
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.legality import schedule_issues
 from models.performance.iteration.model import PerformanceModel
-from models.pipeline_schedule import PipelineSchedule, in_flight
+from models.pipeline_schedule import PipelineSchedule, in_flight, waiting
 from models.software import FEATURES
 from stowplan.arrays import FloatArray
 
@@ -36,6 +36,12 @@ class StageCut:
         """Micro-batches that stages have in flight."""
         pp = len(self.layers)
         return [in_flight(pp, stage, self.parts, self.schedule) for stage in range(pp)]
+
+    @property
+    def waiting(self) -> list[float]:
+        """What waits for passes of weights beyond them."""
+        pp = len(self.layers)
+        return [waiting(pp, stage, self.parts, self.schedule) for stage in range(pp)]
 
     def takes(self, num_micro_batches: int) -> bool:
         """Whether the schedule has so many micro-batches."""

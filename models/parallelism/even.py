@@ -220,6 +220,7 @@ def _of_degree(
         [count for cut in cuts for count in cut.behind],
         np.repeat(parts, pp).tolist() if by_stage else None,
         [pair for cut in cuts for pair in cut.rejoined] if split else None,
+        [count for cut in cuts for count in cut.waiting] if split else None,
     )
     tensor, fixed = stages.table.degrees.tp.tolist(), model.profile.micro_batch
     cp, ep = model.context_parallel, model.expert_parallel

@@ -43,14 +43,15 @@ class StageChoices:
     ----------
     table
         Rows: what each of the stages may recompute.
-    behind
-        (R,) micro-batches that the stage of a row has in flight.
+    behind, waiting
+        (R,) micro-batches that the stage of a row has in flight; what waits for passes of weights beyond them.
     rows
         (S, C) of every stage, the last one repeated where it has fewer than others.
     """
 
     table: StageTable
     behind: FloatArray
+    waiting: FloatArray
     rows: IntArray
 
     @classmethod
@@ -63,6 +64,7 @@ class StageChoices:
         behind: Sequence[float],
         parts: Sequence[int] | None,
         rejoined: Sequence[tuple[int, int]] | None = None,
+        waiting: Sequence[float] | None = None,
     ) -> "StageChoices":
         """Choices of stages with these layers, micro-batches in flight and virtual stages; `parts` None: none, all
         recompute what the job's model says, and may have further layers (`StageTable.rejoined`)."""
@@ -84,13 +86,14 @@ class StageChoices:
                 rejoined=None if rejoined is None else tuple(rejoined),
             ),
             behind=np.array(behind, dtype=np.float64)[of_row],
+            waiting=np.zeros(len(of_row)) if waiting is None else np.array(waiting, dtype=np.float64)[of_row],
             rows=(ends - counts)[:, None] + within,
         )
 
     def cheapest(self, num_micro_batches: int) -> CheapestStages:
         """What every stage recomputes with so many micro-batches; stages are of one number of GPUs."""
         costs = self.table.costs(num_micro_batches)
-        fits = self.table.fits(self.table.own_memory_bytes(num_micro_batches, self.behind))[:, 0]
+        fits = self.table.fits(self.table.own_memory_bytes(num_micro_batches, self.behind, self.waiting))[:, 0]
         both = np.where(fits, costs.forward_s[:, 0] + costs.backward_s[:, 0], np.inf)
         at = both[self.rows].argmin(axis=1)
         row = np.take_along_axis(self.rows, at, axis=1)

@@ -93,11 +93,12 @@ class StageTable:
         stages are cut into parts); infinite for what is not valid."""
         return self._peak_bytes(num_micro_batches, np.array(stages_behind, dtype=np.float64)[:, None, None, None])
 
-    def own_memory_bytes(self, num_micro_batches: int, stages_behind: FloatArray) -> FloatArray:
-        """Peak memory of a GPU where every stage has its place in the pipeline (I,), (I, G, T); as `memory_bytes`."""
-        return self._peak_bytes(num_micro_batches, stages_behind[:, None, None])
+    def own_memory_bytes(self, num_micro_batches: int, stages_behind: FloatArray, waiting: Floats = 0.0) -> FloatArray:
+        """Peak memory of a GPU where every stage has its place in the pipeline (I,), (I, G, T); as `memory_bytes`.
+        `waiting`: see `models.pipeline_schedule`, (I,)."""
+        return self._peak_bytes(num_micro_batches, stages_behind[:, None, None], np.reshape(waiting, (-1, 1, 1)))
 
-    def _peak_bytes(self, num_micro_batches: int, stages_behind: FloatArray) -> FloatArray:
+    def _peak_bytes(self, num_micro_batches: int, stages_behind: FloatArray, waiting: Floats = 0.0) -> FloatArray:
         local, valid = self._local_batch(num_micro_batches)
         parts = peak_parts(
             profile=self.model.profile,
@@ -112,6 +113,7 @@ class StageTable:
             num_micro_batches=num_micro_batches,
             elsewhere=self._elsewhere,
             kept=None if self.recomputation is None else self._kept_bytes,
+            waiting=waiting,
         )
         return sum(parts) + np.where(valid, 0.0, np.inf)
 

@@ -55,6 +55,7 @@ class _Place:
     replica: Replica
     shares: StageShares
     in_flight: float
+    waiting: float
     parameters: float
     gradients: float
     optimizer: float
@@ -69,6 +70,7 @@ class _Place:
             replica=stage.replicas[replica_index],
             shares=shares,
             in_flight=plan.in_flight(stage_index),
+            waiting=plan.waiting(stage_index),
             parameters=held[0],
             gradients=held[1],
             optimizer=held[2],
@@ -246,7 +248,7 @@ def _activations(model: PerformanceModel, plan: ParallelPlan, measured: _Measure
     for m, place in measured:
         activation = _activation_bytes(model, plan, m, place)
         if activation is not None:
-            samples = place.replica.local_batch * min(place.in_flight, plan.num_micro_batches)
+            samples = place.replica.local_batch * (min(place.in_flight, plan.num_micro_batches) + place.waiting)
             split = place.stage.tp if model.profile.sequence_parallel else 1
             rows.append((place.shares.partitioned / place.stage.tp, place.shares.replicated / split))
             working = place.replica.local_batch * float(working_bytes(model.profile, place.stage.tp))

@@ -421,12 +421,13 @@ class PerformanceModel:
             (
                 *(s.parameters, s.partitioned, s.replicated, plan.stages[i].tp, plan.stages[i].dp, plan.in_flight(i)),
                 self.elsewhere(s.parameters, s.experts),
+                plan.waiting(i),
             )
             for i, s in enumerate(shares)
         ]
         rows = [(local_batch, *stages[i]) for i, local_batch in replicas]
         columns = np.array(rows, dtype=np.float64).T
-        local_batch, parameters, partitioned, replicated, tp, dp, behind, elsewhere = columns
+        local_batch, parameters, partitioned, replicated, tp, dp, behind, elsewhere, waiting = columns
         return np.array(
             peak_parts(
                 profile=self.profile,
@@ -440,6 +441,7 @@ class PerformanceModel:
                 stages_behind=behind,
                 num_micro_batches=float(plan.num_micro_batches),
                 elsewhere=elsewhere,
+                waiting=waiting,
                 kept=self._kept_bytes(plan, replicas) if plan.has_own_checkpointing else None,
             )
         )

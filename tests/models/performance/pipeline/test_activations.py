@@ -1,9 +1,12 @@
 """Peaks by hand; `test_simulation` compares them with what two simulators count."""
 
+import numpy as np
 import pytest
 
+from models.performance.iteration.times import schedule_of
 from models.performance.pipeline.activations import held_chunks, peak_chunks
-from models.performance.pipeline.schedule import Schedule, ScheduleKind
+from models.performance.pipeline.schedule import PassKind, Schedule, ScheduleKind
+from models.pipeline_schedule import PipelineSchedule, in_flight, waiting
 
 
 @pytest.mark.parametrize(
@@ -58,3 +61,20 @@ def test_schedules_that_split_the_backward_pass_hold_as_much_on_all_devices(
     """p micro-batches in whole stages, as the first device of 1F1B; less only where there are too few of them."""
     schedule = Schedule(kind=kind, num_devices=4, num_micro_batches=num_micro_batches, num_chunks=num_chunks)
     assert peak_chunks(schedule).tolist() == peaks
+
+
+@pytest.mark.parametrize(("num_devices", "num_chunks"), [(2, 2), (4, 2), (4, 3), (7, 2)])
+@pytest.mark.parametrize("schedule", [PipelineSchedule.ZERO_BUBBLE, PipelineSchedule.ZBV])
+def test_gradients_that_wait_for_their_weights(schedule: PipelineSchedule, num_devices: int, num_chunks: int) -> None:
+    """The fullest moment of every device, gradients being 0.6 of activations; but for those of one chunk at work."""
+    if schedule is PipelineSchedule.ZBV:
+        num_chunks = 2
+    order = schedule_of(schedule, num_devices, num_chunks, 4 * num_devices)
+    for device in range(num_devices):
+        kinds = order.order(device)[:, 0]
+        done = {kind: np.cumsum(kinds == kind) for kind in PassKind}
+        kept = done[PassKind.FORWARD] - done[PassKind.WEIGHT]
+        pending = done[PassKind.BACKWARD] - done[PassKind.WEIGHT]
+        fullest = float((kept + 0.6 * pending).max()) / num_chunks
+        said = in_flight(num_devices, device, num_chunks, schedule) + waiting(num_devices, device, num_chunks, schedule)
+        assert said - 1e-9 <= fullest <= said + 0.6 / num_chunks + 1e-9
