@@ -130,8 +130,9 @@ class PerformanceModel:
             schedule = schedule_of(plan.schedule, plan.pp, plan.virtual_stages, plan.num_micro_batches)
             times_s = np.array((forward, backward, weight))
             passes = parts_makespan_s(schedule, times_s, self._parts(plan), np.array(sends), blocking=not overlaps)
-            # Known within 1 % only.
-            passes = max(passes, plan.num_micro_batches * float((forward + backward).max()))
+            if plan.schedule.splits_backward:
+                # Known within 1 %, which may be more than the bubble.
+                passes = max(passes, plan.num_micro_batches * float((forward + backward).max()))
             warm_up = max(passes - steady, 0.0)
             steady = passes - warm_up
         else:
