@@ -165,9 +165,10 @@ def redeploy_command(
 ) -> None:
     """Move the deployment in FOLDER to the plan in FILE, or go on with the plan that it has, and look after it.
 
-    The new ranks start while the old ones still train; the training goes on from a checkpoint written for the change.
-    What was stopped or has failed goes on from its last good checkpoint. When another command looks after the
-    deployment, that one carries the change out and this one ends at once.
+    The new ranks start while the old ones still train; the training goes on from the state that those hand over
+    (engine native), or from a checkpoint written for the change. What was stopped or has failed goes on from its last
+    good checkpoint. When another command looks after the deployment, that one carries the change out and this one ends
+    at once.
     """
     present = Supervisor(root, launch_backend("local")).deployment()
     supervisor = Supervisor(root, launch_backend(present.launch.backend))

@@ -85,6 +85,7 @@ def _train(job: TrainingJob, folder: Path, pulse: Pulse, timeline: Timeline) -> 
     timeline.begin(Activity.WAITING)
     if not gate.passed(Preparation.ENGINE, reception.is_done if reception else lambda: False):
         return None
+    pulse.beat(job.start_limit_s, "going on behind another run")
     timeline.begin(Activity.TRANSFER if reception else Activity.CONVERSION)
     launch = [int(time.time() * 1e3)]
     dist.broadcast_object_list(launch)
