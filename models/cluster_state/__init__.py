@@ -54,7 +54,8 @@ READERS: Mapping[str, StateReader] = MappingProxyType(
             },
             settings={
                 "partition": "only the nodes of this partition; jobs of others on them are work that is not planned",
-                "fabric": "which topology of a topology.yaml that has several",
+                "fabric": "which topologies of a topology.yaml that has several, as in tree,blocks",
+                "ends": "limit: jobs last as long as their time limit; forecast: leave it to a forecaster",
             },
         ),
     }

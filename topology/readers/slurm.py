@@ -7,8 +7,8 @@ Keywords in any case, `#` starts a comment, a backslash at the end of a line con
 The tiers of switches are called `switch-1` (coarsest), `switch-2`, ...; blocks form the tier `block`. Where a file
 has both, blocks are inserted among the switches as fine as they nest (`SwitchForest.insert_tier`).
 
-The same as topology.yaml (Slurm 25.05): `topology.readers.slurm_yaml`. LinkSpeed is ignored, as by Slurm. BlockSizes and blocks without nodes (placeholders) say how Slurm plans, not how the
-fabric is built, and make no tier.
+The same as topology.yaml (Slurm 25.05): `topology.readers.slurm_yaml`. LinkSpeed is ignored, as by Slurm. BlockSizes
+and blocks without nodes (placeholders) say how Slurm plans, not how the fabric is built, and make no tier.
 """
 
 import re

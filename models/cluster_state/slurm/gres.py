@@ -26,7 +26,7 @@ class Gpus(NamedTuple):
     """Some GPUs: type (None: not said), how many, and which (None: not said)."""
 
     type: str | None
-    count: int
+    num: int
     indices: tuple[int, ...] | None = None
 
     @property
