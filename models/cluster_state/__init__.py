@@ -48,9 +48,6 @@ READERS: Mapping[str, StateReader] = MappingProxyType(
                 "partitions": DocumentRole(summary="what `scontrol show partitions --json` writes"),
                 "queue": DocumentRole(summary="what `squeue --json` writes"),
                 "reservations": DocumentRole(summary="what `scontrol show reservations --json` writes"),
-                "accounting": DocumentRole(
-                    summary="what `sacct --allusers --json` writes of jobs that still run or wait"
-                ),
             },
             settings={
                 "partition": "only the nodes of this partition; jobs of others on them are work that is not planned",

@@ -32,13 +32,15 @@ class StateOptions:
     """What documents do not say.
 
     `gpu_type`: the GPU of nodes whose documents do not name theirs (None: these are left out, or refused). `gpu_types`:
-    facts of types by the name that documents use; the catalogue is asked for others. `minipod_tier`: None for
+    facts of types by the name that documents use; the catalogue is asked for others, under the name that `gpu_products`
+    gives for it. `minipod_tier`: None for
     `default_minipod_tier`. `taken_at_s`: the moment of the documents in seconds since 1970 (None: they say it
     themselves, as far as they do). `settings`: what only one format knows.
     """
 
     gpu_type: str | None = None
     gpu_types: tuple[GpuType, ...] = ()
+    gpu_products: Mapping[str, str] = field(default_factory=dict)
     minipod_tier: str | None = None
     taken_at_s: float | None = None
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -19,6 +19,7 @@ class KnownGpus:
     def __init__(self, options: StateOptions) -> None:
         self._default = options.gpu_type
         self._given = {kind.name: kind for kind in options.gpu_types}
+        self._products = options.gpu_products
         self.used: dict[str, GpuType] = {}
 
     def name(self, said: str | None, document: SourceDocument, pointer: str) -> str:
@@ -34,20 +35,18 @@ class KnownGpus:
             detail = "has GPUs without a type; say which GPU they are (--gpu-type, in a request gpu_type)"
             raise document.fault(detail, pointer=pointer)
         if name not in self.used:
-            found = facts_of(name, self._given)
-            if found is None:
-                raise document.fault(
-                    f"names the GPU {name!r}, which neither the catalogue nor the GPU types that were given know; give "
-                    "its facts (--gpu-types FILE or --catalogue FILE, in a request gpu_types)",
-                    pointer=pointer,
-                )
-            self.used[name] = found
+            self.used[name] = self._facts(name, document, pointer)
         return name
 
-
-def facts_of(name: str, given: dict[str, GpuType]) -> GpuType | None:
-    """Facts of a GPU type under the name that it has here; None where nobody knows it."""
-    if name in given:
-        return given[name]
-    product = known_product(name)
-    return None if product is None else replace(gpu_type_of(product, _PRECISION), name=name)
+    def _facts(self, name: str, document: SourceDocument, pointer: str) -> GpuType:
+        if name in self._given:
+            return self._given[name]
+        product = known_product(self._products.get(name, name))
+        if product is None:
+            detail = (
+                f"names the GPU {name!r}, which the catalogue does not know; say which product it is (--gpu-type "
+                f"{name}=h100, in a request gpu_products), or give its facts (--gpu-types FILE, --catalogue FILE, in a "
+                "request gpu_types)"
+            )
+            raise document.fault(detail, pointer=pointer)
+        return replace(gpu_type_of(product, _PRECISION), name=name)

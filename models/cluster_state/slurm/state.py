@@ -120,10 +120,10 @@ def _fabric(document: SourceDocument | None, nodes: SlurmNodes, chosen: str | No
         return fabric
     lacking = [node for name, node in nodes.planned.items() if name not in fabric.paths]
     if lacking:
-        names = ", ".join(repr(node.name) for node in lacking[:_NAMED])
+        names = ", ".join(repr(node.name) for node in lacking[:_NAMED]) + (", ..." if len(lacking) > _NAMED else "")
+        has = f"it has {len(fabric.paths)} nodes, such as {next(iter(fabric.paths))!r}"
         raise nodes.document.fault(
-            f"{len(lacking)} of {len(nodes.planned)} nodes with GPUs are not in {document.name}: {names}"
-            f"{', ...' if len(lacking) > _NAMED else ''}; it has {len(fabric.paths)}, such as {next(iter(fabric.paths))!r}",
+            f"{len(lacking)} of {len(nodes.planned)} nodes with GPUs are not in {document.name}: {names}; {has}",
             pointer=lacking[0].pointer,
         )
     for name in fabric.paths:
