@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from api.cli.commands import command
 from api.cli.gpu_facts import GpuFacts, gpu_facts, gpu_names, gpu_types_in
-from api.cli.import_state import import_state, state_options, takes_documents
+from api.cli.import_state import import_state, job_changes, state_options, takes_documents
 from api.cli.options import Catalogue, readable, write
 from api.cli.pretty import pretty_json
 from api.convert.reading import read_document
@@ -66,6 +66,12 @@ def import_command(
     minipod_tier: Annotated[str | None, typer.Option(help="Tier whose units are the minipods.")] = None,
     id_column: Annotated[str | None, typer.Option(help="CSV: column of the host names.")] = None,
     tier_column: Annotated[list[str] | None, typer.Option(help="CSV: columns of the tiers, coarsest first.")] = None,
+    job: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID={...}", help="Fields of a job that no scheduler knows, as in a snapshot: parallelism."
+        ),
+    ] = None,
     taken_at: Annotated[
         str | None, typer.Option(help="Moment of the documents, such as 2026-12-07T09:00:00Z; else what they tell of.")
     ] = None,
@@ -86,8 +92,8 @@ def import_command(
     names = gpu_names(gpu_type or ())
     if file is None:
         options = state_options(names, facts, gpus_per_node, gpu_types, minipod_tier, taken_at)
-        document = import_state(format_, given, options)
-    elif any(given.values()) or names.products or taken_at is not None:
+        document = import_state(format_, given, options, job_changes(job or ()))
+    elif any(given.values()) or names.products or taken_at is not None or job:
         raise InputError(
             "FILE has the nodes of a cluster, without jobs; leave it out, and give --topology and the like"
         )

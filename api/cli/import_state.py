@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic_core import from_json
 
 from api.cli.console import errors
 from api.cli.gpu_facts import GpuFacts, GpuNames, gpu_facts, gpu_types_in
@@ -73,13 +74,41 @@ def state_options(
     )
 
 
-def import_state(format_: str, given: Mapping[str, Sequence[str] | None], options: StateOptions) -> Any:
+def job_changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Read `7={"parallelism": {"tp": 8, "pp": 2, "dp": 4}}`: fields of jobs by id.
+
+    Raises
+    ------
+    InputError
+        When one is not written so.
+    """
+    changes: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, _, fields = text.partition("=")
+        try:
+            value = from_json(fields)
+        except ValueError as error:
+            raise InputError(f"--job is {text!r}: what stands behind = is not JSON: {error}") from error
+        if not name or not isinstance(value, dict):
+            raise InputError(f"--job is {text!r}; must be ID={{...}} with fields of the job")
+        changes.setdefault(name, {}).update(value)
+    return changes
+
+
+def import_state(
+    format_: str,
+    given: Mapping[str, Sequence[str] | None],
+    options: StateOptions,
+    changes: Mapping[str, Mapping[str, Any]],
+) -> Any:
     """JSON of the snapshot; what was left out or assumed is printed beside it.
 
     Parameters
     ----------
     given
         Keyword -> what was given for it, of the options of `takes_documents`.
+    changes
+        Job id -> fields of it that no scheduler knows.
 
     Raises
     ------
@@ -96,7 +125,7 @@ def import_state(format_: str, given: Mapping[str, Sequence[str] | None], option
         for name, texts in said.items()
         if name not in settings
     }
-    found = imported(format_, documents, replace(options, settings=settings))
+    found = imported(format_, documents, replace(options, settings=settings), changes)
     _tell(found)
     # What is as if nobody had said it is left out, but for the size of a job.
     document: dict[str, Any] = found.snapshot.model_dump(mode="json", exclude_defaults=True)

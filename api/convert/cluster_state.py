@@ -2,11 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from api.convert.snapshot import snapshot_to_document
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from api.convert.located import located
+from api.convert.reading import read_document
+from api.convert.snapshot import snapshot_from_document, snapshot_to_document
 from api.schemas.cluster_state import HeldJobDoc, ImportBody, ImportedSnapshotDoc, ImportNoteDoc
+from api.schemas.snapshot import JobDoc, SnapshotDoc
 from models.cluster_state import ClusterState, SourceDocument, StateOptions, read_state
+from stowplan.errors import InputError, Issue, pointer_of
 from topology.cluster import GpuType
+
+_JOB: TypeAdapter[JobDoc] = TypeAdapter(JobDoc)
 
 
 def imported_body(body: ImportBody) -> ImportedSnapshotDoc:
@@ -29,22 +39,24 @@ def imported_body(body: ImportBody) -> ImportedSnapshotDoc:
         taken_at_s=None if body.taken_at is None else body.taken_at.timestamp(),
         settings=body.settings,
     )
-    return imported(body.format, documents, options)
+    return imported(body.format, documents, options, body.jobs)
 
 
 def imported(
-    format_: str, documents: Mapping[str, Sequence[SourceDocument]], options: StateOptions
+    format_: str,
+    documents: Mapping[str, Sequence[SourceDocument]],
+    options: StateOptions,
+    changes: Mapping[str, Mapping[str, Any]],
 ) -> ImportedSnapshotDoc:
-    """The snapshot of documents; raises what `imported_body` does."""
-    return state_to_document(read_state(format_, documents, options))
-
-
-def state_to_document(state: ClusterState) -> ImportedSnapshotDoc:
-    """The snapshot of a state, and what is not in it."""
+    """The snapshot of documents; `changes`: job id -> fields of its document. Raises what `imported_body` does."""
+    state = read_state(format_, documents, options)
     taken_at = datetime.fromtimestamp(state.taken_at_s, UTC)
-    snapshot = snapshot_to_document(state.snapshot(), taken_at)
+    snapshot = snapshot_to_document(state.snapshot(), taken_at).model_copy(update={"taken_at": taken_at})
+    if changes:
+        snapshot = _changed(snapshot, changes, state)
+        snapshot_from_document(snapshot)
     return ImportedSnapshotDoc(
-        snapshot=snapshot.model_copy(update={"taken_at": taken_at}),
+        snapshot=snapshot,
         held=tuple(
             HeldJobDoc(id=item.job.id, num_gpus=item.job.min_gpus, why=item.held)
             for item in state.jobs
@@ -57,3 +69,19 @@ def state_to_document(state: ClusterState) -> ImportedSnapshotDoc:
             for note in state.notes
         ),
     )
+
+
+def _changed(snapshot: SnapshotDoc, changes: Mapping[str, Mapping[str, Any]], state: ClusterState) -> SnapshotDoc:
+    """The snapshot with fields of jobs that others say."""
+    held = {item.job.id: item.held for item in state.jobs if item.held is not None}
+    position = {job.id: k for k, job in enumerate(snapshot.jobs)}
+    jobs = list(snapshot.jobs)
+    for name, fields in changes.items():
+        pointer = pointer_of("jobs", name)
+        if name not in position:
+            why = f"job {name!r} is held ({held[name]})" if name in held else f"there is no job {name!r}"
+            raise InputError(why, [Issue(code="unknown_job", pointer=pointer, detail=why)])
+        with located(pointer):
+            document = jobs[position[name]].model_dump(mode="json") | {**fields, "id": name}
+            jobs[position[name]] = read_document(_JOB, to_json(document, inf_nan_mode="constants"), "job")
+    return snapshot.model_copy(update={"jobs": tuple(jobs)})

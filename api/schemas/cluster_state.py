@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field
 
-from api.schemas.base import Document, Name
+from api.schemas.base import MAX_ITEMS, Document, Name
 from api.schemas.snapshot import GpuTypeDoc, SnapshotDoc
 from models.cluster_state import READERS
 
@@ -34,6 +34,11 @@ class ImportBody(Document):
     """Name of a GPU type in the documents -> product of the catalogue that it is, where it is called otherwise."""
     gpu_types: Annotated[tuple[GpuTypeDoc, ...], Field(max_length=256)] = ()
     """Facts of GPU types by the name that they have in the documents, for those that the catalogue does not know."""
+    jobs: Annotated[dict[Name, dict[str, Any]], Field(max_length=MAX_ITEMS)] = Field(
+        default_factory=dict, examples=[{"7": {"parallelism": {"tp": 8, "pp": 2, "dp": 4}}}]
+    )
+    """Job id -> fields of a job of a snapshot that schedulers know nothing of, such as its parallelism or transformer;
+    they stand in place of what the scheduler says."""
     minipod_tier: Name | None = None
     """The tier whose units are the minipods (null: the coarsest one with several units)."""
     taken_at: AwareDatetime | None = None
