@@ -1,7 +1,7 @@
 """Jobs as `squeue --json` has them: those that hold GPUs, and those that wait for some."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from models.cluster_state.base import Notes
@@ -223,9 +223,13 @@ def _constraints(record: Record) -> Iterator[str]:
     for key in ("required_nodes", "excluded_nodes", "features"):
         if record.text(key):
             yield f"{key} {record.text(key)}"
-    exclusive = record.value.get("exclusive")
-    if exclusive and exclusive not in ("", "none", ["none"], ["NONE"]):
+    if "true" in _words(record, "exclusive") or "none" in _words(record, "shared"):
         yield "whole nodes (exclusive)"
+
+
+def _words(record: Record, key: str) -> Sequence[str]:
+    """Words of a field that is a number in some versions."""
+    return [] if isinstance(record.value.get(key), int) else [word.lower() for word in record.words(key)]
 
 
 def _tasks(job: SlurmJob, text: str, notes: Notes, running_tasks: Mapping[int, int]) -> Iterator[SlurmJob]:
