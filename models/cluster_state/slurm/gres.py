@@ -9,6 +9,7 @@ cpu=8,gres/gpu=4,gres/gpu:h100=4  the same as trackable resources, once in all a
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 _ITEM = re.compile(r"((?:[^,()]|\([^()]*\))+)(?:,|$)")
@@ -20,6 +21,8 @@ _UNIT = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _SLICE = re.compile(r"(?:^|[_.-])\d+g\.\d+gb", re.IGNORECASE)
 # More than any node has; keeps a slip of the pen from filling the memory.
 _MAX_INDEX = 4096
+# Thousands of nodes and jobs say the same few texts.
+_NUM_TEXTS = 4096
 
 
 class Gpus(NamedTuple):
@@ -42,6 +45,7 @@ class Gres(NamedTuple):
     num_shared: int
 
 
+@lru_cache(maxsize=_NUM_TEXTS)
 def parse_gres(text: str) -> Gres:
     """Read generic resources of a node or job.
 
@@ -69,9 +73,10 @@ def parse_gres(text: str) -> Gres:
         else:
             indices = _indices(inside) if tag == "IDX" else None
             gpus.append(Gpus(":".join(kind) or None, number, indices))
-    return Gres(gpus, num_shared)
+    return Gres(tuple(gpus), num_shared)
 
 
+@lru_cache(maxsize=_NUM_TEXTS)
 def requested_gpus(text: str) -> Gpus | None:
     """GPUs that a text asks for, in all; None where it asks for none. Types are joined by "|" where there are several.
 

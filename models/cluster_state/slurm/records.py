@@ -39,6 +39,8 @@ class Record:
     def number(self, key: str) -> float | None:
         """A finite number, plain or wrapped; None where there is none, infinity for one without limit."""
         found = self.value.get(key)
+        if found is None or type(found) is int:
+            return found
         if isinstance(found, dict):
             if found.get("infinite") is True:
                 return math.inf

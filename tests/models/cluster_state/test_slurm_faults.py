@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.workloads.slurm_documents import document, job, node, reservation, running
 from models.cluster_state import StateOptions, read_state
 from stowplan.errors import InputError
-from tests.models.cluster_state.slurm_documents import NODES, document, job, node, read, reservation, running, state_of
+from tests.models.cluster_state.slurm_documents import NODES, read, state_of
 
 
 @pytest.mark.parametrize(
