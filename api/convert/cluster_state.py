@@ -13,6 +13,7 @@ from api.convert.snapshot import snapshot_from_document, snapshot_to_document
 from api.schemas.cluster_state import HeldJobDoc, ImportBody, ImportedSnapshotDoc, ImportNoteDoc
 from api.schemas.snapshot import JobDoc, SnapshotDoc
 from models.cluster_state import ClusterState, SourceDocument, StateOptions, read_state
+from stowplan.collection import without_collection
 from stowplan.errors import InputError, Issue, pointer_of
 from topology.cluster import GpuType
 
@@ -49,7 +50,11 @@ def imported(
     changes: Mapping[str, Mapping[str, Any]],
 ) -> ImportedSnapshotDoc:
     """The snapshot of documents; `changes`: job id -> fields of its document. Raises what `imported_body` does."""
-    state = read_state(format_, documents, options)
+    with without_collection():
+        return _imported(read_state(format_, documents, options), changes)
+
+
+def _imported(state: ClusterState, changes: Mapping[str, Mapping[str, Any]]) -> ImportedSnapshotDoc:
     taken_at = datetime.fromtimestamp(state.taken_at_s, UTC)
     snapshot = snapshot_to_document(state.snapshot(), taken_at).model_copy(update={"taken_at": taken_at})
     if changes:

@@ -1,7 +1,8 @@
 """How long `stowplan import slurm` takes: `python -m benchmarks imports --nodes 10000`.
 
-Half of the jobs run on a node each, the others wait with priorities of their own. Every time is of the whole command,
-from the start of its process to the written snapshot; the median of some runs.
+Half of the jobs run on a node each, the others wait with priorities of their own. Records are as large as Slurm's, and
+tell much that nobody reads: cores one by one, a hundred settings. Every time is of the whole command, from the start of
+its process to the written snapshot; the median of some runs.
 """
 
 import resource
@@ -11,13 +12,17 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from benchmarks.workloads.slurm_documents import document, job, node, running
 
 _LEAF = 16
+_CORES = 64
+_UNSET = {"set": False, "infinite": False, "number": 0}
+_UNREAD: dict[str, Any] = {f"setting_that_is_not_read_{k}": "" for k in range(50)}
+_UNREAD |= {f"number_that_is_not_read_{k}": _UNSET for k in range(30)}
 
 
 def main(
@@ -36,13 +41,18 @@ def write_documents(size: int, folder: Path) -> dict[str, Path]:
     """Write nodes below leaves of 16, and as many jobs; gives the files by role."""
     width = len(str(size))
     names = [f"n{k:0{width}d}" for k in range(size)]
-    jobs = [running(k + 1, names[k], ["gpu:h100:8(IDX:0-7)"]) for k in range(size // 2)]
-    jobs += [job(k + 1, priority=k) for k in range(size // 2, size)]
+    cores = [{"index": k, "status": ["ALLOCATED"]} for k in range(_CORES)]
+    held: dict[str, Any] = {
+        "job_resources": {"nodes": {"allocation": [{"index": 0, "sockets": [{"index": 0, "cores": cores}]}]}}
+    }
+    detail = ["gpu:h100:8(IDX:0-7)"]
+    jobs = [running(k + 1, names[k], detail, **_UNREAD, **held) for k in range(size // 2)]
+    jobs += [job(k + 1, priority=k, **_UNREAD) for k in range(size // 2, size)]
     leaves = [names[k : k + _LEAF] for k in range(0, size, _LEAF)]
     lines = [f"SwitchName=leaf{k} Nodes={','.join(leaf)}\n" for k, leaf in enumerate(leaves)]
     texts = {
-        "nodes": document("nodes", [node(name) for name in names]),
-        "queue": document("jobs", jobs),
+        "nodes": document("nodes", [node(name, **_UNREAD) for name in names], indent=2),
+        "queue": document("jobs", jobs, indent=2),
         "topology": "".join(lines) + f"SwitchName=spine Switches=leaf[0-{len(leaves) - 1}]\n",
     }
     paths = {role: folder / f"{role}.{'conf' if role == 'topology' else 'json'}" for role in texts}

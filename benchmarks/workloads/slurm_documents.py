@@ -87,11 +87,11 @@ def reservation(name: str, nodes: str, from_s: float, until_s: float, *flags: st
     return {"name": name, "node_list": nodes, "flags": list(flags), "users": "ada", "accounts": "", **times, **fields}
 
 
-def document(key: str, records: Sequence[Mapping[str, Any]], version: int = 44) -> str:
+def document(key: str, records: Sequence[Mapping[str, Any]], version: int = 44, indent: int | None = None) -> str:
     """The text that a version writes of records under a key."""
     plugin = {"type": f"openapi/v0.0.{version}"} if version < 39 else {"data_parser": f"data_parser/v0.0.{version}"}
     known = {"meta": {"plugin": plugin}, key: [_written(record, version) for record in records]}
-    return json.dumps({**known, "errors": [], "warnings": []})
+    return json.dumps({**known, "errors": [], "warnings": []}, indent=indent)
 
 
 def _written(record: Mapping[str, Any], version: int) -> dict[str, Any]:

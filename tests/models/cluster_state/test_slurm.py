@@ -15,7 +15,6 @@ from stowplan.errors import InputError
 from tests.growth import work
 from tests.models.cluster_state.slurm_documents import NODES, read, state_of
 from benchmarks.workloads.slurm_documents import NOW_S, UNLIMITED, VERSIONS, document, job, node, reservation, running
-)
 from topology.calendar import EntryKind
 from topology.cluster import NodeState
 
