@@ -55,6 +55,20 @@ READERS: Mapping[str, StateReader] = MappingProxyType(
                 "ends": "limit: jobs last as long as their time limit; forecast: leave it to a forecaster",
             },
         ),
+        "kubernetes": StateReader(
+            function="models.cluster_state.kubernetes.state:read_kubernetes_state",
+            roles={
+                "nodes": DocumentRole(summary="what `kubectl get nodes -o json` writes", required=True, several=True),
+                "topology": DocumentRole(summary="a Topology of Kueue or KAI, or HyperNodes of Volcano", several=True),
+                "pods": DocumentRole(summary="what `kubectl get pods -A -o json` writes", several=True),
+                "workloads": DocumentRole(summary="what `kubectl get workloads -A -o json` writes", several=True),
+            },
+            settings={
+                "topology-labels": "gke, eks, oci, coreweave, topograph, aks, none, labels with commas between them "
+                "(coarsest first), or the name of one of several topologies",
+                "tolerated": "taints that jobs tolerate, by key, beside those of GPUs",
+            },
+        ),
     }
 )
 
