@@ -56,7 +56,9 @@ def imported(
 
 def _imported(state: ClusterState, changes: Mapping[str, Mapping[str, Any]]) -> ImportedSnapshotDoc:
     taken_at = datetime.fromtimestamp(state.taken_at_s, UTC)
-    snapshot = snapshot_to_document(state.snapshot(), taken_at).model_copy(update={"taken_at": taken_at})
+    snapshot = snapshot_to_document(state.snapshot(released=changes), taken_at).model_copy(
+        update={"taken_at": taken_at}
+    )
     if changes:
         snapshot = _changed(snapshot, changes, state)
         snapshot_from_document(snapshot)
@@ -65,7 +67,7 @@ def _imported(state: ClusterState, changes: Mapping[str, Mapping[str, Any]]) -> 
         held=tuple(
             HeldJobDoc(id=item.job.id, num_gpus=item.job.min_gpus, why=item.held)
             for item in state.jobs
-            if item.held is not None
+            if item.held is not None and not (item.on_hold and item.job.id in changes)
         ),
         notes=tuple(
             ImportNoteDoc(

@@ -173,6 +173,7 @@ class PlannedJobs:
             dependency=record.text("dependency") or None,
             priority_value=priority,
             held=job.held,
+            on_hold=job.on_hold,
         )
 
     def _note(self, job: SlurmJob, code: str, detail: str) -> None:
