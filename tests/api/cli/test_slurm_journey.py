@@ -32,7 +32,7 @@ _WAIT = (
     "sbatch --mem=1 --dependency=afterok:3 --gpus=8 -t 10 -J report --wrap 'sleep 600'",
     "sbatch --mem=1 --gpus-per-task=1 -n 4 -t 10 -J test --wrap 'sleep 600'",
     "sbatch --mem=1 -n1 --gpus=1 -J duo --wrap true : -n2 --mem=1 --gpus=2 -t 10",
-    "scontrol create reservation reservationname=maint starttime=now+3600 duration=120 nodes=n[1-2] flags=maint user=root",
+    "scontrol create reservation reservationname=maint starttime=now+3600 duration=120 nodes=n[1-2] flags=maint user=0",
 )
 
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.workloads.slurm_documents import NOW_S, UNLIMITED, VERSIONS, document, job, node, reservation, running
 from models.cluster_state import ClusterState, StateOptions
 from models.cluster_state.base import StateJob
 from models.workload import NodeGpus
 from stowplan.errors import InputError
 from tests.growth import work
 from tests.models.cluster_state.slurm_documents import NODES, read, state_of
-from benchmarks.workloads.slurm_documents import NOW_S, UNLIMITED, VERSIONS, document, job, node, reservation, running
 from topology.calendar import EntryKind
 from topology.cluster import NodeState
 
