@@ -69,7 +69,8 @@ def import_command(
     job: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ID={...}", help="Fields of a job that no scheduler knows, as in a snapshot: parallelism."
+            metavar="ID={...}",
+            help="Fields of a job that no scheduler knows, such as parallelism; one on hold is planned as released.",
         ),
     ] = None,
     taken_at: Annotated[

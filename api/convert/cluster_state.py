@@ -1,14 +1,15 @@
 """States of clusters: from what was asked for to the reader's options, and from what it read to documents."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from api.convert.faults import fault_issue
 from api.convert.located import located
-from api.convert.reading import read_document
+from api.convert.reading import MAX_ISSUES, read_document
 from api.convert.snapshot import snapshot_from_document, snapshot_to_document
 from api.schemas.cluster_state import HeldJobDoc, ImportBody, ImportedSnapshotDoc, ImportNoteDoc
 from api.schemas.snapshot import JobDoc, SnapshotDoc
@@ -55,8 +56,7 @@ def imported(
 
 
 def _imported(state: ClusterState, changes: Mapping[str, Mapping[str, Any]]) -> ImportedSnapshotDoc:
-    taken_at = datetime.fromtimestamp(state.taken_at_s, UTC)
-    snapshot = snapshot_to_document(state.snapshot(), taken_at).model_copy(update={"taken_at": taken_at})
+    snapshot = _document(state, changes)
     if changes:
         snapshot = _changed(snapshot, changes, state)
         snapshot_from_document(snapshot)
@@ -65,7 +65,7 @@ def _imported(state: ClusterState, changes: Mapping[str, Mapping[str, Any]]) -> 
         held=tuple(
             HeldJobDoc(id=item.job.id, num_gpus=item.job.min_gpus, why=item.held)
             for item in state.jobs
-            if item.held is not None
+            if item.held is not None and not (item.on_hold and item.job.id in changes)
         ),
         notes=tuple(
             ImportNoteDoc(
@@ -74,6 +74,27 @@ def _imported(state: ClusterState, changes: Mapping[str, Mapping[str, Any]]) -> 
             for note in state.notes
         ),
     )
+
+
+def _document(state: ClusterState, released: Collection[str]) -> SnapshotDoc:
+    """The document of what is planned of a state.
+
+    Raises
+    ------
+    InputError
+        When a document cannot say it: a name that is too long, a time too far away.
+    """
+    snapshot = state.snapshot(released)
+    try:
+        taken_at = datetime.fromtimestamp(state.taken_at_s, UTC)
+        return snapshot_to_document(snapshot, taken_at).model_copy(update={"taken_at": taken_at})
+    except ValidationError as error:
+        issues = [fault_issue(fault, error.title) for fault in error.errors(include_url=False)[:MAX_ISSUES]]
+        raise InputError(
+            f"what the scheduler says of a {error.title.removesuffix('Doc')} is out of range", issues
+        ) from error
+    except (OverflowError, ValueError) as error:
+        raise InputError(f"what the scheduler says of times is out of range: {error}") from error
 
 
 def _changed(snapshot: SnapshotDoc, changes: Mapping[str, Mapping[str, Any]], state: ClusterState) -> SnapshotDoc:

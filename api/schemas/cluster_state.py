@@ -38,7 +38,7 @@ class ImportBody(Document):
         default_factory=dict, examples=[{"7": {"parallelism": {"tp": 8, "pp": 2, "dp": 4}}}]
     )
     """Job id -> fields of a job of a snapshot that schedulers know nothing of, such as its parallelism or transformer;
-    they stand in place of what the scheduler says."""
+    they stand in place of what the scheduler says. A job that somebody holds is planned as if it was released."""
     minipod_tier: Name | None = None
     """The tier whose units are the minipods (null: the coarsest one with several units)."""
     taken_at: AwareDatetime | None = None

@@ -1,6 +1,6 @@
 """What readers of schedulers get, what they return, and what they have to say beside it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from models.workload import Job, Snapshot
@@ -53,7 +53,8 @@ class StateJob:
     `job` is what is planned of it: `current` where it runs, `remaining_s` until its expected end (of one that waits:
     how long it may take), `priority` as rank (1 first), `queue`, `user`, `min_gpus`. What a snapshot has no place for:
     `num_nodes` and `gpus_per_node` where it asks for them, `account`, `qos`, `dependency`, and `priority_value` as the
-    scheduler has it. `held`: why it cannot start now, whatever is free (None: it can, or it runs).
+    scheduler has it. `held`: why it cannot start now, whatever is free (None: it can, or it runs); `on_hold`: because
+    somebody holds it, who may release it.
     """
 
     job: Job
@@ -64,6 +65,7 @@ class StateJob:
     dependency: str | None = None
     priority_value: float | None = None
     held: str | None = None
+    on_hold: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +116,15 @@ class ClusterState:
     calendar: tuple[CalendarEntry, ...] = ()
     notes: tuple[Note, ...] = ()
 
-    def snapshot(self) -> Snapshot:
-        """What is planned: the jobs that run, and those that could start now.
+    def snapshot(self, released: Collection[str] = ()) -> Snapshot:
+        """What is planned: the jobs that run, and those that could start now, also if those on hold were `released`.
 
         Raises
         ------
         InputError
             When jobs or calendar do not go with the cluster.
         """
-        jobs = tuple(item.job for item in self.jobs if item.held is None)
+        jobs = tuple(item.job for item in self.jobs if item.held is None or (item.on_hold and item.job.id in released))
         return Snapshot(cluster=self.cluster, jobs=jobs, calendar=self.calendar)
 
 

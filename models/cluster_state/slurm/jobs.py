@@ -47,6 +47,7 @@ class SlurmJob:
     gpus_per_node: int | None
     partitions: tuple[str, ...]
     held: str | None
+    on_hold: bool
     constraints: tuple[str, ...]
     het_id: str | None = None
 
@@ -95,6 +96,7 @@ def slurm_jobs(
         gpus_per_node=_per_node(record),
         partitions=tuple(record.words("partition")),
         held=None if runs else _held(record, states, at_s, down_partitions),
+        on_hold=not runs and _on_hold(record),
         constraints=() if runs else tuple(_constraints(record)),
         het_id=f"{record.count('het_job_id')}" if record.count("het_job_id") else None,
     )
@@ -203,7 +205,7 @@ def _held(record: Record, states: set[str], at_s: float, down_partitions: frozen
     reason, dependency = record.text("state_reason"), record.text("dependency")
     if states & _HELD_STATES:
         return f"state {'+'.join(sorted(states))}"
-    if record.value.get("hold") is True or record.number("priority") == 0.0:
+    if _on_hold(record):
         return reason if reason in _HELD_REASONS else "held (priority 0)"
     if dependency:
         return f"dependency {dependency}"
@@ -216,6 +218,10 @@ def _held(record: Record, states: set[str], at_s: float, down_partitions: frozen
     if partitions and down_partitions.issuperset(partitions):
         return f"partition {partitions[0]} takes no jobs"
     return None
+
+
+def _on_hold(record: Record) -> bool:
+    return record.value.get("hold") is True or record.number("priority") == 0.0
 
 
 def _constraints(record: Record) -> Iterator[str]:
@@ -262,5 +268,6 @@ def _tasks(job: SlurmJob, text: str, notes: Notes, running_tasks: Mapping[int, i
             gpus_per_node=job.gpus_per_node,
             partitions=job.partitions,
             held=held,
+            on_hold=job.on_hold,
             constraints=job.constraints,
         )

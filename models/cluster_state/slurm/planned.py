@@ -173,6 +173,7 @@ class PlannedJobs:
             dependency=record.text("dependency") or None,
             priority_value=priority,
             held=job.held,
+            on_hold=job.on_hold,
         )
 
     def _note(self, job: SlurmJob, code: str, detail: str) -> None:
@@ -209,6 +210,4 @@ def _merged(het_id: str, parts: Sequence[SlurmJob], notes: Notes) -> list[SlurmJ
 
 def _name(text: str) -> str | None:
     """A name as documents may have it; None for none."""
-    if not text.isprintable():
-        text = "".join(letter for letter in text if letter.isprintable())
     return text[:_NAME_CHARS] or None

@@ -66,13 +66,13 @@ class Record:
         return int(found)
 
     def text(self, key: str) -> str:
-        """A text without blanks around it; empty where there is none."""
+        """A text without blanks around it and without control characters; empty where there is none."""
         found = self.value.get(key)
         if found is None:
             return ""
         if not isinstance(found, str):
             raise self.fault(key, f"is {_kind(found)}; must be a text")
-        return found.strip()
+        return (found if found.isprintable() else "".join(filter(str.isprintable, found))).strip()
 
     def words(self, key: str) -> Sequence[str]:
         """A list of texts; a text alone is one with commas between them."""

@@ -51,23 +51,22 @@ def test_what_a_real_slurm_writes() -> None:
         "DRAIN+IDLE: bad fan",
     )
     jobs = {item.job.id: item for item in state.jobs}
-    assert jobs["1"].job.current == (NodeGpus(node="n3", gpus=(0, 1, 2, 3)),)
-    assert jobs["3"].job.current == (NodeGpus(node="n1", gpus=(0, 1)),)
-    assert {name: item.job.min_gpus for name, item in jobs.items()} == {
-        **dict(zip(("1", "2", "3", "4", "6", "7", "8", "9"), (4, 16, 2, 32, 8, 8, 4, 3), strict=True)),
-        **dict.fromkeys(("5_0", "5_1", "5_2", "5_3"), 1),
-    }
+    assert jobs["1"].job.current == (NodeGpus(node="n1", gpus=(0, 1, 2, 3)),)
+    assert jobs["2"].job.current == (NodeGpus(node="n1", gpus=(4, 5)),)
+    sizes = {"1": 4, "2": 2, "3": 32, "4": 16, "6": 8, "7": 4, "8": 3} | dict.fromkeys(("5_0", "5_1", "5_2", "5_3"), 1)
+    assert {name: item.job.min_gpus for name, item in jobs.items()} == sizes
     assert {name: item.held for name, item in jobs.items() if item.held} == {
-        "6": "dependency afterok:2(unfulfilled)",
-        "7": "JobHeldUser",
+        "4": "JobHeldUser",
+        "6": "dependency afterok:3(unfulfilled)",
         "5_2": "JobArrayTaskLimit",
         "5_3": "JobArrayTaskLimit",
     }
+    assert [name for name, item in jobs.items() if item.on_hold] == ["4"]
     assert [(entry.name, entry.kind, entry.nodes) for entry in state.calendar] == [
         ("maint", EntryKind.MAINTENANCE, ("n1", "n2")),
-        ("team", EntryKind.RESERVATION, ("n3",)),
     ]
-    assert len(state.snapshot().jobs) == 8
+    assert len(state.snapshot().jobs) == 7
+    assert len(state.snapshot(released=["4", "6"]).jobs) == 8
 
 
 @pytest.mark.parametrize("version", VERSIONS)
