@@ -13,9 +13,11 @@ def pretty_json(value: Any) -> str:
 
 def _written(value: Any, indent: str, used: int) -> str:
     """`used` columns of the current line are taken already."""
-    line = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    if used + len(line) < _WIDTH or not isinstance(value, dict | list) or not value:
-        return line
+    # An item takes three columns or more: what has this many need not be tried.
+    if not isinstance(value, dict | list) or 3 * len(value) < _WIDTH:
+        line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        if used + len(line) < _WIDTH or not isinstance(value, dict | list) or not value:
+            return line
     inner = indent + "  "
     if isinstance(value, list):
         lines = [inner + _written(item, inner, len(inner)) for item in value]
