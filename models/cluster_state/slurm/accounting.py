@@ -1,4 +1,4 @@
-"""Earlier runs of jobs, as `sacct --allusers --duplicates --json` has them: one for each time that a job was requeued."""
+"""Earlier runs of jobs, as `sacct --allusers --duplicates --json` has them: one for each time that it was requeued."""
 
 from dataclasses import dataclass
 
