@@ -93,6 +93,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.performance.published_steps.calibrated:main",
         "Hold predictions after one and three measured plans against published step times, and their intervals.",
     ),
+    "blackwell-steps": LazyCommand(
+        "benchmarks.performance.published_steps.blackwell:main",
+        "Hold predictions against published step times of Blackwell, experts among them.",
+    ),
     "pipeline-schedules": LazyCommand(
         "benchmarks.performance.pipeline_schedules:main",
         "Measure formulas of pipeline schedules against the simulator, and what they cost.",
