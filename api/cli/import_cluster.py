@@ -83,7 +83,7 @@ def import_command(
     _catalogue: Catalogue = None,
     **given: list[str] | None,
 ) -> None:
-    """Turn a foreign description of a cluster into our JSON."""
+    """Turn a foreign description of a cluster, or what its scheduler says, into our JSON."""
     facts = GpuFacts(
         memory=memory,
         peak_flops=peak_flops,

@@ -16,6 +16,7 @@ from api.cli.options import readable
 from api.convert.cluster_state import imported
 from api.schemas.cluster_state import ImportedSnapshotDoc
 from models.cluster_state import READERS, SourceDocument, StateOptions
+from stowplan.collection import without_collection
 from stowplan.errors import InputError
 from stowplan.files import read_text
 from topology.gpu_catalogue import known_product
@@ -125,10 +126,11 @@ def import_state(
         for name, texts in said.items()
         if name not in settings
     }
-    found = imported(format_, documents, replace(options, settings=settings), changes)
+    with without_collection():
+        found = imported(format_, documents, replace(options, settings=settings), changes)
+        # What is as if nobody had said it is left out, but for the size of a job.
+        document: dict[str, Any] = found.snapshot.model_dump(mode="json", exclude_defaults=True)
     _tell(found)
-    # What is as if nobody had said it is left out, but for the size of a job.
-    document: dict[str, Any] = found.snapshot.model_dump(mode="json", exclude_defaults=True)
     document.setdefault("jobs", [])
     for job in document["jobs"]:
         job.setdefault("min_gpus", 1)

@@ -87,6 +87,19 @@ def reservation(name: str, nodes: str, from_s: float, until_s: float, *flags: st
     return {"name": name, "node_list": nodes, "flags": list(flags), "users": "ada", "accounts": "", **times, **fields}
 
 
+def run(number: int, state: str, start_s: int, end_s: int, gpus: int, task: int | None = None) -> dict[str, Any]:
+    """A run of a job as sacct has it, of a task of array `number` where `task` is given."""
+    times = {"start": start_s, "end": end_s, "elapsed": max(0, end_s - start_s)}
+    allocated = [
+        {"type": "cpu", "name": "", "id": 1, "count": 8},
+        {"type": "gres", "name": "gpu", "id": 1001, "count": gpus},
+        {"type": "gres", "name": "gpu:h100", "id": 1002, "count": gpus},
+    ]
+    array = {"job_id": 0 if task is None else number, "task_id": {"set": task is not None, "number": task or 0}}
+    known = {"job_id": number, "array": array, "het": {"job_id": 0, "job_offset": {"set": False, "number": 0}}}
+    return {**known, "state": {"current": [state]}, "time": times, "tres": {"allocated": allocated, "requested": []}}
+
+
 def document(key: str, records: Sequence[Mapping[str, Any]], version: int = 44, indent: int | None = None) -> str:
     """The text that a version writes of records under a key."""
     plugin = {"type": f"openapi/v0.0.{version}"} if version < 39 else {"data_parser": f"data_parser/v0.0.{version}"}

@@ -48,6 +48,9 @@ READERS: Mapping[str, StateReader] = MappingProxyType(
                 "partitions": DocumentRole(summary="what `scontrol show partitions --json` writes"),
                 "queue": DocumentRole(summary="what `squeue --json` writes"),
                 "reservations": DocumentRole(summary="what `scontrol show reservations --json` writes"),
+                "accounting": DocumentRole(
+                    summary="what `sacct --allusers --duplicates --json` writes: earlier runs of jobs"
+                ),
             },
             settings={
                 "partition": "only the nodes of this partition; jobs of others on them are work that is not planned",

@@ -74,12 +74,13 @@ def read_nodes(
         own = frozenset(record.words("partitions"))
         partitions |= own
         seen_s = max(seen_s, record.time_s("last_busy") or 0.0, record.time_s("slurmd_start_time") or 0.0)
-        why = _left_out(record, own, partition)
+        states = states_of(record)
+        why = _left_out(record, states, own, partition)
         if why is not None:
             code, left_out[name] = why
             notes.add(code, document, record.pointer, f"node {name!r} {left_out[name]}; it is left out")
             continue
-        planned[name] = _node(record, name, own, gpus, has_calendar=has_calendar)
+        planned[name] = _node(record, name, states, own, gpus, has_calendar=has_calendar)
     if partition is not None and partition not in partitions:
         raise document.fault(f"no node is in a partition {partition!r}; there are {sorted(partitions)}", pointer="")
     if not planned:
@@ -94,7 +95,9 @@ def states_of(record: Record) -> Set[str]:
     return {word.upper() for key in ("state", "state_flags") for word in record.words(key)}
 
 
-def _left_out(record: Record, partitions: frozenset[str], partition: str | None) -> tuple[str, str] | None:
+def _left_out(
+    record: Record, states: Set[str], partitions: frozenset[str], partition: str | None
+) -> tuple[str, str] | None:
     """Code and words for why a node is not planned; None where it is."""
     try:
         has = parse_gres(record.text("gres"))
@@ -103,7 +106,7 @@ def _left_out(record: Record, partitions: frozenset[str], partition: str | None)
         raise record.fault("gres", str(error)) from error
     if not any(item.num for item in has.gpus):
         return "no_gpus", "has no GPUs"
-    if states_of(record) & _NO_NODE:
+    if states & _NO_NODE:
         return "future_node", "is not there yet (FUTURE)"
     if partition is not None and partition not in partitions:
         return "other_partition", f"is not in partition {partition!r}"
@@ -116,12 +119,13 @@ def _left_out(record: Record, partitions: frozenset[str], partition: str | None)
     return None
 
 
-def _node(record: Record, name: str, partitions: frozenset[str], gpus: KnownGpus, *, has_calendar: bool) -> SlurmNode:
+def _node(
+    record: Record, name: str, words: Set[str], partitions: frozenset[str], gpus: KnownGpus, *, has_calendar: bool
+) -> SlurmNode:
     has = [item for item in parse_gres(record.text("gres")).gpus if item.num]
     num_gpus = sum(item.num for item in has)
     if num_gpus > _MAX_GPUS:
         raise record.fault("gres", f"has {num_gpus} GPUs; at most {_MAX_GPUS}")
-    words = states_of(record)
     state = NodeState.DOWN if words & _DOWN else NodeState.DRAINED if words & _DRAINED else NodeState.UP
     reason = record.text("reason")
     if state is NodeState.UP and words & _RESERVED and not has_calendar:

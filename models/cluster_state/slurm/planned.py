@@ -1,10 +1,11 @@
 """Slurm's jobs as they are planned: where they run or how large they are, how urgent, and until when."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from models.cluster_state.base import Notes, StateJob, priority_ranks
 from models.cluster_state.gpus import KnownGpus
+from models.cluster_state.slurm.accounting import EarlierRuns
 from models.cluster_state.slurm.gres import Gpus
 from models.cluster_state.slurm.jobs import SlurmJob, time_limit_s
 from models.cluster_state.slurm.nodes import SlurmNodes
@@ -12,6 +13,7 @@ from models.cluster_state.slurm.placing import Placing
 from models.workload import Job, NodeGpus
 
 _NAME_CHARS = 256
+_NONE = EarlierRuns()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +32,29 @@ class PlannedJobs:
     ----------
     partition
         Only jobs that may use it are planned; None for all.
+    earlier
+        Job id -> runs that have ended, of jobs that were started again.
     ends
         `limit`: jobs are expected to last as long as their time limit. `forecast`: nobody says how long.
     """
 
     def __init__(
-        self, *, nodes: SlurmNodes, gpus: KnownGpus, notes: Notes, at_s: float, partition: str | None, ends: str
+        self,
+        *,
+        nodes: SlurmNodes,
+        gpus: KnownGpus,
+        notes: Notes,
+        at_s: float,
+        partition: str | None,
+        earlier: Mapping[str, EarlierRuns],
+        ends: str,
     ) -> None:
         self._nodes = nodes
         self._gpus = gpus
         self._notes = notes
         self._at_s = at_s
         self._partition = partition
+        self._earlier = earlier
         self._ends = ends
         self._ranks: dict[float, int] = {}
         self._access: dict[tuple[str, ...], _Access] = {}
@@ -143,6 +156,7 @@ class PlannedJobs:
         if current:
             # Slurm writes an end for jobs without a limit, too: a year ahead.
             remaining_s = max(0.0, end_s - self._at_s) if end_s is not None and limit_s is not None else None
+        earlier = self._earlier.get(job.id, _NONE)
         deadline_s = record.time_s("deadline")
         left_s = None if deadline_s is None else deadline_s - self._at_s
         planned = Job(
@@ -153,11 +167,11 @@ class PlannedJobs:
             preemptible=record.value.get("requeue") is True,
             priority=self._ranks[priority],
             age_s=0.0 if submit_s is None else max(0.0, self._at_s - submit_s),
-            num_restarts=record.count("restart_cnt"),
+            num_restarts=max(record.count("restart_cnt"), earlier.num),
             deadline_s=left_s if left_s is not None and left_s > 0 else None,
             remaining_s=remaining_s if self._ends == "limit" else None,
             queue=_name(job.partitions[0] if job.partitions else ""),
-            attained_gpu_s=num_gpus * (running_s or 0.0),
+            attained_gpu_s=earlier.gpu_s + num_gpus * (running_s or 0.0),
             calendar_entry=_name(record.text("resv_name").partition(",")[0]),
             user=_name(record.text("user_name")),
             application=_name(record.text("name")),

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from models.cluster_state.base import ClusterState, Documents, Notes, SourceDocument, StateOptions
 from models.cluster_state.gpus import KnownGpus
+from models.cluster_state.slurm.accounting import read_accounting
 from models.cluster_state.slurm.jobs import MAX_JOBS, SlurmJob, holds_nodes, slurm_jobs
 from models.cluster_state.slurm.nodes import SlurmNodes, read_nodes
 from models.cluster_state.slurm.planned import PlannedJobs
@@ -49,7 +50,10 @@ def _state(documents: Documents, options: StateOptions) -> ClusterState:
     records = slurm_records(given["queue"], "jobs", _QUEUE_COMMAND) if "queue" in given else []
     at_s = options.taken_at_s or _seen_s(records, nodes)
     jobs = _jobs(records, notes, at_s, down)
-    planned = PlannedJobs(nodes=nodes, gpus=gpus, notes=notes, at_s=at_s, partition=partition, ends=_ends(options))
+    earlier = read_accounting(given["accounting"]) if "accounting" in given else {}
+    planned = PlannedJobs(
+        nodes=nodes, gpus=gpus, notes=notes, at_s=at_s, partition=partition, earlier=earlier, ends=_ends(options)
+    )
     state_jobs, in_use = planned.jobs(jobs)
     calendar = read_reservations(given["reservations"], nodes, notes, at_s) if "reservations" in given else []
     return ClusterState(

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.workloads.slurm_documents import NOW_S, UNLIMITED, VERSIONS, document, job, node, reservation, running
+from benchmarks.workloads.slurm_documents import (
+    NOW_S,
+    UNLIMITED,
+    VERSIONS,
+    document,
+    job,
+    node,
+    reservation,
+    run,
+    running,
+)
 from models.cluster_state import ClusterState, StateOptions
 from models.cluster_state.base import StateJob
 from models.workload import NodeGpus
@@ -310,6 +320,23 @@ def test_the_moment_is_the_last_one_that_documents_tell_of() -> None:
     told = state_of(*jobs, options=StateOptions(settings={"ends": "forecast"}))
     assert [item.job.remaining_s for item in told.jobs] == [None, None]
     assert [item.job.time_limit_s for item in told.jobs] == [86_400.0, 86_400.0]
+
+
+def test_earlier_runs_count_as_service_and_restarts() -> None:
+    runs = [
+        run(1, "NODE_FAIL", NOW_S - 9000, NOW_S - 8000, 8),
+        run(1, "REQUEUED", NOW_S - 7000, NOW_S - 6500, 4),
+        run(1, "RUNNING", NOW_S - 3600, 0, 8),
+        run(3, "PREEMPTED", NOW_S - 500, NOW_S - 400, 1, task=2),
+        run(9, "PENDING", 0, 0, 0),
+    ]
+    jobs = [running(1, "n1", ["gpu:h100:8(IDX:0-7)"]), job(2), job(7, array_job_id=3, array_task_id=2)]
+    state = state_of(*jobs, accounting=document("jobs", runs))
+    assert [(item.job.id, item.job.num_restarts, item.job.attained_gpu_s) for item in state.jobs] == [
+        ("1", 2, 8 * 1000 + 4 * 500 + 8 * 3600),
+        ("2", 0, 0.0),
+        ("3_2", 1, 100.0),
+    ]
 
 
 def test_what_a_plan_does_not_know_is_told() -> None:

@@ -73,6 +73,10 @@ def test_what_cannot_be_is_told_with_its_place(jobs: list[Any], message: str) ->
             {"queue": document("jobs", []).replace("[]", "[7]", 1)},
             "queue.json: /jobs/0: is a number; must be an object",
         ),
+        (
+            {"accounting": document("jobs", [{"job_id": 1, "time": 5}])},
+            "accounting.json: /jobs/0/time: is a number; must be",
+        ),
         ({"pods": "{}"}, "slurm has no document 'pods'; it takes nodes, topology"),
     ],
 )
