@@ -93,6 +93,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.performance.published_steps.calibrated:main",
         "Hold predictions after one and three measured plans against published step times, and their intervals.",
     ),
+    "blackwell-steps": LazyCommand(
+        "benchmarks.performance.published_steps.blackwell:main",
+        "Hold predictions against published step times of Blackwell, experts among them.",
+    ),
     "pipeline-schedules": LazyCommand(
         "benchmarks.performance.pipeline_schedules:main",
         "Measure formulas of pipeline schedules against the simulator, and what they cost.",
@@ -132,6 +136,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "large-posts": LazyCommand(
         "benchmarks.service.large_posts:main",
         "Post clusters of up to 100,000 GPUs: CPU of the service and of all, and whether it still answers.",
+    ),
+    "imports": LazyCommand(
+        "benchmarks.service.imports:main", "Measure how long the state of a Slurm cluster takes to become a snapshot."
     ),
     "post-to-answer": LazyCommand(
         "benchmarks.service.post_to_answer:main", "Time the way from POST to answer, split by phase."

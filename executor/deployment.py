@@ -162,6 +162,7 @@ class Deployment:
             num_steps=options.num_steps,
             engine=options.engine,
             virtual_stages=self.plan.virtual_stages,
+            pipeline_schedule=self.plan.schedule,
             device=options.device,
             schedule=options.schedule,
             seed=options.seed,

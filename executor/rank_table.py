@@ -87,6 +87,10 @@ def refuse_plan(plan: ParallelPlan, engine: EngineName, where: str = "") -> None
 
     `where`: pointer to the plan.
     """
+    if plan.schedule.splits_backward and engine is EngineName.DEEPSPEED:
+        detail = f"is {plan.schedule}; DeepSpeed has 1F1B alone: plan with software deepspeed"
+        issue = Issue(code="schedule", pointer=f"{where}/schedule", detail=detail)
+        raise InputError(f"the plan {plan.notation()} is zero-bubble and cannot be deployed", [issue])
     if plan.virtual_stages > 1 and engine is EngineName.DEEPSPEED:
         detail = (
             f"is {plan.virtual_stages}; DeepSpeed has no interleaved pipelines: plan with software deepspeed, or train "

@@ -17,9 +17,10 @@ from executor.records import read_record, write_record
 from executor.weights.families import family_of
 from models.dimensions import Dimensions
 from models.numerics import Numerics
-from models.parallel_plan import even_split
+from models.parallel_plan import layers_of_parts
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
-from models.transformer import Optimizer, Positions, Precision, Transformer
+from models.transformer import Checkpointing, Optimizer, Positions, Precision, Transformer
 from stowplan.errors import Issue, raise_for_errors
 
 # Value of `resume`: go on from the last good checkpoint, or start anew where there is none.
@@ -141,7 +142,8 @@ class TrainingJob:
 
     Layout. `stages` in pipeline order; the first also holds the embedding, the last one the head. `num_micro_batches`
     make a step. `engine`: DeepSpeed runs layouts whose stages have the same degrees and whose replicas the same batch.
-    `virtual_stages`: parts into which the layers of every stage are cut, for interleaved pipelines.
+    `virtual_stages`: parts into which the layers of every stage are cut, for interleaved pipelines, and those whose
+    `pipeline_schedule` is zero-bubble.
 
     Weights. `numerics`: what the model computes with beside its sizes. `initial_weights`: a folder of Hugging Face with
     the weights that a training begins with, unless it goes on from a checkpoint; None: they are drawn. `final_weights`:
@@ -176,6 +178,7 @@ class TrainingJob:
     num_steps: int
     engine: EngineName = EngineName.DEEPSPEED
     virtual_stages: int = 1
+    pipeline_schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
@@ -228,9 +231,25 @@ class TrainingJob:
 
     @property
     def part_layers(self) -> tuple[int, ...]:
-        """Layers of each part of a stage in pipeline order: part k of every stage, then part k + 1 of the first."""
-        cut = [even_split(count, self.virtual_stages) for count in self.stage_layers]
-        return tuple(parts[k] for k in range(self.virtual_stages) for parts in cut)
+        """Layers of each part of a stage in pipeline order."""
+        return layers_of_parts(self.stage_layers, self.virtual_stages, self.pipeline_schedule)
+
+    def parts_of(self, pipe: int) -> tuple[int, ...]:
+        """Which of the parts in pipeline order a stage has."""
+        if self.pipeline_schedule is PipelineSchedule.ZBV:
+            return pipe, 2 * self.pp - 1 - pipe
+        return tuple(range(pipe, self.pp * self.virtual_stages, self.pp))
+
+    @property
+    def last_stage(self) -> int:
+        """The stage that ends the model."""
+        return self.stage_of(self.pp * self.virtual_stages - 1)
+
+    def stage_of(self, part: int) -> int:
+        """Which stage has a part."""
+        if self.pipeline_schedule is PipelineSchedule.ZBV:
+            return min(part, 2 * self.pp - 1 - part)
+        return part % self.pp
 
     @property
     def is_symmetric(self) -> bool:
@@ -334,18 +353,39 @@ def _layout_faults(job: TrainingJob) -> Iterator[Issue]:
 
 def _interleaving_faults(job: TrainingJob) -> Iterator[Issue]:
     parts = job.virtual_stages
+    if job.pipeline_schedule.splits_backward:
+        yield from _split_faults(job)
     if parts == 1:
         return
     if parts < 1:
         yield _fault("not_positive", "virtual_stages", f"is {parts}; at least 1")
     elif job.engine is EngineName.DEEPSPEED:
         yield _fault("virtual_stages", "virtual_stages", f"is {parts}; DeepSpeed has no interleaved pipelines")
-    elif job.pp == 1 or min(job.stage_layers) < parts or job.num_micro_batches % job.pp:
+    elif (
+        job.pp == 1
+        or min(job.stage_layers) < parts
+        or (job.num_micro_batches % job.pp and job.pipeline_schedule is not PipelineSchedule.ZBV)
+    ):
         detail = (
             f"is {parts}; needs several stages, a layer per part ({list(job.stage_layers)} layers), and micro-batches "
             f"that the {job.pp} stages divide ({job.num_micro_batches})"
         )
         yield _fault("not_interleaved", "virtual_stages", detail)
+
+
+def _split_faults(job: TrainingJob) -> Iterator[Issue]:
+    """What zero-bubble schedules do not go with."""
+    kind, parts = job.pipeline_schedule, job.virtual_stages
+    if job.engine is EngineName.DEEPSPEED:
+        yield _fault("schedule", "pipeline_schedule", f"is {kind}; DeepSpeed has 1F1B alone, the engine native has it")
+    if not (parts == 2 if kind is PipelineSchedule.ZBV else parts > 1):
+        yield _fault("schedule", "pipeline_schedule", f"is {kind} with {parts} parts a stage; zbv has 2, others more")
+    if job.model.checkpointing is not Checkpointing.NONE:
+        detail = f"is {kind} with {job.model.checkpointing} checkpointing, which torch repeats for every weight; none"
+        yield _fault("schedule", "pipeline_schedule", detail)
+    if kind is PipelineSchedule.ZBV and job.model.tied_embeddings:
+        detail = "is zbv, under which one stage has embedding and head; the native engine ties those of two stages"
+        yield _fault("schedule", "pipeline_schedule", detail)
 
 
 def _stage_faults(job: TrainingJob) -> Iterator[Issue]:

@@ -13,11 +13,12 @@ stage, of experts over every e-th.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 
 from models.parallelism.training import Training
+from models.pipeline_schedule import PipelineSchedule, in_flight, part_words, waiting
 from models.transformer import Checkpointing
 from models.wording import counted, listed
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
@@ -86,7 +87,8 @@ class ParallelPlan:
     """Stages in pipeline order, and the number of micro-batches of one iteration (N_b).
 
     `virtual_stages`: parts into which the layers of every stage are cut; above 1 the pipeline is interleaved, part k of
-    the last stage hands on to part k + 1 of the first one (Narayanan et al. 2021). `context_parallel`,
+    the last stage hands on to part k + 1 of the first one (Narayanan et al. 2021), but for the `schedule` zbv, where
+    the last stage hands on to itself and the first one has the end of the model (`v_parts`). `context_parallel`,
     `expert_parallel`: replicas of every stage that share their sequences, and their experts (module docstring).
     `training`: how it trains, where the job leaves that open; None: as the job's model says.
 
@@ -95,9 +97,10 @@ class ParallelPlan:
     InputError
         When there is no stage or replica, a count is below 1, the replicas of a stage differ in their tensor degree,
         the stages in the size of their micro-batch, a GPU occurs twice, or an interleaved pipeline has one stage only,
-        a stage with fewer layers than parts, or micro-batches that its stages do not divide; when a stage recomputes
-        layers that it does not have, or not equally many in its parts; when context or expert parallelism does not
-        divide the replicas of a stage, or replicas that share sequences differ in their batch.
+        a stage with fewer layers than parts, or micro-batches that its stages do not divide (zbv: any); when a schedule
+        is zero-bubble without several parts (zbv: two), or with a stage that has a checkpointing of its own; when a
+        stage recomputes layers that it does not have, or not equally many in its parts; when context or expert
+        parallelism does not divide the replicas of a stage, or replicas that share sequences differ in their batch.
     """
 
     stages: tuple[Stage, ...]
@@ -106,6 +109,7 @@ class ParallelPlan:
     context_parallel: int = 1
     expert_parallel: int = 1
     training: Training | None = None
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
 
     def __post_init__(self) -> None:
         raise_for_errors(list(_faults(self)), "parallel plan")
@@ -117,7 +121,11 @@ class ParallelPlan:
 
     def in_flight(self, stage: int) -> float:
         """What `in_flight` says of a stage."""
-        return in_flight(self.pp, stage, self.virtual_stages)
+        return in_flight(self.pp, stage, self.virtual_stages, self.schedule)
+
+    def waiting(self, stage: int) -> float:
+        """What `waiting` says of a stage."""
+        return waiting(self.pp, stage, self.virtual_stages, self.schedule)
 
     @property
     def num_gpus(self) -> int:
@@ -165,7 +173,8 @@ class ParallelPlan:
 
     def notation(self) -> str:
         """Short form: `PP2 DP2 TP4 (20+20 layers, 8 x 4)` when symmetric, else stage by stage `20L 2x4 | 20L 3x2`;
-        interleaved pipelines have `PP2x3` for three parts a stage, and `CP2 EP4` stands behind TP where it is not 1;
+        interleaved pipelines have `PP2x3` for three parts a stage, zero-bubble ones `PP2x3ZB` and `PP2ZBV`, and
+        `CP2 EP4` stands behind TP where it is not 1;
         stages with a checkpointing of their own `recomputing 2 selective, 2 none`, `recomputing full 5, full 2`."""
         batches = f"{self.num_micro_batches} x {self.micro_batch}"
         if self.has_own_checkpointing:
@@ -175,7 +184,7 @@ class ParallelPlan:
             alike = (words if count == 1 else f"{count} {words}" for words, count in groups)
             batches += f", recomputing {', '.join(alike)}"
         layers = listed([stage.num_layers for stage in self.stages], "layer")
-        parts = f"x{self.virtual_stages}" if self.virtual_stages > 1 else ""
+        parts = part_words(self.virtual_stages, self.schedule)
         within = "".join(
             f" {name}{degree}"
             for name, degree in (("CP", self.context_parallel), ("EP", self.expert_parallel))
@@ -186,13 +195,6 @@ class ParallelPlan:
             return f"PP{self.pp}{parts} DP{self.data_parallel(first)} TP{first.tp}{within} ({layers}, {batches})"
         stages = " | ".join(f"{stage.num_layers}L {self.data_parallel(stage)}x{stage.tp}" for stage in self.stages)
         return f"PP{self.pp}{parts} {stages}{within} ({batches})" if parts else f"{stages}{within} ({batches})"
-
-
-def in_flight(pp: int, stage: int, virtual_stages: int) -> float:
-    """Micro-batches whose activations a stage keeps at most, in whole stages, if there are as many: those that have
-    passed it and not come back. More where parts of stages take turns (Korthikanti et al. 2022, section 4.2.3)."""
-    behind, parts = pp - stage, virtual_stages
-    return float(behind) if parts == 1 else ((parts - 1) * pp + 2 * behind - 1) / parts
 
 
 def symmetric_plan(
@@ -208,6 +210,7 @@ def symmetric_plan(
     virtual_stages: int = 1,
     cp: int = 1,
     ep: int = 1,
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B,
 ) -> ParallelPlan:
     """Build the plan of equal degrees in all stages.
 
@@ -263,6 +266,7 @@ def symmetric_plan(
         virtual_stages=virtual_stages,
         context_parallel=cp,
         expert_parallel=ep,
+        schedule=schedule,
     )
 
 
@@ -273,6 +277,7 @@ def _faults(plan: ParallelPlan) -> Iterator[Issue]:
     if not plan.stages:
         yield _fault("no_stages", "/stages", "the plan has no stages; at least 1")
     yield from _interleaving_faults(plan)
+    yield from _schedule_faults(plan)
     yield from _sharing_faults(plan)
     seen: set[Gpu] = set()
     for i, stage in enumerate(plan.stages):
@@ -299,9 +304,25 @@ def _interleaving_faults(plan: ParallelPlan) -> Iterator[Issue]:
         yield _fault(
             "not_interleaved", where, f"is {parts}; a stage has {counted(fewest, 'layer')}, at most as many parts"
         )
-    if plan.num_micro_batches % plan.pp:
+    if plan.num_micro_batches % plan.pp and plan.schedule is not PipelineSchedule.ZBV:
         detail = f"is {plan.num_micro_batches}; an interleaved pipeline takes multiples of its {plan.pp} stages"
         yield _fault("not_interleaved", "/num_micro_batches", detail)
+
+
+def _schedule_faults(plan: ParallelPlan) -> Iterator[Issue]:
+    """Schedules that do not go with the parts of stages, or with what these recompute."""
+    if not plan.schedule.splits_backward:
+        return
+    is_v = plan.schedule is PipelineSchedule.ZBV
+    if not (plan.virtual_stages == 2 if is_v else plan.virtual_stages > 1):
+        detail = (
+            f"is {plan.schedule} with {counted(plan.virtual_stages, 'part')} a stage; {'2' if is_v else '2 at least'}"
+        )
+        yield _fault("schedule", "/schedule", detail)
+    for i, stage in enumerate(plan.stages):
+        if stage.checkpointing is not None:
+            detail = f"is {stage.recomputing}; stages of {plan.schedule} keep everything, as the job says: leave it out"
+            yield _fault("schedule", pointer_of("stages", i, "checkpointing"), detail)
 
 
 def _sharing_faults(plan: ParallelPlan) -> Iterator[Issue]:
@@ -363,6 +384,21 @@ def _recomputation_faults(where: str, stage: Stage, virtual_stages: int) -> Iter
 
 def _fault(code: str, pointer: str, detail: str) -> Issue:
     return Issue(code=code, pointer=pointer, detail=detail)
+
+
+def layers_of_parts(layers: Sequence[int], parts: int, schedule: PipelineSchedule) -> tuple[int, ...]:
+    """Layers of the parts of stages in the order of the model: part 0 of all stages, then part 1 of the first one ...,
+    of zbv from the last stage to the first; `layers`: of stages."""
+    cut = [even_split(count, parts) for count in layers]
+    if schedule is PipelineSchedule.ZBV:
+        return (*(there for there, _ in cut), *(back for _, back in reversed(cut)))
+    return tuple(each[k] for k in range(parts) for each in cut)
+
+
+def v_parts(layers: Sequence[int]) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+    """First layer of both parts of every stage of zbv, and the one behind the last; `layers`: of stages."""
+    bounds = list(pairwise(accumulate(layers_of_parts(layers, 2, PipelineSchedule.ZBV), initial=0)))
+    return tuple(zip(bounds[: len(layers)], reversed(bounds[len(layers) :]), strict=True))
 
 
 def even_split(total: int, parts: int) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ class Features:
     a part of an activation each to the next stage, not the whole of it. overlaps_sends: a stage computes while its
     activations travel. context_parallel, expert_parallel: replicas that share sequences, by ring attention, and
     experts. recomputes_by_stage: stages differ in their activation checkpointing, also in how many of their layers it
-    is of.
+    is of. zero_bubble: pipelines whose backward passes leave weights to passes of their own.
     """
 
     sequence_parallel: bool = True
@@ -46,6 +46,7 @@ class Features:
     context_parallel: bool = True
     expert_parallel: bool = True
     recomputes_by_stage: bool = True
+    zero_bubble: bool = False
 
 
 # DeepSpeed: its pipeline engine has 1F1B alone, refuses ZeRO 2 and 3 and sends whole activations, one after another; of
@@ -55,7 +56,8 @@ class Features:
 # `--recompute-num-layers` and `--recompute-granularity` are read by every rank for itself. Its core has
 # `--context-parallel-size` and `--expert-model-parallel-size`, that of 2021 has neither.
 # torch: torchtitan, which wraps the layers of every stage, with `context_parallel_degree` and
-# `expert_parallel_degree`; MXFP8 by torchao, which needs compiled products.
+# `expert_parallel_degree`; MXFP8 by torchao, which needs compiled products. Its zero-bubble schedules refuse compiled
+# modules (`torch.distributed.pipelining.schedules`).
 FEATURES = MappingProxyType(
     {
         Software.DEEPSPEED: Features(
@@ -73,6 +75,6 @@ FEATURES = MappingProxyType(
         ),
         Software.MEGATRON_CORE: Features(mxfp8=True),
         Software.TORCH: Features(pipeline_zero=3, mxfp8=True),
-        Software.TORCH_EAGER: Features(pipeline_zero=3),
+        Software.TORCH_EAGER: Features(pipeline_zero=3, zero_bubble=True),
     }
 )

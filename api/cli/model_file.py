@@ -61,6 +61,7 @@ def plan_of_file(model: ForeignModel | None, training: Mapping[str, Any], counts
         "num_micro_batches": batch // (dp * micro_batch),
         "layers": plan.layers,
         "virtual_stages": plan.virtual_stages,
+        "schedule": plan.schedule,
         **recomputed,
     }
 

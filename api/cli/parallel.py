@@ -34,6 +34,7 @@ from api.figures.request import ParallelFigure
 from api.schemas.parallel import ParallelPlanBody
 from api.schemas.parallel_answer import ParallelPlanAnswer
 from models.parallelism.request import Planner
+from models.pipeline_schedule import PipelineSchedule
 from models.readers import is_file_name
 from models.software import Software
 from stowplan.errors import InputError
@@ -41,7 +42,8 @@ from stowplan.errors import InputError
 _BODY = TypeAdapter(ParallelPlanBody)
 _GLOBAL_BATCH = 256
 _DEGREES = re.compile(
-    r"pp(\d+)(?:x(\d+))?[ ,]*dp(\d+)[ ,]*tp(\d+)[ ,]*(?:cp(\d+)[ ,]*)?(?:ep(\d+)[ ,]*)?(?:mb|x)(\d+)", re.IGNORECASE
+    r"pp(\d+)(?:x(\d+))?(zbv|zb)?[ ,]*dp(\d+)[ ,]*tp(\d+)[ ,]*(?:cp(\d+)[ ,]*)?(?:ep(\d+)[ ,]*)?(?:mb|x)(\d+)",
+    re.IGNORECASE,
 )
 
 
@@ -86,7 +88,8 @@ def parallel_command(
         str | None,
         typer.Option(
             help="Evaluate this plan instead: pp2,dp2,tp4,mb32 (micro-batches; pp2x4: stages in 4 parts each, "
-            "interleaved; tp4,cp2,ep8: sequences shared by 2 replicas, experts by 8), or `file`: that of --model."
+            "interleaved, pp2x4zb: zero-bubble, pp2zbv: ZB-V; tp4,cp2,ep8: sequences shared by 2 replicas, experts by "
+            "8), or `file`: that of --model."
         ),
     ] = None,
     context_parallel: Annotated[
@@ -97,6 +100,13 @@ def parallel_command(
     ] = None,
     expert_parallel: Annotated[
         str | None, typer.Option(help="Replicas that share experts: degrees to search, 8 or 1,8.", show_default="all")
+    ] = None,
+    schedules: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Pipeline schedules to search, of {', '.join(PipelineSchedule)}: zbv or 1f1b,zbv.",
+            show_default="all that the software runs",
+        ),
     ] = None,
     tokens: Annotated[
         float | None, typer.Option(min=1, help="Tokens to train on, such as 15e12: for how long.")
@@ -132,6 +142,7 @@ def parallel_command(
             "time_limit_s": time_limit,
             "context_degrees": _sharing("--context-parallel", context_parallel),
             "expert_degrees": _sharing("--expert-parallel", expert_parallel),
+            "schedules": None if schedules is None else [word.strip() for word in schedules.split(",")],
         }
     )
     if file is None:
@@ -231,7 +242,7 @@ def _sharing(name: str, text: str | None) -> list[int] | None:
     return [int(part) for part in parts]
 
 
-def degrees_of(text: str) -> dict[str, int]:
+def degrees_of(text: str) -> dict[str, int | str]:
     """Degrees from `pp2,dp2,tp4,mb32`.
 
     Raises
@@ -243,10 +254,17 @@ def degrees_of(text: str) -> dict[str, int]:
     if match is None:
         raise InputError(
             f"--degrees is {text!r}; write pp2,dp2,tp4,mb32: stages, replicas, shards, micro-batches; pp2x4 for 4 "
-            "parts a stage, cp2 and ep8 behind tp4 for replicas that share sequences and experts"
+            "parts a stage, pp2x4zb and pp2zbv for zero-bubble schedules, cp2 and ep8 behind tp4 for replicas that "
+            "share sequences and experts"
         )
-    names = ("pp", "virtual_stages", "dp", "tp", "context_parallel", "expert_parallel", "num_micro_batches")
-    return {name: int(found) for name, found in zip(names, match.groups(), strict=True) if found is not None}
+    names = ("pp", "virtual_stages", "schedule", "dp", "tp", "context_parallel", "expert_parallel", "num_micro_batches")
+    words = {name: found for name, found in zip(names, match.groups(), strict=True) if found is not None}
+    schedule = words.pop("schedule", "").lower()
+    degrees: dict[str, int | str] = {name: int(found) for name, found in words.items()}
+    if schedule:
+        kind = PipelineSchedule.ZBV if schedule == "zbv" else PipelineSchedule.ZERO_BUBBLE
+        degrees |= {"schedule": kind.value, **({"virtual_stages": 2} if "virtual_stages" not in degrees else {})}
+    return degrees
 
 
 def _refuse_beside_file(options: dict[str, object]) -> None:

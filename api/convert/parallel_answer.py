@@ -136,6 +136,7 @@ def _stage(point: PlanPoint, i: int) -> StageDetailDoc:
         tensor_communication_s=time.tensor_communication_s,
         ring_s=time.ring_s,
         all_to_all_s=time.all_to_all_s,
+        weight_s=time.weight_s,
         reduction_s=time.reduction_s,
         exposed_reduction_s=time.exposed_reduction_s,
         optimizer_s=time.optimizer_s,

@@ -226,6 +226,7 @@ def _grid_options(options: ParallelOptionsDoc) -> GridOptions:
         num_micro_batches=options.num_micro_batches,
         max_frontier=options.max_frontier,
         refine=options.refine,
+        schedules=options.schedules,
     )
 
 

@@ -8,7 +8,7 @@ from api.schemas.deployment import DeploymentBody, PlanChoice
 from stowplan.errors import InputError, Issue
 
 # Field of a training job -> where the request says it; fields that are not here are in `training`.
-_OF_THE_PLAN = ("plan", "stages", "num_micro_batches", "virtual_stages")
+_OF_THE_PLAN = ("plan", "stages", "num_micro_batches", "virtual_stages", "pipeline_schedule")
 
 
 @contextmanager

@@ -1,5 +1,5 @@
 """The pipeline of a plan as a Gantt chart: a row per stage, a box per forward and backward pass (1F1B; of every part of
-a stage where it is interleaved).
+a stage where it is interleaved; zero-bubble: a box for the gradients of weights, too).
 
 What is grey is the bubble. Behind its last backward pass a stage shows the reduction that is not hidden, and the
 optimiser; on the right stands the memory of its fullest GPU.
@@ -7,6 +7,7 @@ optimiser; on the right stands the memory of its fullest GPU.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,11 @@ from api.figures.style import (
 )
 from api.schemas.parallel_answer import PlanPointDoc, StageDetailDoc
 from models.performance.iteration.schedule import Pass, schedule
-from models.performance.pipeline.schedule import PassKind, Schedule, ScheduleKind
+from models.performance.iteration.times import of_parts, schedule_of
+from models.performance.pipeline.schedule import PassKind
 from models.performance.pipeline.simulation import simulate
 from models.performance.pipeline.times import StageTimes
+from models.pipeline_schedule import PipelineSchedule
 from models.wording import counted, size_of
 
 _CHART_WIDTH = 640.0
@@ -49,9 +52,17 @@ _SMALLEST_TEXT = 4.5
 _MS_PER_S = 1e3
 FORWARD = Fill(colour="#0072B2", hatch="", ink="#FFFFFF")
 BACKWARD = Fill(colour="#56B4E9", hatch="", ink=INK)
+WEIGHT = Fill(colour="#009E73", hatch="", ink="#FFFFFF")
 REDUCTION = Fill(colour="#E69F00", hatch="", ink=INK)
 OPTIMIZER = Fill(colour="#CC79A7", hatch="", ink=INK)
 BUBBLE = Fill(colour=FREE, hatch="", ink=INK)
+_NAMES = MappingProxyType(
+    {
+        PipelineSchedule.ONE_F_ONE_B: "interleaved 1F1B",
+        PipelineSchedule.ZERO_BUBBLE: "interleaved zero-bubble",
+        PipelineSchedule.ZBV: "ZB-V",
+    }
+)
 _MEMORY = Fill(colour="#999933", hatch="", ink=INK)
 
 
@@ -69,9 +80,9 @@ class PipelinePanel:
 
     def draw(self, axes: Any) -> None:
         """Draw on axes whose data units are points, y downwards."""
-        parts = self.point.plan.virtual_stages
-        words = "1F1B" if parts == 1 else f"interleaved 1F1B, {parts} parts a stage"
         plan = self.point.plan
+        parts = plan.virtual_stages
+        words = "1F1B" if parts == 1 else f"{_NAMES[plan.schedule]}, {parts} parts a stage"
         if plan.context_parallel > 1:
             words += f"; every replica has 1/{plan.context_parallel} of its sequences"
         if plan.expert_parallel > 1:
@@ -106,11 +117,14 @@ class PipelinePanel:
         """The idle background, then a path per kind of pass, and the number of the micro-batch where it fits."""
         rows = [rectangle(_LABEL_WIDTH, self._box(i, top), _CHART_WIDTH, self._high) for i in range(self._num_rows)]
         add_polygons(axes, "bubble", rows, facecolor=BUBBLE.colour, linewidth=0)
-        for backward, filled in ((False, FORWARD), (True, BACKWARD)):
-            of_kind = [one for one in self.passes if one.backward is backward]
+        kinds = {"forward": FORWARD, "backward": BACKWARD, "weight": WEIGHT}
+        for name, filled in kinds.items():
+            of_kind = [one for one in self.passes if _name_of(one) == name]
+            if not of_kind:
+                continue
             add_polygons(
                 axes,
-                "backward" if backward else "forward",
+                name,
                 [self._span(one.stage, top, one.start_s, one.end_s) for one in of_kind],
                 facecolor=filled.colour,
                 edgecolor="#FFFFFF",
@@ -152,7 +166,8 @@ class PipelinePanel:
     def _draw_foot(self, axes: Any, y: float) -> None:
         entries = (
             Entry(fill=FORWARD, label="forward"),
-            Entry(fill=BACKWARD, label="backward"),
+            Entry(fill=BACKWARD, label="gradients of inputs" if self._splits else "backward"),
+            *([Entry(fill=WEIGHT, label="gradients of weights")] if self._splits else []),
             Entry(fill=BUBBLE, label="bubble"),
             Entry(fill=REDUCTION, label="gradient reduction, as far as not hidden"),
             Entry(fill=OPTIMIZER, label="optimiser"),
@@ -167,6 +182,10 @@ class PipelinePanel:
                 f"takes {duration(step * _MS_PER_S)} more in the same way"
             )
             write(axes, _LABEL_WIDTH, y + 1.7 * LINE_PT, words, color=FAINT_INK)
+
+    @property
+    def _splits(self) -> bool:
+        return self.point.plan.schedule.splits_backward
 
     @property
     def _num_rows(self) -> int:
@@ -200,7 +219,7 @@ def pipeline_panel(point: PlanPointDoc) -> PipelinePanel:
     stages = point.stages
     if point.plan.virtual_stages > 1:
         shown = min(point.plan.num_micro_batches, 2 * len(stages))
-        passes = _interleaved(point, shown)
+        passes = _of_parts(point, shown)
     else:
         shown = min(point.plan.num_micro_batches, max(8, 2 * len(stages) + 2))
         passes = schedule([stage.forward_s for stage in stages], [stage.backward_s for stage in stages], shown)
@@ -217,29 +236,35 @@ def pipeline_panel(point: PlanPointDoc) -> PipelinePanel:
     )
 
 
-def _interleaved(point: PlanPointDoc, num_micro_batches: int) -> tuple[Pass, ...]:
+def _of_parts(point: PlanPointDoc, num_micro_batches: int) -> tuple[Pass, ...]:
     """Passes of the parts of all stages, by stage, then time; a part takes its share of the stage's time."""
-    pp, parts = len(point.stages), point.plan.virtual_stages
-    order = Schedule(
-        kind=ScheduleKind.INTERLEAVED, num_devices=pp, num_chunks=parts, num_micro_batches=num_micro_batches
+    plan, pp = point.plan, len(point.stages)
+    order = schedule_of(plan.schedule, pp, plan.virtual_stages, num_micro_batches)
+    share = np.full((plan.virtual_stages, pp), 1.0 / plan.virtual_stages)
+    forward_s, backward_s, weight_s = (
+        of_parts(order, np.array([getattr(stage, name) for stage in point.stages]), share)
+        for name in ("forward_s", "backward_s", "weight_s")
     )
-    forward_s, backward_s = (
-        np.tile([getattr(stage, name) / parts for stage in point.stages], parts) for name in ("forward_s", "backward_s")
-    )
-    found = simulate(order, StageTimes(forward_s=forward_s, backward_s=backward_s))
+    found = simulate(order, StageTimes(forward_s=forward_s, backward_s=backward_s, weight_s=weight_s))
     passes = [
         Pass(
-            stage=virtual % pp,
+            stage=int(order.device_of(np.array(virtual))),
             micro_batch=k,
-            backward=kind is PassKind.BACKWARD,
+            backward=kind is not PassKind.FORWARD,
+            weight=kind is PassKind.WEIGHT,
             start_s=float(found.start_s[kind, virtual, k]),
             end_s=float(found.end_s[kind, virtual, k]),
         )
-        for kind in (PassKind.FORWARD, PassKind.BACKWARD)
-        for virtual in range(pp * parts)
+        for kind in list(PassKind)[: order.num_kinds]
+        for virtual in range(order.num_virtual)
         for k in range(num_micro_batches)
     ]
     return tuple(sorted(passes, key=lambda one: (one.stage, one.start_s)))
+
+
+def _name_of(one: Pass) -> str:
+    """Kind of a pass as a word."""
+    return "weight" if one.weight else "backward" if one.backward else "forward"
 
 
 def _end_s(passes: Sequence[Pass], stages: Sequence[StageDetailDoc]) -> float:

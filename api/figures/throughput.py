@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from api.common.wording import degree_words
 from api.figures.style import INK, SMALL_SIZE, TEXT_SIZE, draw_frame, fill, text_width
 from api.schemas.parallel_answer import PlanPointDoc
+from models.pipeline_schedule import part_words
 
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 # Labels that would be nearer than this to one that is drawn already are left out; in points.
@@ -40,9 +41,9 @@ def draw_throughput(
 
 def plan_words(point: PlanPointDoc) -> str:
     """Degrees in short."""
-    words, parts = degree_words([(stage.dp, stage.tp) for stage in point.stages]), point.plan.virtual_stages
-    if parts > 1:
-        words = words.replace(f"PP{len(point.stages)}", f"PP{len(point.stages)}x{parts}", 1)
+    words = degree_words([(stage.dp, stage.tp) for stage in point.stages])
+    if parts := part_words(point.plan.virtual_stages, point.plan.schedule):
+        words = words.replace(f"PP{len(point.stages)}", f"PP{len(point.stages)}{parts}", 1)
     shared = (("CP", point.plan.context_parallel), ("EP", point.plan.expert_parallel))
     return words + "".join(f" {name}{degree}" for name, degree in shared if degree > 1)
 

@@ -14,6 +14,7 @@ from api.schemas.request import MAX_TIME_LIMIT_S
 from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
 from models.parallelism.grid.options import MAX_OPERATORS, PlanRule
 from models.parallelism.request import Planner
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import MAX_LAYERS
 
 MAX_COUNTS = 64
@@ -75,6 +76,11 @@ class ParallelOptionsDoc(Document):
     tokens, where the software has it. Above 1: symmetric plans."""
     expert_degrees: Annotated[tuple[Sharing, ...], Field(min_length=1, max_length=1000)] | None = None
     """Only these degrees of expert parallelism; null: all, where the software has it. Above 1: symmetric plans."""
+    schedules: Annotated[tuple[PipelineSchedule, ...], Field(min_length=1, max_length=len(PipelineSchedule))] | None = (
+        None
+    )
+    """Only pipelines with these schedules; null: all that the software runs. Zero-bubble ones: symmetric plans in which
+    nothing is recomputed."""
     num_micro_batches: Annotated[tuple[Count, ...], Field(min_length=1, max_length=1000)] | None = None
     """Grid: only these numbers; null: about four times the stages, others where that does not fit."""
     max_frontier: Annotated[int, Field(ge=1, le=1000)] = 16

@@ -60,6 +60,8 @@ class StageDetailDoc(Document):
     """Part of both passes: waiting for keys and values of other replicas."""
     all_to_all_s: float
     """Part of both passes: tokens that go to experts of other replicas and come back."""
+    weight_s: float
+    """Part of the backward pass that the schedule has as a pass of its own: gradients of weights."""
     reduction_s: float
     exposed_reduction_s: float
     optimizer_s: float

@@ -6,6 +6,7 @@ from pydantic import Discriminator, Field, Tag
 
 from api.schemas.base import MAX_GPUS_PER_NODE, Count, Document, GpuIndices, GpuMap, Name, NumGpus
 from api.schemas.model import ZeroStage
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import MAX_EXPERTS, MAX_LAYERS, Checkpointing
 
 _NumLayers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
@@ -56,6 +57,9 @@ class ParallelPlanDoc(Document):
     """Micro-batches of one iteration."""
     virtual_stages: _Parts = 1
     """Parts into which every stage is cut; above 1 the pipeline is interleaved."""
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
+    """zero-bubble: interleaved, with passes of their own for the gradients of weights. zbv: likewise with two parts a
+    stage, of which the second comes back from the last stage to the first."""
     context_parallel: Sharing = 1
     """Consecutive replicas that share their sequences, each with a part of the tokens (ring attention)."""
     expert_parallel: Sharing = 1
@@ -77,6 +81,8 @@ class SymmetricPlanDoc(Document):
     """Layers of each stage (null: spread evenly)."""
     virtual_stages: _Parts = 1
     """Parts into which every stage is cut; above 1 the pipeline is interleaved, where the software has that."""
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
+    """Of several parts a stage: zero-bubble, of two: zbv, where the software has that."""
     context_parallel: Sharing = 1
     """Parts of a sequence, each on GPUs of its own (ring attention), where the software has that: the plan has
     pp x dp x tp x context_parallel GPUs."""

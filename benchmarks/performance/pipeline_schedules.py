@@ -3,10 +3,10 @@ pipeline-schedules [--candidates 200] [--runs 5]`.
 
 **Error** relative to the makespan of the simulator. Random stages: forward pass, gradients of inputs, gradients of
 weights +/- 40 % each by itself, or all equal; transfers none, or each way up to 20 % of a mean forward pass, blocking
-or beside computation. 2, 4, 8 and 16 stages (2 and 4 chunks each if interleaved, alike within a device, or each by
-itself), 0.5 to 32 micro-batches per stage.
+or beside computation. 2, 4, 8 and 16 stages (2 and 4 chunks each if interleaved, 2 of zbv, alike within a device, or
+each by itself), 0.5 to 32 micro-batches per stage.
 
-  formula   our closed form; interleaved: the lower bound
+  formula   our closed form; of several chunks: the lower bound
   within    the makespan from a few simulated micro-batches, with a tolerance of 2 %
   suika     the formula of A.2 (1f1b without transfers)
 
@@ -16,6 +16,7 @@ them one after another.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Annotated
@@ -30,11 +31,15 @@ from models.performance.pipeline.formulas import pipeline_makespan_s
 from models.performance.pipeline.interleaved import interleaved_lower_bound_s
 from models.performance.pipeline.schedule import Schedule, ScheduleKind
 from models.performance.pipeline.simulation import simulate
+from models.performance.pipeline.split import split_lower_bound_s
 from models.performance.pipeline.times import StageTimes
 from stowplan.arrays import FloatArray
 
 _STAGES = (2, 4, 8, 16)
-_CHUNKS = (2, 4)
+_CHUNKS = defaultdict(
+    lambda: (1,),
+    {ScheduleKind.INTERLEAVED: (2, 4), ScheduleKind.INTERLEAVED_ZERO_BUBBLE: (2, 4), ScheduleKind.ZBV: (2,)},
+)
 _PER_STAGE = (0.5, 1, 2, 3, 8, 32)
 _UNEVEN, _SEND = 0.4, 0.2
 _TOLERANCE = 0.02
@@ -56,7 +61,7 @@ def main(
 def error_rows(num_candidates: int) -> Iterator[Row]:
     """Errors by schedule, kind of stages, and transfers."""
     for kind, transfers in product(ScheduleKind, _TRANSFERS):
-        for stages in ("even", "uneven", "uneven chunks") if kind is ScheduleKind.INTERLEAVED else ("even", "uneven"):
+        for stages in ("even", "uneven", "uneven chunks") if _CHUNKS[kind] != (1,) else ("even", "uneven"):
             found: list[FloatArray] = []
             within: list[FloatArray] = []
             suika: list[FloatArray] = []
@@ -85,9 +90,8 @@ def cost_rows(num_candidates: int, num_runs: int) -> Iterator[Row]:
     for kind, num_devices, num_micro_batches, together in sizes:
         if kind is ScheduleKind.GPIPE:
             continue
-        num_chunks = 2 if kind is ScheduleKind.INTERLEAVED else 1
         schedule = Schedule(
-            kind=kind, num_devices=num_devices, num_micro_batches=num_micro_batches, num_chunks=num_chunks
+            kind=kind, num_devices=num_devices, num_micro_batches=num_micro_batches, num_chunks=_CHUNKS[kind][0]
         )
         times = random_times(schedule, together, 0, stages="uneven", transfers="none")
         extra = np.random.default_rng(1).uniform(0.0, 3.0, times.forward_s.shape)
@@ -138,9 +142,9 @@ def random_times(
 
 
 def _schedules(kind: ScheduleKind) -> Iterator[Schedule]:
-    interleaved = kind is ScheduleKind.INTERLEAVED
-    for num_devices, per_stage, num_chunks in product(_STAGES, _PER_STAGE, _CHUNKS if interleaved else (1,)):
-        if per_stage >= 1 or not interleaved:
+    in_groups = kind in (ScheduleKind.INTERLEAVED, ScheduleKind.INTERLEAVED_ZERO_BUBBLE)
+    for num_devices, per_stage, num_chunks in product(_STAGES, _PER_STAGE, _CHUNKS[kind]):
+        if per_stage >= 1 or not in_groups:
             yield Schedule(
                 kind=kind,
                 num_devices=num_devices,
@@ -152,6 +156,8 @@ def _schedules(kind: ScheduleKind) -> Iterator[Schedule]:
 def _formula(schedule: Schedule, times: StageTimes, extra_s: FloatArray | None = None) -> FloatArray:
     if schedule.kind is ScheduleKind.INTERLEAVED:
         return interleaved_lower_bound_s(schedule, times, extra_s)
+    if schedule.num_chunks > 1:
+        return split_lower_bound_s(schedule, times, extra_s)
     return pipeline_makespan_s(schedule.kind, times, schedule.num_micro_batches, extra_s)
 
 

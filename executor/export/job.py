@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 from executor.deployment import deployment_name
 from executor.hosts import HOST, HOST_FORM
-from models.parallel_plan import Gpu, ParallelPlan, even_split, symmetric_plan
+from models.parallel_plan import Gpu, ParallelPlan, layers_of_parts, symmetric_plan
 from models.parallelism.training import trained
+from models.pipeline_schedule import PipelineSchedule, part_words
 from models.plan import JobAllocation, Plan
 from models.transformer import Checkpointing, Transformer
 from models.wording import counted
@@ -20,9 +21,9 @@ class Layout:
 
     `cp`: parts of a sequence, `ep`: consecutive ranks of equal shard that hold different experts (`ParallelPlan`).
     `recomputed_layers`: of every part of a stage the first so many are recomputed in full (all, where it has fewer),
-    others keep everything; None: as the model says. `stage_layers` and `virtual_stages` as in `ParallelPlan`, None:
-    whoever planned it knew no layers. `micro_batch`: sequences of one micro-batch per replica, `num_micro_batches`
-    of which make a step; None: nobody has said.
+    others keep everything; None: as the model says. `stage_layers`, `virtual_stages` and `schedule` as in
+    `ParallelPlan`, None: whoever planned it knew no layers. `micro_batch`: sequences of one micro-batch per replica,
+    `num_micro_batches` of which make a step; None: nobody has said.
     """
 
     pp: int
@@ -33,6 +34,7 @@ class Layout:
     recomputed_layers: int | None = None
     stage_layers: tuple[int, ...] | None = None
     virtual_stages: int = 1
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
     micro_batch: int | None = None
     num_micro_batches: int | None = None
 
@@ -45,15 +47,15 @@ class Layout:
 
     @property
     def part_layers(self) -> tuple[int, ...] | None:
-        """Layers of every part of a stage in the order of the model: part 0 of all stages, then part 1 ..."""
+        """Layers of every part of a stage in the order of the model: part 0 of all stages, then part 1 ..., which zbv
+        has from the last stage to the first."""
         if self.stage_layers is None:
             return None
-        parts = [even_split(count, self.virtual_stages) for count in self.stage_layers]
-        return tuple(part[k] for k in range(self.virtual_stages) for part in parts)
+        return layers_of_parts(self.stage_layers, self.virtual_stages, self.schedule)
 
     def notation(self) -> str:
         """Short form."""
-        parts = f"x{self.virtual_stages}" if self.virtual_stages > 1 else ""
+        parts = part_words(self.virtual_stages, self.schedule)
         shared = "".join(f" {name}{degree}" for name, degree in (("CP", self.cp), ("EP", self.ep)) if degree > 1)
         return f"PP{self.pp}{parts} DP{self.dp} TP{self.tp}{shared}"
 
@@ -98,16 +100,22 @@ class ExportedJob:
         """GPUs of the ranks of a host: local rank k has the k-th of them."""
         return tuple(self.gpus[rank][1] for rank in ranks)
 
-    def layout(self, framework: str) -> Layout:
-        """How the ranks share the work, for a framework whose stages have equal degrees.
+    def layout(self, framework: str, *, zero_bubble: bool = False) -> Layout:
+        """How the ranks share the work, for a framework whose stages have equal degrees; `zero_bubble`: it runs such
+        schedules.
 
         Raises
         ------
         InputError
-            When the plan is asymmetric, or nobody has said any degrees.
+            When the plan is asymmetric, has a schedule that the framework has not, or nobody has said any degrees.
         """
         if self.plan is not None:
             _refuse_asymmetry(self.plan, framework)
+            if self.plan.schedule.splits_backward and not zero_bubble:
+                raise InputError(
+                    f"{framework} runs no schedule {self.plan.schedule}: {self.plan.notation()}; torchtitan does, or "
+                    "plan with schedules 1f1b"
+                )
             return _layout_of(self.plan, framework)
         if self.degrees is None:
             raise InputError(
@@ -234,6 +242,7 @@ def _layout_of(plan: ParallelPlan, framework: str) -> Layout:
         recomputed_layers=_recomputed_layers(plan, framework),
         stage_layers=tuple(stage.num_layers for stage in plan.stages),
         virtual_stages=plan.virtual_stages,
+        schedule=plan.schedule,
         micro_batch=first.replicas[0].local_batch,
         num_micro_batches=plan.num_micro_batches,
     )

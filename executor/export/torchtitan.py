@@ -12,9 +12,9 @@ from typing import Any
 from executor.export.job import ExportedJob, Layout
 from models.catalogue import SHAPE_FIELDS, find_model
 from models.dimensions import Dimensions
-from models.readers.torchtitan import MODELS
+from models.readers.torchtitan import MODELS, SPLIT_SCHEDULES
 from models.software import Software
-from models.transformer import JobModel, Optimizer, Precision, Transformer
+from models.transformer import Checkpointing, JobModel, Optimizer, Precision, Transformer
 from stowplan.errors import InputError
 
 _DTYPES = MappingProxyType({Precision.BF16: "bfloat16", Precision.FP32: "float32"})
@@ -35,7 +35,7 @@ def write_torchtitan(job: ExportedJob) -> Mapping[str, str]:
         When the plan is asymmetric, the model is not known or none of torchtitan's, or is trained in a way that it has
         not.
     """
-    layout = job.layout("torchtitan")
+    layout = job.layout("torchtitan", zero_bubble=True)
     if layout.recomputed_layers is not None:
         raise InputError(
             f"torchtitan recomputes all layers alike, and the plan {layout.recomputed_layers} of every part; plan with "
@@ -103,12 +103,23 @@ def _parallelism(model: Transformer, layout: Layout) -> Iterator[tuple[str, Any]
     yield "pipeline_parallel_degree", layout.pp
     if layout.pp == 1:
         return
-    yield "pipeline_parallel_schedule", "Interleaved1F1B" if layout.virtual_stages > 1 else "1F1B"
+    yield "pipeline_parallel_schedule", _schedule(model, layout)
     if layout.micro_batch is not None:
         yield "pipeline_parallel_microbatch_size", layout.micro_batch
     if layout.part_layers is not None:
         # Its own split counts embedding and head as layers.
         yield "module_fqns_per_model_part", _modules(layout.part_layers)
+
+
+def _schedule(model: Transformer, layout: Layout) -> str:
+    if not layout.schedule.splits_backward:
+        return "Interleaved1F1B" if layout.virtual_stages > 1 else "1F1B"
+    if model.software is Software.TORCH or model.checkpointing is not Checkpointing.NONE:
+        raise InputError(
+            f"torchtitan runs no schedule {layout.schedule} of compiled models, nor with what is recomputed; plan with "
+            f"software torch-eager and checkpointing none, or with schedules 1f1b"
+        )
+    return SPLIT_SCHEDULES[layout.schedule]
 
 
 def _modules(parts: tuple[int, ...]) -> list[list[str]]:

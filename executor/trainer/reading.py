@@ -35,7 +35,7 @@ class Reading:
         return iter(present)
 
     def _read(self, step: int) -> list[Batch]:
-        if self._place.pipe not in (0, self._job.pp - 1):
+        if self._place.pipe not in (0, self._job.last_stage):
             return []
         pipe, data, _ = self._place
         parts = (

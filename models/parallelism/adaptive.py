@@ -17,6 +17,7 @@ from models.parallelism.training import AS_THE_MODEL_SAYS, Choices, Training
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.modelling import virtual_model
 from models.performance.iteration.whitebox import roofline_s
+from models.pipeline_schedule import PipelineSchedule
 from models.software import FEATURES
 from models.transformer import JobModel
 from stowplan.errors import InputError
@@ -24,7 +25,8 @@ from topology.cluster import Cluster, GpuType, NodeState
 
 # Results that are remembered, one per model, GPU type, counts and calibration: some 100 kB each.
 _MAX_REMEMBERED = 512
-_OPTIONS = GridOptions(details=False)
+# Policies ask for many plans, and often.
+_OPTIONS = GridOptions(details=False, schedules=(PipelineSchedule.ONE_F_ONE_B,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,5 @@ def _even(asked: _Asked, model: JobModel, count: int) -> Iterator[PlanEstimate]:
     kind, size = asked.gpu_type, asked.gpus_per_node
     performance = virtual_model(model, kind, size, -(-count // size), asked.calibration)
     found = even_plans(performance, kind.name, size, count, roofline_s(performance.profile, kind), _OPTIONS)
-    for plan in (found.plain, found.interleaved):
-        if plan is not None:
-            yield estimate(plan, performance, _OPTIONS)
+    for plan in found.found:
+        yield estimate(plan, performance, _OPTIONS)

@@ -1,5 +1,5 @@
-r"""Symmetric plans of a job on some GPUs, interleaved ones, and those whose replicas share sequences or experts, where
-the software has them.
+r"""Symmetric plans of a job on some GPUs, interleaved and zero-bubble ones, and those whose replicas share sequences or
+experts, where the software has them.
 
 Every pipeline degree p and tensor degree that divides the GPUs, numbers of micro-batches N, parts v of a stage
 (`virtual_stages`), and degrees of context and expert parallelism (`sharing_degrees`) are ranked by the tables of the
@@ -8,35 +8,36 @@ grids, with stages as even by load as it goes:
     seconds = N max_i c_i + (sum_i c_i - max_i c_i) / v + extra        c_i: forward and backward pass of stage i
 
 which for v = 1 is the time of searches, and for v > 1 a bubble that is v times shorter (Narayanan et al. 2021, section
-2.2). Where stages recompute on their own, each does the cheapest that fits beside the micro-batches that it has in
-flight: the time of an iteration rises with that of every stage, so that this is best for these layers. The first of
-each kind are then looked at by the performance model itself, sends and schedule included; what is returned is the best
-of those, never worse by the model than what was ranked first, with a bound of all that were ranked (`even_bound`).
+2.2); where weights have passes of their own, it is the bound of their schedules. Stages of zbv are cut where those of
+the folded model are even, layer k together with layer L - 1 - k. Where stages recompute on their own, each does the
+cheapest that fits beside the micro-batches that it has in flight: the time of an iteration rises with that of every
+stage, so that this is best for these layers. The first of each kind are then looked at by the performance model itself,
+sends and schedule included; what is returned is the best of those, never worse by the model than what was ranked first,
+with a bound of all that were ranked (`even_bound`).
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
-from models.parallel_plan import ParallelPlan, in_flight, symmetric_plan
-from models.parallelism.even_bound import least_s
+from models.parallel_plan import ParallelPlan, symmetric_plan
+from models.parallelism.cuts import stage_cuts
+from models.parallelism.even_bound import least_s, least_split_s, split_s
 from models.parallelism.grid.degrees import compact_degrees
-from models.parallelism.grid.operators import cluster
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.grid.stage_table import Recomputation
 from models.parallelism.micro_batches import divisors, least_from
 from models.parallelism.recomputation import StageChoices, recomputing
-from models.performance.iteration.formulas import pipeline_s
+from models.performance.iteration.formulas import pipeline_s, scaling
 from models.performance.iteration.model import PerformanceModel
-from models.software import FEATURES
-from stowplan.arrays import FloatArray, IntArray
+from models.performance.iteration.times import schedule_of
+from models.pipeline_schedule import PipelineSchedule
+from stowplan.arrays import FloatArray
 from stowplan.errors import InputError
 
-# More parts than published plans have; what they add to the transfers outweighs what is left of the bubble.
-_MOST_PARTS = 16
 _LOOKED_AT = 12
 # Tokens of a part of a sequence, at least: what is published of context parallelism (NeMo, Llama 3) has as many.
 _LEAST_TOKENS = 4096
@@ -51,7 +52,13 @@ class EvenPlans:
 
     plain: ParallelPlan | None
     interleaved: ParallelPlan | None
+    zero_bubble: ParallelPlan | None
     bound_s: float
+
+    @property
+    def found(self) -> tuple[ParallelPlan, ...]:
+        """Those that there are."""
+        return tuple(plan for plan in (self.plain, self.interleaved, self.zero_bubble) if plan is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +74,13 @@ class _Ranked:
     ep: int
     num_micro_batches: int
     virtual_stages: int
+    schedule: PipelineSchedule
     recomputation: tuple[Recomputation, ...] | None
+
+    @property
+    def kind(self) -> tuple[bool, bool]:
+        """Of those of `EvenPlans`."""
+        return self.virtual_stages > 1, self.schedule.splits_backward
 
 
 def even_plans(
@@ -97,9 +110,9 @@ def even_plans(
     wanted = [plan for plan in ranked if (plan.recomputation is not None) is by_stage]
     found: list[ParallelPlan | None] = []
     seconds: dict[int, float] = {}
-    for kind in (False, True):
+    for kind in ((False, False), (True, False), (True, True)):
         best, best_s = None, math.inf
-        for plan in _different([plan for plan in wanted if (plan.virtual_stages > 1) is kind]):
+        for plan in _different([plan for plan in wanted if plan.kind == kind]):
             built = _built(plan, model, gpu_type, gpus)
             seconds[id(plan)] = built_s = math.inf if built is None else model.iteration(built).total_s
             if built_s < best_s:
@@ -110,6 +123,7 @@ def even_plans(
     return EvenPlans(
         plain=found[0],
         interleaved=found[1],
+        zero_bubble=found[2],
         bound_s=min((seconds.get(id(plan), plan.bound_s) for plan in ranked), default=math.inf),
     )
 
@@ -150,40 +164,15 @@ def _ranked(
 def _different(ranked: Sequence[_Ranked]) -> list[_Ranked]:
     """The first plans, few of them with the same degrees and micro-batches."""
     found: list[_Ranked] = []
-    kinds: Counter[tuple[int, ...]] = Counter()
+    kinds: Counter[Hashable] = Counter()
     for plan in ranked:
-        kind = len(plan.layers), plan.dp, plan.tp, plan.cp, plan.ep, plan.num_micro_batches
+        kind = len(plan.layers), plan.dp, plan.tp, plan.cp, plan.ep, plan.num_micro_batches, plan.schedule
         kinds[kind] += 1
         if kinds[kind] <= _OF_ONE_KIND:
             found.append(plan)
         if len(found) == _LOOKED_AT:
             break
     return found
-
-
-def virtual_stages(model: PerformanceModel, pp: int) -> tuple[int, ...]:
-    """Numbers of parts that the stages of a pipeline may have, 1 first: those that divide the layers, and those that do
-    so where embedding and head count as a layer each, as Megatron-Core may divide them."""
-    profile = model.profile
-    if pp == 1 or not FEATURES[profile.software].virtual_stages:
-        return (1,)
-    most = min(_MOST_PARTS, profile.num_layers // pp)
-    layers = profile.num_layers
-    return tuple(v for v in range(1, most + 1) if layers % v == 0 or (layers + 2) % (pp * v) == 0)
-
-
-def stage_bounds(loads: FloatArray, pp: int, parts: int) -> tuple[int, ...]:
-    """Layers between which stages are cut, 0 and L included: of whole parts where these divide the layers."""
-    if len(loads) % parts:
-        return cluster(loads, pp)
-    return tuple(parts * cut for cut in cluster(loads.reshape(-1, parts).sum(axis=1), pp))
-
-
-def _possible_parts(model: PerformanceModel, pp: int, loads: FloatArray) -> tuple[list[int], list[IntArray]]:
-    """Numbers of parts for which every stage has layers, and the bounds of the stages."""
-    every = [(v, np.array(stage_bounds(loads, pp, v))) for v in virtual_stages(model, pp)]
-    found = [(v, cuts) for v, cuts in every if np.diff(cuts).min() >= v]
-    return [v for v, _ in found], [cuts for _, cuts in found]
 
 
 def sharing_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> Iterator[tuple[int, int]]:
@@ -218,47 +207,61 @@ def _of_degree(
     by_stage: bool,
 ) -> Iterator[_Ranked]:
     """Plans of `pp` stages of `size` GPUs that fit; stages of all numbers of parts are in one table."""
-    parts, bounds = _possible_parts(model, pp, loads)
-    behind = [in_flight(pp, stage, v) for v in parts for stage in range(pp)]
+    cuts = [cut for cut in stage_cuts(model, pp, loads, options) if not (by_stage and cut.schedule.splits_backward)]
+    if not cuts:
+        return
+    parts = np.array([cut.parts for cut in cuts])
+    split = [k for k, cut in enumerate(cuts) if cut.schedule.splits_backward]
     stages = StageChoices.of(
         model,
         gpu_type,
         compact_degrees(model.profile, (size,), gpus_per_node),
-        [pair for cuts in bounds for pair in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)],
-        behind,
-        [v for v in parts for _ in range(pp)] if by_stage else None,
+        [pair for cut in cuts for pair in cut.intervals],
+        [count for cut in cuts for count in cut.behind],
+        np.repeat(parts, pp).tolist() if by_stage else None,
+        [pair for cut in cuts for pair in cut.rejoined] if split else None,
+        [count for cut in cuts for count in cut.waiting] if split else None,
     )
-    layers = [tuple(np.diff(cuts).tolist()) for cuts in bounds]
     tensor, fixed = stages.table.degrees.tp.tolist(), model.profile.micro_batch
     cp, ep = model.context_parallel, model.expert_parallel
     replicas = {size // tp for tp in tensor if size % tp == 0}
     for count in _micro_batches(model, pp, replicas, options):
         chosen = stages.cheapest(count)
         forward, backward, extra = (
-            values.reshape(len(parts), pp, -1).swapaxes(1, 2)
+            values.reshape(len(cuts), pp, -1).swapaxes(1, 2)
             for values in (chosen.forward_s, chosen.backward_s, chosen.extra_s)
         )
         warm_up, steady, last = pipeline_s(forward, backward, extra, count)
         slowest = (forward + backward).max(axis=-1)
-        seconds = steady + slowest + (warm_up - slowest) / np.array(parts)[:, None] + last
-        least = chosen.least_s.reshape(3, len(parts), pp, -1).swapaxes(2, 3)
-        at_least = least_s(least, count, np.array(parts), num_gpus=pp * size, scale_loss=model.coefficients.scale_loss)
-        legal = chosen.fits.reshape(len(parts), pp, -1).all(axis=1)
+        seconds = steady + slowest + (warm_up - slowest) / parts[:, None] + last
+        least = chosen.least_s.reshape(4, len(cuts), pp, -1).swapaxes(2, 3)
+        scale = float(scaling(pp * size, model.coefficients.scale_loss))
+        at_least = scale * least_s(least[[0, 1, 3]], count, parts)
+        legal = chosen.fits.reshape(len(cuts), pp, -1).all(axis=1)
+        for k in split:
+            cut = cuts[k]
+            if not cut.takes(count):
+                continue
+            order = schedule_of(cut.schedule, pp, cut.parts, count)
+            at_least[k] = scale * least_split_s(order, least[:, k], cut.share)
+            with_sends = np.stack([forward[k], backward[k], least[2, k]])
+            seconds[k] = split_s(order, with_sends, cut.share) + extra[k].max(axis=-1)
         for k, t in zip(*np.nonzero(legal), strict=True):
             dp = size // tensor[t] // cp
             if fixed is not None and dp * fixed * count != _global_batch(model):
                 continue
-            if parts[k] == 1 or count % pp == 0:
+            if cuts[k].takes(count):
                 yield _Ranked(
                     seconds=float(seconds[k, t]),
                     bound_s=float(at_least[k, t]),
-                    layers=layers[k],
+                    layers=cuts[k].layers,
                     dp=dp,
                     tp=tensor[t],
                     cp=cp,
                     ep=ep,
                     num_micro_batches=count,
-                    virtual_stages=parts[k],
+                    virtual_stages=cuts[k].parts,
+                    schedule=cuts[k].schedule,
                     recomputation=stages.recomputation(chosen.row[k * pp : (k + 1) * pp, t]),
                 )
 
@@ -302,6 +305,7 @@ def _built(
             virtual_stages=plan.virtual_stages,
             cp=plan.cp,
             ep=plan.ep,
+            schedule=plan.schedule,
         )
     except InputError:
         # A tensor group would leave its node where stages do not start on whole nodes.

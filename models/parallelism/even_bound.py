@@ -9,25 +9,22 @@ a stage. The formula of whole stages (`formulas.pipeline_s`) rises with all of t
   schedule puts before, w_d + 1 of N v, w_d = min(2 (p - 1 - d) + (v - 1) p, N v - 1), and one backward pass.
 
 Both are passes that wait for one another: a schedule is never faster. `exact_makespan_s` may be below the makespan by
-half of its tolerance, and so is the bound.
+half of its tolerance, and so is the bound. Where weights have passes of their own, the bound is that of
+`models.performance.pipeline.split`.
 """
 
 import numpy as np
 
-from models.performance.iteration.formulas import pipeline_s, scaling
-from models.performance.iteration.times import MAKESPAN_TOLERANCE
+from models.performance.iteration.formulas import pipeline_s
+from models.performance.iteration.times import MAKESPAN_TOLERANCE, of_parts
+from models.performance.pipeline.schedule import Schedule
+from models.performance.pipeline.split import split_lower_bound_s
+from models.performance.pipeline.times import StageTimes
 from stowplan.arrays import FloatArray, IntArray
 
 
-def least_s(
-    stages_s: FloatArray,
-    num_micro_batches: int,
-    virtual_stages: IntArray,
-    *,
-    num_gpus: int,
-    scale_loss: float,
-) -> FloatArray:
-    """Least iteration times, (K, T).
+def least_s(stages_s: FloatArray, num_micro_batches: int, virtual_stages: IntArray) -> FloatArray:
+    """Least iteration times before stragglers, (K, T).
 
     Parameters
     ----------
@@ -35,16 +32,34 @@ def least_s(
         (3, K, T, p) forward and backward pass of a micro-batch, and what is left behind the last one.
     virtual_stages
         (K,)
-    num_gpus, scale_loss
-        See `formulas.scaling`.
     """
     forward_s, backward_s, extra_s = stages_s
     whole = sum(pipeline_s(forward_s, backward_s, extra_s, num_micro_batches))
     parts = virtual_stages[:, None, None]
     passes = _interleaved_s(forward_s, backward_s, num_micro_batches, parts).max(axis=-1)
     cut = (1.0 - 0.5 * MAKESPAN_TOLERANCE) * passes + extra_s[..., 0]
-    found = np.where(virtual_stages[:, None] > 1, cut, whole)
-    return np.asarray(found * scaling(num_gpus, scale_loss))
+    return np.where(virtual_stages[:, None] > 1, cut, whole)
+
+
+def least_split_s(schedule: Schedule, stages_s: FloatArray, parts: FloatArray) -> FloatArray:
+    """Least iteration times before stragglers (T,) of zero-bubble schedules.
+
+    Parameters
+    ----------
+    stages_s
+        (4, T, p) forward and backward pass of a micro-batch, the part of the latter that is of weights, and what is
+        left behind the last one.
+    parts
+        Which part of these each part of a stage takes (v, p).
+    """
+    passes = (1.0 - 0.5 * MAKESPAN_TOLERANCE) * split_s(schedule, stages_s[:3], parts)
+    return np.asarray(passes + stages_s[3].max(axis=-1))
+
+
+def split_s(schedule: Schedule, passes_s: FloatArray, parts: FloatArray) -> FloatArray:
+    """Least time of all passes of zero-bubble schedules (T,); `passes_s`: the first three of `least_split_s`."""
+    forward, backward, weight = of_parts(schedule, passes_s, parts)
+    return split_lower_bound_s(schedule, StageTimes(forward_s=forward, backward_s=backward, weight_s=weight))
 
 
 def _interleaved_s(forward_s: FloatArray, backward_s: FloatArray, count: int, parts: IntArray) -> FloatArray:

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Set
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import ModelProfile
+from models.pipeline_schedule import PipelineSchedule
 from models.software import FEATURES
+from models.transformer import Checkpointing
 from models.wording import counted, size_of
 from stowplan.errors import Issue, pointer_of
 
@@ -23,7 +25,7 @@ def plan_violations(plan: ParallelPlan, model: PerformanceModel, available: Free
     Layers and batches add up to those of the job. Every tensor-parallel group sits in one node, is of that node's GPU
     type, and its degree divides what tensor parallelism divides. Software has pipelines up to a ZeRO stage of its own,
     and context and expert parallelism or not; their degrees divide sequences and experts. Some have stages that
-    differ in what they recompute.
+    differ in what they recompute, some zero-bubble schedules, under which nothing is recomputed.
     Every replica fits into the memory of its GPUs. With `available`, GPUs exist and are free.
 
     Parameters
@@ -44,6 +46,7 @@ def plan_violations(plan: ParallelPlan, model: PerformanceModel, available: Free
         *_sum_violations(plan, profile),
         *_tensor_violations(plan, profile),
         *sharing_issues(profile, plan.context_parallel, plan.expert_parallel),
+        *schedule_issues(plan.schedule, profile),
         *(issue for where, _, replica in replicas for issue in _node_violations(where, replica, known, available)),
         *_memory_violations(plan, model),
     ]
@@ -77,6 +80,28 @@ def sharing_issues(profile: ModelProfile, cp: int, ep: int) -> Iterator[Issue]:
         experts = counted(profile.num_experts, "expert") if profile.num_experts > 1 else "no experts"
         detail = f"is {ep}, and {profile.name} has {experts}; the degree divides their number"
         yield _issue("expert_degree", "/expert_parallel", detail)
+
+
+def schedule_issues(schedule: PipelineSchedule, profile: ModelProfile) -> Iterator[Issue]:
+    """A zero-bubble schedule that the software does not run, or that goes with what is recomputed; pointers to a plan's
+    fields.
+
+    PyTorch repeats the forward pass of a layer for the gradients of its inputs, and again for those of every weight
+    (`torch.distributed.pipelining._backward`): 13 tokens a second in place of 128 on 512 GPUs, as torchtitan's authors
+    report.
+    """
+    if not schedule.splits_backward:
+        return
+    if not FEATURES[profile.software].zero_bubble:
+        able = ", ".join(software for software in FEATURES if FEATURES[software].zero_bubble)
+        detail = f"is {schedule}; {profile.software} runs no zero-bubble schedule: use 1f1b, or one of {able}"
+        yield _issue("not_in_software", "/schedule", detail)
+    if profile.checkpointing not in (None, Checkpointing.NONE):
+        detail = (
+            f"is {schedule} with {profile.checkpointing} checkpointing, which {profile.software} repeats for every "
+            "weight under it: use 1f1b, or checkpointing none"
+        )
+        yield _issue("checkpointing", "/schedule", detail)
 
 
 def _sum_violations(plan: ParallelPlan, profile: ModelProfile) -> Iterator[Issue]:

@@ -195,14 +195,14 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
         nodes = None if offer.nodes is None else fewest_nodes(offer.nodes, count, offer.gpus_per_node)
         has_nodes = nodes is not None or offer.nodes is None
         plans = [] if found is None else [found.plan]
-        if has_nodes or not request.grid.shares_nothing:
+        if has_nodes or not request.grid.beyond_symmetric:
             # Quick enough for a first plan also when the time is over.
             late = first and not points and not plans
             even, bounds[offer.gpu_type.name, count] = _even(request, offer, count, late=late)
             plans += even
         if plans and has_nodes:
             points.append(_fastest_point(request, offer, plans, nodes, count))
-        elif not plans and not request.grid.shares_nothing and not request.grid.is_over:
+        elif not plans and not request.grid.beyond_symmetric and not request.grid.is_over:
             missing.append(_unshared(request.grid, offer, count))
         else:
             grids = [grid for grid in result.grids if grid.num_gpus == count]
@@ -226,12 +226,12 @@ def _even(
         cheapest = with_cheapest(given_plan(request.degrees, model.profile, name, _virtual_nodes(offer)), model, size)
         return ([] if cheapest is None else [cheapest]), None
     found = even_plans(*arguments, by_stage=by_stage)
-    return [plan for plan in (found.plain, found.interleaved) if plan is not None], found.bound_s
+    return list(found.found), found.bound_s
 
 
 def _tries_even(request: ParallelRequest) -> bool:
     grid = request.grid
-    return (grid.refine and grid.rule is PlanRule.ARENA) or not grid.shares_nothing
+    return (grid.refine and grid.rule is PlanRule.ARENA) or not grid.beyond_symmetric
 
 
 def _evenly(
@@ -264,7 +264,7 @@ def _fastest_point(
 
 def _search(request: ParallelRequest, k: int, offer: Offer) -> GridResult:
     options = replace(request.grid, measured=request.measured_s)
-    if not options.shares_nothing:
+    if not options.beyond_symmetric:
         return GridResult(grids=(), proxies={}, best={})
     if request.planner is Planner.EXHAUSTIVE:
         try:
@@ -448,12 +448,10 @@ def _types_of(plan: ParallelPlan) -> str:
 
 
 def _unshared(options: GridOptions, offer: Offer, num_gpus: int) -> MissingPoint:
-    """That no plan has the degrees of context and expert parallelism that were asked for."""
-    asked = " and ".join(
-        f"{name} {list(degrees)}"
-        for name, degrees in (("CP", options.context_degrees), ("EP", options.expert_degrees))
-        if degrees is not None
-    )
+    """That no plan has the degrees of context and expert parallelism, and the schedules, that were asked for."""
+    schedules = None if options.schedules is None else [schedule.value for schedule in options.schedules]
+    named = ("CP", options.context_degrees), ("EP", options.expert_degrees), ("schedules", schedules)
+    asked = " and ".join(f"{name} {list(values)}" for name, values in named if values is not None)
     detail = f"no symmetric plan with {asked} fits software, model, batch, GPUs and their memory"
     candidate = f"{num_gpus} {offer.gpu_type.name}"
     rejection = Rejection(reason=RejectionReason.SHARING, candidate=candidate, detail=detail)

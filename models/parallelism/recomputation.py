@@ -23,7 +23,8 @@ class CheapestStages:
     """The row of the least forward and backward pass that fits for S stages and T tensor degrees: (S, T) each.
 
     Where none fits, the others mean nothing. `extra_s`: reduction that is not hidden, and optimiser. `least_s`: the
-    least forward pass, backward pass and extra time of all rows that fit, without sends (3, S, T).
+    least forward pass, backward pass, part of it that is of weights, and extra time of all rows that fit, without sends
+    (4, S, T).
     """
 
     row: IntArray
@@ -42,14 +43,15 @@ class StageChoices:
     ----------
     table
         Rows: what each of the stages may recompute.
-    behind
-        (R,) micro-batches that the stage of a row has in flight.
+    behind, waiting
+        (R,) micro-batches that the stage of a row has in flight; what waits for passes of weights beyond them.
     rows
         (S, C) of every stage, the last one repeated where it has fewer than others.
     """
 
     table: StageTable
     behind: FloatArray
+    waiting: FloatArray
     rows: IntArray
 
     @classmethod
@@ -61,9 +63,11 @@ class StageChoices:
         intervals: Sequence[tuple[int, int]],
         behind: Sequence[float],
         parts: Sequence[int] | None,
+        rejoined: Sequence[tuple[int, int]] | None = None,
+        waiting: Sequence[float] | None = None,
     ) -> "StageChoices":
         """Choices of stages with these layers, micro-batches in flight and virtual stages; `parts` None: none, all
-        recompute what the job's model says."""
+        recompute what the job's model says, and may have further layers (`StageTable.rejoined`)."""
         options: list[list[Recomputation]] | None = None
         if parts is not None:
             lengths = zip(intervals, parts, strict=True)
@@ -79,15 +83,17 @@ class StageChoices:
                 intervals=tuple(intervals[stage] for stage in of_row.tolist()),
                 degrees=degrees,
                 recomputation=None if options is None else tuple(one for of_stage in options for one in of_stage),
+                rejoined=None if rejoined is None else tuple(rejoined),
             ),
             behind=np.array(behind, dtype=np.float64)[of_row],
+            waiting=np.zeros(len(of_row)) if waiting is None else np.array(waiting, dtype=np.float64)[of_row],
             rows=(ends - counts)[:, None] + within,
         )
 
     def cheapest(self, num_micro_batches: int) -> CheapestStages:
         """What every stage recomputes with so many micro-batches; stages are of one number of GPUs."""
         costs = self.table.costs(num_micro_batches)
-        fits = self.table.fits(self.table.own_memory_bytes(num_micro_batches, self.behind))[:, 0]
+        fits = self.table.fits(self.table.own_memory_bytes(num_micro_batches, self.behind, self.waiting))[:, 0]
         both = np.where(fits, costs.forward_s[:, 0] + costs.backward_s[:, 0], np.inf)
         at = both[self.rows].argmin(axis=1)
         row = np.take_along_axis(self.rows, at, axis=1)

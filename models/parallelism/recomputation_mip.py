@@ -28,12 +28,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyomo.environ as pyo
 
-from models.parallel_plan import ParallelPlan, in_flight
+from models.parallel_plan import ParallelPlan
 from models.parallelism.grid.degrees import compact_degrees
 from models.parallelism.grid.stage_table import Recomputation, StageTable
 from models.parallelism.recomputation import recomputations
 from models.performance.iteration.formulas import pipeline_s, scaling
 from models.performance.iteration.model import PerformanceModel
+from models.pipeline_schedule import in_flight
 from solver.compilers.pyomo import compile_pyomo
 from solver.options import SolveOptions
 from solver.result import TerminationReason
@@ -101,7 +102,7 @@ class JointRows:
         )
         column, count = table.degrees.tp.tolist().index(first.tp), plan.num_micro_batches
         costs = table.costs(count)
-        parts = np.stack([*costs.computing_s, costs.once_s + costs.optimizer_s])[:, :, 0, column]
+        parts = np.stack([*costs.computing_s[:2], costs.once_s + costs.optimizer_s])[:, :, 0, column]
         parts = parts * scaling(plan.num_gpus, model.coefficients.scale_loss)
         memory = table.memory_bytes(count, [in_flight(plan.pp, i, 1) for i in range(plan.pp)])[:, :, 0, column]
         times_s: dict[Key, tuple[float, float, float]] = {}

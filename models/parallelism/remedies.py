@@ -102,8 +102,7 @@ def _symmetric(
     plans = even_plans(job, offer.gpu_type.name, size, count, roofline_s(job.profile, offer.gpu_type), options)
     estimates = [
         PlanEstimate(plan=plan, iteration=time, memory=job.memory(plan), throughput=plan.global_batch / time.total_s)
-        for plan in (plans.plain, plans.interleaved)
-        if plan is not None
+        for plan in plans.found
         for time in (job.iteration(plan),)
     ]
     return min(estimates, key=lambda one: one.iteration.total_s, default=None)

@@ -13,6 +13,7 @@ from models.parallelism.training import Choices, Training
 from models.performance.iteration.breakdown import IterationBreakdown
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.interval import TimeInterval
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import JobModel
 from models.workload import NodeGpus
 from stowplan.errors import Issue
@@ -32,7 +33,8 @@ class Planner(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degrees:
     """A symmetric plan in short; `layers` None: spread evenly. `virtual_stages`: parts of a stage. `dp`: groups of
-    replicas with sequences of their own, each of `context_parallel` replicas. `recomputed_layers`: of every part the
+    replicas with sequences of their own, each of `context_parallel` replicas. `schedule`: of the pipeline.
+    `recomputed_layers`: of every part the
     first so many (all, where it has fewer) are recomputed in full, and others keep everything; None: as the job's
     model says."""
 
@@ -45,6 +47,7 @@ class Degrees:
     context_parallel: int = 1
     expert_parallel: int = 1
     recomputed_layers: int | None = None
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
 
     @property
     def num_gpus(self) -> int:

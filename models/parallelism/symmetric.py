@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.parallelism.legality import next_tensor_degree, sharing_issues
+from models.parallelism.legality import next_tensor_degree, schedule_issues, sharing_issues
 from models.parallelism.micro_batches import divisors, least_from
 from models.parallelism.recomputation import recomputing
 from models.parallelism.request import Degrees
 from models.performance.iteration.profile import ModelProfile
+from models.pipeline_schedule import PipelineSchedule
 from models.software import FEATURES
 from models.transformer import Checkpointing
 from models.wording import counted
@@ -53,6 +54,9 @@ def degree_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -
         yield Issue(code="not_divisible", pointer="/expert_parallel", detail=detail)
     if degrees.virtual_stages > 1:
         yield from _interleaving_issues(degrees, profile)
+    yield from schedule_issues(degrees.schedule, profile)
+    if degrees.schedule.splits_backward:
+        yield from _split_issues(degrees)
     if degrees.recomputed_layers is not None:
         yield from _recomputation_issues(degrees.recomputed_layers, profile)
 
@@ -79,6 +83,7 @@ def given_plan(
         virtual_stages=degrees.virtual_stages,
         cp=degrees.context_parallel,
         ep=degrees.expert_parallel,
+        schedule=degrees.schedule,
     )
     if degrees.recomputed_layers is None:
         return plan
@@ -112,9 +117,23 @@ def _interleaving_issues(degrees: Degrees, profile: ModelProfile) -> Iterator[Is
     if degrees.pp == 1 or parts > fewest:
         detail = f"is {parts} for {counted(degrees.pp, 'stage')}, the shortest of {counted(fewest, 'layer')}"
         yield Issue(code="virtual_stages", pointer=where, detail=f"{detail}; use several stages, and a layer per part")
-    if degrees.num_micro_batches % degrees.pp:
+    if degrees.num_micro_batches % degrees.pp and degrees.schedule is not PipelineSchedule.ZBV:
         detail = f"is {degrees.num_micro_batches}; interleaved pipelines take multiples of their {degrees.pp} stages"
         yield Issue(code="virtual_stages", pointer="/num_micro_batches", detail=detail)
+
+
+def _split_issues(degrees: Degrees) -> Iterator[Issue]:
+    """Parts of stages that a zero-bubble schedule does not have, and layers that are recomputed."""
+    is_v = degrees.schedule is PipelineSchedule.ZBV
+    if not (degrees.virtual_stages == 2 if is_v else degrees.virtual_stages > 1):
+        few = counted(degrees.virtual_stages, "part")
+        detail = f"is {degrees.schedule} with {few} a stage; give virtual_stages {'2' if is_v else '2 or more'}"
+        yield Issue(code="schedule", pointer="/schedule", detail=detail)
+    if degrees.recomputed_layers is not None:
+        detail = (
+            f"is {degrees.recomputed_layers}; {degrees.schedule} goes with nothing that is recomputed: leave it out"
+        )
+        yield Issue(code="schedule", pointer="/recomputed_layers", detail=detail)
 
 
 def _tensor_issues(degrees: Degrees, profile: ModelProfile, gpus_per_node: int) -> Iterator[Issue]:

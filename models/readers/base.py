@@ -7,6 +7,7 @@ from typing import Any
 
 from models.numerics import Numerics
 from models.performance.iteration.architecture import model_issues
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import MAX_TOKENS, Transformer
 from stowplan.errors import InputError, Issue, pointer_of
 from stowplan.tables import whole
@@ -29,6 +30,7 @@ class FilePlan:
     num_gpus: int | None = None
     layers: tuple[int, ...] | None = None
     virtual_stages: int = 1
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
     recomputed_layers: int | None = None
 
 
@@ -191,11 +193,15 @@ def assumed_length(longest: int, reading: Reading, original: int | None = None) 
     return length
 
 
-def layers_by_stage(parts: Sequence[int], pp: int) -> dict[str, Any]:
+def layers_by_stage(
+    parts: Sequence[int], pp: int, schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
+) -> dict[str, Any]:
     """Fields of `FilePlan` from the layers of all parts in the order of the model; stage i has every pp-th of them from
-    the i-th on. None where there are no parts."""
+    the i-th on, of zbv the i-th and the i-th from the end. None where there are no parts."""
     if not parts or len(parts) % pp:
         return {}
+    if schedule is PipelineSchedule.ZBV:
+        parts = [*parts[:pp], *reversed(parts[pp:])]
     return {"layers": tuple(sum(parts[i::pp]) for i in range(pp)), "virtual_stages": len(parts) // pp}
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from models.catalogue import SHAPE_FIELDS, find_model
+from models.pipeline_schedule import PipelineSchedule
 from models.readers.base import MAX_DEGREE, FilePlan, ForeignModel, Reading, layers_by_stage
 from models.software import Software
 from models.transformer import MAX_TOKENS, Checkpointing, Optimizer, Precision, Transformer
@@ -26,6 +27,18 @@ _OPTIMIZERS = MappingProxyType({"adamw": Optimizer.ADAM, "adam": Optimizer.ADAM}
 _CHECKPOINTING = MappingProxyType({kind.value: kind for kind in Checkpointing})
 # Whether FSDP frees weights behind the forward pass; None: but in pipelines.
 _RESHARDING = MappingProxyType({"always": True, "never": False, "default": None})
+# Of torch, which takes any case.
+SPLIT_SCHEDULES = MappingProxyType(
+    {PipelineSchedule.ZERO_BUBBLE: "InterleavedZeroBubble", PipelineSchedule.ZBV: "ZBVZeroBubble"}
+)
+_SCHEDULES = MappingProxyType(
+    {
+        **{name.lower(): kind for kind, name in SPLIT_SCHEDULES.items()},
+        **dict.fromkeys(("1f1b", "interleaved1f1b"), PipelineSchedule.ONE_F_ONE_B),
+    }
+)
+# Torchtitan cuts stages of these into two parts where nothing else is said.
+_CUT = ("interleaved1f1b", *(name.lower() for name in SPLIT_SCHEDULES.values()))
 _DTYPES = MappingProxyType({"bfloat16": Precision.BF16, "float32": Precision.FP32})
 
 
@@ -66,14 +79,14 @@ def read_torchtitan(text: str) -> ForeignModel:
         "zero_stage": _zero_stage(reading, shards * degrees["cp"], degrees["pp"]),
         "software": Software.TORCH if _compiles(reading) else Software.TORCH_EAGER,
     }
-    parts = _part_layers(reading.section("parallelism"), degrees["pp"])
+    schedule = _schedule(reading.section("parallelism"), degrees["pp"])
     plan = FilePlan(
         pp=degrees["pp"],
         dp=dp,
         tp=degrees["tp"],
         cp=degrees["cp"],
         ep=degrees["ep"],
-        **layers_by_stage(parts, degrees["pp"]),
+        **schedule,
     )
     return reading.finish(fields, plan)
 
@@ -81,6 +94,19 @@ def read_torchtitan(text: str) -> ForeignModel:
 def _micro_batch(reading: Reading) -> int | None:
     """Sequences of a micro-batch of a pipeline."""
     return reading.section("parallelism").optional("pipeline_parallel_microbatch_size", most=MAX_TOKENS)
+
+
+def _schedule(table: Reading, pp: int) -> dict[str, Any]:
+    """Fields of `FilePlan` about the schedule, and the parts of stages."""
+    name = str(table.given("pipeline_parallel_schedule") or "1F1B")
+    if pp == 1:
+        return {}
+    if name.lower() not in _SCHEDULES:
+        table.note(f"the pipeline schedule {name[:60]} is planned as 1f1b")
+    kind = _SCHEDULES.get(name.lower(), PipelineSchedule.ONE_F_ONE_B)
+    listed = layers_by_stage(_part_layers(table, pp), pp, kind)
+    cut = {"virtual_stages": 2} if name.lower() in _CUT else {}
+    return {"schedule": kind, **(listed or cut)}
 
 
 def _part_layers(table: Reading, pp: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from executor.deployable import Candidate, assumed_cluster, deployable_plan, ref
 from executor.rank_table import AsymmetricPlanError
 from executor.training_job import EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Checkpointing, Precision
 from stowplan.errors import InputError
@@ -82,6 +83,20 @@ def test_an_interleaved_plan_is_refused_under_deepspeed() -> None:
         assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [
             ("virtual_stages", "/plan/virtual_stages")
         ]
+
+
+def test_a_zero_bubble_plan_is_one_of_the_native_engine() -> None:
+    plan = replace(PLAN, virtual_stages=2, schedule=PipelineSchedule.ZBV)
+    with pytest.raises(InputError, match="is zero-bubble and cannot be deployed") as caught:
+        deployable_plan(candidate(plan), may_project=True, ignore_memory=False)
+    assert [issue.pointer for issue in caught.value.issues] == ["/plan/schedule"]
+    model = replace(GPT, software=Software.TORCH_EAGER, sequence_parallel=False)
+    native = replace(candidate(plan), model=model, engine=EngineName.NATIVE)
+    assert deployable_plan(native, may_project=False, ignore_memory=False) == (plan, None)
+    repeated = replace(native, model=replace(model, checkpointing=Checkpointing.FULL))
+    with pytest.raises(InputError, match="does not fit the model or the cluster") as error:
+        deployable_plan(repeated, may_project=False, ignore_memory=False)
+    assert codes(error) == {("checkpointing", "/plan/schedule")}
 
 
 def test_the_native_engine_interleaves_what_is_planned_for_torch() -> None:

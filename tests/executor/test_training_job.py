@@ -23,8 +23,9 @@ from executor.training_job import (
     read_training_job,
     write_training_job,
 )
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
-from models.transformer import Optimizer, Positions, Precision, Transformer
+from models.transformer import Checkpointing, Optimizer, Positions, Precision, Transformer
 from stowplan.errors import InputError
 from stowplan.records import from_document, to_json
 from tests.executor.jobs import GPT, LLAMA, tiny_job
@@ -90,6 +91,17 @@ def _stage(num_layers: int, *batches: int, tp: int = 1) -> StageLayout:
         ({"virtual_stages": 0}, "is 0; at least 1"),
         ({"virtual_stages": 2, "stages": (_stage(2, 2), _stage(2, 2))}, "DeepSpeed has no interleaved pipelines"),
         ({"virtual_stages": 2, "engine": EngineName.NATIVE}, "needs several stages"),
+        ({"pipeline_schedule": PipelineSchedule.ZBV}, "DeepSpeed has 1F1B alone"),
+        ({"pipeline_schedule": PipelineSchedule.ZBV, "engine": EngineName.NATIVE}, "is zbv with 1 parts a stage"),
+        ({"pipeline_schedule": PipelineSchedule.ZBV, "engine": EngineName.NATIVE}, "ties those of two stages"),
+        (
+            {
+                "pipeline_schedule": PipelineSchedule.ZERO_BUBBLE,
+                "engine": EngineName.NATIVE,
+                "model": replace(GPT, checkpointing=Checkpointing.FULL),
+            },
+            "which torch repeats for every weight",
+        ),
         ({"num_steps": 0}, "at least 1"),
         ({"resume": "last"}, "resume needs it"),
         ({"checkpoint_interval": 5}, "checkpoint_interval needs it"),
@@ -132,6 +144,14 @@ def test_parts_of_stages_follow_each_other_round_the_pipeline() -> None:
     model = replace(GPT, num_layers=8)
     job = tiny_job(model, stages=stages, virtual_stages=2, engine=EngineName.NATIVE)
     assert job.part_layers == (3, 2, 2, 1)
+    assert [job.parts_of(pipe) for pipe in range(2)] == [(0, 2), (1, 3)]
+    assert job.last_stage == 1
+    untied = replace(model, tied_embeddings=False)
+    folded = replace(job, model=untied, pipeline_schedule=PipelineSchedule.ZBV)
+    assert folded.part_layers == (3, 2, 1, 2)
+    assert [folded.parts_of(pipe) for pipe in range(2)] == [(0, 3), (1, 2)]
+    assert [folded.stage_of(part) for part in range(4)] == [0, 1, 1, 0]
+    assert folded.last_stage == 0
 
 
 @given(stages=st.lists(st.tuples(st.integers(1, 4), st.sampled_from([1, 2, 4])), min_size=1, max_size=4))

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
+from models.parallel_plan import ParallelPlan, Replica, Stage, layers_of_parts, symmetric_plan, v_parts
+from models.pipeline_schedule import PipelineSchedule
+from models.transformer import Checkpointing
 from stowplan.errors import InputError
 
 
@@ -41,6 +43,25 @@ def test_degrees_divide_the_replicas() -> None:
         ("context_batch_differs", "/stages/0/replicas"),
         ("context_batch_differs", "/stages/1/replicas"),
     ]
+
+
+def test_zero_bubble_schedules_need_parts_that_keep_everything() -> None:
+    zbv = replace(PLAN, schedule=PipelineSchedule.ZBV, virtual_stages=2)
+    assert zbv.notation() == "PP2ZBV 2L 4x1 | 2L 4x1 (3 x 6)"
+    assert [zbv.in_flight(stage) for stage in range(2)] == [2.0, 2.0]
+    looped = replace(PLAN, schedule=PipelineSchedule.ZERO_BUBBLE, virtual_stages=2, num_micro_batches=4)
+    assert looped.notation().startswith("PP2x2ZB ")
+    assert faults(looped, num_micro_batches=3) == [("not_interleaved", "/num_micro_batches")]
+    assert faults(looped, virtual_stages=1) == [("schedule", "/schedule")]
+    assert faults(zbv, virtual_stages=1) == [("schedule", "/schedule")]
+    recomputing = (replace(PLAN.stages[0], checkpointing=Checkpointing.FULL), PLAN.stages[1])
+    assert faults(zbv, stages=recomputing) == [("schedule", "/stages/0/checkpointing")]
+
+
+def test_the_first_stage_of_zbv_begins_and_ends_the_model() -> None:
+    assert v_parts((5, 2, 3)) == (((0, 3), (8, 10)), ((3, 4), (7, 8)), ((4, 6), (6, 7)))
+    assert layers_of_parts((5, 2, 3), 2, PipelineSchedule.ZBV) == (3, 1, 2, 1, 1, 2)
+    assert layers_of_parts((5, 2, 3), 2, PipelineSchedule.ZERO_BUBBLE) == (3, 1, 2, 2, 1, 1)
 
 
 def test_symmetric_plans_need_gpus_for_parts_of_sequences_and_none_for_experts() -> None:

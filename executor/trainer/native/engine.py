@@ -1,15 +1,22 @@
 """An engine for any plan, on torch alone: stages with degrees and shares of their own, ZeRO-1 inside each stage."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+from torch.distributed.pipelining import (
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+    ScheduleZBVZeroBubble,
+)
 
 from executor.checkpoints import Checkpoint
 from executor.launch.pulse import Pulse
@@ -26,11 +33,19 @@ from executor.trainer.native.ties import Ties
 from executor.trainer.native.update import Update
 from executor.trainer.weights import save_weights
 from executor.training_job import Device, TrainingJob
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import Precision
 
 _logger = logging.getLogger("stowplan.executor.trainer")
 
 _TORCH = "2.13.0"
+_OF_PARTS: Mapping[PipelineSchedule, Any] = MappingProxyType(
+    {
+        PipelineSchedule.ONE_F_ONE_B: ScheduleInterleaved1F1B,
+        PipelineSchedule.ZERO_BUBBLE: ScheduleInterleavedZeroBubble,
+        PipelineSchedule.ZBV: ScheduleZBVZeroBubble,
+    }
+)
 
 
 def join(job: TrainingJob, place: Place) -> None:
@@ -66,7 +81,7 @@ class NativeEngine:
         )
         dtype = torch.bfloat16 if job.model.precision is Precision.BF16 else torch.float32
         layers = layers_of(job, context)
-        indices = range(where.pipe, len(job.part_layers), job.pp)
+        indices = job.parts_of(where.pipe)
         modules = [StageModule(layers, layers.bounds(job.part_layers), index, job.pp) for index in indices]
         self._tensor_group, self._modules = context.tensor_group, nn.ModuleList(modules)
         self._flat = FlatParameters(
@@ -112,7 +127,7 @@ class NativeEngine:
         inputs: tuple[torch.Tensor, ...] = ()
         labels: dict[str, Any] = {}
         losses: list[torch.Tensor] = []
-        first, last = self._place.pipe == 0, self._place.pipe == self._job.pp - 1
+        first, last = self._place.pipe == 0, self._place.pipe == self._job.last_stage
         if first or last:
             tokens, targets = (torch.cat(parts).to(self.device) for parts in zip(*batches, strict=True))
             inputs = (tokens,) if first else ()
@@ -153,10 +168,11 @@ build = NativeEngine
 
 
 def _schedule(job: TrainingJob, parts: list[UnevenStage], loss: Callable[..., torch.Tensor]) -> Any:
-    """1F1B, which needs as many micro-batches as stages, else GPipe; interleaved where stages are cut into parts."""
+    """1F1B, which needs as many micro-batches as stages, else GPipe; where stages are cut into parts, that of the
+    plan."""
     options: dict[str, Any] = {"n_microbatches": job.num_micro_batches, "loss_fn": loss, "scale_grads": False}
     if len(parts) > 1:
-        return ScheduleInterleaved1F1B(parts, **options)
+        return _OF_PARTS[job.pipeline_schedule](parts, **options)
     kind = Schedule1F1B if job.num_micro_batches >= job.pp else ScheduleGPipe
     return kind(parts[0], **options)
 

@@ -115,6 +115,8 @@ class FlatParameters:
             parameter.grad = None
 
         parameter.register_post_accumulate_grad_hook(add)
+        # What is not accumulated by autograd is told (`UnevenStage.backward_weight_one_chunk`).
+        parameter.add_gradient = add
 
     def masters(self) -> torch.Tensor:
         """The weights of the shard in fp32, as they were drawn; to be called once.

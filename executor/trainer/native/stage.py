@@ -50,12 +50,12 @@ class UnevenStage(_PipelineStageBase):
         self._clock, self._dtype = clock, dtype
         sample = (job.model.sequence_length, job.model.hidden_size)
         self._shape = (job.stages[place.pipe].batches[place.data], *sample)
-        before, behind = (place.pipe - 1) % job.pp, (place.pipe + 1) % job.pp
         size = math.prod(sample)
-        self._from_before = () if self.is_first else senders(job, place, before, size)
-        self._to_before = () if self.is_first else receivers(job, place, before, size)
-        self._from_behind = () if self.is_last else senders(job, place, behind, size)
-        self._to_behind = () if self.is_last else receivers(job, place, behind, size)
+        self._from_before, self._to_before, self._from_behind, self._to_behind = (
+            (*exchange(job, place, job.stage_of(other), size),) if 0 <= other < self.num_stages else ()
+            for other in (index - 1, index + 1)
+            for exchange in (senders, receivers)
+        )
         self._inputs: dict[int, torch.Tensor] = {}
         self._gradients: dict[int, torch.Tensor] = {}
         # The number of inputs is all that is read of the one, and nothing of the other.
@@ -105,6 +105,28 @@ class UnevenStage(_PipelineStageBase):
         self._lap_until("send" if self.is_last else "receive")
         super().backward_one_chunk(bwd_chunk_id, *values, **named)
         self._clock.lap("backward")
+
+    def backward_weight_one_chunk(self, bwd_chunk_id: int, *values: Any, **named: Any) -> None:
+        """Compute gradients of weights, where the schedule has these apart."""
+        super().backward_weight_one_chunk(bwd_chunk_id, *values, **named)
+        for parameter in self.submod.parameters():
+            # Autograd has not accumulated them, so that its hooks have not run.
+            if parameter.grad is not None and hasattr(parameter, "add_gradient"):
+                parameter.add_gradient(parameter)
+        self._clock.lap("backward")
+
+    def set_local_fwd_input(self, prev_stage_outputs: torch.Tensor, mb_index: int) -> None:
+        """Take what the part before hands on, which this rank has, too."""
+        self._inputs[mb_index] = prev_stage_outputs.detach()
+
+    def get_local_bwd_output(self, mb_index: int) -> Any:
+        """Give the part before its gradient; likewise."""
+        return self.bwd_cache.pop(mb_index) if self.has_backward else None
+
+    def set_local_bwd_input(self, next_stage_bwd_outputs: Any, mb_index: int) -> None:
+        """Take the gradient from the part behind; likewise."""
+        if self.has_backward:
+            (self._gradients[mb_index],) = next_stage_bwd_outputs
 
     def _lap_until(self, communication: str) -> None:
         self._clock.lap(communication if self.num_stages > 1 else None)

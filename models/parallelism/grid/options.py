@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from models.parallel_plan import ParallelPlan
+from models.pipeline_schedule import PipelineSchedule
 from stowplan.errors import InputError
 
 MAX_OPERATORS = 20
@@ -24,7 +25,8 @@ class GridOptions:
 
     num_operators: O, at most 20, since C(O - 1, s - 1) partitions are compared. pipeline_degrees: None for 1 to O, and
     powers of two beyond up to the number of layers. context_degrees, expert_degrees: of symmetric plans; None for those
-    that are worth it (`even`); all other plans have 1. num_micro_batches: None for the least divisor of the global
+    that are worth it (`even`); all other plans have 1. schedules: of pipelines, None for all that the software runs;
+    only symmetric plans have zero-bubble ones. num_micro_batches: None for the least divisor of the global
     batch that is at least 4 x the stages (the paper's number), and, where no plan fits with it, others, more first.
     max_frontier: threshold of the frontier's reduction. refine: look among the plans of the frontiers for the best one
     by the performance model, with every number of micro-batches, and beyond the grids for even layouts of whole layers
@@ -51,6 +53,7 @@ class GridOptions:
     measured: Callable[[ParallelPlan], float | None] | None = None
     details: bool = True
     over: Callable[[], bool] | None = None
+    schedules: tuple[PipelineSchedule, ...] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_operators <= MAX_OPERATORS:
@@ -59,6 +62,8 @@ class GridOptions:
             raise InputError(f"max_frontier is {self.max_frontier}; must be at least 1")
         if self.measured is not None and not self.details:
             raise InputError("measured plans need details: every proxy plan is looked up")
+        if self.schedules is not None and not self.schedules:
+            raise InputError("schedules is empty; give at least one")
         for name in ("pipeline_degrees", "context_degrees", "expert_degrees", "num_micro_batches"):
             values = getattr(self, name)
             if values is not None and (not values or min(values) < 1):
@@ -73,6 +78,15 @@ class GridOptions:
     def shares_nothing(self) -> bool:
         """Whether plans may be those whose replicas share neither sequences nor experts."""
         return all(degrees is None or 1 in degrees for degrees in (self.context_degrees, self.expert_degrees))
+
+    @property
+    def beyond_symmetric(self) -> bool:
+        """Whether plans may be others than the symmetric ones that `even` finds."""
+        return self.shares_nothing and self.admits(PipelineSchedule.ONE_F_ONE_B)
+
+    def admits(self, schedule: PipelineSchedule) -> bool:
+        """Whether plans may have this schedule."""
+        return self.schedules is None or schedule in self.schedules
 
     @property
     def all_plans(self) -> bool:

@@ -30,7 +30,8 @@ Recomputation = tuple[Checkpointing, int | None]
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StageCosts:
     """Seconds, (I, G, T) each: per micro-batch, `once_s` and `optimizer_s` per iteration. Where the model counts sends,
-    `forward_s` and `backward_s` have half of them each; `computing_s` (2, I, G, T) is of both passes without.
+    `forward_s` and `backward_s` have half of them each; `computing_s` (3, I, G, T) is of both passes without, and of
+    the part of the backward pass that is of weights.
 
     Only those with `valid` (G, T) mean something: degrees that divide GPUs, model and batch. `communication_s`:
     tensor-parallel, both passes; part of `forward_s` and `backward_s`. `once_s`: reduction that the backward pass does
@@ -52,7 +53,7 @@ class StageTable:
 
     `intervals`: (first, last) layers of every stage, last excluded. `even_batches`: micro-batches must divide into
     equal local batches; otherwise the largest of nearly equal ones counts. `recomputation`: of every stage, None: as
-    the job's model says.
+    the job's model says. `rejoined`: further layers of every stage, none where both are equal; None: of no stage.
     """
 
     model: PerformanceModel
@@ -61,13 +62,15 @@ class StageTable:
     degrees: DegreeTable
     even_batches: bool = True
     recomputation: tuple[Recomputation, ...] | None = None
+    rejoined: tuple[tuple[int, int], ...] | None = None
 
     def costs(self, num_micro_batches: int) -> StageCosts:
         """Costs of all stages when the global batch is cut into so many micro-batches."""
         model, shares, of_type = self.model, self._shares, self.model.coefficients_of(self.gpu_type)
         tp, dp = self.degrees.tp.astype(float), self.degrees.dp.astype(float)
         local, valid = self._local_batch(num_micro_batches)
-        forward, backward, communication = passes = np.add.reduce(list(self._passes_s(local)))
+        forward, backward, communication, weight = np.add.reduce(list(self._passes_s(local)))
+        computing = np.stack([forward, backward, weight])
         hiding = hiding_s(forward, backward, model.profile.zero_stage, num_micro_batches)
         # Without ZeRO the number of replicas makes no difference.
         sharded = model.profile.zero_stage >= 1
@@ -78,7 +81,7 @@ class StageTable:
         return StageCosts(
             forward_s=np.asarray(forward),
             backward_s=np.asarray(backward),
-            computing_s=passes[:2],
+            computing_s=computing,
             communication_s=np.asarray(communication),
             once_s=once_s,
             optimizer_s=of_type.optimizer_s * np.asarray(optimizer),
@@ -90,11 +93,12 @@ class StageTable:
         stages are cut into parts); infinite for what is not valid."""
         return self._peak_bytes(num_micro_batches, np.array(stages_behind, dtype=np.float64)[:, None, None, None])
 
-    def own_memory_bytes(self, num_micro_batches: int, stages_behind: FloatArray) -> FloatArray:
-        """Peak memory of a GPU where every stage has its place in the pipeline (I,), (I, G, T); as `memory_bytes`."""
-        return self._peak_bytes(num_micro_batches, stages_behind[:, None, None])
+    def own_memory_bytes(self, num_micro_batches: int, stages_behind: FloatArray, waiting: Floats = 0.0) -> FloatArray:
+        """Peak memory of a GPU where every stage has its place in the pipeline (I,), (I, G, T); as `memory_bytes`.
+        `waiting`: see `models.pipeline_schedule`, (I,)."""
+        return self._peak_bytes(num_micro_batches, stages_behind[:, None, None], np.reshape(waiting, (-1, 1, 1)))
 
-    def _peak_bytes(self, num_micro_batches: int, stages_behind: FloatArray) -> FloatArray:
+    def _peak_bytes(self, num_micro_batches: int, stages_behind: FloatArray, waiting: Floats = 0.0) -> FloatArray:
         local, valid = self._local_batch(num_micro_batches)
         parts = peak_parts(
             profile=self.model.profile,
@@ -109,6 +113,7 @@ class StageTable:
             num_micro_batches=num_micro_batches,
             elsewhere=self._elsewhere,
             kept=None if self.recomputation is None else self._kept_bytes,
+            waiting=waiting,
         )
         return sum(parts) + np.where(valid, 0.0, np.inf)
 
@@ -126,19 +131,20 @@ class StageTable:
         return local, self.degrees.possible & divides & whole & (local >= (profile.micro_batch or 1))
 
     def _passes_s(self, local: FloatArray) -> Iterator[FloatArray]:
-        """Forward and backward time and communication of both passes, (3, I, G, T), by the checkpointing of layers."""
+        """Forward and backward time, communication of both passes and gradients of weights, (4, I, G, T), by the
+        checkpointing of layers."""
         tp, bandwidth = self.degrees.tp.astype(float), self.model.fabric.intra_bytes_per_s("0")
         for model, shares in self._by_checkpointing:
             of_type, again = model.coefficients_of(self.gpu_type), model.profile.backward_all_reduces
             computation = of_type.compute_s * shares["compute"] * local / tp
             communication = model.tensor_communication_s(local, shares["tensor"], tp, bandwidth)
             slower, slower_back = model.slowdowns(self.gpu_type, local, tp)
-            backward = of_type.backward_ratio * computation * slower_back + again * communication
-            forward = computation * slower + communication
+            back = of_type.backward_ratio * computation * slower_back
+            forward, backward = computation * slower + communication, back + again * communication
             if model.context_parallel * model.expert_parallel > 1:
-                there, back = self._exchanges_s(model, shares, local)
-                forward, backward = forward + there, backward + back
-            yield np.array((forward, backward, communication * (1.0 + again)))
+                there, come_back = self._exchanges_s(model, shares, local)
+                forward, backward = forward + there, backward + come_back
+            yield np.array((forward, backward, communication * (1.0 + again), model.profile.weight_share * back))
 
     @cached_property
     def _kept_bytes(self) -> tuple[FloatArray, FloatArray]:
@@ -178,9 +184,14 @@ class StageTable:
     @cached_property
     def _shares(self) -> dict[str, FloatArray]:
         """Shares of the intervals in mean layers, (I, 1, 1) each."""
-        first, last = np.array(self.intervals, dtype=np.int64).T
-        parameters = self.model.share_table.parameters_of(first, last)
-        return {**self._sums(self.model, first, last), "parameters": parameters[:, None, None]}
+        found: dict[str, FloatArray] = {}
+        for intervals in (self.intervals, self.rejoined or ()):
+            first, last = np.array(intervals, dtype=np.int64).reshape(-1, 2).T
+            if first.size:
+                parameters = self.model.share_table.parameters_of(first, last)
+                sums = {**self._sums(self.model, first, last), "parameters": parameters[:, None, None]}
+                found = {name: found.get(name, 0.0) + values for name, values in sums.items()}
+        return found
 
     @cached_property
     def _elsewhere(self) -> Floats:

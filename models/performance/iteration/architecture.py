@@ -199,9 +199,10 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
     head = _head(model, sizes)
     working = [working_bytes(model, sizes_in(model, sizes, kind), *_experts(model, kind)) for kind in costs]
     in_layers = sum(layer.forward_flops for layer in layers)
+    in_attention = sum(attention[kind] for kind in kinds)
     repeated = {
         Checkpointing.NONE: 0.0,
-        Checkpointing.SELECTIVE: 0.0 if model.fuses_attention else sum(attention[kind] for kind in kinds),
+        Checkpointing.SELECTIVE: 0.0 if model.fuses_attention else in_attention,
         Checkpointing.FULL: in_layers,
     }[model.checkpointing]
     return ModelProfile(
@@ -231,6 +232,8 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
         sequence_length=model.sequence_length,
         num_experts=model.num_experts if any(kind.experts for kind in kinds) else 1,
         checkpointing=model.checkpointing,
+        # Attention has twice its products in the backward pass, and no weights.
+        weight_share=0.5 * (1.0 - in_attention / (in_layers + head.forward_flops)),
     )
 
 

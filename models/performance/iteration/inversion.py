@@ -54,7 +54,8 @@ class _Place:
     stage: Stage
     replica: Replica
     shares: StageShares
-    stages_behind: int
+    in_flight: float
+    waiting: float
     parameters: float
     gradients: float
     optimizer: float
@@ -68,7 +69,8 @@ class _Place:
             stage=stage,
             replica=stage.replicas[replica_index],
             shares=shares,
-            stages_behind=plan.pp - stage_index,
+            in_flight=plan.in_flight(stage_index),
+            waiting=plan.waiting(stage_index),
             parameters=held[0],
             gradients=held[1],
             optimizer=held[2],
@@ -246,7 +248,7 @@ def _activations(model: PerformanceModel, plan: ParallelPlan, measured: _Measure
     for m, place in measured:
         activation = _activation_bytes(model, plan, m, place)
         if activation is not None:
-            samples = place.replica.local_batch * min(place.stages_behind, plan.num_micro_batches)
+            samples = place.replica.local_batch * (min(place.in_flight, plan.num_micro_batches) + place.waiting)
             split = place.stage.tp if model.profile.sequence_parallel else 1
             rows.append((place.shares.partitioned / place.stage.tp, place.shares.replicated / split))
             working = place.replica.local_batch * float(working_bytes(model.profile, place.stage.tp))
@@ -275,7 +277,7 @@ def _activation_bytes(model: PerformanceModel, plan: ParallelPlan, m: Measuremen
     (states,) = model.memory_of(plan, [(m.stage, place.replica.local_batch)])
     rest = m.peak_bytes - states.parameter_bytes - states.optimizer_bytes
     gradients = model.coefficients.sizes.gradient_bytes * place.gradients
-    if plan.num_micro_batches > place.stages_behind:
+    if plan.num_micro_batches > place.in_flight:
         return rest - gradients
     return rest if rest > gradients else None
 

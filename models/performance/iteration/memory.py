@@ -3,14 +3,15 @@ r"""Peak memory of a stage (Suika appendix A.3), with ZeRO and activation checkp
     M = M_param-optim + M_activ + M_grad,   held against (1 - headroom) of the GPU's memory
 
     M_param-optim  (parameters / Z3 + optimiser states / Z1) p / TP
-    M_activ        b min(PP - i, N_b) (k_activ-p q / TP + k_activ-np r / S) + b (w_p / TP + w_np / S)
+    M_activ        b (min(PP - i, N_b) + g) (k_activ-p q / TP + k_activ-np r / S) + b (w_p / TP + w_np / S)
     M_grad         k_param p / TP / Z2 where gradients and all activations coexist, N_b > PP - i
 
 p, q, r: shares of the stage in parameters and activations. ZeRO stage z shards over the replicas: Z1 = DP from z = 1,
 Z2 from z = 2, Z3 from z = 3, else 1. At z = 3 the weights of the layer at work are there in full: one mean layer more.
 Of experts that replicas share (`elsewhere`: the part of p that others hold) there is less: p (1 - elsewhere) where ZeRO
 does not shard, and p / DP as without sharing where it does, since fewer replicas have the same experts. b counts parts
-of sequences with context parallelism, and the activations are those of a part.
+of sequences with context parallelism, and the activations are those of a part. g: what waits for passes of weights, 0
+but for zero-bubble schedules (`models.pipeline_schedule`, also PP - i of schedules other than 1F1B).
 Checkpointing is in k_activ-p and k_activ-np of the profile; w_p and w_np are what the layer keeps that is being
 repeated. S: TP with sequence parallelism, else 1. Where a stage has a checkpointing of its own, its layers keep what
 those of a job with that checkpointing do.
@@ -96,6 +97,7 @@ def peak_parts(
     num_micro_batches: Floats,
     elsewhere: Floats = 0.0,
     kept: tuple[Floats, Floats] | None = None,
+    waiting: Floats = 0.0,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Parameters, optimiser states, what gradients add to the peak, and activations of a GPU in bytes.
 
@@ -109,13 +111,15 @@ def peak_parts(
         Part of the stage's parameters that are experts of other replicas.
     kept
         What a sample in flight keeps and what the layer keeps that is being repeated, in bytes; None: by the shares.
+    waiting
+        g.
     """
     zero_stage = profile.zero_stage
     per_sample, working = kept or (
         activation_bytes(profile, sizes, tp, partitioned, replicated),
         working_bytes(profile, tp),
     )
-    activation = local_batch * (np.minimum(num_micro_batches, stages_behind) * per_sample + working)
+    activation = local_batch * ((np.minimum(num_micro_batches, stages_behind) + waiting) * per_sample + working)
     gradient = sizes.gradient_bytes * gradient_shard(parameters, tp, dp, zero_stage, elsewhere)
     coexist = np.greater(num_micro_batches, stages_behind)
     return (

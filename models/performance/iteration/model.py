@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from models.parallel_plan import ParallelPlan, Stage
+from models.parallel_plan import ParallelPlan, Stage, v_parts
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients
 from models.performance.iteration.exchanges import all_to_all_s_per_byte, ring_passes_s, ring_s_per_byte
 from models.performance.iteration.fabric import Fabric
@@ -31,7 +31,14 @@ from models.performance.iteration.memory import (
 from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.sends import send_s
 from models.performance.iteration.shares import ShareTable, StageShares
-from models.performance.iteration.times import GroupTimes, IterationTime, StageTime, interleaved_s
+from models.performance.iteration.times import (
+    GroupTimes,
+    IterationTime,
+    StageTime,
+    parts_makespan_s,
+    schedule_of,
+)
+from models.pipeline_schedule import PipelineSchedule
 from models.software import FEATURES
 from models.transformer import Checkpointing
 from models.wording import counted
@@ -100,7 +107,7 @@ class PerformanceModel:
         model = self.of(plan)
         if model is not self:
             return model.iteration(plan)
-        forward, backward, communication, optimizer = self._stage_maxima(plan)
+        forward, backward, communication, weight, optimizer = self._stage_maxima(plan)
         ring, all_to_all = self._exchanges_s(plan)
         forward, backward = (
             passes + added for passes, added in zip((forward, backward), ring + all_to_all, strict=True)
@@ -115,9 +122,17 @@ class PerformanceModel:
         warm_up, steady, extra = (
             float(part) for part in pipeline_s(forward, backward, exposed + optimizer, plan.num_micro_batches)
         )
+        if plan.schedule.splits_backward:
+            # Weights are what all stages end with, at about the same time.
+            extra = float((exposed + optimizer).max())
         overlaps = FEATURES[self.profile.software].overlaps_sends
         if plan.virtual_stages > 1:
-            passes = interleaved_s(plan, forward, backward, np.array(sends), blocking=not overlaps)
+            schedule = schedule_of(plan.schedule, plan.pp, plan.virtual_stages, plan.num_micro_batches)
+            times_s = np.array((forward, backward, weight))
+            passes = parts_makespan_s(schedule, times_s, self._parts(plan), np.array(sends), blocking=not overlaps)
+            if plan.schedule.splits_backward:
+                # Known within 1 %, which may be more than the bubble.
+                passes = max(passes, plan.num_micro_batches * float((forward + backward).max()))
             warm_up = max(passes - steady, 0.0)
             steady = passes - warm_up
         else:
@@ -130,7 +145,7 @@ class PerformanceModel:
         total = warm_up + steady + extra
         straggling = total * (float(scaling(plan.num_gpus, self.coefficients.scale_loss)) - 1.0)
         both = (ring.sum(axis=0), all_to_all.sum(axis=0))
-        columns = (forward, backward, communication, np.array(sends), reduction, exposed, optimizer, *both)
+        columns = (forward, backward, communication, np.array(sends), reduction, exposed, optimizer, *both, weight)
         stages = tuple(
             StageTime(
                 forward_s=row[0],
@@ -142,6 +157,7 @@ class PerformanceModel:
                 optimizer_s=row[6],
                 ring_s=row[7],
                 all_to_all_s=row[8],
+                weight_s=row[9] if plan.schedule.splits_backward else 0.0,
             )
             for row in np.transpose(columns).tolist()
         )
@@ -201,8 +217,26 @@ class PerformanceModel:
                 f"the plan has {counted(plan.num_layers, 'layer')}; the model {self.profile.name!r} has "
                 f"{self.profile.num_layers}"
             )
+        if plan.schedule is PipelineSchedule.ZBV:
+            return tuple(there + back for there, back in self._v_shares(plan))
         bounds = accumulate((stage.num_layers for stage in plan.stages), initial=0)
         return tuple(self.share_table.stage(first, last) for first, last in pairwise(bounds))
+
+    def _v_shares(self, plan: ParallelPlan) -> list[tuple[StageShares, StageShares]]:
+        """Shares of both parts of every stage of zbv."""
+        table = self.share_table
+        return [
+            (table.stage(*there), table.stage(*back)) for there, back in v_parts([s.num_layers for s in plan.stages])
+        ]
+
+    def _parts(self, plan: ParallelPlan) -> FloatArray:
+        """Which part of the time of a stage each of its parts takes, (v, p); of zbv the end of the model is in one of
+        them, others are taken to be alike."""
+        if plan.schedule is not PipelineSchedule.ZBV:
+            return np.full((plan.virtual_stages, plan.pp), 1.0 / plan.virtual_stages)
+        compute = np.array([(there.compute, back.compute) for there, back in self._v_shares(plan)]).T
+        whole = compute.sum(axis=0)
+        return np.asarray(np.divide(compute, whole, out=np.full_like(compute, 0.5), where=whole > 0))
 
     @cached_property
     def share_table(self) -> ShareTable:
@@ -312,24 +346,26 @@ class PerformanceModel:
         rows = [(self.coefficients_of(gpu_type).optimizer_s, *stages[i]) for i, gpu_type, *_ in replicas]
         optimizer_s, tp, dp, parameters, elsewhere = np.array(rows).T
         updated = optimizer_shard(parameters, tp, dp, self.profile.zero_stage, elsewhere)
-        passes = np.zeros((4, len(replicas)))
+        passes = np.zeros((5, len(replicas)))
         for model, of_stages in self._by_checkpointing(plan):
             at = [k for k, (i, *_) in enumerate(replicas) if i in of_stages]
             if at:
                 passes[:, at] += model._passes_s(plan, of_stages, [replicas[k] for k in at])
-        forward, backward, communication, both_ways = passes
+        forward, backward, communication, both_ways, weight = passes
         return GroupTimes(
             forward_s=forward,
             backward_s=backward,
             communication_s=communication,
             both_ways_s=both_ways,
+            weight_s=weight,
             optimizer_s=np.asarray(optimizer_s * updated),
         )
 
     def _passes_s(
         self, plan: ParallelPlan, shares: Mapping[int, StageShares], replicas: Sequence[tuple[int, str, float, int]]
     ) -> FloatArray:
-        """Forward and backward time of groups, communication of one and of both passes, (4, R); `shares`: by stage."""
+        """Forward and backward time of groups, communication of one and of both passes, gradients of weights, (5, R);
+        `shares`: by stage."""
         stages = {i: (plan.stages[i].tp, s.compute, s.tensor) for i, s in shares.items()}
         rows = [
             (c.compute_s, c.backward_ratio, bandwidth, local_batch, *stages[i])
@@ -344,12 +380,14 @@ class PerformanceModel:
             of_type = np.array([gpu_type == other for _, other, *_ in replicas])
             forward[of_type], backward[of_type] = self.slowdowns(gpu_type, batch[of_type], tp[of_type])
         again = self.profile.backward_all_reduces
+        back = ratio * computation * backward
         return np.array(
             (
                 computation * forward + communication,
-                ratio * computation * backward + again * communication,
+                back + again * communication,
                 communication,
                 communication * (1.0 + again),
+                self.profile.weight_share * back,
             )
         )
 
@@ -384,12 +422,13 @@ class PerformanceModel:
             (
                 *(s.parameters, s.partitioned, s.replicated, plan.stages[i].tp, plan.stages[i].dp, plan.in_flight(i)),
                 self.elsewhere(s.parameters, s.experts),
+                plan.waiting(i),
             )
             for i, s in enumerate(shares)
         ]
         rows = [(local_batch, *stages[i]) for i, local_batch in replicas]
         columns = np.array(rows, dtype=np.float64).T
-        local_batch, parameters, partitioned, replicated, tp, dp, behind, elsewhere = columns
+        local_batch, parameters, partitioned, replicated, tp, dp, behind, elsewhere, waiting = columns
         return np.array(
             peak_parts(
                 profile=self.profile,
@@ -403,6 +442,7 @@ class PerformanceModel:
                 stages_behind=behind,
                 num_micro_batches=float(plan.num_micro_batches),
                 elsewhere=elsewhere,
+                waiting=waiting,
                 kept=self._kept_bytes(plan, replicas) if plan.has_own_checkpointing else None,
             )
         )
@@ -419,13 +459,13 @@ class PerformanceModel:
                     working[k] = max(working[k], working_bytes(model.profile, tp[k]))
         return kept, working
 
-    def _stage_maxima(self, plan: ParallelPlan) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Forward, backward, communication of both, and optimiser time of the slowest groups, (S,) each."""
+    def _stage_maxima(self, plan: ParallelPlan) -> FloatArray:
+        """Forward, backward, communication of both, gradients of weights, and optimiser time of the slowest groups,
+        (5, S)."""
         replicas, starts = _distinct_groups(plan, self.fabric)
         times = self.group_times(plan, replicas)
-        columns = np.array((times.forward_s, times.backward_s, times.both_ways_s, times.optimizer_s))
-        forward, backward, communication, optimizer = np.maximum.reduceat(columns, starts, axis=1)
-        return forward, backward, communication, optimizer
+        columns = (times.forward_s, times.backward_s, times.both_ways_s, times.weight_s, times.optimizer_s)
+        return np.asarray(np.maximum.reduceat(np.array(columns), starts, axis=1))
 
     def _exchanges_s(self, plan: ParallelPlan) -> tuple[FloatArray, FloatArray]:
         """Of every stage, (2, S) each: what attention waits for keys and values, and what goes to experts and back."""

@@ -60,6 +60,7 @@ class ModelProfile:
     `tied_parameters`: of the embedding, used by the head too; 0 where nothing is tied. Counted once in the model.
     `sequence_parallel`: what tensor parallelism replicates is split over its GPUs. `working_partitioned_bytes` and
     `working_replicated_bytes`: activations of the layer that is being repeated, per sample. `software`: what trains.
+    `weight_share`: part of the backward pass, without what is repeated, that is of the gradients of weights.
     `sequence_length`: tokens that context parallelism may divide; 0: the model has no sequences. `num_experts`: of a
     layer that has experts. `checkpointing`: what is in the costs of layers; None: layers say themselves what they keep.
     """
@@ -86,6 +87,7 @@ class ModelProfile:
     sequence_length: int = 0
     num_experts: int = 1
     checkpointing: Checkpointing | None = None
+    weight_share: float = 0.5
 
     @property
     def num_layers(self) -> int:

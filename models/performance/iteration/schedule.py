@@ -13,13 +13,15 @@ from itertools import chain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """One forward or backward pass of a stage over a micro-batch, in seconds from the start of the iteration."""
+    """One forward or backward pass of a stage over a micro-batch, in seconds from the start of the iteration; `weight`:
+    the part of a backward pass that is of weights, where it is a pass of its own."""
 
     stage: int
     micro_batch: int
     backward: bool
     start_s: float
     end_s: float
+    weight: bool = False
 
 
 def one_forward_one_backward(num_stages: int, stage: int, num_micro_batches: int) -> list[tuple[int, bool]]:

@@ -5,7 +5,7 @@ as it has them of its own weights. The copy is in the stage's share of parameter
 gradient reduction, and not in the mean layer.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -33,6 +33,12 @@ class StageShares:
     replicated: float
     experts: float = 0.0
     exchanged_bytes: float = 0.0
+
+    def __add__(self, other: "StageShares") -> "StageShares":
+        """Of both together."""
+        return StageShares(
+            **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

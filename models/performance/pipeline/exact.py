@@ -8,7 +8,8 @@ those one period before. If all are later by at least delta_min and at most delt
 
 Proof. What comes behind K waits for passes in K or behind K only: K is more than the last q v rounds of a forward and a
 backward pass, and a pass waits for nothing further back (in rounds: for the pass before on its device 1, for the
-gradient from the next device 0, for the activation from the one before 1, interleaved 2; around the ring at most p).
+gradient from the next device 0, for the activation from the one before 1, interleaved 2; around the ring at most p;
+for the B of a W at most p - 1; of zbv, whose turns are two rounds, at most a turn).
 Ends are sums of durations and of maxima of ends, so that what is behind K is later by delta_min to delta_max if all of
 K is. Hence the passes of one more period, which are to K as K is to what is one period before, are later by delta_min
 to delta_max, and so is what was behind K. The same holds for the next period.
@@ -75,7 +76,7 @@ def _first_count(schedule: Schedule) -> int:
             return schedule.num_micro_batches
         case ScheduleKind.ZERO_BUBBLE:
             return 3 * p + 5
-        case ScheduleKind.INTERLEAVED:
+        case ScheduleKind.INTERLEAVED | ScheduleKind.INTERLEAVED_ZERO_BUBBLE:
             return 5 * p
         case _:
             return 2 * p + 5
@@ -112,8 +113,13 @@ def _steady_ends(schedule: Schedule) -> tuple[IntArray, IntArray]:
     late, early = [], []
     for device in range(schedule.num_devices):
         order = schedule.order(device)
-        # Behind the last forward pass comes its round's backward pass (and one for weights).
-        end = int(np.flatnonzero(order[:, 0] == PassKind.FORWARD)[-1]) + schedule.num_kinds
+        forward = order[:, 0] == PassKind.FORWARD
+        if schedule.kind is ScheduleKind.ZBV:
+            # Two rounds begin with the first chunk, as long as it has forward passes.
+            end = int(np.flatnonzero(forward & (order[:, 1] == device))[-1]) + 2 * schedule.num_kinds
+        else:
+            # Behind the last forward pass comes its round's backward pass (and one for weights).
+            end = int(np.flatnonzero(forward)[-1]) + schedule.num_kinds
         num_passes, period = (rounds + 2) * schedule.num_kinds, rounds * schedule.num_kinds
         passes = index[tuple(order.T)]
         late.append(passes[end - num_passes : end])

@@ -64,7 +64,7 @@ def pipeline_makespan_s(
     Raises
     ------
     InputError
-        For interleaved schedules (see `interleaved`).
+        For schedules of several chunks (see `interleaved`, `split`).
     """
     line = _line(kind, times, num_micro_batches)
     return _longest_path(line, line.tail(extra_s))
@@ -82,8 +82,8 @@ def pipeline_parts_s(
 
 
 def _line(kind: ScheduleKind, times: StageTimes, num_micro_batches: Counts) -> Line:
-    if kind is ScheduleKind.INTERLEAVED:
-        raise InputError("interleaved schedules have no closed form here; simulate them")
+    if kind not in (ScheduleKind.GPIPE, ScheduleKind.ONE_F_ONE_B, ScheduleKind.ZERO_BUBBLE):
+        raise InputError(f"{kind} schedules have several chunks and no closed form here; simulate them")
     return Line.of(kind, times, num_micro_batches)
 
 

@@ -1,7 +1,7 @@
 """Pipeline schedules: the order in which every device of a pipeline works on its passes.
 
 p devices, v chunks of layers on each; virtual stage s of the V = p v, in the order of the layers, is chunk s // p on
-device s mod p. N micro-batches. F is a forward pass, B a backward pass.
+device s mod p (zbv: see there). N micro-batches. F is a forward pass, B a backward pass.
 
 gpipe        all F, then all B (Huang et al. 2019), both in the order of the micro-batches.
 1f1b         w = min(p - 1 - d, N) times F, then F and B in turn, then the B that are left: PipeDream-Flush, and
@@ -12,10 +12,17 @@ interleaved  the same on chunks with w = min(2 (p - 1 - d) + (v - 1) p, N v), an
 zero-bubble  ZB-H1 (Qi et al. 2023, section 2.2): B is only the gradient of the inputs, W that of the weights. 1f1b, and
              behind B of micro-batch m comes W of m - d; what is left of W comes last. Every device holds as many
              micro-batches as the first one of 1f1b does. Where stages differ much it may take longer than 1f1b.
+interleaved-zero-bubble  the same on chunks as PyTorch orders it (`ScheduleInterleavedZeroBubble`): interleaved with
+             w = min(p - 1 - d + (v - 1) p, N v), and behind the k-th B comes the W of the (k - d)-th.
+zbv          ZB-V (Qi et al. 2023, section 6) as PyTorch orders it (`ScheduleZBVZeroBubble`): two chunks, of which the
+             second comes back from the last device to the first: virtual stage s >= p is on device 2 p - 1 - s. It has
+             no bubble where F, B and W take as long as one another, but for what it takes to begin. Passes of at least
+             2 p - 1 micro-batches are put in order, and those left out that do not exist.
 
 Data: F of a virtual stage waits for F of the one before, B for B of the one behind (the last: for its own F), W for B.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import lru_cache
@@ -34,6 +41,13 @@ class ScheduleKind(StrEnum):
     ONE_F_ONE_B = "1f1b"
     INTERLEAVED = "interleaved"
     ZERO_BUBBLE = "zero-bubble"
+    INTERLEAVED_ZERO_BUBBLE = "interleaved-zero-bubble"
+    ZBV = "zbv"
+
+
+# Several chunks a device; micro-batches go through them in groups of as many as there are devices.
+_IN_GROUPS = (ScheduleKind.INTERLEAVED, ScheduleKind.INTERLEAVED_ZERO_BUBBLE)
+_SPLIT = (ScheduleKind.ZERO_BUBBLE, ScheduleKind.INTERLEAVED_ZERO_BUBBLE, ScheduleKind.ZBV)
 
 
 class PassKind(IntEnum):
@@ -51,8 +65,8 @@ class Schedule:
     Raises
     ------
     InputError
-        When a number is below 1, there are several chunks without interleaving or one with it, or micro-batches of an
-        interleaved schedule are no multiple of the devices.
+        When a number is below 1, there are several chunks without interleaving or one with it, not two of zbv, or
+        micro-batches of an interleaved schedule are no multiple of the devices.
     """
 
     kind: ScheduleKind
@@ -63,11 +77,13 @@ class Schedule:
     def __post_init__(self) -> None:
         if min(self.num_devices, self.num_micro_batches, self.num_chunks) < 1:
             raise InputError("a schedule needs a device, a micro-batch and a chunk at least")
-        if (self.num_chunks > 1) != (self.kind is ScheduleKind.INTERLEAVED):
+        in_groups = self.kind in _IN_GROUPS
+        if not (self.num_chunks > 1 if in_groups else self.num_chunks == 1 + (self.kind is ScheduleKind.ZBV)):
             raise InputError(
-                f"{self.kind} with {self.num_chunks} virtual stages per device; interleaved needs 2 at least, others 1"
+                f"{self.kind} with {self.num_chunks} virtual stages per device; interleaved ones need 2 at least, zbv "
+                "2, others 1"
             )
-        if self.kind is ScheduleKind.INTERLEAVED and self.num_micro_batches % self.num_devices:
+        if in_groups and self.num_micro_batches % self.num_devices:
             raise InputError(
                 f"{self.num_micro_batches} micro-batches on {self.num_devices} interleaved stages; must be a multiple"
             )
@@ -78,14 +94,24 @@ class Schedule:
         return self.num_devices * self.num_chunks
 
     @property
+    def splits_backward(self) -> bool:
+        """Whether weights have passes of their own."""
+        return self.kind in _SPLIT
+
+    @property
     def num_kinds(self) -> int:
-        """Kinds of passes: 2, or 3 where weights have passes of their own."""
-        return 3 if self.kind is ScheduleKind.ZERO_BUBBLE else 2
+        """Kinds of passes."""
+        return 3 if self.splits_backward else 2
 
     @property
     def period(self) -> int:
         """Micro-batches after which the steady order repeats."""
-        return self.num_devices if self.kind is ScheduleKind.INTERLEAVED else 1
+        return self.num_devices if self.kind in _IN_GROUPS else 1
+
+    def device_of(self, stage: IntArray) -> IntArray:
+        """Devices of virtual stages."""
+        p = self.num_devices
+        return np.where(stage < p, stage, 2 * p - 1 - stage) if self.kind is ScheduleKind.ZBV else stage % p
 
     def warm_up(self, device: int) -> int:
         """Forward passes before the steady phase of a device."""
@@ -95,6 +121,10 @@ class Schedule:
                 return num_passes
             case ScheduleKind.INTERLEAVED:
                 return min(2 * behind + (self.num_chunks - 1) * self.num_devices, num_passes)
+            case ScheduleKind.INTERLEAVED_ZERO_BUBBLE:
+                return min(behind + (self.num_chunks - 1) * self.num_devices, num_passes)
+            case ScheduleKind.ZBV:
+                return min(2 * self.num_devices - device, num_passes)
             case _:
                 return min(behind, num_passes)
 
@@ -109,11 +139,13 @@ class Schedule:
 
     def order(self, device: int) -> IntArray:
         """Passes of a device in their order, (n, 3): kind, virtual stage, micro-batch."""
+        if self.kind is ScheduleKind.ZBV:
+            return self._v_order(device)
         forward, backward = self._sequence(device, last_first=False), self._sequence(device, last_first=True)
         ahead, num_passes = self.warm_up(device), len(forward)
-        if self.kind is ScheduleKind.ZERO_BUBBLE:
-            # W of a micro-batch comes `device` micro-batches late.
-            weight = [(PassKind.WEIGHT, device, m) for m in range(num_passes)]
+        if self.splits_backward:
+            # W comes `device` passes late.
+            weight = [(PassKind.WEIGHT, stage, m) for _, stage, m in backward]
             groups = (
                 [*forward[ahead + k : ahead + k + 1], backward[k], *weight[max(k - device, 0) : max(k - device + 1, 0)]]
                 for k in range(num_passes)
@@ -125,6 +157,31 @@ class Schedule:
                 *backward[num_passes - ahead :],
             ]
         return np.array([*forward[:ahead], *steady], dtype=np.int64)
+
+    def _v_order(self, device: int) -> IntArray:
+        """`order` of zbv: every kind of pass of either chunk takes the micro-batches in their order."""
+        p, n = self.num_devices, max(self.num_micro_batches, 2 * self.num_devices - 1)
+        down, up = device, 2 * p - 1 - device
+        f, b, w = PassKind.FORWARD, PassKind.BACKWARD, PassKind.WEIGHT
+        turn = [(b, down), (w, down), (f, up), (b, up), (w, up)]
+        kinds = [
+            *[(f, down)] * (2 * (p - device) - 1),
+            *[(f, up), (f, down)] * device,
+            *[(f, up), (b, up), (w, up)] * (p - device),
+            *[(f, down), *turn] * (n - 2 * p + 1 + device),
+            *turn * (p - 1 - device),
+            *[(b, down), (b, up)] * device,
+            *[(b, down), (w, down)] * (p - device),
+            *[(w, up)] * device,
+            *[(w, down)] * device,
+        ]
+        done: Counter[tuple[PassKind, int]] = Counter()
+        passes = []
+        for kind, stage in kinds:
+            if done[kind, stage] < self.num_micro_batches:
+                passes.append((kind, stage, done[kind, stage]))
+            done[kind, stage] += 1
+        return np.array(passes, dtype=np.int64)
 
     def _sequence(self, device: int, *, last_first: bool) -> list[tuple[int, int, int]]:
         """Forward passes of a device in their order, or backward passes."""
@@ -170,6 +227,8 @@ class PassGraph:
     index: IntArray
 
 
+_STAYS = 0
+
 # Of a schedule that is simulated.
 _MOST_PASSES = 1 << 21
 
@@ -195,9 +254,9 @@ def pass_graph(schedule: Schedule) -> PassGraph:
     for order in orders:
         before[order[1:]] = order[:-1]
         kind, stage, _ = np.unravel_index(order, shape)
-        # The last output of either direction stays where it is.
-        for direction, stays in ((PassKind.FORWARD, schedule.num_virtual - 1), (PassKind.BACKWARD, 0)):
-            sent = order[(kind == direction) & (stage != stays)]
+        link = _links(schedule, kind, stage)
+        for one in set(link.tolist()) - {_STAYS}:
+            sent = order[link == one]
             sent_before[sent[1:]] = sent[:-1]
     needs = _needs(shape)
     level = _levels(orders, before, needs)
@@ -214,6 +273,17 @@ def pass_graph(schedule: Schedule) -> PassGraph:
         levels=(0, *np.cumsum(np.bincount(level)).tolist()),
         index=position[:-1].reshape(shape),
     )
+
+
+def _links(schedule: Schedule, kind: IntArray, stage: IntArray) -> IntArray:
+    """Over which link of its device the output of a pass goes, by direction; the last one of either stays."""
+    step = np.where(kind == PassKind.FORWARD, 1, np.where(kind == PassKind.BACKWARD, -1, _STAYS))
+    if schedule.kind is ScheduleKind.ZBV:
+        # The second chunk goes the other way; from the last device to itself nothing is sent.
+        turned = np.minimum(stage, stage + step) == schedule.num_devices - 1
+        step = np.where(turned, _STAYS, np.where(stage < schedule.num_devices, step, -step))
+    leaves = (stage + np.where(kind == PassKind.FORWARD, 1, -1)) % (schedule.num_virtual + 1) == schedule.num_virtual
+    return np.where(leaves, _STAYS, step)
 
 
 def _needs(shape: tuple[int, ...]) -> IntArray:

@@ -65,9 +65,11 @@ def pass_times(schedule: Schedule, times: StageTimes) -> PassTimes:
     flat = np.array([np.moveaxis(part, -1, 0).reshape(shape[-1], -1) for part in parts], dtype=np.float64)
     forward, backward, weight, there, back = flat
     there[-1] = 0.0
+    if schedule.kind is ScheduleKind.ZBV:
+        there[schedule.num_devices - 1] = back[schedule.num_devices - 1] = 0.0
     # The gradient goes back from the stage that the activation came to.
     back = np.concatenate([np.zeros_like(back[:1]), back[:-1]])
-    if schedule.kind is ScheduleKind.ZERO_BUBBLE:
+    if schedule.splits_backward:
         duration, transfer = (
             np.array([forward, backward - weight, weight]),
             np.array([there, back, np.zeros_like(back)]),

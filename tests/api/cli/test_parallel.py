@@ -83,6 +83,16 @@ def test_given_degrees_and_a_request_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("warm")
+def test_schedules() -> None:
+    eager = (*SMALL, "--gpu-type", "h100", "--software", "torch-eager")
+    for degrees, notation in (("pp2x3zb,dp1,tp2,mb4", "PP2x3ZB DP1 TP2"), ("pp2zbv,dp1,tp2,mb4", "PP2ZBV DP1 TP2")):
+        result = run(*eager, "--degrees", degrees, "--json")
+        assert ParallelPlanAnswer.model_validate_json(result.stdout).best.notation.startswith(notation)
+    result = run(*eager, "--gpus", "2", "--schedules", "zbv", "--json")
+    assert ParallelPlanAnswer.model_validate_json(result.stdout).best.plan.schedule == "zbv"
+
+
+@pytest.mark.usefixtures("warm")
 def test_days_for_tokens() -> None:
     result = run(
         *SMALL, "--gpu-type", "h100", "--software", "torch", "--degrees", "pp2x3,dp1,tp2,mb4", "--tokens", "1e9"
@@ -121,6 +131,12 @@ def test_what_of_the_training_is_left_to_the_search() -> None:
         (
             (*SMALL, "--gpus", "8", "--gpu-type", "h100", "--context-parallel", "2"),
             "no symmetric plan with CP [2] fits",
+        ),
+        ((*SMALL, "--gpus", "8", "--gpu-type", "h100", "--schedules", "zbv"), "with schedules ['zbv'] fits"),
+        ((*SMALL, "--gpus", "8", "--gpu-type", "h100", "--schedules", "zb"), "'1f1b', 'zero-bubble' or 'zbv'"),
+        (
+            (*SMALL, "--gpu-type", "h100", "--degrees", "pp2zbv,dp1,tp2,mb4"),
+            "deepspeed runs no zero-bubble schedule",
         ),
         ((*SMALL, "--gpus", "8", "--gpu-type", "h100", "--planner", "best"), "must be 'grid'"),
         ((*SMALL, "--gpus", "8", "--gpu-type", "h100", "--figure", "plan.gif"), "must end in .svg or .png"),

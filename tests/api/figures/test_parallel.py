@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from api.figures.throughput import plan_words
 from api.schemas.parallel_answer import ParallelPlanAnswer
 from models.parallelism.planner import answer
 from models.parallelism.request import Degrees, Offer, ParallelRequest, Planner
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Transformer
 from models.wording import size_of
@@ -32,13 +34,13 @@ def answered(planner: Planner, counts: tuple[int, ...], degrees: Degrees | None 
     kinds = KINDS if planner is Planner.GRID else KINDS[:1]
     offers = tuple(Offer(gpu_type=kind, gpus_per_node=8, counts=counts) for kind in kinds)
     plain = degrees is None or degrees.virtual_stages == degrees.context_parallel == 1
-    model = GPT if plain else replace(GPT, software=Software.TORCH)
+    model = GPT if plain else replace(GPT, software=Software.TORCH_EAGER)
     request = ParallelRequest(model=model, planner=planner, offers=offers, degrees=degrees)
     return answer_document(request, answer(request))
 
 
-def given(**degrees: int) -> ParallelPlanAnswer:
-    wanted = Degrees(**degrees)  # type: ignore[arg-type]  # none are layers
+def given(**degrees: Any) -> ParallelPlanAnswer:
+    wanted = Degrees(**degrees)
     return answered(Planner.GIVEN, (wanted.num_gpus,), wanted)
 
 
@@ -84,6 +86,19 @@ def test_every_part_of_an_interleaved_stage_is_drawn() -> None:
         assert seconds == pytest.approx(8 * (stage.forward_s + stage.backward_s))
         ordered = [one for one in panel.passes if one.stage == i]
         assert all(one.end_s <= other.start_s + 1e-12 for one, other in pairwise(ordered))
+
+
+def test_gradients_of_weights_are_boxes_of_their_own() -> None:
+    found = given(pp=4, dp=2, tp=1, num_micro_batches=8, virtual_stages=2, schedule=PipelineSchedule.ZBV)
+    picture = render(ParallelFigure(answer=found, format="svg"))
+    assert polygons(picture, "forward") == polygons(picture, "backward") == polygons(picture, "weight") == 4 * 2 * 8
+    assert {"stages and micro-batches (ZB-V, 2 parts a stage)", "gradients of weights"} <= set(texts(picture))
+    assert plan_words(found.best) == "PP4ZBV DP2 TP1"
+    panel, best = pipeline_panel(found.best), found.best
+    for i, stage in enumerate(best.stages):
+        of_weights = sum(one.end_s - one.start_s for one in panel.passes if one.stage == i and one.weight)
+        assert of_weights == pytest.approx(8 * stage.weight_s)
+        assert 0 < stage.weight_s < stage.backward_s
 
 
 def test_a_plan_whose_replicas_share_says_so() -> None:

@@ -180,6 +180,7 @@ def test_a_running_job_grows(client: httpx.Client) -> None:
         "stages": [{**stage, "checkpointing": None, "recomputed_layers": None} for stage in RUNNING["stages"]],
         "num_micro_batches": 8,
         "virtual_stages": 1,
+        "schedule": "1f1b",
         "training": None,
         "context_parallel": 1,
         "expert_parallel": 1,
@@ -294,6 +295,8 @@ CASES: list[tuple[str, Json, str, Any, str, str, str]] = [
     ("more stages than layers", GIVEN, "/degrees/pp", 41, "layers", "", "has 40 layers"),
     ("layers do not add up", GIVEN, "/degrees/layers", [20, 21], "layers", "", "2 stages with 41 layers"),
     ("batch", GIVEN, "/degrees/num_micro_batches", 5, "batch_not_divisible", "", "8 would do"),
+    ("no such schedule", GIVEN, "/degrees/schedule", "gpipe", "unknown_value", "", "'1f1b', 'zero-bubble' or 'zbv'"),
+    ("a schedule that runs", GROWING, "/running/schedule", "zbv", "schedule", "", "with 1 part a stage"),
     ("no virtual stages", GIVEN, "/degrees/virtual_stages", 2, "virtual_stages", "", "deepspeed has no interleaved"),
     (
         "no contexts",

@@ -7,6 +7,7 @@ from executor.export import ExportedJob
 from executor.export.job import job_of_plan
 from models.parallel_plan import ParallelPlan, even_split, symmetric_plan
 from models.parallelism.recomputation import recomputing
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Biases, Checkpointing, Normalisation, Positions, Precision, Transformer
 
@@ -36,6 +37,7 @@ def plan_of(
     num_micro_batches: int = 2,
     layers: tuple[int, ...] | None = None,
     virtual_stages: int = 1,
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B,
     gpus_per_node: int = 4,
     global_batch: int = 16,
     cp: int = 1,
@@ -52,6 +54,7 @@ def plan_of(
         gpu_type="h100",
         gpus=tuple((f"a{k // gpus_per_node}", k % gpus_per_node) for k in range(pp * dp * cp * tp)),
         virtual_stages=virtual_stages,
+        schedule=schedule,
         cp=cp,
         ep=ep,
     )

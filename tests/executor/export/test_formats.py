@@ -1,4 +1,5 @@
 import json
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -6,9 +7,12 @@ import yaml
 
 from executor.export import FORMATS, ExportedJob, export
 from executor.export.job import Layout, job_of_plan
+from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
 from models.parallelism.training import Training
-from models.transformer import Checkpointing, Positions, Precision
+from models.pipeline_schedule import PipelineSchedule
+from models.software import Software
+from models.transformer import Checkpointing, Positions, Precision, Transformer
 from stowplan.errors import InputError
 from tests.executor.export.jobs import LLAMA, job, plan_of, recomputing_first
 
@@ -137,6 +141,27 @@ def test_ranks_of_a_host_in_pieces(to: str) -> None:
     assert export(job(plan), ["slurm"])["slurm_hosts"].split() == ["a", "a", "b", "b", "a", "a"]
     # Local ranks count as srun and mpirun count them.
     assert "0|1|4|5) LOCAL_WORLD_SIZE=4 CUDA_VISIBLE_DEVICES=0,1,2,3 ;;" in export(job(plan), ["mpi"])["rank.sh"]
+
+
+def test_who_runs_zero_bubble_schedules() -> None:
+    """Stage 0 of zbv has the first and the last part; of four layers a stage the parts have two."""
+    plan = plan_of(schedule=PipelineSchedule.ZBV, virtual_stages=2)
+    for to in ("deepspeed", "megatron", "nemo"):
+        assert "runs no schedule zbv: PP2ZBV DP2 TP2" in refusal(job(plan), to)
+    assert export(job(plan), ["slurm"])
+    llama = find_model("llama3.1-8b", global_batch=16)
+    assert isinstance(llama, Transformer)
+    plan = plan_of(schedule=PipelineSchedule.ZBV, virtual_stages=2, layers=(20, 12))
+    (text,) = export(job(plan, replace(llama, software=Software.TORCH_EAGER)), ["torchtitan"]).values()
+    document = tomllib.loads(text)
+    parts = document["parallelism"]["module_fqns_per_model_part"]
+    assert document["parallelism"]["pipeline_parallel_schedule"] == "ZBVZeroBubble"
+    assert [len(part) for part in parts] == [11, 6, 6, 12]
+    assert document["activation_checkpoint"]["mode"] == "none"
+    assert not document["compile"]["enable"]
+    for wrong in ({"software": Software.TORCH}, {"checkpointing": Checkpointing.FULL}):
+        model = replace(llama, software=Software.TORCH_EAGER)
+        assert "plan with software torch-eager" in refusal(job(plan, replace(model, **wrong)), "torchtitan")
 
 
 def test_what_deepspeed_lacks() -> None:

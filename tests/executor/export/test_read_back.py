@@ -12,6 +12,7 @@ from executor.export.job import job_of_plan
 from models.catalogue import find_model
 from models.dimensions import Dimensions
 from models.parallel_plan import ParallelPlan, symmetric_plan
+from models.pipeline_schedule import PipelineSchedule
 from models.readers import ForeignModel
 from models.readers.megatron import read_megatron
 from models.readers.torchtitan import MODELS, read_torchtitan
@@ -76,13 +77,16 @@ def test_torchtitan(data: st.DataObject) -> None:
     layers = (known.num_layers - (pp - 1) * (4 + cut), *[4 + cut] * (pp - 1))
     dp, tp, batch = (data.draw(st.sampled_from((1, 2, 4))) for _ in range(3))
     cp = data.draw(st.sampled_from((1, 2)))
+    schedule = data.draw(st.sampled_from(PipelineSchedule)) if pp > 1 else PipelineSchedule.ONE_F_ONE_B
+    splits = schedule.splits_backward
     plan = plan_of(
         pp=pp,
         dp=dp,
         tp=tp,
         num_micro_batches=4,
         layers=layers,
-        virtual_stages=data.draw(st.sampled_from((1, 2))) if pp > 1 else 1,
+        virtual_stages=2 if splits else data.draw(st.sampled_from((1, 2))) if pp > 1 else 1,
+        schedule=schedule,
         global_batch=4 * dp * batch,
         cp=cp,
         ep=data.draw(st.sampled_from((1, dp * cp))),
@@ -93,9 +97,9 @@ def test_torchtitan(data: st.DataObject) -> None:
         global_batch=plan.global_batch,
         micro_batch=batch,
         precision=data.draw(st.sampled_from((Precision.BF16, Precision.FP32))),
-        checkpointing=data.draw(st.sampled_from(Checkpointing)),
+        checkpointing=Checkpointing.NONE if splits else data.draw(st.sampled_from(Checkpointing)),
         zero_stage=data.draw(st.sampled_from(_zero_stages(pp, dp, cp))),
-        software=data.draw(st.sampled_from((Software.TORCH, Software.TORCH_EAGER))),
+        software=Software.TORCH_EAGER if splits else data.draw(st.sampled_from((Software.TORCH, Software.TORCH_EAGER))),
     )
     (text,) = export(job_of_plan("job", plan, model), ["torchtitan"]).values()
     read = read_torchtitan(text)

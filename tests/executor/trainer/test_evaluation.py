@@ -13,6 +13,7 @@ from executor.token_stream import open_validation
 from executor.trainer.context import LayerContext
 from executor.trainer.layers import layers_of
 from executor.training_job import EngineName, Schedule, StageLayout
+from models.pipeline_schedule import PipelineSchedule
 from tests.executor.jobs import LLAMA, tiny_job
 from tests.executor.trainer.launching import run_job, steps_of
 from tests.executor.trainer.reference import Sequence
@@ -40,7 +41,13 @@ _UNEVEN = {
 }
 
 
-@pytest.mark.parametrize("layout", [{"stage_layers": (2, 2), "dp": 2}, _UNEVEN], ids=["deepspeed", "native"])
+# A rank has the first and the last part, another one two that follow each other.
+_FOLDED = {**_UNEVEN, "pipeline_schedule": PipelineSchedule.ZBV}
+
+
+@pytest.mark.parametrize(
+    "layout", [{"stage_layers": (2, 2), "dp": 2}, _UNEVEN, _FOLDED], ids=["deepspeed", "native", "zbv"]
+)
 def test_validation_loss_is_that_of_one_process(layout: dict[str, Any], tmp_path: Path) -> None:
     """A model that learns nothing; of 20 and 25 samples 4 and 5 are kept, the last of them in a second batch of 8."""
     data = Data(sources=_sources(tmp_path, 641, 801), validation_share=0.2, evaluation_interval=2)

@@ -123,6 +123,13 @@ def test_pipelines_are_interleaved_where_that_is_faster() -> None:
     assert found.plan.training is None
 
 
+def test_policies_stay_with_1f1b_where_planners_of_one_job_do_not() -> None:
+    deep = replace(GPT, num_layers=16, hidden_size=8192, num_heads=64, global_batch=8, software=Software.TORCH_EAGER)
+    offer = Offer(gpu_type=A100, gpus_per_node=4, counts=(8,))
+    assert answer(ParallelRequest(model=deep, offers=(offer,))).best.estimate.plan.schedule.splits_backward
+    assert not adaptive_plans(deep, CLUSTER, {"a100": (8,)}).best["a100", 8].plan.schedule.splits_backward
+
+
 def test_replicas_share_long_sequences_and_experts_where_that_is_faster() -> None:
     """One sequence on one head is divided by nothing else; nor are the experts of one layer, 69 GB with their states on
     GPUs of 40 GB."""

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.parallel_plan import ParallelPlan, symmetric_plan
-from models.parallelism.even import even_plans, sharing_degrees, stage_bounds, virtual_stages
+from models.parallelism.cuts import folded_layers, schedules_of, stage_bounds, virtual_stages
+from models.parallelism.even import even_plans, sharing_degrees
 from models.parallelism.grid.options import GridOptions
 from models.parallelism.legality import plan_violations
 from models.parallelism.offers import free_gpus, offers_of
@@ -20,6 +21,7 @@ from models.parallelism.request import Degrees, Offer, ParallelRequest, Planner
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import virtual_model
 from models.performance.iteration.whitebox import roofline_s
+from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Checkpointing, Transformer
 from stowplan.errors import InputError
@@ -63,11 +65,17 @@ def every_plan(
             or pp > profile.num_layers
         ):
             continue
-        for parts in virtual_stages(model, pp):
-            bounds = stage_bounds(loads, pp, parts)
+        kinds = [one for one in schedules_of(model, pp, GridOptions()) if one is not PipelineSchedule.ZBV]
+        cuts: list[tuple[PipelineSchedule, int, tuple[int, ...]]] = [
+            (kind, parts, tuple(last - first for first, last in pairwise(stage_bounds(loads, pp, parts))))
+            for kind, parts in product(kinds, virtual_stages(model, pp))
+        ]
+        if len(kinds) > 1 and 2 * pp <= profile.num_layers:
+            cuts.append((PipelineSchedule.ZBV, 2, folded_layers(loads, pp)))
+        for schedule, parts, layers in cuts:
             try:
                 plan = symmetric_plan(
-                    num_layers=tuple(last - first for first, last in pairwise(bounds)),
+                    num_layers=layers,
                     pp=pp,
                     dp=num_gpus // pp // tp // cp,
                     tp=tp,
@@ -78,6 +86,7 @@ def every_plan(
                     gpu_type=KIND.name,
                     gpus=gpus,
                     virtual_stages=parts,
+                    schedule=schedule,
                 )
             except InputError:
                 continue
@@ -90,18 +99,25 @@ def every_plan(
 @given(
     memory_gb=st.sampled_from([4, 8, 40]),
     num_gpus=st.sampled_from([2, 4, 8]),
-    software=st.sampled_from([Software.MEGATRON_CORE, Software.DEEPSPEED]),
-    num_layers=st.sampled_from([6, 12, 14]),
+    software=st.sampled_from([Software.MEGATRON_CORE, Software.DEEPSPEED, Software.TORCH_EAGER]),
+    num_layers=st.sampled_from([6, 12, 13, 14]),
 )
 def test_they_are_near_the_best_of_all(memory_gb: int, num_gpus: int, software: Software, num_layers: int) -> None:
     """The ranking knows sends and schedule roughly, so that a few percent may be lost."""
     kind = replace(KIND, memory_bytes=memory_gb * 10**9)
-    model = virtual_model(replace(GPT, software=software, num_layers=num_layers), kind, 4, -(-num_gpus // 4))
+    job = replace(GPT, software=software, num_layers=num_layers, checkpointing=Checkpointing.NONE)
+    model = virtual_model(job, kind, 4, -(-num_gpus // 4))
     loads = roofline_s(model.profile, kind)
     found = even_plans(model, kind.name, 4, num_gpus, loads, GridOptions())
     every = every_plan(model, num_gpus, 4)
-    for interleaved, plan in ((False, found.plain), (True, found.interleaved)):
-        times = [model.iteration(other).total_s for other in every if (other.virtual_stages > 1) is interleaved]
+    assert found.bound_s <= min((model.iteration(other).total_s for other in every), default=math.inf) * (1 + 1e-9)
+    kinds = {(False, False): found.plain, (True, False): found.interleaved, (True, True): found.zero_bubble}
+    for kind_of, plan in kinds.items():
+        times = [
+            model.iteration(other).total_s
+            for other in every
+            if (other.virtual_stages > 1, other.schedule.splits_backward) == kind_of
+        ]
         assert (plan is None) == (not times)
         if plan is not None:
             assert plan_violations(plan, model) == []
@@ -220,6 +236,65 @@ def test_a_deep_pipeline_of_few_micro_batches_is_interleaved() -> None:
     assert given.estimate.plan.virtual_stages == parts
 
 
+def zero_bubble_request(**changes: Any) -> ParallelRequest:
+    """Four stages of one GPU each, with a micro-batch a stage."""
+    model = replace(GPT, num_layers=16, global_batch=4, software=Software.TORCH_EAGER, checkpointing=Checkpointing.NONE)
+    offers = (Offer(gpu_type=KIND, gpus_per_node=1, counts=(4,)),)
+    request = ParallelRequest(model=replace(model, **changes), offers=offers)
+    return replace(request, grid=GridOptions(pipeline_degrees=(4,)))
+
+
+@pytest.mark.parametrize("schedule", [PipelineSchedule.ZERO_BUBBLE, PipelineSchedule.ZBV])
+def test_zero_bubble_schedules_are_searched_and_evaluated(schedule: PipelineSchedule) -> None:
+    request = zero_bubble_request()
+    plain = replace(request.grid, schedules=(PipelineSchedule.ONE_F_ONE_B,))
+    only = replace(request.grid, schedules=(schedule,))
+    best, without, found = (answer(replace(request, grid=grid)).best for grid in (request.grid, plain, only))
+    plan = found.estimate.plan
+    assert plan.schedule is schedule
+    assert without.estimate.plan.schedule is PipelineSchedule.ONE_F_ONE_B
+    assert best.seconds <= min(found.seconds, without.seconds)
+    assert found.breakdown.bubble_s < without.breakdown.bubble_s
+    for point in (best, without, found):
+        assert point.bound_s is not None
+        assert point.bound_s <= point.seconds
+    degrees = Degrees(
+        pp=4,
+        dp=1,
+        tp=1,
+        num_micro_batches=plan.num_micro_batches,
+        layers=tuple(stage.num_layers for stage in plan.stages),
+        virtual_stages=plan.virtual_stages,
+        schedule=schedule,
+    )
+    given = answer(replace(request, planner=Planner.GIVEN, degrees=degrees)).best
+    assert given.seconds == pytest.approx(found.seconds)
+
+
+@pytest.mark.parametrize("changes", [{"software": Software.TORCH}, {"checkpointing": Checkpointing.FULL}])
+def test_zero_bubble_is_not_where_software_or_checkpointing_exclude_it(changes: dict[str, Any]) -> None:
+    """PyTorch refuses compiled stages, and repeats forward passes for every weight."""
+    request = zero_bubble_request(**changes)
+    assert not answer(request).best.estimate.plan.schedule.splits_backward
+    only = replace(request, grid=replace(request.grid, schedules=(PipelineSchedule.ZBV,)))
+    with pytest.raises(InputError, match=r"no symmetric plan with schedules \['zbv'\]") as caught:
+        answer(only)
+    assert [issue.pointer for issue in caught.value.issues] == ["/offers/0"]
+    degrees = Degrees(
+        pp=4, dp=1, tp=1, num_micro_batches=4, virtual_stages=2, schedule=PipelineSchedule.ZBV, recomputed_layers=1
+    )
+    with pytest.raises(InputError) as caught:
+        answer(replace(request, planner=Planner.GIVEN, degrees=degrees))
+    assert {issue.pointer for issue in caught.value.issues} == {"/degrees/schedule", "/degrees/recomputed_layers"}
+
+
+def test_stages_of_a_model_that_is_folded() -> None:
+    """The first and the last layers share a stage; of an odd number the middle one is alone in the last stage."""
+    assert folded_layers(np.ones(12), 3) == (4, 4, 4)
+    assert folded_layers(np.ones(13), 3) == (4, 4, 5)
+    assert folded_layers(np.array([1.0, 1, 1, 1, 1, 5]), 2) == (2, 4)
+
+
 def test_parts_count_embedding_and_head_where_that_divides() -> None:
     """126 layers and two are 8 stages of 8 parts, as Llama 3 405B was trained; whole parts of 7 layers are 18."""
     model = virtual_model(replace(GPT, num_layers=126), KIND, 8, 1)
@@ -268,7 +343,7 @@ def test_an_asymmetric_best_plan_has_a_symmetric_one_beside_it() -> None:
     pytest.fail("no answer was asymmetric with a symmetric plan beside it")
 
 
-@pytest.mark.parametrize("job", [GPT, MIXTURE])
+@pytest.mark.parametrize("job", [GPT, MIXTURE, replace(GPT, software=Software.TORCH_EAGER)])
 def test_the_cost_grows_with_the_gpus_at_most(job: Transformer) -> None:
     def cost(num_gpus: int) -> int:
         model = virtual_model(replace(job, global_batch=256), KIND, 8, num_gpus // 8)

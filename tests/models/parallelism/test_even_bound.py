@@ -43,7 +43,7 @@ def test_no_interleaved_schedule_is_faster(num_stages: int, parts: int, rounds: 
     of_parts = StageTimes(forward_s=np.tile(forward / parts, parts), backward_s=np.tile(backward / parts, parts))
     makespan = float(exact_makespan_s(schedule, of_parts))
     stages = np.stack([forward, backward, np.zeros(num_stages)])[:, None, None]
-    bound = least_s(stages, count, np.array([parts]), num_gpus=8, scale_loss=0.0)
+    bound = least_s(stages, count, np.array([parts]))
     assert bound[0, 0] <= makespan
     if not spread:
         # 1 % for the tolerance of makespans.
@@ -54,7 +54,7 @@ def test_no_interleaved_schedule_is_faster(num_stages: int, parts: int, rounds: 
 @given(
     memory_gb=st.sampled_from([2, 3, 5, 40]),
     num_gpus=st.sampled_from([2, 4]),
-    software=st.sampled_from([Software.MEGATRON_CORE, Software.MEGATRON_LM, Software.TORCH]),
+    software=st.sampled_from([Software.MEGATRON_CORE, Software.MEGATRON_LM, Software.TORCH, Software.TORCH_EAGER]),
     zero_stage=st.integers(0, 1),
 )
 def test_no_plan_is_faster(memory_gb: int, num_gpus: int, software: Software, zero_stage: int) -> None:
@@ -72,6 +72,7 @@ def test_no_plan_is_faster(memory_gb: int, num_gpus: int, software: Software, ze
     own = [
         model.iteration(built).total_s
         for plan in plans
+        if not plan.schedule.splits_backward
         for one in product(*(recomputations(stage.num_layers, plan.virtual_stages) for stage in plan.stages))
         if model.fits(built := recomputing(plan, one))
     ]

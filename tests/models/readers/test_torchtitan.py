@@ -1,11 +1,13 @@
 """TOML of torchtitan, and files that are wrong."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from models.catalogue import find_model
 from models.performance.iteration.architecture import profile_of
+from models.pipeline_schedule import PipelineSchedule
 from models.readers import FilePlan, read_model_file
 from models.readers.torchtitan import read_torchtitan
 from models.software import Software
@@ -74,6 +76,27 @@ def test_an_older_one_in_a_pipeline() -> None:
     assert (model.global_batch, model.micro_batch, model.zero_stage) == (32, None, 1)
     assert model.checkpointing is Checkpointing.SELECTIVE
     assert "expert_feed_forward_size" not in read.fields
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("1F1B", {}),
+        ("interleaved1f1b", {"virtual_stages": 2}),
+        ("InterleavedZeroBubble", {"virtual_stages": 2, "schedule": PipelineSchedule.ZERO_BUBBLE}),
+        ("ZBVZeroBubble", {"virtual_stages": 2, "schedule": PipelineSchedule.ZBV}),
+        ("DualPipeV", {}),
+    ],
+)
+def test_schedules(name: str, expected: dict[str, Any]) -> None:
+    """Stages are in two parts where nothing lists them."""
+    text = _LLAMA.replace(
+        "pipeline_parallel_degree = 1", f'pipeline_parallel_degree = 4\npipeline_parallel_schedule = "{name}"'
+    )
+    read = read_torchtitan(text)
+    assert read.plan == FilePlan(pp=4, tp=8, **expected)
+    told = [note.text for note in read.notes if "schedule" in note.text]
+    assert told == (["the pipeline schedule DualPipeV is planned as 1f1b"] if name == "DualPipeV" else [])
 
 
 def test_a_long_sequence_on_gpus_that_share_it() -> None:

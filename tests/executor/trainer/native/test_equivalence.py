@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from executor.training_job import EngineName, StageLayout, TrainingJob
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import Checkpointing, Precision, Transformer
 from tests.executor.jobs import GPT, LLAMA, tiny_job
 from tests.executor.trainer.launching import run_job, steps_of
@@ -82,6 +83,30 @@ def test_interleaved_plan_trains_like_one_process(
     job = native_job(model, *stages, virtual_stages=parts, metrics_folder=str(tmp_path), num_steps=8)
     run_job(job, tmp_path)
     _check_losses(job, tmp_path, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "stages", "schedule", "tolerance"),
+    [
+        pytest.param(GPT, (stage(2, 1, 2), stage(2, 1, 2)), PipelineSchedule.ZERO_BUBBLE, 1e-5, id="zero-bubble-tied"),
+        pytest.param(LLAMA, (stage(2, 1, 1, 1), stage(2, 2, 2)), PipelineSchedule.ZBV, 1e-5, id="zbv-DP2-then-TP2"),
+        pytest.param(
+            replace(LLAMA, precision=Precision.BF16),
+            (stage(2, 1, 2), stage(2, 1, 2)),
+            PipelineSchedule.ZERO_BUBBLE,
+            1e-2,
+            id="zero-bubble-bf16",
+        ),
+    ],
+)
+def test_gradients_of_weights_that_wait_are_those_of_one_process(
+    model: Transformer, stages: tuple[StageLayout, ...], schedule: PipelineSchedule, tolerance: float, tmp_path: Path
+) -> None:
+    model = replace(model, checkpointing=Checkpointing.NONE)
+    more: dict[str, Any] = {"virtual_stages": 2, "pipeline_schedule": schedule, "metrics_folder": str(tmp_path)}
+    job = native_job(model, *stages, num_steps=8, **more)
+    run_job(job, tmp_path)
+    _check_losses(job, tmp_path, tolerance)
 
 
 @pytest.mark.parametrize("checkpointing", [Checkpointing.SELECTIVE, Checkpointing.FULL])

@@ -11,12 +11,14 @@ import pytest
 from executor.checkpoints import PARTIAL, last_good, tag_of
 from executor.outcome import NOT_SAVED, WRONG_INPUT
 from executor.training_job import EngineName, StageLayout, TrainingJob
+from models.pipeline_schedule import PipelineSchedule
 from models.transformer import Precision, Transformer
 from tests.executor.jobs import GPT, LLAMA, tiny_job
 from tests.executor.trainer.launching import Ranks, run_job, steps_of
 from tests.executor.trainer.native.test_equivalence import native_job, stage
 from tests.executor.trainer.reference import reference
 
+_ZBV = PipelineSchedule.ZBV
 pytestmark = [pytest.mark.slow, pytest.mark.training]
 
 
@@ -67,6 +69,17 @@ def test_training_goes_on_with_another_layout(
     np.testing.assert_allclose([step.loss for step in steps], expected, rtol=0, atol=tolerance)
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert names == ["last_good", tag_of(4), tag_of(8)]
+
+
+def test_stages_that_begin_and_end_the_model_go_on_as_others(tmp_path: Path) -> None:
+    """ZB-V keeps the first and the last layers on one rank."""
+    halves = (stage(2, 1, 2), stage(2, 1, 2))
+    folded = _job(tmp_path, "first", LLAMA, *halves, num_steps=4, virtual_stages=2, pipeline_schedule=_ZBV)
+    run_job(folded, tmp_path / "first")
+    alone = _job(tmp_path, "second", LLAMA, stage(4, 1, 4), num_steps=6, resume="last")
+    run_job(alone, tmp_path / "second")
+    expected = [step.loss for step in reference(tiny_job(LLAMA))[4:6]]
+    np.testing.assert_allclose([step.loss for step in steps_of(tmp_path / "second")], expected, rtol=0, atol=1e-5)
 
 
 def _limit_files(rank: int) -> None:

@@ -90,6 +90,12 @@ def test_tiny_by_hand() -> None:
     assert profile.tensor_units == (("attention heads", 2), ("KV heads", 2), ("feed-forward size", 8))
 
 
+def test_gradients_of_weights_are_those_of_products_with_weights() -> None:
+    """2 x 768 + 240 FLOPs of both passes back, and 2 x 2 x 144 more for attention, which has none."""
+    of_weights = 2 * 768 + 240
+    assert profile_of(_TINY).weight_share == pytest.approx(of_weights / (2 * of_weights + 2 * 2 * 144))
+
+
 def test_grouped_queries_and_gates_by_hand() -> None:
     """4 heads of 3, so q = 12, 2 KV heads, so v = 12; 3 x 4 x 8 in the feed-forward part; norms of 4; no biases."""
     model = replace(

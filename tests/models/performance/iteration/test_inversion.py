@@ -14,6 +14,7 @@ from models.performance.iteration.coefficients import GpuCoefficients, JobCoeffi
 from models.performance.iteration.inversion import LARGEST_OVERLAP, invert, observe, overlap_of
 from models.performance.iteration.measurement import Measurement
 from models.performance.iteration.model import PerformanceModel
+from models.pipeline_schedule import PipelineSchedule
 from stowplan.errors import InputError
 from tests.models.performance.iteration.plan_scenes import GPUS, SIZES, fabric, model, plan, plans, profile
 
@@ -85,6 +86,19 @@ def test_one_tensor_degree_takes_the_replicated_part_from_the_architecture() -> 
     found = invert(job.profile, ONE_STAGE, observe(job, ONE_STAGE), job.fabric).sizes or SIZES
     assert found.replicated_activation_bytes == pytest.approx(1.5)
     assert found.partitioned_activation_bytes == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize(
+    ("parts", "schedule"),
+    [(3, PipelineSchedule.ONE_F_ONE_B), (2, PipelineSchedule.ZERO_BUBBLE), (2, PipelineSchedule.ZBV)],
+)
+def test_stages_in_parts_hold_what_their_schedule_says(parts: int, schedule: PipelineSchedule) -> None:
+    job = _job(GPUS, 0, _scaled(1.5, 1.0, 1.5))
+    two = plan((4, 1, {"a": [2]}), (4, 1, {"b": [2]}), num_micro_batches=8)
+    cut = replace(two, virtual_stages=parts, schedule=schedule)
+    of = profile(8)
+    found = invert(of, cut, observe(replace(job, profile=of), cut), job.fabric).sizes or SIZES
+    assert found.partitioned_activation_bytes == pytest.approx(job.coefficients.sizes.partitioned_activation_bytes)
 
 
 def test_activations_below_the_replicated_part_scale_both() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from models.performance.iteration.model import PerformanceModel
+from models.pipeline_schedule import PipelineSchedule
 from tests.models.performance.iteration.plan_scenes import model, plan, profile
 
 TWO_STAGES = ((2, 2, {"a": [2], "b": [2]}), (2, 2, {"a": [2], "b": [2]}))
@@ -99,6 +100,33 @@ def test_interleaved_stages_keep_more() -> None:
     )
     assert last[0] == pytest.approx(first[0] * (1 + 1 / (2 * 3)))
     assert last[1] == pytest.approx(first[1] * (2 * 2 + 1) / 3)
+
+
+def test_what_waits_for_its_weights_is_kept_by_all_stages() -> None:
+    """As much as the first stage of 1F1B keeps, the last one with gradients that wait, each 0.6 of a micro-batch: of
+    one of two parts; under zbv of both, when 1.5 micro-batches are left. Its first stage ends the model, too."""
+    plain = plan((4, 1, {"a": [1]}), (4, 1, {"b": [1]}), num_micro_batches=8)
+    ends = replace(
+        profile(8),
+        embedding=replace(profile(8).embedding, parameters=24.0),
+        head=replace(profile(8).head, parameters=48.0),
+    )
+    one, looped, folded = (
+        model(ends).memory(replace(plain, virtual_stages=parts, schedule=schedule))
+        for parts, schedule in (
+            (1, PipelineSchedule.ONE_F_ONE_B),
+            (2, PipelineSchedule.ZERO_BUBBLE),
+            (2, PipelineSchedule.ZBV),
+        )
+    )
+    for found, last in ((looped, 2.3), (folded, 2.1)):
+        expected = [one[0].activation_bytes, one[0].activation_bytes / 2 * last]
+        assert [stage.activation_bytes for stage in found] == pytest.approx(expected)
+    assert looped[1].parameter_bytes == one[1].parameter_bytes
+    assert folded[0].parameter_bytes + folded[1].parameter_bytes == pytest.approx(
+        one[0].parameter_bytes + one[1].parameter_bytes
+    )
+    assert folded[1].parameter_bytes < min(one[0].parameter_bytes, one[1].parameter_bytes)
 
 
 def test_the_driver_reports_overhead_too() -> None:

@@ -15,6 +15,7 @@ from models.performance.iteration.fabric import Fabric
 from models.performance.iteration.formulas import exposed_reduction_s, saturated_bandwidth, scaling
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import LayerCost
+from models.pipeline_schedule import PipelineSchedule
 from stowplan.errors import InputError
 from tests.models.performance.iteration.plan_scenes import GPUS, SIZES, fabric, model, plan, plans, profile
 
@@ -232,6 +233,22 @@ def test_parts_of_stages_shorten_the_bubble(parts: int, rounds: int) -> None:
     assert whole.warm_up_s + whole.steady_s == pytest.approx((2 * rounds + 1) * stage)
     assert cut.warm_up_s + cut.steady_s == pytest.approx((2 * rounds + 1 / parts) * stage, rel=0.01)
     assert cut.extra_s == whole.extra_s
+
+
+@given(st.integers(2, 3), st.integers(2, 4))
+@settings(max_examples=12, deadline=None)
+def test_weights_that_wait_shorten_the_bubble_further(parts: int, rounds: int) -> None:
+    """Forward 6 s, gradients of inputs and of weights 6 s each where stages are alike: (p - 1) / v of the forward pass
+    is left, of zbv half of it. All stages end together, so that what follows is not hidden."""
+    plain = plan((6, 1, {"a": [1]}), (6, 1, {"d": [1]}), num_micro_batches=2 * rounds)
+    job = model(profile(12), coefficients=JobCoefficients(gpus={"x": GPUS["x"], "y": GPUS["x"]}, sizes=SIZES))
+    for schedule, count in ((PipelineSchedule.ZERO_BUBBLE, parts), (PipelineSchedule.ZBV, 2)):
+        found = job.iteration(replace(plain, virtual_stages=count, schedule=schedule))
+        stage = found.stages[0]
+        assert (stage.forward_s, stage.backward_s, stage.weight_s) == pytest.approx((6.0, 12.0, 6.0))
+        passes = 2 * rounds * (stage.forward_s + stage.backward_s)
+        assert found.warm_up_s + found.steady_s == pytest.approx(passes + stage.forward_s / count, rel=0.01)
+        assert found.extra_s == max(one.exposed_reduction_s + one.optimizer_s for one in found.stages)
 
 
 def test_a_site_as_large_is_slower() -> None:

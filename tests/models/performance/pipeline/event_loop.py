@@ -4,6 +4,8 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from models.performance.pipeline.schedule import Schedule, ScheduleKind
 
 Key = tuple[str, int, int]
@@ -54,25 +56,27 @@ class EventLoop:
     def _next(self, device: Device) -> Key | None:
         schedule, done, d = self.schedule, device.done, device.number
         p, v, total = schedule.num_devices, schedule.num_chunks, schedule.num_micro_batches * schedule.num_chunks
-        splits = schedule.kind is ScheduleKind.ZERO_BUBBLE
-        if splits and (done["B"] - done["W"] > d or total == done["B"] > done["W"]):
-            return "W", d, done["W"]
+        if schedule.kind is ScheduleKind.ZBV:
+            order, count = schedule.order(d).tolist(), sum(done.values())
+            return None if count == len(order) else ("FBW"[order[count][0]], *order[count][1:])
         ahead = {
             ScheduleKind.GPIPE: total,
             ScheduleKind.INTERLEAVED: 2 * (p - 1 - d) + (v - 1) * p,
-        }.get(schedule.kind, p - 1 - d)
+        }.get(schedule.kind, p - 1 - d + (v - 1) * p)
         kind = "F" if done["F"] < min(total, ahead + done["B"] + 1) else "B"
+        if schedule.splits_backward and (done["B"] - done["W"] > d or total == done["B"] > done["W"]):
+            kind = "W"
         if done[kind] == total:
             return None
         group, inside = divmod(done[kind], p * v)
         chunk, member = divmod(inside, p) if v > 1 else (0, inside)
-        chunk = v - 1 - chunk if kind == "B" else chunk
+        chunk = chunk if kind == "F" else v - 1 - chunk
         return kind, chunk * p + d, group * p + member if v > 1 else done[kind]
 
     def _do(self, device: Device, key: Key, now_s: float) -> list[tuple[float, int]]:
         kind, stage, m = key
         last, p = self.schedule.num_virtual - 1, self.schedule.num_devices
-        splits = self.schedule.kind is ScheduleKind.ZERO_BUBBLE
+        splits = self.schedule.splits_backward
         seconds = {
             "F": self.forward_s[stage],
             "B": self.backward_s[stage] - (self.weight_s[stage] if splits else 0.0),
@@ -89,19 +93,24 @@ class EventLoop:
             whom, transfer_s = ("B", stage - 1, m), self.back_s[stage - 1]
         else:
             whom, transfer_s, sent = ("B" if kind == "F" else "W", stage, m), 0.0, False
+        there = int(self.schedule.device_of(np.array(whom[1])))
+        sent = sent and there != device.number
         if not sent:
             arrival_s = end_s
         elif self.blocking:
             arrival_s = device.free_s = end_s + transfer_s
         else:
             link = (kind, device.number)
+            if self.schedule.kind is ScheduleKind.ZBV:
+                # Forward passes of one chunk go the way of backward passes of the other.
+                link = ("FB"[(kind == "B") != (stage >= p)], device.number)
             arrival_s = max(end_s, self.link_free.get(link, 0.0)) + transfer_s
             self.link_free[link] = arrival_s
         self.ready[whom] = arrival_s
         if kind == "B":
             self.ready["W", stage, m] = end_s
         # Who may have something to do then: this device, and the one that gets the output.
-        return [(device.free_s, device.number), (arrival_s, whom[1] % p)]
+        return [(device.free_s, device.number), (arrival_s, there)]
 
     @property
     def makespan_s(self) -> float:

@@ -15,14 +15,14 @@ IN_LINE = (ScheduleKind.GPIPE, ScheduleKind.ONE_F_ONE_B, ScheduleKind.ZERO_BUBBL
 def schedules(draw: st.DrawFn, kinds: tuple[ScheduleKind, ...] = tuple(ScheduleKind), rounds: int = 4) -> Schedule:
     """Small schedules; `rounds`: at most as many micro-batches as that times the devices, or three times that."""
     kind, num_devices = draw(st.sampled_from(kinds)), draw(st.integers(1, 5))
-    interleaved = kind is ScheduleKind.INTERLEAVED
+    interleaved = kind in (ScheduleKind.INTERLEAVED, ScheduleKind.INTERLEAVED_ZERO_BUBBLE)
     return Schedule(
         kind=kind,
         num_devices=num_devices,
         num_micro_batches=draw(st.integers(1, rounds)) * num_devices
         if interleaved
         else draw(st.integers(1, 3 * rounds)),
-        num_chunks=draw(st.integers(2, 3)) if interleaved else 1,
+        num_chunks=draw(st.integers(2, 3)) if interleaved else 1 + (kind is ScheduleKind.ZBV),
     )
 
 

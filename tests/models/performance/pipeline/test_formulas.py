@@ -17,6 +17,7 @@ from models.performance.iteration.formulas import pipeline_s
 from models.performance.pipeline.formulas import lower_bound_s, pipeline_makespan_s, pipeline_parts_s, upper_bound_s
 from models.performance.pipeline.interleaved import interleaved_lower_bound_s
 from models.performance.pipeline.schedule import Schedule, ScheduleKind
+from models.performance.pipeline.split import split_lower_bound_s
 from models.performance.pipeline.times import StageTimes
 from stowplan.errors import InputError
 from tests.models.performance.pipeline.scenes import IN_LINE, schedules, simulated_s, some_extra, some_times
@@ -89,6 +90,9 @@ def test_bounds(schedule: Schedule, seed: int, blocking: bool) -> None:
     simulated = simulated_s(schedule, times, extra)
     if schedule.kind is ScheduleKind.INTERLEAVED:
         assert (interleaved_lower_bound_s(schedule, times, extra) <= simulated * (1.0 + 1e-12)).all()
+        return
+    if schedule.num_chunks > 1:
+        assert (split_lower_bound_s(schedule, times, extra) <= simulated * (1.0 + 1e-12)).all()
         return
     found = pipeline_makespan_s(schedule.kind, times, count, extra)
     lower = lower_bound_s(schedule.kind, times, count, extra)
@@ -204,9 +208,37 @@ def test_interleaved_bound_of_equal_stages_is_the_makespan(num_chunks: int) -> N
     assert float(bound) == pytest.approx(12 * 3.0 + 3 * 3.0 / num_chunks)
 
 
+@pytest.mark.parametrize(
+    ("kind", "num_chunks", "bubble"),
+    [
+        (ScheduleKind.INTERLEAVED_ZERO_BUBBLE, 2, 0.5),
+        (ScheduleKind.INTERLEAVED_ZERO_BUBBLE, 4, 0.25),
+        (ScheduleKind.ZBV, 2, 0.5),
+    ],
+)
+@pytest.mark.parametrize("weight", [0.5, 1.0])
+def test_split_bound_of_equal_stages_is_the_makespan_where_passes_are_alike(
+    kind: ScheduleKind, num_chunks: int, bubble: float, weight: float
+) -> None:
+    """Bubbles of (p - 1)(f + b - w) / v, of zbv (p - 1) f / 2, which it takes to begin; more if W is less."""
+    schedule = Schedule(kind=kind, num_devices=4, num_micro_batches=12, num_chunks=num_chunks)
+    each = np.full(4 * num_chunks, 1.0 / num_chunks)
+    times = StageTimes(forward_s=each, backward_s=2.0 * each, weight_s=weight * each)
+    bound, makespan = float(split_lower_bound_s(schedule, times)), float(simulated_s(schedule, times))
+    if weight == 1.0:
+        assert makespan == pytest.approx(12 * 3.0 + 3 * bubble * (2.0 - weight))
+        assert bound == pytest.approx(makespan)
+    else:
+        assert 0.9 * makespan <= bound <= makespan + 1e-9
+
+
 def test_which_formula_is_for_which_schedule() -> None:
     times = StageTimes(forward_s=np.ones(2), backward_s=np.ones(2))
     with pytest.raises(InputError, match="closed form"):
         pipeline_makespan_s(ScheduleKind.INTERLEAVED, times, 2)
+    with pytest.raises(InputError, match="closed form"):
+        pipeline_makespan_s(ScheduleKind.ZBV, times, 2)
+    with pytest.raises(InputError, match="no chunks"):
+        split_lower_bound_s(Schedule(kind=ScheduleKind.ZERO_BUBBLE, num_devices=2, num_micro_batches=2), times)
     with pytest.raises(InputError, match="not interleaved"):
         interleaved_lower_bound_s(Schedule(kind=ScheduleKind.GPIPE, num_devices=2, num_micro_batches=2), times)

@@ -9,7 +9,7 @@ from models.performance.pipeline.simulation import simulate
 from models.performance.pipeline.times import StageTimes
 from stowplan.errors import InputError
 from tests.growth import work
-from tests.models.performance.pipeline.scenes import some_times
+from tests.models.performance.pipeline.scenes import IN_LINE, some_times
 
 
 @pytest.mark.parametrize("kind", ScheduleKind)
@@ -20,7 +20,7 @@ def test_simulation_grows_with_the_passes(kind: ScheduleKind, more_devices: int,
             kind=kind,
             num_devices=num_devices,
             num_micro_batches=num_micro_batches,
-            num_chunks=2 if kind is ScheduleKind.INTERLEAVED else 1,
+            num_chunks=1 if kind in IN_LINE else 2,
         )
         times = some_times(schedule, 0)
         pass_graph.cache_clear()
