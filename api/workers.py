@@ -26,6 +26,7 @@ READERS_LOAD = (
     "api.plans.variants",
     "api.forecasts.reading",
     "api.reading.documents",
+    "api.reading.cluster_states",
 )
 # Large texts that wait for a reader; each is in memory.
 _READING_QUEUE = 8

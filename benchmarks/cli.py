@@ -137,6 +137,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.service.large_posts:main",
         "Post clusters of up to 100,000 GPUs: CPU of the service and of all, and whether it still answers.",
     ),
+    "imports": LazyCommand(
+        "benchmarks.service.imports:main", "Measure how long the state of a Slurm cluster takes to become a snapshot."
+    ),
     "post-to-answer": LazyCommand(
         "benchmarks.service.post_to_answer:main", "Time the way from POST to answer, split by phase."
     ),

@@ -51,7 +51,7 @@ class Node:
     """One host.
 
     `gpus_in_use` are GPU indices (0-based) taken by work that is not a job of the snapshot. `path` names
-    the unit of each tier, coarsest first.
+    the unit of each tier, coarsest first. `state_reason`: why the node is in its state, in words (None: nobody said).
     """
 
     id: str
@@ -60,6 +60,7 @@ class Node:
     gpus_in_use: tuple[int, ...] = ()
     state: NodeState = NodeState.UP
     path: tuple[str, ...] = ()
+    state_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,11 @@
      "minipod_tier": name or null,
      "core_bandwidth_fraction": number,
      "nodes": [{"id", "gpu_type", "num_gpus",
-                "gpus_in_use": n (the first n GPUs) or [indices], "state": "up" | "drained" | "down", "path": [names]}]}
+                "gpus_in_use": n (the first n GPUs) or [indices], "state": "up" | "drained" | "down", "path": [names],
+                "state_reason": text or null}]}
 
-`tiers`, `minipod_tier`, the fractions, `gpus_in_use`, `state` and `path` may be left out. Everything else that is
-missing, unknown or of a wrong type is refused.
+`tiers`, `minipod_tier`, the fractions, `gpus_in_use`, `state`, `path` and `state_reason` may be left out. Everything
+else that is missing, unknown or of a wrong type is refused.
 """
 
 import json

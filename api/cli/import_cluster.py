@@ -1,49 +1,59 @@
-"""`stowplan import`: foreign descriptions of a cluster, completed with what they do not say about GPUs, as our JSON."""
+"""`stowplan import`: foreign descriptions of a cluster, completed with what they do not say about GPUs, as our JSON.
+
+One file of a topology becomes a cluster; what a scheduler says of nodes and jobs, a document an option, a snapshot.
+"""
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from api.cli.commands import command
-from api.cli.files import read_json
+from api.cli.gpu_facts import GpuFacts, gpu_facts, gpu_names, gpu_types_in
+from api.cli.import_state import import_state, job_changes, state_options, takes_documents
 from api.cli.options import Catalogue, readable, write
 from api.cli.pretty import pretty_json
-from api.cli.quantities import node_bandwidth, parse_quantity
 from api.convert.reading import read_document
 from api.schemas.base import MAX_GPUS_PER_NODE
-from api.schemas.snapshot import ClusterDoc, GpuTypeDoc
+from api.schemas.snapshot import ClusterDoc
+from models.cluster_state import READERS as STATE_READERS
 from stowplan.errors import InputError
-from topology.cluster import Cluster, GpuType
-from topology.gpu_catalogue import gpu_type_of, known_product
+from topology.cluster import Cluster
+from topology.gpu_catalogue import known_product
 from topology.readers import READERS, NodeDefaults
 from topology.serialize import cluster_to_json
 
 _CLUSTER: TypeAdapter[ClusterDoc] = TypeAdapter(ClusterDoc)
-_GPU_TYPES: TypeAdapter[tuple[GpuTypeDoc, ...]] = TypeAdapter(tuple[GpuTypeDoc, ...])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuFacts:
-    """One GPU type as given on the command line: quantities such as `80GiB`, or None."""
-
-    memory: str | None = None
-    peak_flops: str | None = None
-    intra_node_bandwidth: str | None = None
-    inter_node_bandwidth: str | None = None
 
 
 @command("import")
+@takes_documents
 def import_command(
-    format_: Annotated[str, typer.Argument(metavar="FORMAT", help=f"One of {', '.join(READERS)}.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of that format; - for standard input.")],
-    gpu_type: Annotated[str, typer.Option(help="GPU type of the nodes.")],
-    gpus_per_node: Annotated[int, typer.Option(min=1, max=MAX_GPUS_PER_NODE, help="GPUs of a node.")],
+    format_: Annotated[
+        str, typer.Argument(metavar="FORMAT", help=f"One of {', '.join({**READERS, **STATE_READERS})}.")
+    ],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="File with the nodes of a cluster, - for standard input; for a snapshot with "
+            "jobs none, but options such as --nodes.",
+        ),
+    ] = None,
+    gpu_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="GPU type of nodes of which nobody says it; NAME=PRODUCT: what a name in documents stands for."
+        ),
+    ] = None,
+    gpus_per_node: Annotated[
+        int | None,
+        typer.Option(min=1, max=MAX_GPUS_PER_NODE, help="GPUs of a node; those of the usual one if left out."),
+    ] = None,
     memory: Annotated[str | None, typer.Option(help="Memory of a GPU, such as 80GiB.")] = None,
     peak_flops: Annotated[str | None, typer.Option(help="Peak of a GPU, such as 312T.")] = None,
     intra_node_bandwidth: Annotated[str | None, typer.Option(help="Between GPUs of a node: 300GB/s.")] = None,
@@ -56,88 +66,71 @@ def import_command(
     minipod_tier: Annotated[str | None, typer.Option(help="Tier whose units are the minipods.")] = None,
     id_column: Annotated[str | None, typer.Option(help="CSV: column of the host names.")] = None,
     tier_column: Annotated[list[str] | None, typer.Option(help="CSV: columns of the tiers, coarsest first.")] = None,
+    job: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID={...}",
+            help="Fields of a job that no scheduler knows, such as parallelism; one on hold is planned as released.",
+        ),
+    ] = None,
+    taken_at: Annotated[
+        str | None, typer.Option(help="Moment of the documents, such as 2026-12-07T09:00:00Z; else what they tell of.")
+    ] = None,
     as_snapshot: Annotated[
         bool, typer.Option("--snapshot", help="Wrap the cluster as a snapshot without jobs.")
     ] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead.")] = None,
     _catalogue: Catalogue = None,
+    **given: list[str] | None,
 ) -> None:
-    """Turn a foreign description of a cluster into our JSON."""
+    """Turn a foreign description of a cluster, or what its scheduler says, into our JSON."""
     facts = GpuFacts(
         memory=memory,
         peak_flops=peak_flops,
         intra_node_bandwidth=intra_node_bandwidth,
         inter_node_bandwidth=inter_node_bandwidth,
     )
-    defaults = node_defaults(gpu_type, gpus_per_node, facts, gpu_types)
-    cluster = import_cluster(format_, readable(file), defaults, minipod_tier, id_column, tier_column)
-    document: dict[str, object] = cluster_to_json(cluster)
-    text = pretty_json({"cluster": document, "jobs": []} if as_snapshot else document) + "\n"
+    names = gpu_names(gpu_type or ())
+    if file is None:
+        options = state_options(names, facts, gpus_per_node, gpu_types, minipod_tier, taken_at)
+        document = import_state(format_, given, options, job_changes(job or ()))
+    elif any(given.values()) or names.products or taken_at is not None or job:
+        raise InputError(
+            "FILE has the nodes of a cluster, without jobs; leave it out, and give --topology and the like"
+        )
+    else:
+        if names.default is None:
+            raise InputError("--gpu-type is missing; the file does not say which GPUs its nodes have")
+        defaults = node_defaults(names.default, gpus_per_node, facts, gpu_types)
+        cluster = cluster_to_json(
+            import_cluster(format_, readable(file), defaults, minipod_tier, id_column, tier_column)
+        )
+        document = {"cluster": cluster, "jobs": []} if as_snapshot else cluster
+    text = pretty_json(document) + "\n"
     if output is None:
         sys.stdout.write(text)
     else:
         write(output, text.encode())
 
 
-def node_defaults(name: str, num_gpus: int, facts: GpuFacts, library: Path | None) -> NodeDefaults:
-    """What nodes are where a file does not say: the GPU type from the facts, or by its name from a library file, or
-    from the catalogue (peak in bf16).
+def node_defaults(name: str, num_gpus: int | None, facts: GpuFacts, library: Path | None) -> NodeDefaults:
+    """What nodes are where a file does not say; see `gpu_facts`.
 
     Raises
     ------
     InputError
-        When a fact is missing or no quantity, or the library has no such type.
+        When a fact is missing or no quantity, or the library has no such type, or nobody says how many GPUs there are.
     """
     known = () if library is None else gpu_types_in(library)
-    texts = {f"--{field.name.replace('_', '-')}": getattr(facts, field.name) for field in fields(facts)}
-    missing = [option for option, text in texts.items() if text is None]
-    if not missing:
-        *own, (option, of_node) = texts.items()
-        memory, peak, intra = (parse_quantity(text, name) for name, text in own)
-        inter = node_bandwidth(of_node or "", option, num_gpus)
-        kind = GpuType(
-            name=name,
-            memory_bytes=round(memory),
-            peak_flops_per_s=peak,
-            intra_node_bandwidth_bytes_per_s=intra,
-            inter_node_bandwidth_bytes_per_s=inter,
-        )
-    elif library is None and len(missing) == len(texts) and (product := known_product(name)) is not None:
-        kind = replace(gpu_type_of(product, "bf16"), name=name)
-    elif library is None or len(missing) < len(texts):
-        raise InputError(
-            f"the file does not say what a {name!r} is: give {', '.join(missing)}"
-            + (
-                ""
-                if len(missing) < len(texts)
-                else ", or --gpu-types FILE with the GPU types of another document, or name a GPU of the catalogue"
-            )
-        )
-    else:
-        named = {kind.name: kind for kind in known}
-        if name not in named:
-            raise InputError(f"{library}: has no GPU type {name!r}; it has {sorted(named)}")
-        kind = named[name]
-    others = tuple(other for other in known if other.name != name)
-    return NodeDefaults(gpu_type=kind, num_gpus=num_gpus, other_gpu_types=others)
-
-
-def gpu_types_in(path: Path) -> tuple[GpuType, ...]:
-    """GPU types of a cluster, a snapshot, a plan request, or a bare list of them.
-
-    Raises
-    ------
-    InputError
-        When there are none, or they are wrong.
-    """
-    document: Any = read_json(path)
-    for part in ("snapshot", "cluster", "gpu_types"):
-        document = document.get(part, document) if isinstance(document, dict) else document
-    try:
-        read = read_document(_GPU_TYPES, to_json(document, inf_nan_mode="constants"), "list of GPU types")
-    except InputError as error:
-        raise InputError(f"{path}: {error.detail}", error.issues) from error
-    return tuple(GpuType(**dict(kind)) for kind in read)
+    if num_gpus is None:
+        product = known_product(name)
+        if product is None:
+            raise InputError("--gpus-per-node is missing; only of GPUs of the catalogue the usual node is known")
+        num_gpus = product.gpus_per_node
+    kind = gpu_facts(name, num_gpus, facts, known, library)
+    return NodeDefaults(
+        gpu_type=kind, num_gpus=num_gpus, other_gpu_types=tuple(other for other in known if other.name != name)
+    )
 
 
 def import_cluster(
@@ -156,7 +149,10 @@ def import_cluster(
         When the format is unknown or has no columns, or the cluster is none that can be planned.
     """
     if format_ not in READERS:
-        raise InputError(f"there is no format {format_!r}; the formats are {sorted(READERS)}")
+        if format_ in STATE_READERS:
+            roles = ", ".join(f"--{role}" for role in STATE_READERS[format_].roles)
+            raise InputError(f"{format_} takes no FILE but options: {roles}")
+        raise InputError(f"there is no format {format_!r}; the formats are {sorted({**READERS, **STATE_READERS})}")
     reader = READERS[format_]
     asked = {"id_column": id_column, "tier_columns": tier_columns or None}
     columns = {name: value for name, value in asked.items() if value is not None}

@@ -56,7 +56,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "import": LazyCommand(
         "api.cli.import_cluster:import_command",
-        "Turn a foreign description of a cluster into our JSON.",
+        "Turn a foreign description of a cluster, or what its scheduler says, into our JSON.",
     ),
     "trace": LazyCommand(
         "api.cli.trace:trace_command",

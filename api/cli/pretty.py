@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 _WIDTH = 118
+# `json.dumps` makes one for every call.
+_encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def pretty_json(value: Any) -> str:
@@ -13,13 +15,15 @@ def pretty_json(value: Any) -> str:
 
 def _written(value: Any, indent: str, used: int) -> str:
     """`used` columns of the current line are taken already."""
-    line = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    if used + len(line) < _WIDTH or not isinstance(value, dict | list) or not value:
-        return line
+    # An item takes three columns or more: what has this many need not be tried.
+    if not isinstance(value, dict | list) or 3 * len(value) < _WIDTH:
+        line = _encoded(value)
+        if used + len(line) < _WIDTH or not isinstance(value, dict | list) or not value:
+            return line
     inner = indent + "  "
     if isinstance(value, list):
         lines = [inner + _written(item, inner, len(inner)) for item in value]
         return "[\n" + ",\n".join(lines) + f"\n{indent}]"
-    names = {key: f"{inner}{json.dumps(key, ensure_ascii=False)}: " for key in value}
+    names = {key: f"{inner}{_encoded(key)}: " for key in value}
     lines = [names[key] + _written(item, inner, len(names[key])) for key, item in value.items()]
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}"

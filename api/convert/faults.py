@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 from api.schemas.base import MAX_NAME_LENGTH, NAME_PATTERN, Document
 from api.schemas.calendar import CalendarEntryDoc, CalendarReference
 from api.schemas.calibration import CalibrationBody
+from api.schemas.cluster_state import ImportBody
 from api.schemas.comparison import ComparisonBody
 from api.schemas.deployment import PATH_PATTERN, VALUE_PATTERN, VARIABLE_PATTERN, DeploymentBody, ReconfigureBody
 from api.schemas.metrics import MetricsBody
@@ -47,6 +48,7 @@ _KNOWN_ROOTS: tuple[type[Document], ...] = (
     CalibrationBody,
     ReservationBody,
     WhatIfBody,
+    ImportBody,
     VariantDoc,
     JobDoc,
 )

@@ -12,6 +12,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from api.http.problems import PROBLEM_TYPE
 from api.http.routers.common import PLAN_BODY_NAME, SCHEMA_PATH
 from api.schemas.calibration import CalibrationBody
+from api.schemas.cluster_state import ImportBody
 from api.schemas.comparison import ComparisonBody
 from api.schemas.deployment import DeploymentBody, ReconfigureBody
 from api.schemas.forecast import ForecastBody, ForecasterBody
@@ -37,6 +38,7 @@ _UNSEEN: tuple[type[BaseModel], ...] = (
     CalibrationBody,
     VerifyBody,
     SnapshotDoc,
+    ImportBody,
     MetricsBody,
     DeploymentBody,
     ReconfigureBody,

@@ -71,6 +71,8 @@ class NodeDoc(Document):
     """Drained nodes take no new work; on down nodes nothing runs."""
     path: Annotated[tuple[Name, ...], Field(max_length=16)] = ()
     """The unit of each tier, coarsest first: as many as there are tiers."""
+    state_reason: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """Why the node is in its state, in words; nothing is planned by it."""
 
 
 class ClusterDoc(Document):

@@ -34,6 +34,7 @@ class Reader:
 READERS: Mapping[str, Reader] = MappingProxyType(
     {
         "csv": Reader("topology.readers.csv:read_csv", has_columns=True),
+        "ibnetdiscover": Reader("topology.readers.ibnetdiscover:read_ibnetdiscover"),
         "slurm": Reader("topology.readers.slurm:read_slurm"),
         "topograph": Reader("topology.readers.topograph:read_topograph"),
     }

@@ -7,8 +7,8 @@ Keywords in any case, `#` starts a comment, a backslash at the end of a line con
 The tiers of switches are called `switch-1` (coarsest), `switch-2`, ...; blocks form the tier `block`. Where a file
 has both, blocks are inserted among the switches as fine as they nest (`SwitchForest.insert_tier`).
 
-LinkSpeed is ignored, as by Slurm. BlockSizes and blocks without nodes (placeholders) say how Slurm plans, not how the
-fabric is built, and make no tier.
+The same as topology.yaml (Slurm 25.05): `topology.readers.slurm_yaml`. LinkSpeed is ignored, as by Slurm. BlockSizes
+and blocks without nodes (placeholders) say how Slurm plans, not how the fabric is built, and make no tier.
 """
 
 import re
@@ -19,8 +19,8 @@ from stowplan.errors import FileFormatError
 from stowplan.files import read_text
 from topology.cluster import Cluster
 from topology.readers.base import NodeDefaults, build_cluster, nodes_from_paths
-from topology.readers.hostlist import expand_hostlist
-from topology.readers.tree import SwitchForest
+from topology.readers.slurm_fabric import Fabric, FabricBuilder
+from topology.readers.slurm_yaml import yaml_fabric
 
 # First keyword of a line -> the keywords that may accompany it.
 _KEYWORDS: Mapping[str, frozenset[str]] = {
@@ -30,10 +30,11 @@ _KEYWORDS: Mapping[str, frozenset[str]] = {
 }
 _PAIR = re.compile(r"\s*([A-Za-z]+)\s*=\s*(?:\"([^\"]*)\"|(\S+))(?=\s|$)")
 _COMMENT = re.compile(r"(?<!\\)#.*")
+_YAML = re.compile(r"^\s*-\s+topology\s*:", re.MULTILINE)
 
 
 def read_slurm(path: Path, defaults: NodeDefaults, *, minipod_tier: str | None = None) -> Cluster:
-    """Read a cluster from a topology.conf.
+    """Read a cluster from a topology.conf or a topology.yaml.
 
     Parameters
     ----------
@@ -51,27 +52,36 @@ def read_slurm(path: Path, defaults: NodeDefaults, *, minipod_tier: str | None =
     InputError
         When no tier is called `minipod_tier`.
     """
-    source = str(path)
-    forest = SwitchForest(source)
-    blocks = _Blocks(source)
-    for line, text in _logical_lines(read_text(path)):
-        pairs = _pairs(source, line, text)
+    fabric = slurm_fabric(read_text(path), str(path))
+    if fabric.is_flat:
+        raise FileFormatError.at(str(path), None, "describes a flat topology, which lists no nodes; give --nodes")
+    return build_cluster(nodes_from_paths(fabric.paths, defaults), fabric.tiers, defaults, minipod_tier)
+
+
+def slurm_fabric(text: str, source: str, chosen: str | None = None) -> Fabric:
+    """Read switches and blocks; `chosen` as in `yaml_fabric`.
+
+    Raises
+    ------
+    FileFormatError
+        Names file, line and what is wrong.
+    """
+    if Path(source).suffix.lower() in (".yaml", ".yml") or _YAML.search(text):
+        return yaml_fabric(text, source, chosen)
+    if chosen is not None:
+        raise FileFormatError.at(
+            source, None, f"is a topology.conf, which has one topology, and none called {chosen!r}"
+        )
+    builder = FabricBuilder(source)
+    for line, logical in _logical_lines(text):
+        pairs = _pairs(source, line, logical)
         if "switchname" in pairs:
-            _add_switch(source, forest, line, pairs)
+            builder.add_switch(pairs["switchname"], line, pairs.get("switches"), pairs.get("nodes"))
         elif "blockname" in pairs:
-            blocks.add(line, pairs)
+            builder.add_block(pairs["blockname"], line, pairs.get("nodes"))
         else:
             _check_block_sizes(source, line, pairs["blocksizes"])
-    for node, line in blocks.lines.items():
-        if node not in forest:
-            forest.put_node(node, None, line)
-    forest.require_switches(listed_is_enough=False)
-    paths = forest.paths()
-    tiers = [f"switch-{k + 1}" for k in range(len(next(iter(paths.values()))))]
-    if blocks.of_node:
-        paths, position = forest.insert_tier(paths, blocks.of_node, "block")
-        tiers.insert(position, "block")
-    return build_cluster(nodes_from_paths(paths, defaults), tiers, defaults, minipod_tier)
+    return builder.fabric()
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -115,62 +125,6 @@ def _pairs(source: str, line: int, text: str) -> dict[str, str]:
     return pairs
 
 
-def _add_switch(source: str, forest: SwitchForest, line: int, pairs: dict[str, str]) -> None:
-    switch = _name(source, line, pairs["switchname"])
-    forest.define(switch, line)
-    if "switches" not in pairs and "nodes" not in pairs:
-        raise FileFormatError.at(source, line, f"switch {switch!r} has neither Switches= nor Nodes=")
-    for child in _names(source, line, pairs.get("switches")):
-        forest.put_switch(child, switch, line)
-    for node in _names(source, line, pairs.get("nodes")):
-        forest.put_node(node, switch, line)
-
-
-class _Blocks:
-    """Blocks and which nodes they hold; `of_node` in the form that `SwitchForest.insert_tier` takes."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._defined: dict[str, int] = {}
-        self.of_node: dict[str, tuple[str, ...]] = {}
-        self.lines: dict[str, int] = {}
-
-    def add(self, line: int, pairs: dict[str, str]) -> None:
-        block = _name(self._source, line, pairs["blockname"])
-        if block in self._defined:
-            raise FileFormatError.at(
-                self._source, line, f"block {block!r} is already defined in line {self._defined[block]}"
-            )
-        self._defined[block] = line
-        for node in _names(self._source, line, pairs.get("nodes")):
-            if node in self.lines:
-                raise FileFormatError.at(
-                    self._source,
-                    line,
-                    f"node {node!r} is put under {block!r}, but is already under {self.of_node[node][-1]!r} "
-                    f"(line {self.lines[node]})",
-                )
-            self.of_node[node], self.lines[node] = (block,), line
-
-
 def _check_block_sizes(source: str, line: int, sizes: str) -> None:
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", sizes, re.ASCII):
         raise FileFormatError.at(source, line, f"BlockSizes is {sizes!r}; expected whole numbers such as 18,36")
-
-
-def _name(source: str, line: int, text: str) -> str:
-    """Read one name."""
-    names = _names(source, line, text)
-    if names != [text]:
-        raise FileFormatError.at(source, line, f"{text!r} is a list; expected one name")
-    return text
-
-
-def _names(source: str, line: int, expression: str | None) -> list[str]:
-    """Expand a hostlist; nothing for an absent one."""
-    if expression is None:
-        return []
-    try:
-        return expand_hostlist(expression)
-    except ValueError as error:
-        raise FileFormatError.at(source, line, str(error)) from error

@@ -1,14 +1,13 @@
 """Readers of traces: each turns text into a `Trace`. `READERS` names them, and loads one when it reads."""
 
-import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any
 
+from stowplan.collection import without_collection
 from stowplan.errors import FileFormatError, InputError
 from stowplan.files import read_text
 from workloads.trace import Trace
@@ -92,7 +91,7 @@ def read_trace(path: Path, *, format_: str | None = None, columns: str | None = 
         tables = ", ".join(known for known, other in READERS.items() if other.has_columns)
         raise InputError(f"columns can be named for {tables}; those of {format_} are known")
     options = {"columns": columns} if reader.has_columns else {}
-    with _without_collection():
+    with without_collection():
         return reader(text, source, name or path.stem or source, **options)
 
 
@@ -112,15 +111,3 @@ def detect(text: str, source: str) -> str:
         hint = "" if found else ", or say what the columns of a table are, as in submit=...,gpus=..."
         raise FileFormatError.at(source, 1, detail + hint)
     return found[0]
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Let nobody look for cycles: reading makes many objects and no cycle, and the search took a third of its time."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()

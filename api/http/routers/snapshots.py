@@ -9,16 +9,19 @@ from starlette.responses import Response
 from api.common.examples import example
 from api.http.body import json_text
 from api.http.routers.common import Services, documented_body, json_response
+from api.reading.cluster_states import READ_STATE
 from api.reading.documents import READ_SNAPSHOT
+from api.schemas.cluster_state import IMPORT_EXAMPLE, ImportBody, ImportedSnapshotDoc
 from api.schemas.service import SnapshotReceiptDoc
 from api.schemas.snapshot import SnapshotDoc
 
-router = APIRouter(prefix="/v1/snapshots", tags=["snapshots"])
+router = APIRouter(prefix="/v1", tags=["snapshots"])
+_SNAPSHOTS = "/snapshots"
 _EXAMPLE = example("sia-paper-table1")
 
 
 @router.post(
-    "",
+    _SNAPSHOTS,
     summary="Store a snapshot",
     status_code=201,
     response_model=SnapshotReceiptDoc,
@@ -32,7 +35,24 @@ async def create_snapshot(services: Services, text: Annotated[bytes, Depends(jso
     return json_response(receipt, 201 if created else 200, {"Location": receipt.links.self})
 
 
-@router.get("/{snapshot_id}", summary="Get a snapshot", response_model=SnapshotDoc)
+@router.post(
+    f"{_SNAPSHOTS}:import",
+    summary="Make a snapshot of what a scheduler says",
+    response_model=ImportedSnapshotDoc,
+    openapi_extra=documented_body(ImportBody.__name__, {"Slurm: a node and a job": IMPORT_EXAMPLE}),
+)
+async def import_snapshot(services: Services, text: Annotated[bytes, Depends(json_text)]) -> Response:
+    """Read what a scheduler writes of its nodes, queue, topology and reservations, and answer with a snapshot.
+
+    It is not stored: post it to `/v1/snapshots` or in a plan. Jobs that cannot start whatever is free are listed beside
+    it with the reason, and so is everything that was left out or assumed. What cannot be read is an error that names
+    the document, and the JSON pointer or line in it.
+    """
+    answer = await services.readers.read(READ_STATE, text, len(text))
+    return Response(answer, media_type="application/json")
+
+
+@router.get(f"{_SNAPSHOTS}/{{snapshot_id}}", summary="Get a snapshot", response_model=SnapshotDoc)
 async def get_snapshot(services: Services, snapshot_id: str) -> Response:
     """The snapshot as it was posted, defaults filled in."""
     text = await run_in_threadpool(services.snapshots.text, snapshot_id)

@@ -1,18 +1,23 @@
 """The benchmark of pipeline schedules, on few candidates."""
 
+from collections import defaultdict
+
 import pytest
 
 from benchmarks.performance.pipeline_schedules import cost_rows, error_rows
+
+# How far bounds of schedules with several chunks may be below the makespan.
+_LOOSE = defaultdict(float, {"interleaved": 0.15, "interleaved-zero-bubble": 0.2, "zbv": 0.25})
 
 
 @pytest.mark.slow
 def test_formulas_are_as_close_as_they_say() -> None:
     for row in error_rows(3):
-        lowest, highest, interleaved = row["formula lowest"], row["formula highest"], row["schedule"] == "interleaved"
+        lowest, highest, loose = row["formula lowest"], row["formula highest"], _LOOSE[str(row["schedule"])]
         assert isinstance(lowest, float)
         assert isinstance(highest, float)
         assert highest <= 1e-9
-        assert lowest >= (-0.15 if interleaved else -0.03 if row["transfers"] == "beside" else -0.01)
+        assert lowest >= -(loose or (0.03 if row["transfers"] == "beside" else 0.01))
         if row["schedule"] in {"gpipe", "1f1b"} and row["transfers"] != "beside":
             assert lowest >= -1e-9
 

@@ -2,6 +2,8 @@
 
     leaf-a: n1 n3      leaf-b: n2 n4        2 CPUs and 2 GPUs a node, the GPUs are /dev/null and /dev/zero
 
+Those of another type are files of the folder, which nobody opens.
+
 No service of the system is touched. With a network, every node is a host of it and the controller runs on its spine;
 without, all share this machine's network and differ in their ports.
 """
@@ -77,6 +79,14 @@ class SlurmCluster:
     environment: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpus:
+    """GPUs of a type on every node, with as many CPUs."""
+
+    type: str
+    num: int
+
+
 def missing() -> str | None:
     """What keeps a cluster from being started here; None when nothing does."""
     lacking = [program for program in _PROGRAMS if shutil.which(program) is None]
@@ -86,10 +96,10 @@ def missing() -> str | None:
 
 
 @contextlib.contextmanager
-def slurm_cluster(folder: Path, network: Network | None = None) -> Iterator[SlurmCluster]:
+def slurm_cluster(folder: Path, network: Network | None = None, gpus: Gpus | None = None) -> Iterator[SlurmCluster]:
     """Start munge, the controller and the nodes; end them with the block."""
     folder.mkdir(parents=True)
-    _write_configuration(folder, network)
+    _write_configuration(folder, network, gpus)
     environment = _environment(folder, network)
     with contextlib.ExitStack() as stack:
 
@@ -114,10 +124,16 @@ def slurm_cluster(folder: Path, network: Network | None = None) -> Iterator[Slur
         yield SlurmCluster(environment=environment)
 
 
-def _write_configuration(folder: Path, network: Network | None) -> None:
+def _write_configuration(folder: Path, network: Network | None, gpus: Gpus | None) -> None:
     ports = iter([free_port() for _ in range(1 + len(NODES))])
     head = HEAD_ADDRESS if network else "127.0.0.1"
     addresses = network.addresses if network else dict.fromkeys(NODES, "127.0.0.1")
+    resources, devices = "CPUs=2 Gres=gpu:2", _GPUS
+    if gpus is not None:
+        resources = f"CPUs={gpus.num} RealMemory=64 Gres=gpu:{gpus.type}:{gpus.num}"
+        devices = f"NodeName=n[1-4] Name=gpu Type={gpus.type} File={folder}/gpu[0-{gpus.num - 1}]\n"
+        for k in range(gpus.num):
+            (folder / f"gpu{k}").touch()
     text = _CONFIGURATION.format(
         name=socket.gethostname(),
         head=head,
@@ -125,11 +141,10 @@ def _write_configuration(folder: Path, network: Network | None) -> None:
         folder=folder,
         kill_wait=KILL_WAIT_S,
         nodes="\n".join(
-            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} CPUs=2 Gres=gpu:2 State=UNKNOWN"
-            for node in NODES
+            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} {resources} State=UNKNOWN" for node in NODES
         ),
     )
-    for name, content in (("slurm.conf", text), ("topology.conf", _TOPOLOGY), ("gres.conf", _GPUS)):
+    for name, content in (("slurm.conf", text), ("topology.conf", _TOPOLOGY), ("gres.conf", devices)):
         (folder / name).write_text(content)
     (folder / "state").mkdir()
     key = folder / "munge.key-file"

@@ -1,0 +1,28 @@
+"""JSON documents of schedulers: read once, with the place of what is wrong."""
+
+import json
+from typing import Any
+
+from models.cluster_state.base import SourceDocument
+from stowplan.collection import without_collection
+
+MAX_DOCUMENT_CHARS = 512 * 2**20
+
+
+def read_json_document(document: SourceDocument) -> Any:
+    """What a document holds, as `json.loads` gives it.
+
+    Raises
+    ------
+    FileFormatError
+        When it is no JSON; names the line.
+    """
+    if len(document.text) > MAX_DOCUMENT_CHARS:
+        raise document.fault(f"has {len(document.text)} characters; at most {MAX_DOCUMENT_CHARS}")
+    try:
+        with without_collection():
+            return json.loads(document.text)
+    except json.JSONDecodeError as error:
+        raise document.fault(f"no JSON: {error.msg} (column {error.colno})", line=error.lineno) from error
+    except (ValueError, RecursionError) as error:
+        raise document.fault(f"no readable JSON: {error}") from error

@@ -1,0 +1,17 @@
+"""The search for cycles of objects, and when to do without."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Let nobody look for cycles: reading makes many objects and no cycle, and the search took a third of its time."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
