@@ -28,7 +28,15 @@ from executor.launch.batch_script import batch_script
 from executor.launch.kubernetes import jobset_manifest
 from executor.rank_table import Rank, hostfile, hosts_of
 from executor.records import write_text
-from executor.run_files import GO_FILE, PLAN_FILE, PREPARE_VARIABLE, STOP_FILE, WAIT_VARIABLE, Preparation
+from executor.run_files import (
+    BESIDE_VARIABLE,
+    GO_FILE,
+    PLAN_FILE,
+    PREPARE_VARIABLE,
+    STOP_FILE,
+    WAIT_VARIABLE,
+    Preparation,
+)
 from executor.training_job import SYNTHETIC_DATA, EngineName, write_training_job
 from models.wording import counted
 from stowplan.errors import InputError
@@ -55,7 +63,12 @@ get RANK and LOCAL_RANK as listed there. Output goes to logs/rank-N.log, the end
 
 
 def write_bundle(
-    deployment: Deployment, folder: Path, checkpoints: Path, *, preparation: Preparation | None = None
+    deployment: Deployment,
+    folder: Path,
+    checkpoints: Path,
+    *,
+    preparation: Preparation | None = None,
+    beside: Path | None = None,
 ) -> None:
     """Write the run into `folder`, which is made; whenever it is started, it goes on from the last good checkpoint.
 
@@ -65,6 +78,8 @@ def write_bundle(
         Folder of the checkpoints, shared by all runs of the deployment.
     preparation
         How far the ranks come before they wait for GO_FILE; None: they do not wait.
+    beside
+        Folder of the run whose ranks may hand the state over to them then.
 
     Raises
     ------
@@ -80,6 +95,8 @@ def write_bundle(
     launch = launch_document(deployment, folder)
     if preparation is not None:
         launch["environment"] |= {WAIT_VARIABLE: str(folder / GO_FILE), PREPARE_VARIABLE: preparation.value}
+    if beside is not None:
+        launch["environment"][BESIDE_VARIABLE] = str(beside.resolve())
     texts = {
         PLAN_FILE: _plan_text(deployment),
         "ranks.csv": _table(ranks),

@@ -94,6 +94,23 @@ def fingerprint_of(job: TrainingJob) -> str:
     return _fingerprint(job)
 
 
+def checkpoint_of(job: TrainingJob, step: int, files: tuple[StoredFile, ...] = ()) -> Checkpoint:
+    """What stands beside the weights of a job behind a step."""
+    return Checkpoint(
+        tag=tag_of(step),
+        step=step,
+        model=job.model,
+        seed=job.seed,
+        layers_hook=job.layers_hook,
+        stage_layers=job.stage_layers,
+        dp=job.stages[0].dp,
+        tp=job.stages[0].tp,
+        files=files,
+        engine=job.engine,
+        numerics=job.numerics,
+    )
+
+
 def complete_checkpoint(folder: Path, job: TrainingJob, step: int) -> Checkpoint:
     """Turn the partial folder of a step into the last good checkpoint, and remove the oldest beyond those to keep.
 
@@ -106,19 +123,7 @@ def complete_checkpoint(folder: Path, job: TrainingJob, step: int) -> Checkpoint
     """
     tag = tag_of(step)
     partial = folder / (tag + PARTIAL)
-    manifest = Checkpoint(
-        tag=tag,
-        step=step,
-        model=job.model,
-        seed=job.seed,
-        layers_hook=job.layers_hook,
-        stage_layers=job.stage_layers,
-        dp=job.stages[0].dp,
-        tp=job.stages[0].tp,
-        files=tuple(_files(partial)),
-        engine=job.engine,
-        numerics=job.numerics,
-    )
+    manifest = checkpoint_of(job, step, tuple(_files(partial)))
     write_record(manifest, partial / MANIFEST)
     # Of what stood there before.
     shutil.rmtree(folder / (tag + UNIVERSAL), ignore_errors=True)
@@ -177,15 +182,21 @@ def checkpoint_to_resume(job: TrainingJob) -> Checkpoint | None:
         return None
     folder = Path(job.checkpoint_folder)
     checkpoint = last_good(folder) if job.resume == LAST else read_checkpoint(folder, job.resume)
-    if checkpoint is not None and checkpoint.fingerprint != fingerprint_of(job):
-        differences = ", ".join(_differences(checkpoint, job))
-        raise InputError(f"{folder / checkpoint.tag} is a checkpoint of another training: {differences}")
-    if checkpoint is not None and checkpoint.engine is not job.engine:
-        raise InputError(
-            f"{folder / checkpoint.tag} was written by the engine {checkpoint.engine}; {job.engine} cannot read it: a "
-            "job keeps its engine"
-        )
+    if checkpoint is not None:
+        refuse_checkpoint(checkpoint, job, str(folder / checkpoint.tag))
     return checkpoint
+
+
+def refuse_checkpoint(checkpoint: Checkpoint, job: TrainingJob, where: str) -> None:
+    """Raise InputError where a job cannot go on from a checkpoint: it is of another training, or the other engine."""
+    if checkpoint.fingerprint != fingerprint_of(job):
+        differences = ", ".join(_differences(checkpoint, job))
+        raise InputError(f"{where} is a checkpoint of another training: {differences}")
+    if checkpoint.engine is not job.engine:
+        raise InputError(
+            f"{where} was written by the engine {checkpoint.engine}; {job.engine} cannot read it: a job keeps its "
+            "engine"
+        )
 
 
 def publish_universal(folder: Path, checkpoint: Checkpoint, partial: Path) -> str:

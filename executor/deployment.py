@@ -11,7 +11,7 @@ from executor.hosts import HOST, HOST_FORM
 from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
 from executor.rank_table import Rank, rank_table, ranks_of
-from executor.training_job import LAST, Device, EngineName, Schedule, StageLayout, TrainingJob
+from executor.training_job import DEFAULT_CHUNK_BYTES, LAST, Device, EngineName, Schedule, StageLayout, TrainingJob
 from models.numerics import Numerics
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
@@ -49,6 +49,7 @@ class TrainingOptions:
     data: Data = field(default_factory=Data)
     checkpoint_interval: int = 100
     keep_checkpoints: int = 2
+    transfer_chunk_bytes: int = DEFAULT_CHUNK_BYTES
     hang_limit_steps: float = 10.0
     hang_limit_s: float = 120.0
     start_limit_s: float = 1200.0
@@ -176,6 +177,7 @@ class Deployment:
             checkpoint_interval=options.checkpoint_interval,
             keep_checkpoints=options.keep_checkpoints,
             resume=LAST,
+            transfer_chunk_bytes=options.transfer_chunk_bytes,
             hang_limit_steps=options.hang_limit_steps,
             hang_limit_s=options.hang_limit_s,
             start_limit_s=options.start_limit_s,

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from executor.change import Change
 from executor.launch.base import DeadRank, RunStatus
+from executor.movement import Movement
 from executor.stall import Stall
 from stowplan.errors import InputError
 
@@ -56,7 +57,8 @@ class Run:
     `from_step`: steps done when it began. `cost_s`: from the end of the last step before it, or from its own launch
     where that was later, to the beginning of its first step; so what was waited for before the launch does not count.
     None until it is known. `stall`: its parts; None where a user's own program trains, which does not tell them.
-    `change`: what kind of change it was; None until its cost is known.
+    `change`: what kind of change it was; None until its cost is known. `movement`: what of the state moved, where the
+    ranks of the run before handed it over; None where it came from a checkpoint.
     """
 
     number: int
@@ -68,6 +70,7 @@ class Run:
     detail: str = ""
     stall: Stall | None = None
     change: Change | None = None
+    movement: Movement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,8 @@ class Outcome:
 
     `step`: optimiser steps done in all; `loss`: of the last one, None when this run did none.
     `checkpoint_failure`: why the last checkpoint could not be written, None when it was; `saving`: when it was written,
-    None where the run keeps none.
+    None where the run keeps none, or somebody trained on meanwhile; `handing`: when the state was handed over to them,
+    or that was tried.
     """
 
     end: End
@@ -32,3 +33,4 @@ class Outcome:
     loss: float | None
     checkpoint_failure: str | None
     saving: Span | None = None
+    handing: Span | None = None

@@ -5,10 +5,13 @@ of the next plan keeps what the rank in its place (on the same GPU) has, and get
 that has it: so no more moves than must, whatever the two plans are (Suika, section 3.3, where whole layers move).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
+
+# Parts of different tensors lie one behind the other from multiples of so many bytes on.
+_ALIGNMENT = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -63,11 +66,14 @@ class Transfer:
 
 
 def transfers(
-    held: Sequence[Sequence[Region]], needed: Sequence[Sequence[Region]], places: Sequence[int | None]
+    held: Sequence[Sequence[Region]],
+    needed: Sequence[Sequence[Region]],
+    places: Sequence[int | None],
+    near: Sequence[Collection[int]] = (),
 ) -> tuple[Transfer, ...]:
     """Transfers after which every rank of the next plan has what it needs, each element once.
 
-    Of several ranks that have a region, the one that has sent least so far sends it.
+    Of several ranks that have a region, one on the same host sends it, and of these the one that has sent least so far.
 
     Parameters
     ----------
@@ -77,6 +83,8 @@ def transfers(
         Of every rank of the next plan; the regions of a rank have no element in common.
     places
         Of every rank of the next plan: the rank of the present plan on the same GPU, None where there is none.
+    near
+        Of every rank of the next plan: the ranks of the present plan on its host; empty: nothing is known of hosts.
 
     Raises
     ------
@@ -94,8 +102,11 @@ def transfers(
         for k, region in enumerate(regions):
             left = [region]
             # What stays comes first; of the others' loads the ones before this region count.
-            nearest = sorted((rank != place, sent[rank], rank, has) for rank, has in holders.get(region.tensor, ()))
-            for moves, source, has in ((moves, rank, has) for moves, _, rank, has in nearest):
+            nearest = sorted(
+                (rank != place, bool(near) and rank not in near[target], sent[rank], rank, has)
+                for rank, has in holders.get(region.tensor, ())
+            )
+            for moves, source, has in ((moves, rank, has) for moves, _, _, rank, has in nearest):
                 taken, left = _split(left, has)
                 found += (Transfer(source=source, target=target, region=part, stays=not moves) for part in taken)
                 sent[source] += moves * sum(part.size for part in taken)
@@ -112,6 +123,27 @@ def chunks(region: Region, max_size: int) -> Iterator[Region]:
         for left in range(region.left, region.right, width):
             bottom, right = min(top + height, region.bottom), min(left + width, region.right)
             yield Region(tensor=region.tensor, top=top, bottom=bottom, left=left, right=right)
+
+
+def batches(wanted: Iterable[tuple[Region, int]], max_bytes: int) -> Iterator[tuple[tuple[Region, int], ...]]:
+    """Regions, each with the bytes of an element, as parts that travel together.
+
+    Returns
+    -------
+        Of every batch, which has at most `max_bytes`: its parts, each with the byte at which it begins.
+    """
+    batch: list[tuple[Region, int]] = []
+    end = 0
+    for region, element_bytes in wanted:
+        for part in chunks(region, max_bytes // element_bytes):
+            size = part.size * element_bytes
+            if end + size > max_bytes:
+                yield tuple(batch)
+                batch, end = [], 0
+            batch.append((part, end))
+            end += -(-size // _ALIGNMENT) * _ALIGNMENT
+    if batch:
+        yield tuple(batch)
 
 
 def _split(parts: Iterable[Region], has: Region) -> tuple[list[Region], list[Region]]:

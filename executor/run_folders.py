@@ -9,6 +9,7 @@ from executor.checkpoints import last_good
 from executor.deployment import Deployment
 from executor.lifecycle import Run
 from executor.metrics import StepMetrics, first_metrics, last_metrics, metrics_path
+from executor.movement import Movement
 from executor.outcome import OUTCOME_FILE, Outcome
 from executor.own_steps import OwnStep, first_own_step, last_own_step, own_steps_path
 from executor.records import read_record, write_record
@@ -38,7 +39,9 @@ class RunFolders:
         taken = [int(path.name) for path in self._runs.iterdir()] if self._runs.exists() else []
         return max(taken, default=0) + 1
 
-    def write(self, deployment: Deployment, number: int, attempt: int, preparation: Preparation | None) -> None:
+    def write(
+        self, deployment: Deployment, number: int, attempt: int, preparation: Preparation | None, beside: int | None
+    ) -> None:
         """Write the folder of a run, with what it deploys.
 
         Parameters
@@ -48,6 +51,8 @@ class RunFolders:
             hold its own.
         preparation
             How far its ranks come before they wait; None: they do not.
+        beside
+            Number of the run that may hand its state over to them then; None: they read a checkpoint.
 
         Raises
         ------
@@ -57,7 +62,13 @@ class RunFolders:
         port = deployment.launch.master_port + (number - 1 + attempt) % NUM_PORTS
         launch = replace(deployment.launch, master_port=port)
         folder = self.folder(number)
-        write_bundle(replace(deployment, launch=launch), folder, self.checkpoints, preparation=preparation)
+        write_bundle(
+            replace(deployment, launch=launch),
+            folder,
+            self.checkpoints,
+            preparation=preparation,
+            beside=None if beside is None else self.folder(beside),
+        )
         write_record(deployment, folder / _DEPLOYMENT)
 
     def deployment(self, number: int) -> Deployment:
@@ -103,13 +114,22 @@ class RunFolders:
 
         It lasts from `from_s` to `to_s`, since 1970.
         """
-        start, outcome = self._folder_of_metrics(number) / START_FILE, None
-        if not start.exists():
+        start, outcome = self._start(number), None
+        if start is None:
             return None
         if before is not None and (ended := self._folder_of_metrics(before) / OUTCOME_FILE).exists():
             outcome = read_record(Outcome, ended, "outcome")
-        saving = None if outcome is None else outcome.saving
-        return stall_between(from_s, to_s, saving, read_record(Start, start, "start of a run"))
+        saving, handing = (None, None) if outcome is None else (outcome.saving, outcome.handing)
+        return stall_between(from_s, to_s, saving, start, handing)
+
+    def movement(self, number: int) -> Movement | None:
+        """What of the state moved when a run began; None where it did not begin with that of another run's ranks."""
+        start = self._start(number)
+        return None if start is None else start.movement
+
+    def _start(self, number: int) -> Start | None:
+        path = self._folder_of_metrics(number) / START_FILE
+        return read_record(Start, path, "start of a run") if path.exists() else None
 
     def _folder_of_metrics(self, number: int) -> Path:
         return self.folder(number) / "metrics"

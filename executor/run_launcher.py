@@ -22,7 +22,12 @@ class RunLauncher:
 
     @contextmanager
     def started(
-        self, deployment: Deployment, cause: Cause, detail: str = "", preparation: Preparation | None = None
+        self,
+        deployment: Deployment,
+        cause: Cause,
+        detail: str = "",
+        preparation: Preparation | None = None,
+        beside: int | None = None,
     ) -> Iterator[Run]:
         """Start a run, whose record is kept in the block; nothing is left of one that cannot be started or kept.
 
@@ -30,6 +35,8 @@ class RunLauncher:
         ----------
         preparation
             How far its ranks come before they wait to be let go; None: they do not wait.
+        beside
+            Number of the run that may hand its state over to them then.
 
         Raises
         ------
@@ -46,7 +53,7 @@ class RunLauncher:
         )
         folder, kept = self._runs.folder(run.number), False
         try:
-            self._start(deployment, run.number, preparation)
+            self._start(deployment, run.number, preparation, beside)
             yield run
             kept = True
         except InputError as error:
@@ -58,10 +65,10 @@ class RunLauncher:
                 self.end(run)
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _start(self, deployment: Deployment, number: int, preparation: Preparation | None) -> None:
+    def _start(self, deployment: Deployment, number: int, preparation: Preparation | None, beside: int | None) -> None:
         """Write and start a run on the first port that is free."""
         for attempt in range(NUM_PORTS):
-            self._runs.write(deployment, number, attempt, preparation)
+            self._runs.write(deployment, number, attempt, preparation, beside)
             try:
                 self._backend.start(self._runs.folder(number))
                 return

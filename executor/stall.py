@@ -9,6 +9,7 @@ _PARTS = {
     Activity.MEETING: "meeting_s",
     Activity.BUILDING: "building_s",
     Activity.WAITING: "handover_s",
+    Activity.TRANSFER: "transfer_s",
     Activity.CONVERSION: "conversion_s",
     Activity.LOADING: "loading_s",
 }
@@ -20,12 +21,14 @@ _NOTED_S = 0.005
 class Stall:
     """Seconds from the end of a run's last step to the beginning of the first one of the next run, by what was done.
 
-    `saving_s`: until the last checkpoint of the run before is written. `handover_s`: until the next run, which was
-    prepared, is let go: the one before leaves its devices, and that is seen. `launch_s`: until rank 0 of the next run
-    is there, where it was not: agents, a scheduler, the interpreter. The others as in `Activity`; what a run did before
-    the stall began is no part of it. `other_s`: what belongs to none.
+    `transfer_s`: until the next run has the state from the ranks of the run before, or that has failed, and computes
+    with it. `saving_s`: until the last checkpoint of the run before is written. `handover_s`: until the next run, which
+    was prepared, is let go: the one before leaves its devices, and that is seen. `launch_s`: until rank 0 of the next
+    run is there, where it was not: agents, a scheduler, the interpreter. The others as in `Activity`; what a run did
+    before the stall began is no part of it. `other_s`: what belongs to none.
     """
 
+    transfer_s: float = 0.0
     saving_s: float = 0.0
     handover_s: float = 0.0
     launch_s: float = 0.0
@@ -48,7 +51,7 @@ class Stall:
         return ", ".join(f"{name} {parts[name]:.2f} s" for name in noted)
 
 
-def stall_between(from_s: float, to_s: float, saving: Span | None, start: Start) -> Stall:
+def stall_between(from_s: float, to_s: float, saving: Span | None, start: Start, handing: Span | None = None) -> Stall:
     """Parts of a stall from `from_s` to `to_s`, since 1970; they add up to its length.
 
     Hosts may have set their clocks otherwise: nothing is counted outside the stall, nor twice.
@@ -59,10 +62,16 @@ def stall_between(from_s: float, to_s: float, saving: Span | None, start: Start)
         Of the last checkpoint before; None where none was written at the end.
     start
         Of the next run.
+    handing
+        Over of the state, by the run before; None where it did not try.
     """
     to_s = max(from_s, to_s)
-    at_s = min(max(from_s, saving.to_s), to_s) if saving is not None else from_s
-    parts = {"saving_s": at_s - from_s}
+    at_s = from_s
+    parts: dict[str, float] = {}
+    ends = [(span.to_s, name) for name, span in (("transfer_s", handing), ("saving_s", saving)) if span is not None]
+    for ends_s, name in sorted(ends):
+        ends_s = min(max(at_s, ends_s), to_s)
+        parts[name], at_s = ends_s - at_s, ends_s
     begins_s = min(max(at_s, start.spans[0].from_s), to_s) if start.spans else at_s
     parts["launch_s"] = begins_s - at_s
     at_s = begins_s

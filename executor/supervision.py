@@ -14,8 +14,9 @@ fault the next run starts from the last good checkpoint, unless a rank has found
 
 A change of plan overlaps: the processes of the next run start while the old one still trains, load their libraries,
 meet and build their engines (where both have a GPU, they only load), and wait for the file `go`; only then is the old
-run asked to stop, and its last checkpoint is all that is left to be loaded. (Where a scheduler has no room for both,
-the old run makes way.) Until the new plan has written a checkpoint of its own, the old one is kept in mind: when a run
+run asked to stop, and its last checkpoint is all that is left to be loaded; or its ranks hand their state over, and the
+next ones train before the old ones have gone (`executor.handover`). (Where a scheduler has no room for both, the old
+run makes way.) Until the new plan has written a checkpoint of its own, the old one is kept in mind: when a run
 of the new plan breaks before its first step, or its restarts are used up, the deployment returns to the old plan, and
 the change has failed.
 
@@ -35,12 +36,13 @@ from typing import IO, Any, TypeVar, cast
 
 from executor.change import change_between
 from executor.deployment import Deployment
+from executor.handover import ask, call_off, handed_step
 from executor.host_gpus import preparation_beside
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
 from executor.lifecycle import Cause, DeploymentState, DeploymentStatus, Fault, Launch, Phase, PhaseError, Run
 from executor.outcome import WRONG_INPUT
 from executor.records import read_record, write_record
-from executor.run_files import GO_FILE, STOP_FILE
+from executor.run_files import GO_FILE, STOP_FILE, Preparation
 from executor.run_folders import RunFolders
 from executor.run_launcher import RunLauncher
 from executor.spares import moved, replacements
@@ -206,7 +208,9 @@ class Supervisor:
                 why = "its program cannot wait for the run before to end: stop it first"
                 raise PhaseError(f"deployment {state.name} is {state.phase}; {why}")
             preparation = preparation_beside(deployment, present)
-            with self._launcher.started(deployment, Cause.RECONFIGURED, preparation=preparation) as run:
+            # Where it has no engine before the old run is gone, there is nothing to be filled.
+            beside = state.current.number if preparation is Preparation.ENGINE else None
+            with self._launcher.started(deployment, Cause.RECONFIGURED, preparation=preparation, beside=beside) as run:
                 self._move(replace(state, runs=(*state.runs, run)), Phase.RECONFIGURING)
         else:
             possible = "one that runs, was stopped or has failed can be reconfigured"
@@ -225,7 +229,11 @@ class Supervisor:
         if state.phase.final:
             return
         left = ""
-        if state.phase is Phase.RECONFIGURING:
+        if state.phase is Phase.RECONFIGURING and not call_off(self.folder(state.current.number)):
+            # The old run has nothing any more.
+            left, state = self._taken_over(state)
+            (self.folder(state.current.number) / GO_FILE).touch()
+        elif state.phase is Phase.RECONFIGURING:
             left = self._called_off(state.current)
             state = replace(state, runs=state.runs[:-1])
         # Noted first: a run that ends by an unnoted file would be started again.
@@ -287,7 +295,8 @@ class Supervisor:
         ready, is_ready = self._backend.status(self.folder(following.number)), self._runs.all_ready(following.number)
         waited_s = self._waited_s("ready", following.number)
         is_late = not is_ready and waited_s > READY_LIMIT_S
-        if ready.state.final or ready.state is RunState.LOST or ready.unavailable or is_late:
+        is_broken = ready.state.final or ready.state is RunState.LOST or ready.unavailable or is_late
+        if is_broken and call_off(self.folder(following.number)):
             limit = f"not ready after {READY_LIMIT_S / 60:.0f} min: " if is_late and not ready.state.final else ""
             return self._taken_back(state, ready, f"{limit}{ready.detail or ready.state}")
         status, asked = self._backend.status(self.folder(old.number)), self._asked(old)
@@ -298,6 +307,7 @@ class Supervisor:
         # A scheduler gives the next run the hosts of the old one only when that has ended.
         is_stuck = ready.is_queued and waited_s > QUEUE_LIMIT_S
         if not asked.exists() and (is_ready or is_stuck):
+            ask(self.folder(old.number), self.folder(following.number))
             asked.touch()
         return state
 
@@ -316,15 +326,23 @@ class Supervisor:
         return f"{left}; it ends by itself" if left else ""
 
     def _let_go(self, state: DeploymentState) -> DeploymentState:
-        old, following = state.runs[-2], replace(state.current, from_step=self._runs.good_step())
-        left = self._launcher.end(old)
+        old = state.runs[-2]
+        left, changed = self._taken_over(state)
         if left and not self._launcher.is_over(old):
             return self._noted(state, left)
+        (self.folder(changed.current.number) / GO_FILE).touch()
+        return self._move(changed, Phase.RUNNING)
+
+    def _taken_over(self, state: DeploymentState) -> tuple[str, DeploymentState]:
+        """End what is left of the old run, where the next one takes its place; what went wrong, and the state then."""
+        old, following = state.runs[-2:]
+        left = self._launcher.end(old)
+        # Behind its end nobody hands anything over any more.
+        handed = handed_step(self.folder(following.number))
+        begun = replace(following, from_step=self._runs.good_step() if handed is None else handed)
         may_return = self._restarts and self._runs.first_step(old.number) is not None
         fallback = old.number if may_return else state.fallback
-        (self.folder(following.number) / GO_FILE).touch()
-        changed = replace(state, runs=(*state.runs[:-1], following), faults=0, fallback=fallback)
-        return self._move(changed, Phase.RUNNING)
+        return left, replace(state, runs=(*state.runs[:-1], begun), faults=0, fallback=fallback)
 
     def _resume(self, state: DeploymentState, deployment: Deployment) -> None:
         """Go on from the last good checkpoint where nothing runs; what a stop could not end is ended first."""
@@ -479,6 +497,7 @@ class Supervisor:
             cost_s=max(0.0, first.started_at_s - from_s),
             stall=self._runs.stall(old, run.number, from_s, first.started_at_s),
             change=change_between(plan, self._runs.deployment(run.number).plan),
+            movement=self._runs.movement(run.number),
         )
         state = self._move(replace(state, runs=(*state.runs[:-1], known)), state.phase, state.detail)
         self._told(known)

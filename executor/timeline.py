@@ -1,11 +1,13 @@
 """What rank 0 of a run did when, beside its steps: by that the parts of a stall are told apart (`executor.stall`).
 
-Only the standard library is loaded here: a rank begins with it.
+Little but the standard library is loaded here: a rank begins with it.
 """
 
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+
+from executor.movement import Movement
 
 # In the folder of a run's metrics, written by rank 0 when it begins its first step.
 START_FILE = "start.json"
@@ -13,14 +15,15 @@ START_FILE = "start.json"
 
 class Activity(StrEnum):
     """imports: of libraries. meeting: of the ranks. building: model and optimiser. waiting: for another run to end.
-    conversion: a checkpoint is looked for, and put into another layout where it must. loading: of that. saving: the
-    checkpoint with which a run ends.
+    transfer: the state comes from the ranks of that run. conversion: a checkpoint is looked for, and put into another
+    layout where it must. loading: of that. saving: the checkpoint with which a run ends.
     """
 
     IMPORTS = "imports"
     MEETING = "meeting"
     BUILDING = "building"
     WAITING = "waiting"
+    TRANSFER = "transfer"
     CONVERSION = "conversion"
     LOADING = "loading"
     SAVING = "saving"
@@ -42,9 +45,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Spans from the beginning of rank 0 to its first step."""
+    """Spans from the beginning of rank 0 to its first step; `movement`: of the state, where that came without a
+    checkpoint."""
 
     spans: tuple[Span, ...]
+    movement: Movement | None = None
 
 
 class Timeline:

@@ -23,6 +23,9 @@ from models.software import Software
 from models.transformer import Checkpointing, Optimizer, Positions, Precision, Transformer
 from stowplan.errors import Issue, raise_for_errors
 
+# Of a training's state, while it is handed over: large enough that nothing waits for the first byte of it.
+DEFAULT_CHUNK_BYTES = 1 << 26
+LEAST_CHUNK_BYTES = 1 << 12
 # Value of `resume`: go on from the last good checkpoint, or start anew where there is none.
 LAST = "last"
 # Said wherever such a run is begun.
@@ -162,6 +165,9 @@ class TrainingJob:
     between steps and at the end `save_limit_s`; a checkpoint that is converted may take as long as it likes, but not
     that long without getting anywhere.
 
+    Changes of plan. `transfer_chunk_bytes`: when the ranks of the run before hand their state over, without a
+    checkpoint, each holds so much of it a second time; 0: they do not.
+
     `metrics_folder`: where each rank writes its `metrics-rank<r>.jsonl`. `tensorboard_folder`: where rank 0 writes them
     for TensorBoard; `wandb_folder`: below which, in `wandb`, for a project of Weights & Biases. `layers_hook`:
     `module:function` that gives the user's own layers (`executor.trainer.layers`), None for the built-in transformer.
@@ -192,6 +198,7 @@ class TrainingJob:
     checkpoint_interval: int = 0
     keep_checkpoints: int = 2
     resume: str | None = None
+    transfer_chunk_bytes: int = DEFAULT_CHUNK_BYTES
     hang_limit_steps: float = 10.0
     hang_limit_s: float = 120.0
     start_limit_s: float = 1200.0
@@ -497,6 +504,9 @@ def _run_faults(job: TrainingJob) -> Iterator[Issue]:
     yield from _schedule_faults(job.schedule)
     if job.checkpoint_interval < 0:
         yield _fault("negative", "checkpoint_interval", f"is {job.checkpoint_interval}; at least 0")
+    if 0 != job.transfer_chunk_bytes < LEAST_CHUNK_BYTES:
+        detail = f"is {job.transfer_chunk_bytes}; at least {LEAST_CHUNK_BYTES}, or 0 for changes through checkpoints"
+        yield _fault("transfer_chunk_bytes", "transfer_chunk_bytes", detail)
     for name in ("hang_limit_steps", "hang_limit_s", "start_limit_s", "save_limit_s"):
         if getattr(job, name) < 1:
             yield _fault("hang_limit", name, f"is {getattr(job, name)}; at least 1")

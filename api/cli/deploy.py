@@ -157,9 +157,10 @@ def redeploy_command(
 ) -> None:
     """Move the deployment in FOLDER to the plan in FILE, or go on with the plan that it has, and look after it.
 
-    The new ranks start while the old ones still train; the training goes on from a checkpoint written for the change.
-    What was stopped or has failed goes on from its last good checkpoint. When another command looks after the
-    deployment, that one carries the change out and this one ends at once.
+    The new ranks start while the old ones still train; the training goes on from the state that those hand over
+    (engine native), or from a checkpoint written for the change. What was stopped or has failed goes on from its last
+    good checkpoint. When another command looks after the deployment, that one carries the change out and this one ends
+    at once.
     """
     present = Supervisor(root, launch_backend("local")).deployment()
     supervisor = Supervisor(root, launch_backend(present.launch.backend))
@@ -273,7 +274,8 @@ def _line(status: DeploymentStatus) -> str:
 def _cost_line(run: Run) -> str:
     """What a change has cost, with its parts where they are known."""
     parts = "" if run.stall is None else f": {run.stall.described()}"
-    return f"{run.change}: trained again after {run.cost_s:.2f} s{parts}"
+    moved = "" if run.movement is None else f"; {run.movement.described()}"
+    return f"{run.change}: trained again after {run.cost_s:.2f} s{parts}{moved}"
 
 
 def _exit_code(phase: Phase) -> ExitCode:

@@ -44,6 +44,7 @@ from api.schemas.deployment import (
     DeploymentDoc,
     DeploymentLinksDoc,
     DeploymentList,
+    MovementDoc,
     PlanChoice,
     ProjectionDoc,
     ReconfigureBody,
@@ -387,5 +388,6 @@ def _run(run: Run) -> RunDoc:
         cost_s=run.cost_s,
         stall=None if run.stall is None else StallDoc.model_validate(run.stall, from_attributes=True),
         change=run.change,
+        movement=None if run.movement is None else MovementDoc.model_validate(run.movement, from_attributes=True),
         detail=run.detail,
     )

@@ -17,7 +17,7 @@ from executor.launch.backends import BACKENDS
 from executor.launch.base import RunState
 from executor.launch.slurm_options import MAX_SIGNAL_S, GpuRequest
 from executor.lifecycle import Cause, Phase
-from executor.training_job import Decay, Device, EngineName
+from executor.training_job import DEFAULT_CHUNK_BYTES, Decay, Device, EngineName
 from models.numerics import Activation
 
 PATH_PATTERN, VALUE_PATTERN = r"^[^\x00-\x1f]+$", r"^[^\x00]*$"
@@ -132,6 +132,10 @@ class TrainingOptionsDoc(Document):
     checkpoint_interval: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 100
     """Steps between checkpoints; one is written at the end in any case."""
     keep_checkpoints: Annotated[int, Field(ge=1, le=1000)] = 2
+    transfer_chunk_bytes: Annotated[int, Field(ge=0, le=MAX_BYTES)] = DEFAULT_CHUNK_BYTES
+    """When the plan changes under the engine native, and the next ranks are ready beside the old ones, these hand the
+    state over to them without a checkpoint; each rank holds so much of it a second time meanwhile. 0: it always goes
+    through a checkpoint."""
     hang_limit_steps: Annotated[float, Field(ge=1, le=MAX_COUNT)] = 10.0
     """A step that takes longer than so many median steps is a hang: the stacks are written and the run starts again.
     Steps of minutes need a higher `hang_limit_s`: after 1.5 times the longest of the limits below, ranks give up
@@ -272,6 +276,8 @@ class DeadRankDoc(Document):
 class StallDoc(Document):
     """What a training waited for before the first step of a run, by part; seconds, which add up to its cost."""
 
+    transfer_s: float
+    """Until the ranks of the run before had handed the state over, or that had failed."""
     saving_s: float
     """Until the run before had written its last checkpoint."""
     handover_s: float
@@ -289,6 +295,21 @@ class StallDoc(Document):
     other_s: float
 
 
+class MovementDoc(Document):
+    """Bytes of the state that the ranks of the run before handed over to those of a run."""
+
+    moved_bytes: int
+    """To a rank in another place, which is another GPU."""
+    between_hosts_bytes: int
+    """Of these: over the network."""
+    kept_bytes: int
+    """To the rank in the same place."""
+    least_bytes: int
+    """What had to move, since the rank in the place had it not."""
+    state_bytes: int
+    """Of a checkpoint."""
+
+
 class RunDoc(Document):
     """One run; a change of plan or a restart after a fault makes the next one."""
 
@@ -304,6 +325,8 @@ class RunDoc(Document):
     """Parts of that; null where it is not known, or an own training program does not tell."""
     change: Change | None
     """Kind of the change, when its cost is known."""
+    movement: MovementDoc | None
+    """What of the state moved; null where it came from a checkpoint."""
     detail: str
     """What made it necessary."""
 

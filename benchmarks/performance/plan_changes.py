@@ -1,12 +1,15 @@
 """What a training waits for when its plan changes: `python -m benchmarks plan-changes` (CPU ranks of this machine).
 
-A small transformer goes from two replicas to two stages in three ways, which take turns:
-- prepared: the next ranks meet and build their engines beside the run that trains
+A small transformer goes from two replicas to two stages in four ways, which take turns:
+- transferred: the next ranks meet and build their engines beside the run that trains, and get the state from its ranks
+  (engine native)
+- prepared: likewise, but they read the checkpoint with which that run ends
 - libraries: they only load their libraries then, as where both runs have a GPU
 - checkpoint-resume: the run is stopped with a checkpoint, and the next one started when it is over
 The stall goes from the end of the last step before to the beginning of the first one after the change, as the runs
 measured it; its parts add up. The same folder, checkpoints and supervisor in all ways, which look every 50 ms while
-nothing trains. Shown are medians; `times` is over the prepared change.
+nothing trains. Shown are medians; `times` is over the prepared change. `moved`: of the state, in bytes, to ranks in
+other places; `least`: what the ranks in the same places had not; `state`: of a checkpoint.
 """
 
 import sys
@@ -32,11 +35,11 @@ from executor.run_files import Preparation
 from executor.run_folders import RunFolders
 from executor.stall import Stall
 from executor.supervision import Supervisor
-from executor.training_job import Device, EngineName
+from executor.training_job import DEFAULT_CHUNK_BYTES, Device, EngineName
 from models.parallel_plan import symmetric_plan
 from models.transformer import Precision, Transformer
 
-_WAYS = ("prepared", "libraries", "checkpoint-resume")
+_WAYS = ("transferred", "prepared", "libraries", "checkpoint-resume")
 _POLL_S = 0.05
 _LIMIT_S = 600.0
 # Before the change, and after it.
@@ -54,11 +57,16 @@ def main(
     if versions is None:
         print(f"skipped: {python} has no torch and deepspeed; name one that has: --python")
         return
-    found: dict[tuple[EngineName, str], list[Row]] = {(engine, way): [] for engine in EngineName for way in _WAYS}
+    found: dict[tuple[EngineName, str], list[Row]] = {
+        (engine, way): []
+        for engine in EngineName
+        for way in _WAYS
+        if engine is EngineName.NATIVE or way != "transferred"
+    }
     for _ in range(rounds):
         for engine, way in found:
             with tempfile.TemporaryDirectory() as folder:
-                row = _changed(Path(folder) / "job", way, _deployment(engine, hidden, python))
+                row = _changed(Path(folder) / "job", way, _deployment(engine, way, hidden, python))
             found[engine, way].append(row)
             print(f"{engine} {way}: {row['stall_s']:.2f} s", flush=True)
     rows = [_row(engine, way, runs, found[engine, "prepared"]) for (engine, way), runs in found.items()]
@@ -67,8 +75,9 @@ def main(
     print(write("plan_changes", protocol, rows))
 
 
-def _deployment(engine: EngineName, hidden: int, python: str) -> Deployment:
+def _deployment(engine: EngineName, way: str, hidden: int, python: str) -> Deployment:
     """Two replicas on two hosts."""
+    chunk_bytes = DEFAULT_CHUNK_BYTES if way == "transferred" else 0
     model = Transformer(
         num_layers=8,
         hidden_size=hidden,
@@ -91,7 +100,13 @@ def _deployment(engine: EngineName, hidden: int, python: str) -> Deployment:
             gpu_type="cpu",
             gpus=(("a", 0), ("b", 0)),
         ),
-        training=TrainingOptions(num_steps=1_000_000, engine=engine, device=Device.CPU, checkpoint_interval=0),
+        training=TrainingOptions(
+            num_steps=1_000_000,
+            engine=engine,
+            device=Device.CPU,
+            checkpoint_interval=0,
+            transfer_chunk_bytes=chunk_bytes,
+        ),
         launch=LaunchOptions(
             master_port=DEFAULT_PORT + 300,
             python=python,
@@ -135,7 +150,13 @@ def _changed(root: Path, way: str, before: Deployment) -> Row:
         raise RuntimeError("rank 0 has not said when it began")
     parts = {name: float(getattr(stall, name)) for name in _PARTS}
     usual_s = median([step.step_s for step in new[1:]]) or 0.0
-    return {"stall_s": stall.total_s, **parts, "first step_s": new[0].step_s, "usual step_s": usual_s}
+    movement = runs.movement(2)
+    if (movement is not None) != (way == "transferred"):
+        raise RuntimeError(f"the state came otherwise than {way} says")
+    moved = {
+        name: 0 if movement is None else getattr(movement, f"{name}_bytes") for name in ("moved", "least", "state")
+    }
+    return {"stall_s": stall.total_s, **parts, "first step_s": new[0].step_s, "usual step_s": usual_s, **moved}
 
 
 def _preparation(way: str) -> Callable[[Deployment, Deployment], Preparation]:

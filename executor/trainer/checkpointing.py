@@ -1,8 +1,12 @@
 """Writing and finding checkpoints, so that the last good one is always whole; collective on all ranks."""
 
+import errno
+import fcntl
 import math
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +18,7 @@ from executor.checkpoints import (
     Checkpoint,
     checkpoint_to_resume,
     complete_checkpoint,
+    last_good,
     remove_partial,
     tag_of,
 )
@@ -24,23 +29,74 @@ from stowplan.errors import StowplanError
 
 # Key in the store of the ranks: rank 0 knows the checkpoint.
 _FOUND = "stowplan-found"
+# Held by the run that writes into a folder of checkpoints.
+_LOCK = ".lock"
+_LOOK_S = 0.05
+# Errors of file systems that have none.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 # Waits for what may take longer than any operation; who works is watched by its pulse.
 PATIENT = timedelta(days=1)
 
 
-def save(engine: Engine, job: TrainingJob, step: int) -> str | None:
-    """Write the checkpoint after `step` steps; give what went wrong, or None when it is the last good one."""
+def save(engine: Engine, job: TrainingJob, step: int, *, is_behind: bool = False) -> str | None:
+    """Write the checkpoint after `step` steps; give what went wrong, or None when it is the last good one.
+
+    `is_behind`: the next run trains already with this state; it waits for this one before it writes one itself.
+    """
     folder = Path(job.checkpoint_folder or "")
+    with ExitStack() as stack:
+        obstacle = None
+        if dist.get_rank() == 0:
+            try:
+                stack.enter_context(_alone(folder, job.save_limit_s / 2))
+                newest = last_good(folder) if is_behind else None
+                if newest is not None and newest.step > step:
+                    obstacle = f"the next run has written {newest.tag} already"
+                else:
+                    remove_partial(folder)
+            except OSError as error:
+                obstacle = f"{folder}: {error}"
+        obstacle = first_failure(obstacle)
+        return obstacle if obstacle is not None else _write(engine, job, step, folder)
+
+
+@contextmanager
+def _alone(folder: Path, limit_s: float) -> Iterator[None]:
+    """Write into a folder of checkpoints while no other run does.
+
+    Raises
+    ------
+    OSError
+        When that is impossible, or another run writes for so long.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    end_s = time.monotonic() + limit_s
+    with (folder / _LOCK).open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end_s:
+                    raise
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                # Who has no locks has only the step of the newest checkpoint to go by.
+                break
+            time.sleep(_LOOK_S)
+        yield
+
+
+def _write(engine: Engine, job: TrainingJob, step: int, folder: Path) -> str | None:
     partial = folder / (tag_of(step) + PARTIAL)
-    if dist.get_rank() == 0:
-        remove_partial(folder)
-    failure = _first(engine.write_checkpoint(partial))
+    failure = first_failure(engine.write_checkpoint(partial))
     if dist.get_rank() == 0 and failure is None:
         try:
             complete_checkpoint(folder, job, step)
         except OSError as error:
             failure = f"{folder}: {error}"
-    failure = _first(failure)
+    failure = first_failure(failure)
     if failure is not None and dist.get_rank() == 0:
         shutil.rmtree(partial, ignore_errors=True)
     return failure
@@ -80,7 +136,7 @@ def find(
     return cast("Checkpoint | None", checkpoint)
 
 
-def _first(failure: str | None) -> str | None:
+def first_failure(failure: str | None) -> str | None:
     """The failure of the lowest rank that has one, the same on all ranks."""
     gathered: list[str | None] = [None] * dist.get_world_size()
     dist.all_gather_object(gathered, failure)

@@ -190,6 +190,19 @@ class DeepSpeedEngine:
             raise WorkerError(f"{tag} was not loaded: the engine is at step {self.step}, not {checkpoint.step}")
         place_step_counters(self._engine)
 
+    def state(self) -> None:
+        """Cannot be handed over: its layouts are DeepSpeed's own."""
+
+    def go_on(self, checkpoint: Checkpoint) -> None:
+        """Never asked for, since nothing is handed over.
+
+        Raises
+        ------
+        WorkerError
+            Always.
+        """
+        raise WorkerError(f"DeepSpeed cannot go on behind step {checkpoint.step} without a checkpoint")
+
     def _note_small_gradient(self) -> None:
         """Squared norm of the part of this replica's gradient that this rank counts."""
         norms = torch._foreach_norm(gradients_for_norm(self._engine))

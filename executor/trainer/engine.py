@@ -1,6 +1,6 @@
 """What the loop asks of an engine, and what engines share: the place of a process, and sums over all of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from executor.checkpoints import Checkpoint
+from executor.redeployment import Region
 from executor.training_job import Device, TrainingJob
 from models.wording import counted
 from stowplan.errors import InputError
@@ -38,6 +39,18 @@ class StepResult:
     large_square: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A part of the state that this rank has: `values` of shape (rows, columns), which change as it trains.
+
+    `counts`: whether it is the one of which a checkpoint has it.
+    """
+
+    region: Region
+    values: torch.Tensor
+    counts: bool
+
+
 class Engine(Protocol):
     """A rank's part of the model with its optimiser; every call is collective over all ranks."""
 
@@ -63,6 +76,12 @@ class Engine(Protocol):
 
     def load_checkpoint(self, folder: Path, checkpoint: Checkpoint) -> None:
         """Load what `write_checkpoint` has written into a folder of checkpoints, and the step."""
+
+    def state(self) -> Sequence[Held] | None:
+        """All that this rank has of what a checkpoint holds; None where the engine can hand nothing over."""
+
+    def go_on(self, checkpoint: Checkpoint) -> None:
+        """Go on behind a checkpoint, of which all `state` has the values already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

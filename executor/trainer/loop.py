@@ -17,12 +17,14 @@ import torch
 from executor.launch.pulse import Pulse
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path
 from executor.outcome import End, Outcome
+from executor.run_files import STOP_FILE
 from executor.timeline import Activity, Span, Timeline
 from executor.token_stream import open_stream
 from executor.trainer import checkpointing
 from executor.trainer.clock import StepClock
 from executor.trainer.engine import Engine, Place, agree
 from executor.trainer.evaluation import Evaluation
+from executor.trainer.handing import Handing, hand_over
 from executor.trainer.reading import Reading
 from executor.trainer.sinks import Sinks
 from executor.training_job import Device, TrainingJob, learning_rate_at
@@ -39,8 +41,9 @@ _NUM_REMEMBERED = 100
 class Loop:
     """Steps of one rank.
 
-    SIGTERM to any rank, or `stop_file`, ends the run behind the step in work, with a checkpoint. `clock` is the one
-    that the engine was built with.
+    SIGTERM to any rank, or STOP_FILE in the `folder` of the run, ends the run behind the step in work, with a
+    checkpoint; where the ranks of a next run take the state over, it is written while these train already. `clock` is
+    the one that the engine was built with.
     """
 
     def __init__(
@@ -50,14 +53,14 @@ class Loop:
         job: TrainingJob,
         place: Place,
         launch: int,
-        stop_file: Path,
+        folder: Path,
         pulse: Pulse,
     ) -> None:
         self._engine = engine
         self._job = job
         self._place = place
         self._launch = launch
-        self._stop_file = stop_file
+        self._folder = folder
         self._data = Reading(open_stream(job), job, place.rank)
         self._evaluation = Evaluation(job, place.rank) if job.data.evaluation_interval else None
         self._clock = clock
@@ -79,6 +82,7 @@ class Loop:
         job = self._job
         step, failure, stopping = self._engine.step, None, False
         saving: Span | None = None
+        handing: Handing | None = None
         with self._writer() as writer, Sinks(job, self._place.rank, step) as sinks:
             while step < job.num_steps and not stopping:
                 self._beat_for_step()
@@ -92,13 +96,29 @@ class Loop:
                     writer.write(metrics)
                 sinks.write(metrics)
                 self._log(metrics)
-                if self._is_due(step, stopping):
-                    saved = Timeline(Activity.SAVING)
-                    failure = checkpointing.save(self._engine, job, step)
+                if not self._is_due(step, stopping):
+                    continue
+                if stopping and step < job.num_steps:
+                    handing = hand_over(self._engine, job, step, self._folder, self._pulse)
+                    self._pulse.beat(job.save_limit_s, "writing to disk")
+                is_behind = handing is not None and handing.failure is None
+                saved = Timeline(Activity.SAVING)
+                failure = checkpointing.save(self._engine, job, step, is_behind=is_behind)
+                self._log_checkpoint(step, failure)
+                if is_behind:
+                    # Nothing is lost with it: another run has the state.
+                    failure = None
+                else:
                     (saving,) = saved.end().spans
-                    self._log_checkpoint(step, failure)
         end = End.FINISHED if step >= job.num_steps else End.STOPPED
-        return Outcome(end=end, step=step, loss=self._loss, checkpoint_failure=failure, saving=saving)
+        return Outcome(
+            end=end,
+            step=step,
+            loss=self._loss,
+            checkpoint_failure=failure,
+            saving=saving,
+            handing=None if handing is None else handing.span,
+        )
 
     def _beat_for_step(self) -> None:
         """Say how long the next step may take; the first one compiles."""
@@ -169,7 +189,7 @@ class Loop:
         self._signalled = True
 
     def _is_told_to_stop(self) -> bool:
-        return self._signalled or (self._place.rank == 0 and self._stop_file.exists())
+        return self._signalled or (self._place.rank == 0 and (self._folder / STOP_FILE).exists())
 
     def _writer(self) -> AbstractContextManager[MetricsWriter | None]:
         if self._job.metrics_folder is None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from executor.redeployment import Region, Transfer, chunks, transfers
+from executor.redeployment import Region, Transfer, batches, chunks, transfers
 from stowplan.errors import InputError
 from tests.growth import work
 
@@ -123,9 +123,47 @@ def test_chunks_cover_a_region_once(top: int, height: int, left: int, width: int
     assert Counter(element for part in parts for element in elements(part)) == Counter(elements(whole))
 
 
+def test_who_is_on_the_same_host_sends_first() -> None:
+    """Ranks 0 and 1 on one host, 2 on another; all have everything, and so does nobody in the places of the next."""
+    whole = [region("a", 0, ROWS)]
+    found = transfers([whole] * 3, [whole] * 4, [None] * 4, [{2}, {0, 1}, {0, 1}, set()])
+    assert [one.source for one in found] == [2, 0, 1, 0]
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.sampled_from((2, 4, 8))), max_size=8),
+    max_bytes=st.integers(16, 300),
+)
+def test_batches_have_every_element_once_and_are_not_larger(sizes: list[tuple[int, int, int]], max_bytes: int) -> None:
+    wanted = [(region(f"t{k}", 0, rows, 0, columns), num_bytes) for k, (rows, columns, num_bytes) in enumerate(sizes)]
+    element_bytes = {one.tensor: num_bytes for one, num_bytes in wanted}
+    found = list(batches(wanted, max_bytes))
+    came = Counter(element for batch in found for part, _ in batch for element in elements(part))
+    assert came == Counter(element for one, _ in wanted for element in elements(one))
+    for batch in found:
+        end = 0
+        for part, at in batch:
+            assert at >= end
+            assert at % 16 == 0
+            end = at + part.size * element_bytes[part.tensor]
+        assert end <= max_bytes
+
+
 def test_twice_the_layers_cost_twice_the_time() -> None:
     def cost(num_layers: int) -> int:
         before, after = layout([(num_layers, 2, 2), (num_layers, 2, 2)]), layout([(2 * num_layers, 3, 2)])
         return work(lambda: transfers(before, after, [*range(6)]))
+
+    assert cost(80) <= 2.3 * cost(40)
+
+
+def test_twice_the_replicas_of_optimiser_states_cost_twice_the_time() -> None:
+    """In ZeRO-1 a replica has some of the layers, all of their state."""
+
+    def cost(num_ranks: int) -> int:
+        held = [[region(f"layer{2 * rank + k}", 0, ROWS) for k in range(2)] for rank in range(num_ranks)]
+        needed = [held[rank // 2][rank % 2 :][:1] for rank in range(2 * num_ranks)]
+        near = [set(range(rank // 2, rank // 2 + 1)) for rank in range(2 * num_ranks)]
+        return work(lambda: transfers(held, needed, [None] * (2 * num_ranks), near))
 
     assert cost(80) <= 2.3 * cost(40)

@@ -33,6 +33,18 @@ def test_what_was_done_beside_the_old_run_is_no_part() -> None:
     assert found == Stall(saving_s=3.0, handover_s=1.0, conversion_s=2.0, loading_s=1.0, other_s=0.25)
 
 
+def test_a_state_that_was_handed_over_is_there_before_the_next_run_is_let_go() -> None:
+    """The old ranks hand over until 102 s; the new ones take notice at 102.5 s and compute with it from 103 s on."""
+    spans = (*PREPARED.spans[:3], span(Activity.WAITING, 95.0, 102.5), span(Activity.TRANSFER, 102.5, 103.0))
+    found = stall_between(100.0, 103.0, None, Start(spans=spans), span(Activity.TRANSFER, 100.5, 102.0))
+    assert found == Stall(transfer_s=2.5, handover_s=0.5)
+
+
+def test_what_could_not_be_handed_over_is_saved_then() -> None:
+    found = stall_between(100.0, 107.25, SAVING, PREPARED, span(Activity.TRANSFER, 100.0, 100.5))
+    assert found == Stall(transfer_s=0.5, saving_s=2.5, handover_s=1.0, conversion_s=2.0, loading_s=1.0, other_s=0.25)
+
+
 def test_the_longest_parts_are_said_first() -> None:
     found = Stall(saving_s=0.5, handover_s=1.25, loading_s=0.001)
     assert found.described() == "handover 1.25 s, saving 0.50 s"
@@ -57,17 +69,24 @@ seconds = st.floats(min_value=0.0, max_value=200.0)
     length_s=seconds,
     saving=st.none() | st.tuples(seconds, seconds),
     begin_s=seconds,
+    handing=st.none() | st.tuples(seconds, seconds),
     lengths_s=st.lists(seconds, max_size=6),
 )
 def test_parts_add_up_whatever_clocks_say(
-    from_s: float, length_s: float, saving: tuple[float, float] | None, begin_s: float, lengths_s: list[float]
+    from_s: float,
+    length_s: float,
+    saving: tuple[float, float] | None,
+    begin_s: float,
+    handing: tuple[float, float] | None,
+    lengths_s: list[float],
 ) -> None:
     spans, at_s = [], begin_s
     for activity, one_s in zip(Activity, lengths_s, strict=False):
         spans.append(Span(activity=activity, from_s=at_s, seconds=one_s))
         at_s += one_s
     written = None if saving is None else Span(activity=Activity.SAVING, from_s=saving[0], seconds=saving[1])
-    found = stall_between(from_s, from_s + length_s, written, Start(spans=tuple(spans)))
+    handed = None if handing is None else Span(activity=Activity.TRANSFER, from_s=handing[0], seconds=handing[1])
+    found = stall_between(from_s, from_s + length_s, written, Start(spans=tuple(spans)), handed)
     assert found.total_s == pytest.approx(length_s, abs=1e-9)
     assert all(getattr(found, name) >= 0 for name in Stall.__dataclass_fields__)
 

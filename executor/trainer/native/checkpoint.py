@@ -14,6 +14,7 @@ from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, Metadata
 from torch.distributed.checkpoint.planner import LoadPlan, ReadItem, SavePlan, TensorWriteData, WriteItem, WriteItemType
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 
+from executor.redeployment import Region
 from executor.trainer.native.boxes import boxes, whole_shape
 from executor.trainer.native.flat import FlatParameters
 from executor.trainer.native.update import Update
@@ -34,6 +35,12 @@ class _Piece:
     def index(self) -> MetadataIndex:
         """Its key in the checkpoint."""
         return MetadataIndex(self.name, self.chunk.offsets)
+
+    @property
+    def region(self) -> Region:
+        """Where it lies in the whole."""
+        (top, left), (rows, columns) = self.chunk.offsets, self.chunk.sizes
+        return Region(tensor=self.name, top=top, bottom=top + rows, left=left, right=left + columns)
 
 
 def pieces(flat: FlatParameters, update: Update, *, tensor_rank: int, tensor_degree: int) -> Iterator[_Piece]:

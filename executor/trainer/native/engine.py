@@ -1,7 +1,7 @@
 """An engine for any plan, on torch alone: stages with degrees and shares of their own, ZeRO-1 inside each stage."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from executor.checkpoints import Checkpoint
 from executor.launch.pulse import Pulse
 from executor.trainer.clock import StepClock
 from executor.trainer.context import LayerContext
-from executor.trainer.engine import Batches, Place, StepResult, patience_of
+from executor.trainer.engine import Batches, Held, Place, StepResult, patience_of
 from executor.trainer.layers import layers_of
 from executor.trainer.native import checkpoint as stored
 from executor.trainer.native.flat import FlatParameters
@@ -151,6 +151,14 @@ class NativeEngine:
     def load_checkpoint(self, folder: Path, checkpoint: Checkpoint) -> None:
         """Load what this rank needs."""
         stored.read(self._pieces(), folder / checkpoint.tag)
+        self.go_on(checkpoint)
+
+    def state(self) -> Sequence[Held]:
+        """What this rank writes and reads."""
+        return tuple(Held(region=piece.region, values=piece.values, counts=piece.counts) for piece in self._pieces())
+
+    def go_on(self, checkpoint: Checkpoint) -> None:
+        """Give the weights to all that compute with them."""
         self._update.resume(checkpoint.step)
 
     def _pieces(self) -> Any:

@@ -4,6 +4,7 @@ Ranks are forked from a process that has loaded torch and deepspeed once: that t
 a rank says and does from its command line on is in test_start.
 """
 
+import importlib
 import multiprocessing
 import os
 import time
@@ -22,6 +23,8 @@ from executor.training_job import TrainingJob, write_training_job
 from tests.paths import ROOT
 from tests.ports import free_port
 
+# Variable with a `module:function` that is called like `prepare`, for ranks that agents start.
+PREPARED_BY = "STOWPLAN_TEST_PREPARED_BY"
 _LIMIT_S = 600.0
 # What the libraries read when they are loaded.
 _LOADED_WITH = {
@@ -144,4 +147,7 @@ def _become_rank(
     os.environ.update(variables)
     if prepare is not None:
         prepare(rank)
+    if named := variables.get(PREPARED_BY):
+        module, name = named.split(":")
+        getattr(importlib.import_module(module), name)(rank)
     main([str(job)])

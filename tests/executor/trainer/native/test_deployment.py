@@ -17,7 +17,8 @@ from executor.training_job import Device, EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
 from tests.executor.jobs import GPT, SCHEDULE, tiny_job
 from tests.executor.trainer.forking import forking
-from tests.executor.trainer.launching import steps_of
+from tests.executor.trainer.launching import PREPARED_BY, steps_of
+from tests.executor.trainer.native import prepared
 from tests.executor.trainer.reference import reference
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -60,7 +61,10 @@ def test_a_running_job_grows_onto_released_gpus_and_survives_a_fault(tmp_path: P
                 num_steps=100_000, seed=7, engine=EngineName.NATIVE, device=Device.CPU, schedule=SCHEDULE
             ),
             launch=LaunchOptions(
-                master_port=free_port(), command=command(()), environment={"GLOO_SOCKET_IFNAME": "lo"}, grace_s=60.0
+                master_port=free_port(),
+                command=command(()),
+                environment={"GLOO_SOCKET_IFNAME": "lo", PREPARED_BY: f"{prepared.__name__}:shares_no_memory"},
+                grace_s=60.0,
             ),
         )
         try:
@@ -85,6 +89,14 @@ def test_a_running_job_grows_onto_released_gpus_and_survives_a_fault(tmp_path: P
         finally:
             for run in (tmp_path / "job" / "runs").iterdir():
                 backend.stop(run, grace_s=1.0)
+    change = state.runs[1]
+    assert change.from_step == _steps(supervisor, 1)[-1].step
+    assert change.stall is not None
+    assert (change.stall.saving_s, change.stall.loading_s) == (0.0, 0.0)
+    assert change.stall.transfer_s > 0.0
+    assert change.movement is not None
+    assert change.movement.moved_bytes == change.movement.least_bytes < change.movement.state_bytes
+    assert 0 < change.movement.between_hosts_bytes < change.movement.moved_bytes
     assert [run.cause for run in state.runs] == [Cause.DEPLOYED, Cause.RECONFIGURED, Cause.RESTARTED]
     first, grown, again = (_steps(supervisor, run) for run in (1, 2, 3))
     assert [steps[0].step for steps in (grown, again)] == [first[-1].step + 1, grown[0].step]
