@@ -121,6 +121,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.service.closed_loop:main",
         "Close the loop: plan, deploy on CPU ranks, measure, calibrate, plan again, reconfigure.",
     ),
+    "growing-job": LazyCommand(
+        "benchmarks.service.growing_job:main",
+        "Grow a running job onto released GPUs, shrink and move it: decisions, plans, what it waits for, losses.",
+    ),
     "startup": LazyCommand(
         "benchmarks.service.startup:main",
         "Measure what starting costs: commands, imports, the service until it is ready.",

@@ -70,13 +70,13 @@ class LaunchOptions:
 
     `addresses`: node of the plan -> host name or address, where they differ; with SSH also `user@host`. `master_port`:
     port of rank 0's host on which the ranks meet; later runs of the deployment use the nine above it in turn.
-    `spares`: nodes like those of the plan that may take the place of one that Slurm says takes no job. `python`:
-    interpreter on the hosts. `environment`: variables for all ranks. `secrets`: variable -> file with its value, which
-    agents read on every host, so that it stands in no record. `command`: own trainer in place of ours; it gets the path
-    of job.json as its last argument, and has the exit codes of `executor.outcome`. `program`: a training program of the
-    user's own, which knows nothing of us but the variables of its environment (`executor.launch.agent`); it ends with 0
-    when it is done. `grace_s`: from being told
-    to end to being killed. `time_limit_s` is for Slurm and Kubernetes, `slurm` and `image` for one of them.
+    `spares`: nodes like those of the plan, which are all alike, that may take the place of one that Slurm says takes no
+    job. `python`: interpreter on the hosts. `environment`: variables for all ranks. `secrets`: variable -> file with
+    its value, which agents read on every host, so that it is in no record. `command`: own trainer in place of ours; it
+    gets the path of job.json as its last argument, and has the exit codes of `executor.outcome`. `program`: a training
+    program of the user's own, which knows nothing of us but the variables of its environment (`executor.launch.agent`);
+    it ends with 0 when it is done. `grace_s`: from being told to end to being killed. `time_limit_s` is for Slurm and
+    Kubernetes, `slurm` and `image` for one of them.
     """
 
     backend: str = "local"
@@ -228,7 +228,27 @@ def _host_faults(deployment: Deployment) -> Iterator[Issue]:
     for pointer, node in nodes.items():
         if not HOST.fullmatch(node):
             yield Issue(code="bad_node_name", pointer=pointer, detail=f"{node!r} is no host name; {HOST_FORM}")
+    yield from _type_faults(deployment.plan)
+    types = {replica.gpu_type for stage in deployment.plan.stages for replica in stage.replicas}
+    if deployment.launch.spares and len(types) > 1:
+        named = ", ".join(map(repr, sorted(types)))
+        detail = f"must be left out: nobody knows which of the types of the plan a spare has, {named}"
+        yield Issue(code="spares", pointer="/launch/spares", detail=detail)
     for node, address in deployment.launch.addresses.items():
         if not _ADDRESS.fullmatch(address):
             detail = f"{address!r} is no address; must be a host name or IP address, with SSH also user@host"
             yield Issue(code="bad_address", pointer=pointer_of("launch", "addresses", node), detail=detail)
+
+
+def _type_faults(plan: ParallelPlan) -> Iterator[Issue]:
+    """Replicas on a node whose GPUs are said to be of another type by one before."""
+    types: dict[str, str] = {}
+    for i, stage in enumerate(plan.stages):
+        for j, replica in enumerate(stage.replicas):
+            known = types.setdefault(replica.node, replica.gpu_type)
+            if known != replica.gpu_type:
+                pointer = pointer_of("plan", "stages", i, "replicas", j, "gpu_type")
+                detail = (
+                    f"is {replica.gpu_type!r}; the GPUs of a node are of one type, those of {replica.node} {known!r}"
+                )
+                yield Issue(code="gpu_type", pointer=pointer, detail=detail)

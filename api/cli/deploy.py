@@ -2,11 +2,11 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import TypeAdapter
@@ -14,7 +14,7 @@ from rich.console import Console
 
 from api.cli import console
 from api.cli.commands import command
-from api.cli.deploy_body import body_of_plan
+from api.cli.deploy_body import body_of_plan, change_of_plan
 from api.cli.exit_codes import ExitCode
 from api.cli.export import Hosts
 from api.cli.options import Catalogue, given, readable
@@ -42,6 +42,7 @@ from executor.lifecycle import DeploymentStatus, Fault, Phase, Run
 from executor.rank_table import hosts_of
 from executor.supervision import Supervisor
 from executor.training_job import SYNTHETIC_DATA, EngineName
+from models.transformer import Transformer
 from models.wording import counted
 from stowplan.errors import FileFormatError, InputError, Issue, Severity, pointer_of
 
@@ -55,6 +56,14 @@ Project = Annotated[
         "--project", help="Deploy the best symmetric plan where DeepSpeed is to run one that is not symmetric."
     ),
 ]
+Source = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="PLAN", help="What `parallel -o` or `plan -o` has written, in place of FILE."),
+]
+PlannedJobName = Annotated[str | None, typer.Option(help="Job of PLAN, and its name.")]
+PlannedRequest = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="What was planned, where PLAN is one of several jobs.")
+]
 Root = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the deployment.")]
 
 
@@ -66,15 +75,10 @@ def deploy_command(
         Path | None,
         typer.Argument(metavar="FILE", help="JSON file; - for standard input. Beside --from what that does not say."),
     ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="PLAN", help="What `parallel -o` or `plan -o` has written, in place of FILE."),
-    ] = None,
+    source: Source = None,
     hosts: Hosts = None,
-    job: Annotated[str | None, typer.Option(help="Job of PLAN, and its name.")] = None,
-    request: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What was planned, where PLAN is one of several jobs.")
-    ] = None,
+    job: PlannedJobName = None,
+    request: PlannedRequest = None,
     backend: Annotated[str | None, typer.Option(help=f"With --from: one of {', '.join(BACKENDS)}.")] = None,
     device: Annotated[str | None, typer.Option(help="With --from: cuda or cpu.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="With --from: optimiser steps.")] = None,
@@ -152,6 +156,10 @@ def redeploy_command(
         Path | None,
         typer.Argument(metavar="FILE", help='JSON file with the plan, {"plan": ...}; - for standard input.'),
     ] = None,
+    source: Source = None,
+    hosts: Hosts = None,
+    job: PlannedJobName = None,
+    request: PlannedRequest = None,
     project: Project = False,
     _catalogue: Catalogue = None,
 ) -> None:
@@ -165,9 +173,9 @@ def redeploy_command(
     present = Supervisor(root, launch_backend("local")).deployment()
     supervisor = Supervisor(root, launch_backend(present.launch.backend))
     out = console.output()
-    if file is not None:
-        body = read_document(_CHANGE, _bytes(readable(file)))
-        body = body.model_copy(update={"project": body.project or project})
+    asked = _change(file, source, present.model, {"hosts": hosts, "job": job, "request": request})
+    if asked is not None:
+        body = asked.model_copy(update={"project": asked.project or project})
         known, own = given_cluster(root), set(present.plan.gpus)
         choice = choose(body, present.name, present.model, _no_service, known, own, engine=present.engine)
         with _with_cluster(choice, root):
@@ -178,6 +186,20 @@ def redeploy_command(
         supervisor.reconfigure(present)
         out.print(f"{present.plan.notation()}: goes on from the last good checkpoint")
     raise typer.Exit(_look_after(supervisor, out))
+
+
+def _change(
+    file: Path | None, source: Path | None, present: Transformer, options: Mapping[str, Any]
+) -> ReconfigureBody | None:
+    """What a deployment is to be moved to, in FILE or as a planner wrote it; None: it stays as it is."""
+    if source is not None:
+        if file is not None:
+            raise InputError("FILE beside --from: both say the plan; give one of them")
+        more = {"job_id" if name == "job" else name: value for name, value in options.items()}
+        return change_of_plan(readable(source), **more, present=present)
+    if useless := given(options):
+        raise InputError(f"{', '.join('--' + name for name in useless)} without --from")
+    return None if file is None else read_document(_CHANGE, _bytes(readable(file)))
 
 
 def _kept_secrets(launch: LaunchOptions) -> Iterator[Issue]:
@@ -245,7 +267,8 @@ def _followed(supervisor: Supervisor, out: Console, asked: list[int]) -> ExitCod
         if state.current.cost_s is not None and state.current.number > number:
             number = state.current.number
             out.print(_cost_line(state.current), markup=False)
-        detail = "; ".join(filter(None, (state.detail, status.run.detail)))
+        own = "" if status.run.detail in state.detail else status.run.detail
+        detail = "; ".join(filter(None, (state.detail, own)))
         said = _say(out, _line(status), detail, said)
         if state.phase.final:
             return _exit_code(state.phase)

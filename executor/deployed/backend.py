@@ -63,7 +63,9 @@ class DeployedBackend:
     of it is said to be down.
 
     One thread controls; any other may `submit`, `change_node`, `change_calendar` and `close`. `calendar`: its entries
-    in seconds from when the backend is made, at which `now_s` is 0. `poll_s`: how often it looks what runs.
+    in seconds from when the backend is made, at which `now_s` is 0. `poll_s`: how often it looks what runs. `learns`:
+    whether policies are told what the ranks measure of their steps; False where that says nothing of the model, as of
+    ranks that share processors. What changes of plan cost they are told anyway.
 
     Raises
     ------
@@ -81,12 +83,13 @@ class DeployedBackend:
         patience: Patience | None = None,
         poll_s: float = 0.5,
         clock: Clock | None = None,
+        learns: bool = True,
     ) -> None:
         self._root = root
         self._cluster = cluster
         self._calendar = calendar
         self._patience = patience or Patience()
-        self._poll_s = poll_s
+        self._poll_s, self._learns = poll_s, learns
         self._clock = clock or Clock()
         self._start_s = self._clock.now_s()
         self._now_s = 0.0
@@ -124,7 +127,7 @@ class DeployedBackend:
             folder, at_s = self._root / submission.name, self._passed_s()
             write_job(submission, self._num_submitted, folder)
             self._num_submitted += 1
-            job = DeployedJob(folder, self._patience, at_s)
+            job = DeployedJob(folder, self._patience, at_s, learns=self._learns)
             job.resume(self._cluster)
             self._told.append((Arrival(at_s=at_s, job=submission.job), job))
             self._changed.notify_all()
@@ -215,7 +218,8 @@ class DeployedBackend:
 
     def _take_over(self) -> None:
         """Go on with what lies below the root."""
-        jobs = [DeployedJob(folder, self._patience, 0.0) for folder in self._root.iterdir() if is_there(folder)]
+        folders = [folder for folder in self._root.iterdir() if is_there(folder)]
+        jobs = [DeployedJob(folder, self._patience, 0.0, learns=self._learns) for folder in folders]
         for job in sorted(jobs, key=lambda job: job.given.number):
             self._num_submitted = job.given.number + 1
             job.resume(self._cluster)
@@ -272,7 +276,6 @@ class DeployedBackend:
             return
         try:
             found = job.look(partial(self._others, job))
-            has_news = found is None and job.measure(self._cluster)
         except (StowplanError, OSError):
             # The same is due the next time; one broken folder must not keep the others from being looked after.
             _logger.exception("job %s cannot be looked after", job.id)
@@ -286,10 +289,18 @@ class DeployedBackend:
                 yield self._broken(job)
             else:
                 yield self._ended(job, None if happening is Happening.DONE else why)
-        elif has_news:
+        elif found is None and self._has_news(job):
             yield Measurement(at_s=self._now_s, job_id=job.id, remaining_s=job.left_s())
         if job.is_over:
             self._jobs.pop(job.id).close()
+
+    def _has_news(self, job: DeployedJob) -> bool:
+        """Whether its ranks have measured what is not known yet; what cannot be read is due again."""
+        try:
+            return job.measure(self._cluster)
+        except (StowplanError, OSError):
+            _logger.exception("what job %s has measured cannot be read", job.id)
+            return False
 
     def _others(self, job: DeployedJob) -> Iterator[DeployedJob]:
         """All jobs but one."""
@@ -303,7 +314,7 @@ class DeployedBackend:
             num_due = len(due)
             taken = {gpu for job in self._jobs.values() for gpu in job.gpus} if due else set()
             for job in due:
-                fault = job.start(taken, self._now_s)
+                fault = job.start(taken, self._now_s, partial(self._others, job))
                 if fault is not None:
                     yield self._ended(job, fault)
                 taken |= job.gpus

@@ -5,8 +5,9 @@
     <folder>/...                what `executor.supervision` keeps, once the job has been started
 
 What is decided is written first, and then comes about. A run that is to go on elsewhere trains until the next one is
-prepared, where no other job's run has its GPUs; one that only gets more waits for these so long. Any other run that is
-to give its GPUs back writes a checkpoint and ends, and the next one starts from there when its GPUs are free.
+prepared, where no other job's run has its GPUs; one that only gets more waits for these so long. Jobs that stand still
+wait so long for what it gives back, unless that is more than it keeps: then, as any other run that is to give its GPUs
+back, it writes a checkpoint and ends, and the next one starts from there when its GPUs are free.
 """
 
 import math
@@ -83,6 +84,7 @@ class DeployedJob:
 
     `gpus` are those of its run, which it may have longer than they are given to it, and of one that is prepared beside
     it. `rests_until_s`: when it is to be looked at again; `pause_s`: after that at the latest, as far as it knows.
+    `learns`: whether what the steps of its ranks took is told.
 
     Raises
     ------
@@ -90,7 +92,7 @@ class DeployedJob:
         When what lies in the folder is no such job.
     """
 
-    def __init__(self, folder: Path, patience: Patience, now_s: float) -> None:
+    def __init__(self, folder: Path, patience: Patience, now_s: float, *, learns: bool = True) -> None:
         self.submission = read_submission(folder / _SUBMISSION)
         self.given = read_record(Given, folder / _GIVEN, "record of what was given to a job")
         self.gpus: frozenset[Gpu] = frozenset()
@@ -101,7 +103,7 @@ class DeployedJob:
         )
         whole_s, num_steps = self.submission.job.remaining_s, self.submission.training.num_steps
         self._learning = Learning(self.submission.job, None if whole_s is None else whole_s / num_steps)
-        self._runs = MeasuredRuns(self._supervisor)
+        self._runs, self._learns = MeasuredRuns(self._supervisor), learns
         passed_s = max(0.0, time.time() - self.given.submitted_at_s)
         self.submitted_s = now_s - passed_s
         # Until now is accounted with the first thing that is asked or decided.
@@ -147,7 +149,7 @@ class DeployedJob:
                 self.gpus = frozenset(gpu for plan in plans for gpu in plan.gpus)
         if self.is_over:
             return
-        for run in self._runs.so_far(cluster) if (self._folder / _STATE).exists() else ():
+        for run in self._runs.so_far(cluster) if self._learns and (self._folder / _STATE).exists() else ():
             self._learning.take(run)
         self._deployment = self._deployment_of(self.given, cluster)
         if self.gpus and not self._is_asked:
@@ -212,16 +214,17 @@ class DeployedJob:
         waits = self._is_unwanted and not (self._is_asked or self._is_lost or self._overlaps)
         return self._deployment is not None and (waits or not self.gpus) and now_s >= self._retry_s
 
-    def start(self, taken: Set[Gpu], now_s: float) -> str | None:
+    def start(self, taken: Set[Gpu], now_s: float, others: Callable[[], Iterable["DeployedJob"]]) -> str | None:
         """Start it, unless runs have `taken` its GPUs yet; gives the fault of a job that is given up.
 
-        Where it still runs, the next run is prepared beside that.
+        Where it still runs, the next run is prepared beside that, if it may; else it will be asked to stop.
         """
         deployment = self._deployment
         if deployment is None or not (taken - self.gpus).isdisjoint(deployment.plan.gpus):
             return None
         if self.gpus:
-            self._overlap(deployment)
+            if self._can_overlap(others()):
+                self._overlap(deployment)
             return None
         try:
             if (self._folder / _STATE).exists():
@@ -238,14 +241,16 @@ class DeployedJob:
 
     def _can_overlap(self, others: Iterable["DeployedJob"]) -> bool:
         """Whether its run may train until the next one is prepared: that is free to begin now, or only gets more; and
-        no job that stands still waits for what this one gives back."""
+        jobs that stand still wait for no more of what this one gives back than it keeps, which would stand still."""
         if not self._may_overlap or self._deployment is None or self._supervisor.state().phase is not Phase.RUNNING:
             return False
-        wanted, given_back = frozenset(self._deployment.plan.gpus), self.gpus.difference(self._deployment.plan.gpus)
-        return not any(
-            (given_back and not wanted.isdisjoint(other.gpus)) or not given_back.isdisjoint(other.awaits)
-            for other in others
-        )
+        wanted, num_awaited = frozenset(self._deployment.plan.gpus), 0
+        given_back = self.gpus - wanted
+        for other in others:
+            if given_back and not wanted.isdisjoint(other.gpus):
+                return False
+            num_awaited += len(given_back & other.awaits)
+        return num_awaited <= len(self.gpus & wanted)
 
     def _overlap(self, deployment: Deployment) -> None:
         """Prepare the next run beside the one that trains; where that is impossible, this one is stopped instead."""
@@ -304,7 +309,7 @@ class DeployedJob:
         InputError, OSError
             When that cannot be read.
         """
-        if self.given.allocation is None or self._is_unwanted or not self._works:
+        if not self._learns or self.given.allocation is None or self._is_unwanted or not self._works:
             return False
         run = self._runs.newest(cluster)
         return run is not None and self._learning.take(run)

@@ -22,8 +22,10 @@ from executor.feedback.run import given_cluster
 from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, Phase
 from executor.supervision import Supervisor
+from tests.api.deployments import test_native as native
 from tests.api.deployments.test_checks import LONG, nodes, on
 from tests.api.deployments.test_deployments import body, plan
+from tests.executor.pretend_training import HURRY_FILE
 from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -188,6 +190,50 @@ def test_redeploy_changes_a_deployment_that_another_process_looks_after(tmp_path
     assert [code for code, _ in ended] == [ExitCode.PLANNED]
     assert "degrees: trained again after" in ended[0][1]
     assert [run.plan[:7] for run in supervisor.state().runs] == ["PP2 DP1", "PP1 DP2"]
+
+
+def suika(folder: Path, name: str, *jobs: dict[str, Any], like: str = "") -> tuple[str, str]:
+    """A plan of these jobs, and what was planned; `like`: another plan, on which the job of that id runs."""
+    if like:
+        (given,) = (one for one in json.loads(Path(like).read_text())["allocations"] if one["job_id"] == jobs[0]["id"])
+        jobs = ({**jobs[0], "current": given["gpus"], "parallel_plan": given["parallel_plan"]}, *jobs[1:])
+    request = {"policy": "suika", "snapshot": {"cluster": native.CLUSTER, "jobs": jobs}}
+    asked, answer = written(folder, request, f"{name}-request.json"), str(folder / f"{name}.json")
+    code, said = run("plan", asked, "-o", answer)
+    assert code == ExitCode.PLANNED, said
+    return answer, asked
+
+
+def test_a_running_job_is_moved_to_what_a_planner_has_written(tmp_path: Path) -> None:
+    """Suika's plan, first beside another job, then on the GPUs that it has released."""
+    first, asked = suika(tmp_path, "first", native.LONG, native.SHORT)
+    second, _ = suika(tmp_path, "second", native.LONG, like=first)
+    rest = written(tmp_path, {"launch": {"master_port": free_port()}, "training": {"checkpoint_interval": 5}}, "rest")
+    options = ("--request", asked, "--job", "long", "--engine", "native", "--device", "cpu", "--steps", "2000")
+    root, ended = str(tmp_path / "job"), list[tuple[int, str]]()
+    deploys = threading.Thread(target=lambda: ended.append(run("deploy", rest, "--from", first, *options, "-o", root)))
+    deploys.start()
+    supervisor = Supervisor(tmp_path / "job", LocalBackend())
+    eventually((tmp_path / "job" / "state.json").exists)
+    eventually(lambda: supervisor.state().phase, lambda phase: phase is Phase.RUNNING)
+    wider = Path(asked).read_text().replace('"hidden_size": 64', '"hidden_size": 128')
+    theirs = written(tmp_path, json.loads(wider), "theirs.json")
+    for arguments, message in [
+        ((second, "--from", second), "FILE beside --from"),
+        (("--job", "long"), "--job without --from"),
+        (("--from", second, "--request", theirs), "with another model than the deployment trains"),
+        (("--from", first, "--job", "nobody"), "nobody"),
+    ]:
+        code, said = run("redeploy", root, *arguments)
+        assert (code, message in " ".join(said.split())) == (ExitCode.BAD_INPUT, True), said
+    code, said = run("redeploy", root, "--from", second)
+    assert code == ExitCode.PLANNED, said
+    assert "PP2 DP2 TP1 (2+2 layers, 2 x 4) -> 1L 2x1 | 3L 4x1 (1 x 8)" in said
+    eventually(lambda: supervisor.state().phase, lambda phase: phase is Phase.RUNNING)
+    (tmp_path / "job" / HURRY_FILE).touch()
+    deploys.join(_LIMIT_S)
+    assert [code for code, _ in ended] == [ExitCode.PLANNED], ended
+    assert [run.cause for run in supervisor.state().runs] == [Cause.DEPLOYED, Cause.RECONFIGURED]
 
 
 def orphan(folder: Path, num_steps: int = 40) -> Supervisor:

@@ -103,6 +103,23 @@ def test_a_job_trains_on_until_the_gpus_that_it_gets_more_are_free(
     assert runs(scene, "j") == [(Cause.DEPLOYED, 0), (Cause.RECONFIGURED, 60)]
 
 
+@pytest.mark.parametrize(("kept", "cause"), [(2, Cause.RECONFIGURED), (1, Cause.RESUMED)], ids=["most", "less"])
+def test_a_job_that_keeps_most_of_its_gpus_trains_until_its_next_run_is_prepared(
+    scene: Deployed, kept: int, cause: Cause
+) -> None:
+    """Until 10 s j does 4 steps a second, then k has the two GPUs of a1; who stands still for them waits no longer
+    than for a checkpoint."""
+    scene.backend.act([Place(allocation=given_to("j", a0=range(2), a1=range(2)))])
+    at(scene, 10.0)
+    scene.backend.act([Place(allocation=given_to("j", a0=range(kept))), Place(allocation=given_to("k", a1=range(2)))])
+    ends = [*scene.backend.next_events(), *scene.backend.next_events()]
+    assert {(event.job_id, event.at_s) for event in ends if isinstance(event, Completion)} == {
+        ("j", 10.0 + 60.0 / kept),
+        ("k", 60.0),
+    }
+    assert runs(scene, "j") == [(Cause.DEPLOYED, 0), (cause, 40)]
+
+
 def test_a_new_plan_that_cannot_start_beside_the_old_run_starts_behind_it(
     scene: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

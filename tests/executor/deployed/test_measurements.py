@@ -11,6 +11,7 @@ from executor.control.actions import Place, Stop
 from executor.control.controller import Controller
 from executor.control.events import Arrival, Completion, Failure, Measurement, NodeChange, Tick
 from executor.control.options import ControlOptions
+from executor.deployed.backend import DeployedBackend
 from models.allocation.gang.parameters import GangParameters, QueueOrder
 from models.performance.goodput.spec import (
     BatchRange,
@@ -99,6 +100,22 @@ def test_what_was_measured_stays_known(scene: Deployed) -> None:
     again.backend.close()
 
 
+def test_who_is_not_to_learn_from_steps_is_told_of_changes_alone(scene: Deployed) -> None:
+    """Also of what was measured before it took over."""
+    place(scene, j="a0")
+    at(scene, 20.0)
+    scene.backend.close()
+    quiet = DeployedBackend(scene.root, scene.cluster, poll_s=1e9, clock=scene.clock, learns=False)
+    after = replace(scene, backend=quiet)
+    quiet.act([Stop(job_id="j")])
+    assert at(after, 21.0) == (Tick(at_s=21.0),)
+    place(after, j="a1")
+    assert at(after, 30.0) == (Tick(at_s=30.0),)
+    told = quiet.measured("j")
+    assert (told.calibration, told.performance, told.restart_cost_s) == (None, None, 0.0)
+    quiet.close()
+
+
 def test_a_job_that_breaks_needs_the_measured_time_for_what_is_left(scene: Deployed) -> None:
     """A checkpoint has 30 of its 40 steps."""
     place(scene, j="a0")
@@ -133,7 +150,7 @@ def test_what_cannot_be_read_harms_nobody(
     path.write_text(faulty or whole.replace('"step_s": 0.5', '"step_s": 0.0'))
     with caplog.at_level(logging.ERROR):
         assert at(scene, 10.0) == (Tick(at_s=10.0),)
-        assert "job j cannot be looked after" in caplog.text
+        assert "what job j has measured cannot be read" in caplog.text
         after = scene.taken_over()
     assert "0001 cannot be read" in caplog.text
     path.write_text(whole)

@@ -62,6 +62,8 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait={kill_wait}
 GresTypes=gpu
+# In MiB: room for several jobs that say what they need.
+NodeName=DEFAULT RealMemory=16
 {nodes}
 PartitionName=all Nodes=n[1-4] Default=YES MaxTime=INFINITE State=UP
 """

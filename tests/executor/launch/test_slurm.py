@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,14 +51,6 @@ pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=f"needs Slurm: {missing()}"),
 ]
 needs_trainer = pytest.mark.skipif(missing_extra() is not None, reason=str(missing_extra()))
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with slurm_cluster(tmp_path_factory.mktemp("slurm") / "c") as running, pytest.MonkeyPatch.context() as patch:
-        for name, value in running.environment.items():
-            patch.setenv(name, value)
-        yield
 
 
 def deployment(script: str | None = None, *, hosts: tuple[str, ...] = ORDER, device: Device = Device.CPU) -> Deployment:

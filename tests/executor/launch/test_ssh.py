@@ -3,11 +3,8 @@
 import getpass
 import json
 import re
-import shutil
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,6 @@ from executor.launch.base import HEARTBEAT_LIMIT_S, LaunchError, RunState, RunSt
 from executor.launch.ssh import SshBackend
 from executor.watch import Watch
 from tests.executor.launch.test_local import deployment, over
-from tests.ports import free_port
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -150,36 +146,6 @@ def test_a_machine_without_ssh_says_so(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LaunchError, match="install an SSH client"):
         SshBackend().start(folder)
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[tuple[str, ...]]:
-    """A real SSH daemon on a free port; gives the options that reach it."""
-    sshd = shutil.which("sshd") or "/usr/sbin/sshd"
-    if not Path(sshd).exists() or shutil.which("ssh-keygen") is None:
-        pytest.skip("needs an SSH daemon (Debian: openssh-server)")
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True)
-    (tmp_path / "authorized").write_text((tmp_path / "user.pub").read_text())
-    (tmp_path / "authorized").chmod(0o600)
-    Path("/run/sshd").mkdir(exist_ok=True)
-    port = free_port()
-    options = ["-o", f"HostKey={tmp_path / 'host'}", "-o", f"AuthorizedKeysFile={tmp_path / 'authorized'}"]
-    options += ["-o", "StrictModes=no", "-o", "PermitRootLogin=yes", "-o", "UsePAM=no", "-o", "PidFile=none"]
-    process = subprocess.Popen(
-        [sshd, "-D", "-f", "/dev/null", "-p", str(port), "-o", "ListenAddress=127.0.0.1", *options],
-        stderr=subprocess.DEVNULL,
-    )
-    eventually(lambda: _listens(port))
-    unknown = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR")
-    yield ("-p", str(port), "-i", str(tmp_path / "user"), *unknown)
-    process.terminate()
-    process.wait()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_with_a_real_daemon(tmp_path: Path, daemon: tuple[str, ...]) -> None:
