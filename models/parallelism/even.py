@@ -205,6 +205,7 @@ def sharing_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions
 
 
 def pipeline_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> list[int]:
+    """Numbers of stages to look at: those asked for that divide the GPUs."""
     most = min(num_gpus, model.profile.num_layers) if model.profile.has_pipelines else 1
     asked = options.pipeline_degrees
     return [pp for pp in range(1, most + 1) if num_gpus % pp == 0 and (asked is None or pp in asked)]

@@ -13,12 +13,13 @@ What is minimised is `formulas.pipeline_s`, sum (f + b) + (N - 1) max (f + b) + 
     G_i(k) = min over a of max(G_{i-1}(a), e_i(a,k)) + b_i(a,k)        G_{-1}(0) = 0
 
 over the (a,k) whose f + b is at most M, G_{p-1}(L) is the least sum of backward passes and of the last term, so that
-F + G_{p-1}(L) + (N - 1) M, F the sum of all forward passes, is the least time of plans whose slowest stage takes M. M is
-one of the times of stages: of these, the least that leads to a plan and all larger ones that may still be better are
+F + G_{p-1}(L) + (N - 1) M, F the sum of all forward passes, is the least time of plans whose slowest stage takes M. It
+is one of the times of stages: of these, the least that leads to a plan and all larger ones that may still be better are
 looked at.
 
-Where stages are cut into v parts, the bubble is v times shorter, and all terms but (N - 1/v) M are divided by v: the time
-that `even` ranks by (with a last term that is less hidden), of which only the schedule says what it comes to.
+Where stages are cut into v parts, the bubble is v times shorter: F and b are divided by v, and M counts N - 1/v times.
+That is the time that `even` ranks by (with a last term that is less hidden), and no more than an order: what such a
+plan takes, the schedule says.
 
 Up to ZeRO 1 no other recomputation of a stage is better than the least backward pass: a backward pass that is longer by
 d hides d of the reduction at most. From ZeRO 2 on, where every micro-batch hides some, this is a choice, as in
@@ -182,9 +183,19 @@ class _Lines:
     def _both(self) -> FloatArray:
         return self.forward + self.backward
 
+    @cached_property
+    def _num_layers(self) -> IntArray:
+        """Of every kind, (K,)."""
+        found = np.zeros(self.backward.shape[1], dtype=np.int64)
+        for m, kinds in enumerate(self.kind.T):
+            found[kinds[kinds >= 0]] = m + 1
+        return found
+
     def best_bounds(self) -> IntArray | None:
         """Bounds of the layers of the stages of least time, (p + 1,); None: nothing fits."""
-        slowest = self._least_slowest()
+        # Quick to see, and most of what does not fit: too few layers have room.
+        layers = np.where(np.isfinite(self.backward), self._num_layers, 0).max(axis=1)
+        slowest = self._least_slowest() if layers.sum() >= len(self.kind) - 1 else np.inf
         if np.isinf(slowest):
             return None
         steady = self._steady
@@ -232,7 +243,9 @@ class _Lines:
 
     def _next(self, found: FloatArray, i: int, slowest: FloatArray | float) -> FloatArray:
         backward, extra, both = (self._of_stage(values[i]) for values in (self.backward, self.extra, self._both))
-        return np.asarray(np.maximum(self._before(found), extra) + np.where(both <= slowest, backward / self.parts, np.inf))
+        return np.asarray(
+            np.maximum(self._before(found), extra) + np.where(both <= slowest, backward / self.parts, np.inf)
+        )
 
     def _bounds(self, slowest: float) -> IntArray:
         found, lengths = self._start(), []

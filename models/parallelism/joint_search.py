@@ -1,12 +1,13 @@
-r"""Symmetric plans whose stages have the layers that their memory leaves them: of the degrees and micro-batches that may
-be better than what is known, the best layers and recomputations (`joint`).
+r"""Symmetric plans whose stages have the layers that their memory leaves them: of the degrees and micro-batches that
+may be better than what is known, the best layers and recomputations (`joint`).
 
 No plan of p stages and N micro-batches is faster than
 
-    (C + (N - 1) max(C / p, c)) x stragglers       C, c: both passes of all layers, and of the longest, nothing recomputed
+    (C + (N - 1) max(C / p, c)) x stragglers        C, c: both passes of all layers, and of one, nothing recomputed
 
-so that degrees are looked at in the order of this bound until it is above the best plan. Pipelines of whole stages
-only: what parts of stages take is no sum.
+so that degrees are looked at in the order of this bound until it is above the best plan, or enough have been tried.
+With v parts of a stage it is C / v + (N - 1/v) max(C / p, c), an order. The first are then looked at by the performance
+model itself; none is returned that is not faster than what is known.
 """
 
 import math
@@ -27,7 +28,7 @@ from stowplan.errors import InputError
 
 # Degrees and micro-batches that are tried, of those the ones that fit, and plans that the whole model looks at then.
 _MOST_TRIED = 400
-_MOST_CHOSEN = 24
+_MOST_CHOSEN = 16
 _LOOKED_AT = 4
 # A stage with more layers than so many times the mean would be too slow.
 _MOST_OF_MEAN = 2
@@ -144,9 +145,7 @@ def _degrees(
                             )
 
 
-def _built(
-    one: _Degrees, stages: JointStages, gpu_type: str, gpus: tuple[tuple[str, int], ...]
-) -> ParallelPlan | None:
+def _built(one: _Degrees, stages: JointStages, gpu_type: str, gpus: tuple[tuple[str, int], ...]) -> ParallelPlan | None:
     tp = int(one.table.tp[one.column])
     try:
         built = symmetric_plan(
