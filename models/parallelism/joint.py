@@ -260,10 +260,11 @@ class _Lines:
 
 
 def _kinds(
-    model: PerformanceModel, most_layers: int, least_layers: int, *, by_stage: bool
+    model: PerformanceModel, most_layers: int, parts: int, *, by_stage: bool
 ) -> tuple[IntArray, Sequence[tuple[int, int]]]:
-    """Which layers cost the same: numbers as in `LayerChoices.kind`, -1 also where there are fewer than the least, and
-    layers [a, b) of every number."""
+    """Which layers cost the same: numbers as in `LayerChoices.kind`, and layers [a, b) of every number. Parts of a
+    stage have as many layers each, but where parts do not divide the model one less in front or at its end: beside
+    embedding and head."""
     num_layers = model.profile.num_layers
     tables = [model.kept_as(kind).share_table for kind in Checkpointing] if by_stage else [model.share_table]
     shares = np.diff([getattr(table, name) for table in tables for name in ShareTable.__slots__ if name != "tied"])
@@ -279,7 +280,10 @@ def _kinds(
         # Of layers a .. a + m, from what a .. a + m - 1 are.
         joined = ids[: num_layers - m] * (layers.max() + 1) + layers[m:]
         _, first, ids = np.unique(joined, return_index=True, return_inverse=True)
-        if m + 1 >= least_layers:
-            found[m + 1 :, m] = len(intervals) + ids
-            intervals += [(a, a + m + 1) for a in first.tolist()]
+        is_whole, lacks_one = (m + 1) % parts == 0, num_layers % parts and m + 1 >= parts and (m + 2) % parts == 0
+        if not is_whole and not lacks_one:
+            continue
+        ends = np.arange(m + 1, num_layers + 1) if is_whole else np.array([m + 1, num_layers])
+        found[ends, m] = len(intervals) + ids[ends - m - 1]
+        intervals += [(a, a + m + 1) for a in first.tolist()]
     return found, intervals
