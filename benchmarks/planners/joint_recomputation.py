@@ -2,9 +2,10 @@
 joint-recomputation [--time-limit 60]`.
 
 Pipelines of given degrees whose memory is short. **Apart**: layers spread evenly by load, then every stage recomputes
-what is cheapest of what fits, as the planner does. **Together**: the best of the integer program, and what it proves
-that no other layers and recomputations are below; **gap** is that of *apart* to this bound. Sends between stages are
-left out of both. CPU is that of the program with everything around it.
+what is cheapest of what fits. **Joint**: the best of both together by the exact algorithm of the search, with its CPU.
+**Together**: the best of the integer program, and what it proves that no other layers and recomputations are below;
+**gap** is that of *apart* to this bound. Sends between stages are left out of all. CPU is that of the program with
+everything around it.
 """
 
 import time
@@ -17,7 +18,9 @@ import typer
 from benchmarks.rows import Row, show, write
 from models.catalogue import find_model
 from models.parallel_plan import symmetric_plan
+from models.parallelism.grid.degrees import compact_degrees
 from models.parallelism.grid.operators import cluster
+from models.parallelism.joint import LayerChoices
 from models.parallelism.recomputation import with_cheapest
 from models.parallelism.recomputation_mip import JointRows, joint_optimum
 from models.performance.iteration.modelling import virtual_model
@@ -66,15 +69,22 @@ def case_row(
     apart = with_cheapest(plan, model, _PER_NODE)
     if apart is None:
         return None
-    begun_s, seconds = time.process_time(), model.iteration(apart).total_s
     # Half as many layers more than others are more than any stage wants.
-    rows = JointRows.of(plan, model, _PER_NODE, -(-3 * model.profile.num_layers // (2 * pp)))
+    most_layers = -(-3 * model.profile.num_layers // (2 * pp))
+    begun_s, degrees = time.process_time(), compact_degrees(model.profile, (dp * tp,), _PER_NODE)
+    choices = LayerChoices.of(model, kind.name, degrees, pp, most_layers, by_stage=True)
+    joint = choices.optimum(num_micro_batches, degrees.tp.tolist().index(tp))
+    joint_cpu_s = time.process_time() - begun_s
+    begun_s, seconds = time.process_time(), model.iteration(apart).total_s
+    rows = JointRows.of(plan, model, _PER_NODE, most_layers)
     found = joint_optimum(rows, SolveOptions(time_limit_s=time_limit_s))
     gap = found.gap(seconds)
     return {
         "case": f"{name} {gpu}",
         "apart": apart.notation(),
         "apart_s": round(seconds, 4),
+        "joint_s": None if joint is None else round(joint.seconds, 4),
+        "joint_cpu_s": round(joint_cpu_s, 3),
         "together_s": None if found.seconds is None else round(found.seconds, 4),
         "gap %": None if gap is None else round(100 * gap, 3),
         "ended": found.termination.value,

@@ -47,12 +47,13 @@ _OF_ONE_KIND = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvenPlans:
-    """The best symmetric plan of each kind on virtual nodes; None: there is none. `bound_s`: no iteration of a plan
-    that was ranked takes less; infinite where there is none."""
+    """The best symmetric plan of each kind on virtual nodes; None: there is none. `seconds`: an iteration of the better
+    one. `bound_s`: no iteration of a plan that was ranked takes less. Both are infinite where there is none."""
 
     plain: ParallelPlan | None
     interleaved: ParallelPlan | None
     zero_bubble: ParallelPlan | None
+    seconds: float
     bound_s: float
 
     @property
@@ -109,6 +110,7 @@ def even_plans(
     )
     wanted = [plan for plan in ranked if (plan.recomputation is not None) is by_stage]
     found: list[ParallelPlan | None] = []
+    fastest_s = math.inf
     seconds: dict[int, float] = {}
     for kind in ((False, False), (True, False), (True, True)):
         best, best_s = None, math.inf
@@ -120,10 +122,12 @@ def even_plans(
             if best is not None and options.is_over:
                 break
         found.append(best)
+        fastest_s = min(fastest_s, best_s)
     return EvenPlans(
         plain=found[0],
         interleaved=found[1],
         zero_bubble=found[2],
+        seconds=fastest_s,
         bound_s=min((seconds.get(id(plan), plan.bound_s) for plan in ranked), default=math.inf),
     )
 
@@ -155,7 +159,7 @@ def _ranked(
 ) -> Iterator[_Ranked]:
     for cp, ep in sharing_degrees(model, num_gpus, options):
         shared = model.at(cp, ep)
-        for pp in _pipeline_degrees(model, num_gpus, options):
+        for pp in pipeline_degrees(model, num_gpus, options):
             size = num_gpus // pp
             if size % cp == 0 and size % ep == 0:
                 yield from _of_degree(shared, gpu_type, gpus_per_node, size, pp, loads, options, by_stage=by_stage)
@@ -189,7 +193,8 @@ def sharing_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions
                 yield cp, ep
 
 
-def _pipeline_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> list[int]:
+def pipeline_degrees(model: PerformanceModel, num_gpus: int, options: GridOptions) -> list[int]:
+    """Numbers of stages to look at: those asked for that divide the GPUs."""
     most = min(num_gpus, model.profile.num_layers) if model.profile.has_pipelines else 1
     asked = options.pipeline_degrees
     return [pp for pp in range(1, most + 1) if num_gpus % pp == 0 and (asked is None or pp in asked)]
@@ -225,7 +230,7 @@ def _of_degree(
     tensor, fixed = stages.table.degrees.tp.tolist(), model.profile.micro_batch
     cp, ep = model.context_parallel, model.expert_parallel
     replicas = {size // tp for tp in tensor if size % tp == 0}
-    for count in _micro_batches(model, pp, replicas, options):
+    for count in micro_batches(model, pp, replicas, options):
         chosen = stages.cheapest(count)
         forward, backward, extra = (
             values.reshape(len(cuts), pp, -1).swapaxes(1, 2)
@@ -266,7 +271,7 @@ def _of_degree(
                 )
 
 
-def _micro_batches(model: PerformanceModel, pp: int, replicas: Set[int], options: GridOptions) -> Sequence[int]:
+def micro_batches(model: PerformanceModel, pp: int, replicas: Set[int], options: GridOptions) -> Sequence[int]:
     """Of the numbers that leave one of several numbers of replicas equal batches, and of those that the stages divide,
     the least above every power of two; all where the job fixes its micro-batch."""
     batch = model.profile.global_batch

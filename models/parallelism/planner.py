@@ -15,6 +15,7 @@ from models.parallelism.grid.options import GridOptions, PlanRule
 from models.parallelism.grid.planner import plan_grids
 from models.parallelism.grid.pruning import remaining_plans
 from models.parallelism.incremental.expand import expand
+from models.parallelism.joint_search import joint_plan
 from models.parallelism.legality import plan_violations
 from models.parallelism.offers import fewest_nodes
 from models.parallelism.recomputation import with_cheapest
@@ -226,7 +227,8 @@ def _even(
         cheapest = with_cheapest(given_plan(request.degrees, model.profile, name, _virtual_nodes(offer)), model, size)
         return ([] if cheapest is None else [cheapest]), None
     found = even_plans(*arguments, by_stage=by_stage)
-    return list(found.found), found.bound_s
+    other = joint_plan(model, name, size, count, request.grid, by_stage=by_stage, below_s=found.seconds)
+    return [*found.found, *([] if other is None else [other])], found.bound_s
 
 
 def _tries_even(request: ParallelRequest) -> bool:

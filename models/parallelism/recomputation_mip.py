@@ -1,5 +1,6 @@
 r"""Layers of stages and what they recompute together, as a mixed-integer program: a bound of what is chosen one after
-the other (`even` spreads layers evenly, then every stage recomputes what is cheapest of what fits).
+the other (`even` spreads layers evenly, then every stage recomputes what is cheapest of what fits), and a proof of what
+`joint` chooses together.
 
 Sets
   i            stages 0..p-1 of equal degrees, in order

@@ -144,18 +144,21 @@ def _measure_next(request: ParallelRequest, answer: ParallelAnswer, prediction: 
 
 
 def _candidates(request: ParallelRequest, answer: ParallelAnswer) -> list[ParallelPlan]:
-    """The best plan, the best ones of all grids on its GPUs, and the first of their frontiers."""
+    """The best plan, the one beside it, the best ones of all grids on its GPUs, and the first of their frontiers: those
+    that are symmetric, since no software of a job runs others."""
     best = answer.best
+    beside = [point.estimate.plan for point in (best, best.symmetric) if point is not None]
     grids = [grid for grid in answer.grids if (grid.gpu_type, grid.num_gpus) == (best.gpu_type, best.num_gpus)]
     proxies = sorted((g.proxy for g in grids if g.proxy is not None), key=lambda found: found.iteration.total_s)
     frontiers = [found.plan for grid in grids if grid.proxy is not None for found in grid.frontier[:2]]
     if not proxies:
-        return [best.estimate.plan]
+        return [plan for plan in beside if plan.is_symmetric]
     offer = _offer(request, best.gpu_type)
     nodes = None if offer.nodes is None else fewest_nodes(offer.nodes, best.num_gpus, offer.gpus_per_node)
-    virtual = [*(found.plan for found in proxies), *frontiers][:_MOST_CANDIDATES]
+    every = [*(found.plan for found in proxies), *frontiers]
+    virtual = [plan for plan in every if plan.is_symmetric][:_MOST_CANDIDATES]
     bound = virtual if nodes is None else [bind_plan(plan, nodes) for plan in virtual]
-    return list({plan.notation(): plan for plan in [best.estimate.plan, *bound]}.values())
+    return list({plan.notation(): plan for plan in [*beside, *bound] if plan.is_symmetric}.values())
 
 
 def _interval(point: PlanPoint, prediction: Prediction) -> TimeInterval:
