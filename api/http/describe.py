@@ -14,6 +14,7 @@ from api.http.routers.common import PLAN_BODY_NAME, SCHEMA_PATH
 from api.schemas.calibration import CalibrationBody
 from api.schemas.comparison import ComparisonBody
 from api.schemas.deployment import DeploymentBody, ReconfigureBody
+from api.schemas.export import ExportBody
 from api.schemas.forecast import ForecastBody, ForecasterBody
 from api.schemas.metrics import MetricsBody
 from api.schemas.parallel import ParallelPlanBody
@@ -30,6 +31,7 @@ from api.schemas.what_if import WhatIfBody
 _UNSEEN: tuple[type[BaseModel], ...] = (
     *PLAN_BODIES.values(),
     ComparisonBody,
+    ExportBody,
     ReplayBody,
     ForecasterBody,
     ForecastBody,
