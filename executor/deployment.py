@@ -208,7 +208,11 @@ def _faults(deployment: Deployment) -> Iterator[Issue]:
         detail = f"is {name!r}; must be of letters a to z, digits and dashes, 63 at most"
         yield Issue(code="bad_name", pointer="/name", detail=detail)
     yield from _host_faults(deployment)
-    model, plan = deployment.model, deployment.plan
+    yield from misfits(deployment.plan, deployment.model)
+
+
+def misfits(plan: ParallelPlan, model: Transformer) -> Iterator[Issue]:
+    """What keeps a plan from being one of a model; pointers below `/plan`."""
     if model.global_batch != plan.global_batch:
         detail = (
             f"the plan makes {plan.global_batch} sequences a step, the model's global batch is {model.global_batch}"

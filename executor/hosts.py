@@ -12,6 +12,8 @@ from topology.readers.hostlist import expand_hostlist
 # What Slurm, Kubernetes, MPI and SSH take for one host and nothing else: no list, option, second word or file.
 HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 HOST_FORM = "must be of letters a to z, digits, and between them dots, dashes and underscores, 253 at most"
+# As many nodes as any plan has; keeps lines that stand for very many from filling the memory together.
+_MAX_HOSTS, _MAX_ISSUES = 200_000, 1000
 _LINE = re.compile(r"(\S+?)(?:(?::|\s+slots=)(\d{1,6}))?")
 
 
@@ -39,8 +41,11 @@ def read_hosts(text: str) -> tuple[Host, ...]:
         for host in _hosts(words, number, issues) if words else ():
             if host.name in hosts:
                 detail = f"{host.name} is named again; name every host once"
-                issues.append(Issue(code="duplicate_host", pointer=f"/{number}", detail=detail))
+                if len(issues) < _MAX_ISSUES:
+                    issues.append(Issue(code="duplicate_host", pointer=f"/{number}", detail=detail))
             hosts.setdefault(host.name, host)
+        if len(hosts) > _MAX_HOSTS:
+            raise InputError(f"up to line {number} more than {_MAX_HOSTS} hosts are named")
     if issues:
         raise InputError("the file of hosts is wrong; pointers are numbers of lines", issues)
     if not hosts:

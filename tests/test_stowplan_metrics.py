@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from executor.launch.pulse import Listener
-from executor.own_steps import OwnStep, first_own_step, last_own_step
+from executor.own_steps import OwnStep, first_own_step, last_own_step, newest_own_steps
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -61,9 +61,26 @@ def test_lines_pulse_and_stop(tmp_path: Path) -> None:
     assert listener.describe() == "has been waiting for its next report for more than 8 s"
 
 
+def test_steps_that_are_told_of_at_once_share_their_time(tmp_path: Path) -> None:
+    path = tmp_path / "own-rank0.jsonl"
+    code = (
+        "import itertools, time; at_s = itertools.chain([0.0, 7.0, 17.0, 18.0]); time.time = lambda: next(at_s); "
+        "import stowplan_metrics as m; m.report(40, loss=1.0); m.report(50, loss=1.0); m.report(50, loss=1.0)"
+    )
+    run(code, STOWPLAN_METRICS=str(path))
+    # What the first report stands for is not known: the program may have gone on from a checkpoint.
+    told = [(step.step, step.started_at_s, step.step_s) for step in newest_own_steps(path, 10)]
+    assert told == [(40, 0.0, 7.0), (50, 16.0, 1.0), (50, 17.0, 1.0)]
+    assert [step.started_at_s for step in newest_own_steps(path, 1)] == [17.0]
+
+
 def test_lines_that_are_no_steps_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     assert last_own_step(path) is None
     line = '{"step": 3, "started_at_s": 1.0, "step_s": 0.5}'
-    path.write_text(f'hello\n[]\n{line}\n{{"step": "x"}}\n{{"step": 4, "started_at_s": 2')
+    path.write_text(
+        f'hello\n[]\n{line}\n{{"step": "x"}}\n'
+        f"{line.replace('3', '0')}\n{line.replace('0.5', '-1')}\n{line.replace('0.5', 'NaN')}\n"
+        '{"step": 4, "started_at_s": 2'
+    )
     assert first_own_step(path) == last_own_step(path) == OwnStep(step=3, started_at_s=1.0, step_s=0.5, loss=None)

@@ -41,7 +41,7 @@ from executor.launch.base import LaunchError
 from executor.lifecycle import DeploymentStatus, Fault, Phase, Run
 from executor.rank_table import hosts_of
 from executor.supervision import Supervisor
-from executor.training_job import SYNTHETIC_DATA, EngineName
+from executor.training_job import SYNTHETIC_DATA, Decay, EngineName
 from models.transformer import Transformer
 from models.wording import counted
 from stowplan.errors import FileFormatError, InputError, Issue, Severity, pointer_of
@@ -83,6 +83,39 @@ def deploy_command(
     device: Annotated[str | None, typer.Option(help="With --from: cuda or cpu.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="With --from: optimiser steps.")] = None,
     token_file: Annotated[str | None, typer.Option(help="With --from: tokens, without a header.")] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[WEIGHT:]PATH",
+            help="With --from: a dataset of Megatron-LM (PATH.bin, PATH.idx; `stowplan tokenize` writes some). May be "
+            "given several times, with weights: 3:/data/web.",
+        ),
+    ] = None,
+    validation_share: Annotated[
+        float | None, typer.Option(help="With --from: of every dataset, kept for validation.")
+    ] = None,
+    evaluate_every: Annotated[int | None, typer.Option(help="With --from: steps between evaluations.")] = None,
+    initial_weights: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="With --from: weights of Hugging Face to begin with.")
+    ] = None,
+    final_weights: Annotated[
+        bool, typer.Option("--final-weights", help="With --from: write such at the end, into weights of the folder.")
+    ] = False,
+    learning_rate: Annotated[float | None, typer.Option(help="With --from: the largest one.")] = None,
+    decay: Annotated[Decay | None, typer.Option(help="With --from: how the learning rate falls.")] = None,
+    warmup_steps: Annotated[int | None, typer.Option(help="With --from: over which it rises at first.")] = None,
+    program: Annotated[
+        str | None,
+        typer.Option(
+            "--command",
+            metavar="LINE",
+            help="With --from: a training program of your own and its arguments, quoted as one word.",
+        ),
+    ] = None,
+    layers_hook: Annotated[
+        str | None, typer.Option(metavar="MODULE:FUNCTION", help="With --from: layers of your own for the trainer.")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="With --from: of the pods under Kubernetes.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write hostfile, configuration, rank table and scripts; start nothing.")
     ] = False,
@@ -107,7 +140,23 @@ def deploy_command(
     Ctrl-C writes a checkpoint and ends it. A run that breaks is started again from its last good checkpoint. When the
     terminal is closed, the ranks go on and nobody looks after them: `stowplan redeploy FOLDER` takes over.
     """
-    options = {"backend": backend, "device": device, "steps": steps, "token_file": token_file}
+    options = {
+        "backend": backend,
+        "device": device,
+        "steps": steps,
+        "token_file": token_file,
+        "data": data or None,
+        "validation_share": validation_share,
+        "evaluate_every": evaluate_every,
+        "initial_weights": initial_weights,
+        "final_weights": final_weights or None,
+        "learning_rate": learning_rate,
+        "decay": decay,
+        "warmup_steps": warmup_steps,
+        "command": program,
+        "layers_hook": layers_hook,
+        "image": image,
+    }
     useless = given(options | {"hosts": hosts, "job": job, "request": request})
     rest = None if file is None else readable(file)
     if source is not None:

@@ -1,6 +1,8 @@
 """What `stowplan deploy` and `stowplan redeploy` are asked for: a plan as planners wrote it, on hosts in a file."""
 
-from collections.abc import Mapping
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,12 +25,62 @@ from stowplan.errors import InputError
 
 _BODY = TypeAdapter(DeploymentBody)
 # Options and where the body says the same.
-_FIELDS: Mapping[str, tuple[str, str]] = {
+_FIELDS: Mapping[str, tuple[str, ...]] = {
     "backend": ("launch", "backend"),
     "device": ("training", "device"),
     "steps": ("training", "num_steps"),
     "token_file": ("training", "token_file"),
+    "initial_weights": ("training", "initial_weights"),
+    "final_weights": ("training", "final_weights"),
+    "layers_hook": ("training", "layers_hook"),
+    "command": ("launch", "command"),
+    "image": ("launch", "image"),
+    "learning_rate": ("training", "schedule", "learning_rate"),
+    "decay": ("training", "schedule", "decay"),
+    "warmup_steps": ("training", "schedule", "warmup_steps"),
+    "data": ("training", "data", "sources"),
+    "validation_share": ("training", "data", "validation_share"),
+    "evaluate_every": ("training", "data", "evaluation_interval"),
 }
+
+
+def sources_of_words(words: Sequence[str]) -> list[dict[str, object]]:
+    """Sources as documents from `/data/web`, or `3:/data/web` with a weight.
+
+    Raises
+    ------
+    InputError
+        When a weight is no number above 0.
+    """
+    sources: list[dict[str, object]] = []
+    for word in words:
+        weight, colon, path = word.partition(":")
+        if not colon or "/" in weight:
+            sources.append({"path": word})
+            continue
+        try:
+            value = float(weight)
+        except ValueError:
+            value = math.nan
+        if not (0 < value < math.inf and path):
+            raise InputError(f"--data {word!r}: give a path, or weight:path with a weight above 0, such as 3:/data/web")
+        sources.append({"path": path, "weight": value})
+    return sources
+
+
+def words_of_line(line: str) -> list[str]:
+    """The words of a command as a shell takes them; InputError where a quotation does not end, or there are none."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise InputError(f"--command {line!r}: {error}") from error
+    if not words:
+        raise InputError("--command is empty; give a program and its arguments")
+    return words
+
+
+# What of the options is text here and more in the body.
+_READ: Mapping[str, Callable[[Any], object]] = {"data": sources_of_words, "command": words_of_line}
 
 
 def body_of_plan(
@@ -66,8 +118,15 @@ def body_of_plan(
     if not isinstance(document, dict) or (said := document.keys() & {"plan", "plan_id", "job"}):
         raise InputError(f"{file} beside --from: an object without {', '.join(sorted(said or {'plan', 'job'}))}")
     for name, value in given(options).items():
-        table, field = _FIELDS[name]
-        document[table] = {**document.get(table, {}), field: value}
+        *tables, field = _FIELDS[name]
+        place = document
+        for table in tables:
+            inner = place.get(table, {})
+            if not isinstance(inner, dict):
+                raise InputError(f"{file}: {table} is no object")
+            place[table] = dict(inner)
+            place = place[table]
+        place[field] = _READ[name](value) if name in _READ else value
     document.setdefault("job_id", job_id or job.name)
     model = transformer_to_document(replace(job.model, name=None, global_batch=plan.global_batch))
     texts: dict[str, Any] = {"job": model, "plan": plan_to_document(plan)}

@@ -15,7 +15,7 @@ from api.convert.reading import read_document
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.plan import OutcomeDoc
-from executor.export.job import ExportedJob, job_of_plan
+from executor.export.job import ExportedJob, job_of_plan, refuse_virtual_nodes
 from executor.hosts import on_hosts, read_hosts
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
@@ -108,12 +108,7 @@ def _placed(plan: ParallelPlan, hosts: Path | None) -> ParallelPlan:
             return on_hosts(plan, read_hosts(read_text(hosts)))
         except InputError as error:
             raise InputError(f"{hosts}: {error.detail}", error.issues) from error
-    nodes = sorted({node for node, _ in plan.gpus}, key=lambda node: (len(node), node))
-    if all(node.isdecimal() for node in nodes):
-        # So the planners call the nodes of a plan for which they were given no cluster.
-        raise InputError(
-            f"the plan is on nodes {', '.join(nodes[:8])}, which are no hosts; name yours with --hosts FILE"
-        )
+    refuse_virtual_nodes(plan, "--hosts FILE")
     return plan
 
 

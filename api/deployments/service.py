@@ -52,7 +52,7 @@ from api.schemas.deployment import (
     StallDoc,
 )
 from executor.deployment import Deployment
-from executor.feedback.run import given_cluster, plan_digest
+from executor.feedback.run import given_cluster, knows_a_cluster, plan_digest
 from executor.gpu_holders import Holder, holders_of, taken_gpus
 from executor.launch.agent import log_file
 from executor.launch.backends import launch_backend
@@ -66,6 +66,7 @@ DEPLOYMENTS_PATH = "/v1/deployments"
 _ADVANCE_S = 0.5
 _REQUEST = "request.json"
 _ID = re.compile(r"deployment-[\w-]+")
+_NO_CLUSTER = "nobody says how fast its GPUs are: give cluster, or plan for GPU types of the catalogue"
 _logger = logging.getLogger("stowplan.api.deployments.service")
 
 
@@ -151,7 +152,8 @@ class Deployments:
     def deployment(self, deployment_id: str) -> DeploymentDoc:
         """Look at a deployment; NotFoundError when there is none."""
         supervisor, request = self._supervisor(deployment_id), self._request(deployment_id)
-        return _document(deployment_id, request, supervisor, supervisor.status())
+        folder = self._root() / deployment_id
+        return _document(deployment_id, request, folder, supervisor, supervisor.status())
 
     def deployments(self) -> DeploymentList:
         """All deployments from the newest to the oldest."""
@@ -336,7 +338,9 @@ def _room_in(folder: Path) -> Iterator[None]:
         raise StorageFullError(detail) from error
 
 
-def _document(id_: str, request: _Request, supervisor: Supervisor, status: DeploymentStatus) -> DeploymentDoc:
+def _document(
+    id_: str, request: _Request, folder: Path, supervisor: Supervisor, status: DeploymentStatus
+) -> DeploymentDoc:
     state, present = status.state, supervisor.deployment()
     dead_run, dead = _dead(status)
     path = f"{DEPLOYMENTS_PATH}/{id_}"
@@ -356,6 +360,7 @@ def _document(id_: str, request: _Request, supervisor: Supervisor, status: Deplo
         synthetic_data=not present.training.sources and present.launch.program is None,
         loss=status.loss,
         step_s=status.step_s,
+        not_measured=None if knows_a_cluster(folder) else _NO_CLUSTER,
         runs=tuple(_run(run) for run in state.runs),
         dead=tuple(DeadRankDoc.model_validate(rank, from_attributes=True) for rank in dead),
         dead_run=dead_run,

@@ -8,7 +8,7 @@ from api.convert.job_model import transformer_from_document
 from api.convert.located import located
 from api.convert.parallel_plan import plan_from_document
 from api.convert.snapshot import cluster_from_document
-from api.schemas.metrics import MeasuredRunDoc, StepRecordDoc
+from api.schemas.metrics import MeasuredRunDoc, StepRecordDoc, WholeStepDoc
 from executor.training_job import Device
 from models.parallel_plan import ParallelPlan
 from models.parallelism.legality import plan_violations
@@ -29,7 +29,8 @@ _PARTS = ("forward_s", "backward_s", "send_s", "receive_s", "load_s", "reduction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a launch runs; `places`: (stage, replica, shard) of every rank."""
+    """What a launch runs; `places`: (stage, replica, shard) of every rank. `own_program`: of the user, who knows whole
+    steps only."""
 
     launch: int
     device: Device
@@ -37,6 +38,7 @@ class Run:
     plan: ParallelPlan
     cluster: Cluster
     places: tuple[tuple[int, int, int], ...]
+    own_program: bool
 
 
 def run_from_document(document: MeasuredRunDoc) -> Run:
@@ -57,7 +59,7 @@ def run_from_document(document: MeasuredRunDoc) -> Run:
     gpus = {node.id: (node.gpu_type, frozenset(range(node.num_gpus))) for node in cluster.nodes}
     violations = plan_violations(plan, performance_model(job, cluster), gpus)
     issues = [replace(issue, pointer="/plan" + issue.pointer) for issue in violations if issue.code != "out_of_memory"]
-    for name in ("context_parallel", "expert_parallel"):
+    for name in () if document.own_program else ("context_parallel", "expert_parallel"):
         if (degree := getattr(plan, name)) > 1:
             detail = f"is {degree}; steps are measured of plans whose replicas share nothing: 1"
             issues.append(Issue(code=name, pointer=f"/plan/{name}", detail=detail))
@@ -69,7 +71,20 @@ def run_from_document(document: MeasuredRunDoc) -> Run:
         plan=plan,
         cluster=cluster,
         places=tuple(rank_places(plan)),
+        own_program=document.own_program,
     )
+
+
+def step_issues(steps: Sequence[WholeStepDoc], runs: Mapping[int, Run], now_s: float) -> Iterator[Issue]:
+    """Yield every fault of steps of programs of users; arguments as of `record_issues`."""
+    for k, step in enumerate(steps):
+        run = runs.get(step.launch)
+        if run is None:
+            yield _unknown_launch("steps", k, step.launch)
+        elif not run.own_program:
+            detail = f"launch {step.launch} is one of the trainer, which measures parts of steps: send `records`"
+            yield _issue("other_program", k, "launch", detail, table="steps")
+        yield from _time_issues(k, step, now_s, table="steps")
 
 
 def record_issues(records: Sequence[StepRecordDoc], runs: Mapping[int, Run], now_s: float) -> Iterator[Issue]:
@@ -85,8 +100,10 @@ def record_issues(records: Sequence[StepRecordDoc], runs: Mapping[int, Run], now
     for k, record in enumerate(records):
         run = runs.get(record.launch)
         if run is None:
-            detail = f"launch {record.launch} is not known; send `run` with its first records"
-            yield _issue("unknown_launch", k, "launch", detail)
+            yield _unknown_launch("records", k, record.launch)
+        elif run.own_program:
+            detail = f"launch {record.launch} is one of a program of your own (`own_program`): send `steps`"
+            yield _issue("other_program", k, "launch", detail)
         else:
             yield from _foreign_values(k, record, run)
         yield from _time_issues(k, record, now_s)
@@ -120,17 +137,25 @@ def _foreign_values(k: int, record: StepRecordDoc, run: Run) -> Iterator[Issue]:
             yield _issue("other_plan", k, name, detail)
 
 
-def _time_issues(k: int, record: StepRecordDoc, now_s: float) -> Iterator[Issue]:
+def _unknown_launch(table: str, k: int, launch: int) -> Issue:
+    detail = f"launch {launch} is not known; send `run` with its first {table}"
+    return _issue("unknown_launch", k, "launch", detail, table=table)
+
+
+def _time_issues(
+    k: int, record: StepRecordDoc | WholeStepDoc, now_s: float, *, table: str = "records"
+) -> Iterator[Issue]:
     clock = f"the service's clock says {_text(now_s)} ({now_s:.0f})"
     if record.launch / 1e3 > now_s + CLOCK_TOLERANCE_S:
-        yield _issue("in_the_future", k, "launch", f"is {_text(record.launch / 1e3)}, in the future: {clock}")
+        detail = f"is {_text(record.launch / 1e3)}, in the future: {clock}"
+        yield _issue("in_the_future", k, "launch", detail, table=table)
     elif record.started_at_s + record.step_s > now_s + CLOCK_TOLERANCE_S:
         ended = _text(record.started_at_s + record.step_s)
-        yield _issue("in_the_future", k, "started_at_s", f"the step ends {ended}, in the future: {clock}")
+        yield _issue("in_the_future", k, "started_at_s", f"the step ends {ended}, in the future: {clock}", table=table)
     elif record.started_at_s < record.launch / 1e3 - CLOCK_TOLERANCE_S:
         began = _text(record.launch / 1e3)
         detail = f"is {_text(record.started_at_s)}, before the launch began at {began}; give seconds since 1970"
-        yield _issue("before_launch", k, "started_at_s", detail)
+        yield _issue("before_launch", k, "started_at_s", detail, table=table)
 
 
 def _text(unix_s: float) -> str:
@@ -141,5 +166,5 @@ def _text(unix_s: float) -> str:
         return f"{unix_s:.0f} s after 1970"
 
 
-def _issue(code: str, k: int, name: str, detail: str) -> Issue:
-    return Issue(code=code, pointer=pointer_of("records", k, name), detail=detail)
+def _issue(code: str, k: int, name: str, detail: str, *, table: str = "records") -> Issue:
+    return Issue(code=code, pointer=pointer_of(table, k, name), detail=detail)

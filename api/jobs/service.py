@@ -15,7 +15,7 @@ from api.common.times import time_of
 from api.convert.job_model import calibration_to_document
 from api.convert.located import located
 from api.convert.performance import performance_to_document
-from api.jobs.checks import Run, record_issues, run_from_document
+from api.jobs.checks import Run, record_issues, run_from_document, step_issues
 from api.schemas.metrics import (
     JobPerformanceDoc,
     MeasuredRunDoc,
@@ -80,16 +80,19 @@ class Jobs:
         if body.run is not None:
             runs[body.run.launch] = self._announced(job_id, body.run)
             new = (body.run.launch, body.run.model_dump_json())
-        for launch in {record.launch for record in body.records} - runs.keys():
+        launches = {record.launch for record in body.records} | {step.launch for step in body.steps}
+        for launch in launches - runs.keys():
             known = self._store.run(job_id, launch)
             if known is not None:
                 runs[launch] = _parsed(known.document)
-        raise_for_errors(list(record_issues(body.records, runs, time.time())), "request")
-        accepted = self._store.add(job_id, new, body.records)
+        now_s = time.time()
+        issues = [*record_issues(body.records, runs, now_s), *step_issues(body.steps, runs, now_s)]
+        raise_for_errors(issues, "request")
+        accepted = self._store.add(job_id, new, body.records, body.steps)
         with self._lock:
             self._known.add(job_id)
             self._news[job_id] = self._news.get(job_id, 0) + (accepted > 0)
-        return MetricsReceiptDoc(accepted=accepted, duplicates=len(body.records) - accepted)
+        return MetricsReceiptDoc(accepted=accepted, duplicates=len(body.records) + len(body.steps) - accepted)
 
     def steps(self, job_id: str, query: StepPageQuery) -> StepPageDoc:
         """List steps of a job; NotFoundError when nothing was measured of it."""
@@ -99,7 +102,10 @@ class Jobs:
         found: list[StepSummaryDoc] = []
         for run in self._runs(job_id):
             if len(found) < wanted and (launch is None or run.launch <= launch):
-                rows = self._store.summaries(run.id, wanted - len(found), step if run.launch == launch else None)
+                own = _parsed(run.document).own_program
+                rows = (self._store.whole_summaries if own else self._store.summaries)(
+                    run.id, wanted - len(found), step if run.launch == launch else None
+                )
                 found += [_summary(run.launch, row) for row in rows]
         page, more = tuple(found[: query.limit]), None
         if len(found) > query.limit:
@@ -180,19 +186,29 @@ class Jobs:
         )
 
     def _measured_run(self, stored: StoredRun, run: Run) -> MeasuredRun:
-        num_steps = min(max(_MAX_RECORDS // len(run.places), _MIN_STEPS), _MAX_STEPS)
-        names = [field.name for field in fields(StepTable)]
-        rows = self._store.newest_steps(stored.id, num_steps, [_COLUMNS.get(name, name) for name in names])
-        columns = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
+        if run.own_program:
+            told = self._store.newest_whole_steps(stored.id, _MAX_STEPS)
+            table = StepTable.of_whole_steps(*map(np.array, zip(*told, strict=True)))
+        else:
+            table = self._records(stored, run)
         return MeasuredRun(
             launch=run.launch,
             job=run.job,
             plan=run.plan,
             cluster=run.cluster,
-            records=StepTable(**columns),
+            records=table,
             first_step=stored.first_step or 0,
             tensor_memory=run.device is Device.CUDA,
+            whole_steps=run.own_program,
         )
+
+    def _records(self, stored: StoredRun, run: Run) -> StepTable:
+        """The newest records of a launch."""
+        num_steps = min(max(_MAX_RECORDS // len(run.places), _MIN_STEPS), _MAX_STEPS)
+        names = [field.name for field in fields(StepTable)]
+        rows = self._store.newest_steps(stored.id, num_steps, [_COLUMNS.get(name, name) for name in names])
+        columns = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
+        return StepTable(**columns)
 
 
 def job_path(job_id: str) -> str:
@@ -207,7 +223,9 @@ def _parsed(text: str) -> Run:
 
 
 def _summary(launch: int, row: Mapping[str, Any]) -> StepSummaryDoc:
-    known = {name: value for name, value in row.items() if name in StepSummaryDoc.model_fields}
+    known: dict[str, Any] = {
+        name: row.get(name) for name in StepSummaryDoc.model_fields if name not in ("launch", "started_at")
+    }
     return StepSummaryDoc(launch=launch, started_at=time_of(row["started_at_s"]), **known)
 
 

@@ -372,6 +372,8 @@ class DeploymentDoc(Document):
     loss: float | None
     step_s: float | None
     """Seconds of the newest step."""
+    not_measured: str | None
+    """Why what its ranks measure calibrates nothing; null: it does, see `links.job_performance`."""
     runs: tuple[RunDoc, ...]
     dead: tuple[DeadRankDoc, ...]
     """The ranks that broke a run last."""

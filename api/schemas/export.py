@@ -1,6 +1,31 @@
 """Plans as other launchers and frameworks read them."""
 
-from api.schemas.base import Document
+from typing import Annotated
+
+from pydantic import Field
+
+from api.schemas.base import Document, Name, OneOf
+from api.schemas.model import TransformerDoc
+from api.schemas.parallel_plan import ParallelPlanDoc
+from executor.export import FORMATS
+
+MAX_FORMATS, MAX_HOST_LINES = 16, 65_536
+
+
+class ExportBody(Document):
+    """A 3D plan, the hosts that take the places of its nodes, and what shall read it."""
+
+    to: Annotated[tuple[Annotated[str, OneOf(FORMATS)], ...], Field(min_length=1, max_length=MAX_FORMATS)]
+    """Launchers and frameworks."""
+    plan: ParallelPlanDoc
+    """Such as `best.plan` in an answer of /v1/parallel-plans."""
+    job: TransformerDoc | None = None
+    """What it trains, such as `transformer` there; null: only what needs no model can be written."""
+    job_id: Name = "job"
+    """Name of the job in the files."""
+    hosts: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_HOST_LINES)] | None = None
+    """Hosts in the order in which they take the places of the nodes of the plan: names, perhaps with their slots
+    (`gpu-7 slots=8`, `gpu-7:8`), or hostlists (`gpu-[01-16]`). Null: the plan names hosts."""
 
 
 class ExportDoc(Document):

@@ -1,9 +1,10 @@
 """Measurements of running jobs: what ranks post, and what the service makes of it."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from api.schemas.base import MAX_BYTES, MAX_GPUS, Count, Document, Name, NonNegative, Positive
 from api.schemas.model import CalibrationDoc, TransformerDoc
@@ -65,6 +66,20 @@ class StepRecordDoc(Document):
     """Of the evaluation behind the step; null: there was none. It is not kept."""
 
 
+class WholeStepDoc(Document):
+    """One step, as a training program of your own tells of it; (launch, step) occurs once."""
+
+    launch: _Launch
+    """Start of the launch in ms since 1970."""
+    step: Count
+    """Counts from 1 and goes on after a restart."""
+    started_at_s: _Time
+    """Unix time."""
+    step_s: Annotated[float, Field(gt=0, le=1e9)]
+    """The whole step; of several that are told of at once their mean."""
+    loss: _Finite | None = None
+
+
 class MeasuredRunDoc(Document):
     """What a launch runs: needed once, before or with its first records."""
 
@@ -76,6 +91,9 @@ class MeasuredRunDoc(Document):
     """Rank r is the plan's r-th GPU: pipe slowest, then data, tensor fastest."""
     cluster: ClusterDoc
     """At least the nodes of the plan."""
+    own_program: bool = False
+    """A training program of your own runs the plan, and tells of `steps`, not `records`: how long they took, and of no
+    part of them. They give factors on the times that are predicted of the job (`adjustment`), not coefficients."""
 
 
 class MetricsBody(Document):
@@ -83,7 +101,15 @@ class MetricsBody(Document):
 
     run: MeasuredRunDoc | None = None
     """May be left out when the service knows the launches of all records."""
-    records: Annotated[tuple[StepRecordDoc, ...], Field(min_length=1, max_length=MAX_RECORDS)]
+    records: Annotated[tuple[StepRecordDoc, ...], Field(max_length=MAX_RECORDS)] = ()
+    steps: Annotated[tuple[WholeStepDoc, ...], Field(max_length=MAX_RECORDS)] = ()
+    """Of launches of programs of your own."""
+
+    @model_validator(mode="after")
+    def _has_any(self) -> Self:
+        if not self.records and not self.steps:
+            raise PydanticCustomError("missing_field", "lacks records, and steps of a program of your own: give any")
+        return self
 
 
 class MetricsReceiptDoc(Document):
@@ -96,7 +122,8 @@ class MetricsReceiptDoc(Document):
 
 
 class StepSummaryDoc(Document):
-    """One step of a launch: means over the ranks that have reported it."""
+    """One step of a launch: means over the ranks that have reported it. What a program of your own does not tell is
+    null."""
 
     launch: int
     step: int
@@ -104,17 +131,17 @@ class StepSummaryDoc(Document):
     started_at: datetime
     """The first rank's start."""
     step_s: float
-    forward_s: float
-    backward_s: float
-    send_s: float
-    receive_s: float
-    load_s: float
-    reduction_s: float
-    optimizer_s: float
-    tokens_per_s: float
-    loss: float
-    learning_rate: float
-    peak_memory_bytes: int
+    forward_s: float | None
+    backward_s: float | None
+    send_s: float | None
+    receive_s: float | None
+    load_s: float | None
+    reduction_s: float | None
+    optimizer_s: float | None
+    tokens_per_s: float | None
+    loss: float | None
+    learning_rate: float | None
+    peak_memory_bytes: int | None
     """The largest of all ranks."""
 
 
@@ -164,7 +191,8 @@ class JobPerformanceDoc(Document):
 
     job_id: str
     calibration: CalibrationDoc | None
-    """Coefficients of the performance model; null: no launch can be used yet, its `detail` says why."""
+    """Coefficients of the performance model, and factors on times from steps of programs of your own; null: no launch
+    can be used yet, its `detail` says why."""
     measured_since: datetime
     """Start of the first step."""
     measured_until: datetime

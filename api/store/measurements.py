@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 
-from api.schemas.metrics import StepRecordDoc
+from api.schemas.metrics import StepRecordDoc, WholeStepDoc
 from api.store.database import Store
 
 _metadata = MetaData()
@@ -60,6 +60,18 @@ _steps = Table(
     sqlite_with_rowid=False,
 )
 
+# Of launches of programs of users: of a step one line, which knows nothing of its parts.
+_whole_steps = Table(
+    "measured_whole_steps",
+    _metadata,
+    Column("run", Integer, ForeignKey(_runs.c.id), primary_key=True),
+    Column("step", BigInteger, primary_key=True),
+    Column("started_at_s", Float, nullable=False),
+    Column("step_s", Float, nullable=False),
+    Column("loss", Float),
+    sqlite_with_rowid=False,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
@@ -82,7 +94,9 @@ class JobStore:
         with store.writing() as connection:
             _metadata.create_all(connection)
 
-    def add(self, job_id: str, run: tuple[int, str] | None, records: Sequence[StepRecordDoc]) -> int:
+    def add(
+        self, job_id: str, run: tuple[int, str] | None, records: Sequence[StepRecordDoc], steps: Sequence[WholeStepDoc]
+    ) -> int:
         """Keep records, and their launch if it is new: all or nothing; returns how many were not there before.
 
         Parameters
@@ -98,6 +112,8 @@ class JobStore:
                 connection.execute(insert(_runs).values(**values).on_conflict_do_nothing())
             for launch, group in groupby(sorted(records, key=by_launch), by_launch):
                 added += _add_to_run(connection, job_id, launch, list(group))
+            for launch, whole in groupby(sorted(steps, key=by_launch), by_launch):
+                added += _add_to_run(connection, job_id, launch, list(whole))
         return added
 
     def job_ids(self) -> set[str]:
@@ -126,6 +142,23 @@ class JobStore:
             rows = connection.execute(query.where(_steps.c.run == run, _steps.c.step > last - num_steps))
             return [tuple(row) for row in rows]
 
+    def newest_whole_steps(self, run: int, num_steps: int) -> list[tuple[int, float, float]]:
+        """(step, start, seconds) of the last steps of a launch that a program of a user's own has told of."""
+        table = _whole_steps
+        query = select(table.c.step, table.c.started_at_s, table.c.step_s).where(table.c.run == run)
+        with self._store.reading() as connection:
+            rows = connection.execute(query.order_by(table.c.step.desc()).limit(num_steps))
+            return [(step, started_at_s, step_s) for step, started_at_s, step_s in rows]
+
+    def whole_summaries(self, run: int, limit: int, before: int | None) -> list[dict[str, Any]]:
+        """Those steps, newest first; only those below `before`."""
+        query = select(_whole_steps).where(_whole_steps.c.run == run)
+        if before is not None:
+            query = query.where(_whole_steps.c.step < before)
+        with self._store.reading() as connection:
+            rows = connection.execute(query.order_by(_whole_steps.c.step.desc()).limit(limit))
+            return [{**row._mapping, "num_ranks": 1} for row in rows]
+
     def summaries(self, run: int, limit: int, before: int | None) -> list[dict[str, Any]]:
         """Steps of a launch with means over their ranks, newest first; only those below `before`."""
         query = select(
@@ -142,12 +175,16 @@ class JobStore:
             return [dict(row._mapping) for row in rows]
 
 
-def _add_to_run(connection: Connection, job_id: str, launch: int, records: list[StepRecordDoc]) -> int:
+def _add_to_run(
+    connection: Connection, job_id: str, launch: int, records: Sequence[StepRecordDoc] | Sequence[WholeStepDoc]
+) -> int:
     """Keep records of a launch that is known; returns how many are new."""
     this = (_runs.c.job_id == job_id) & (_runs.c.launch == launch)
     run = connection.execute(select(_runs).where(this)).one()
-    rows = [{"run": run.id, **{name: getattr(record, name) for name in _KEPT}} for record in records]
-    added = connection.execute(insert(_steps).on_conflict_do_nothing(), rows).rowcount
+    table = _whole_steps if isinstance(records[0], WholeStepDoc) else _steps
+    names = [column.name for column in table.columns if column.name != "run"]
+    rows = [{"run": run.id, **{name: getattr(record, name) for name in names}} for record in records]
+    added = connection.execute(insert(table).on_conflict_do_nothing(), rows).rowcount
     first = min(record.step for record in records)
     since_s = min(record.started_at_s for record in records)
     until_s = max(record.started_at_s + record.step_s for record in records)

@@ -1,7 +1,7 @@
 """What a job has measured where it ran, and what policies are told because of it.
 
 calibration    coefficients from the newest runs (`models.performance.iteration.calibration`), by GPU type in place of
-               those that the job came with
+               those that the job came with; of programs of users, which tell of whole steps only, factors on times
 performance    a table of throughputs, observations or a fitted model, set right
                (`models.performance.goodput.corrected`); goodputs in units of their own stay as they came
 step_s         seconds of a step where it ran last, by which the time that is left is reckoned
@@ -23,7 +23,7 @@ from models.performance.goodput.corrected import (
     step_s_of,
     with_observations,
 )
-from models.performance.goodput.observed_goodput import is_data_parallel, observation_of
+from models.performance.goodput.observed_goodput import is_data_parallel, is_observable, observation_of
 from models.performance.goodput.spec import GoodputModel, GoodputObservations, Performance, ThroughputTable
 from models.performance.iteration.calibration import calibrate
 from models.performance.iteration.coefficients import Calibration
@@ -83,7 +83,8 @@ class Learning:
         nothing of a job that leaves that open."""
         if self._job.choices.are_open:
             return None
-        found, said = calibrate(runs).calibration, self._job.calibration
+        said = self._job.calibration
+        found = calibrate(runs, said).calibration
         if found is None or said is None:
             return found
         return replace(found, gpus={**said.gpus, **found.gpus}, sizes=found.sizes or said.sizes)
@@ -102,7 +103,7 @@ def _performance(said: Performance | None, settled: Sequence[tuple[MeasuredRun, 
         found = corrected_table(said, [one for run, steps in settled for one in _throughput(run, steps)])
         return None if found is said else found
     if isinstance(said, GoodputObservations):
-        observations = [observation_of(run, steps) for run, steps in settled if is_data_parallel(run)]
+        observations = [observation_of(run, steps) for run, steps in settled if is_observable(run)]
         return with_observations(said, observations) if observations else None
     if isinstance(said, GoodputModel):
         corrected = corrected_model(

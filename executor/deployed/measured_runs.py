@@ -7,6 +7,7 @@ more, at the latest after some hundreds.
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from executor.deployed.learning import MAX_RUNS
 from executor.deployment import Deployment
 from executor.lifecycle import Run
 from executor.metrics import StepMetrics, metrics_path, newest_metrics
+from executor.own_steps import first_own_step, newest_own_steps, own_steps_path
 from executor.supervision import Supervisor
 from executor.training_job import Device
 from models.performance.iteration.step_table import MIN_STEPS, WARM_UP_STEPS, MeasuredRun, StepTable
@@ -66,17 +68,44 @@ class MeasuredRuns:
         """None where a rank has measured nothing, or a node is not in the cluster any more."""
         deployment, folder = self._supervisor.deployment(run.number), self._supervisor.folder(run.number) / "metrics"
         num_ranks = len(deployment.ranks())
-        num_steps = min(max(_MAX_RECORDS // num_ranks, _MIN_STEPS), _MAX_STEPS)
-        lines = [newest_metrics(metrics_path(folder, rank), num_steps) for rank in range(num_ranks)]
         used = {node for node, _ in deployment.plan.gpus}
         nodes = tuple(node for node in cluster.nodes if node.id in used)
-        if not all(lines) or len(nodes) < len(used):
+        if len(nodes) < len(used):
             return None
-        measured = _measured(run, deployment, replace(cluster, nodes=nodes), lines)
+        where = replace(cluster, nodes=nodes)
+        if deployment.launch.program is not None:
+            return _told(run, deployment, where, own_steps_path(folder.parent, 0))
+        num_steps = min(max(_MAX_RECORDS // num_ranks, _MIN_STEPS), _MAX_STEPS)
+        lines = [newest_metrics(metrics_path(folder, rank), num_steps) for rank in range(num_ranks)]
+        if not all(lines):
+            return None
+        measured = _measured(run, deployment, where, lines)
         times_s = measured.records.step_s
         if not (np.isfinite(times_s) & (times_s > 0)).all():
             raise InputError(f"{folder} has steps of which step_s is no number above 0")
         return measured
+
+
+def _told(run: Run, deployment: Deployment, cluster: Cluster, path: Path) -> MeasuredRun | None:
+    """What rank 0 of a program of the user's own tells; None where that is nothing."""
+    steps = [step for step in newest_own_steps(path, _MAX_STEPS) if step.step_s > 0]
+    first = first_own_step(path)
+    if first is None or not steps:
+        return None
+    return MeasuredRun(
+        launch=run.number,
+        job=deployment.model,
+        plan=deployment.plan,
+        cluster=cluster,
+        records=StepTable.of_whole_steps(
+            np.array([step.step for step in steps]),
+            np.array([step.started_at_s for step in steps]),
+            np.array([step.step_s for step in steps]),
+        ),
+        # Its checkpoint may be older than what it has told.
+        first_step=first.step,
+        whole_steps=True,
+    )
 
 
 def _measured(

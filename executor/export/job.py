@@ -174,6 +174,19 @@ def job_of_plan(name: str, plan: ParallelPlan, model: Transformer | None = None)
     return ExportedJob(name=name, gpus=plan.gpus, plan=plan, model=as_planned)
 
 
+def refuse_virtual_nodes(plan: ParallelPlan, option: str) -> None:
+    """Raise InputError where nodes are numbers, as planners call those of a plan for which they were given no cluster.
+
+    Parameters
+    ----------
+    option
+        Where hosts can be named.
+    """
+    nodes = sorted({node for node, _ in plan.gpus}, key=lambda node: (len(node), node))
+    if all(node.isdecimal() for node in nodes):
+        raise InputError(f"the plan is on nodes {', '.join(nodes[:8])}, which are no hosts; name yours with {option}")
+
+
 def job_of(
     plan: Plan, job_id: str, *, parallelism: Parallelism | None = None, model: Transformer | None = None
 ) -> ExportedJob:

@@ -27,7 +27,7 @@ MAX_RECORDS = 1000
 _MAX_BYTES = 4 * 2**20
 _PAUSE_S, _LONGEST_PAUSE_S, _MOST_FAILURES = 1.0, 60.0, 10
 _REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
-_RECORD = re.compile(r"/records/([0-9]+)(?:/|$)")
+_RECORD = re.compile(r"/(?:records|steps)/([0-9]+)(?:/|$)")
 _logger = logging.getLogger("stowplan.executor.feedback")
 
 
@@ -142,7 +142,7 @@ class MetricsPoster:
         lines, refusals, run = list(batch.lines), list[Refusal](), None
         accepted = duplicates = 0
         while lines:
-            answer = self._transport.post(_body(run, lines))
+            answer = self._transport.post(_body(run, lines, whole_steps=batch.whole_steps))
             if answer.status == HTTPStatus.OK:
                 accepted, duplicates = _receipt(answer)
                 break
@@ -180,9 +180,9 @@ def _sum(a: Delivery, b: Delivery) -> Delivery:
     )
 
 
-def _body(run: dict[str, Any] | None, lines: Sequence[Line]) -> str:
+def _body(run: dict[str, Any] | None, lines: Sequence[Line], *, whole_steps: bool) -> str:
     announced = "" if run is None else f'"run":{json.dumps(run)},'
-    return f'{{{announced}"records":[{",".join(line.text for line in lines)}]}}'
+    return f'{{{announced}"{"steps" if whole_steps else "records"}":[{",".join(line.text for line in lines)}]}}'
 
 
 def _receipt(answer: Answer) -> tuple[int, int]:

@@ -80,6 +80,7 @@ def run_document(run: Path, root: Path, launch: int) -> dict[str, Any]:
         "transformer": model,
         "plan": asdict(deployment.plan),
         "cluster": cluster_to_json(replace(cluster, nodes=nodes)),
+        "own_program": deployment.launch.program is not None,
     }
 
 

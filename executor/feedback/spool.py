@@ -1,6 +1,9 @@
 """The buffer between ranks and the service: the metrics files themselves, and a cursor that says what has arrived.
 
     <folder>/[runs/<n>/][metrics/]metrics-rank<r>.jsonl     what ranks write, see `executor.metrics`
+    <folder>/[runs/<n>/]metrics/own-rank0.jsonl             what a program of the user's own tells, see
+                                                            `executor.own_steps`; its launch is the start of its first
+                                                            step, and of a step only what we know is sent
     <folder>/feedback-<target>.json                         cursor: file -> bytes that the service has acknowledged
     <folder>/refused-<target>.jsonl                         records that the service refused, with its reasons
 
@@ -18,10 +21,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from executor.own_steps import first_own_step, own_steps_path, parsed_own_step
 from executor.records import write_text
 from stowplan.errors import InputError
 
-_PATTERNS = ("metrics-rank*.jsonl", "metrics/metrics-rank*.jsonl", "runs/*/metrics/metrics-rank*.jsonl")
+_OWN = own_steps_path(Path(), 0)
+_PATTERNS = (
+    *("metrics-rank*.jsonl", "metrics/metrics-rank*.jsonl", "runs/*/metrics/metrics-rank*.jsonl"),
+    *(str(_OWN), f"runs/*/{_OWN}"),
+)
 _logger = logging.getLogger("stowplan.executor.feedback")
 
 
@@ -37,11 +45,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Records of one launch of one run, whose folder is `run`."""
+    """Records of one launch of one run, whose folder is `run`; `whole_steps`: as programs of users tell of them."""
 
     run: Path
     launch: int
     lines: tuple[Line, ...]
+    whole_steps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +90,8 @@ class Spool:
                 launch = min(heads.values())
                 share, room = max(1, max_records // len(heads)), max_bytes // len(heads)
                 lines = [line for file in heads for line in self._some(file, launch, share, room)]
-                return Batch(run=run, launch=launch, lines=tuple(lines[:max_records]))
+                own = any(_is_own(line.file) for line in lines)
+                return Batch(run=run, launch=launch, lines=tuple(lines[:max_records]), whole_steps=own)
         return None
 
     def acknowledge(self, batch: Batch) -> None:
@@ -130,6 +140,7 @@ class Spool:
     def _lines(self, file: str) -> Iterator[Line]:
         """Complete lines that have not arrived."""
         offset = self._offset(file)
+        first = first_own_step(self.folder / file) if _is_own(file) else None
         with (self.folder / file).open("rb") as source:
             source.seek(offset)
             for raw in source:
@@ -137,7 +148,10 @@ class Spool:
                     return
                 offset += len(raw)
                 text = raw.decode(errors="replace").strip()
-                yield Line(file=file, end=offset, launch=_launch_of(text), text=text)
+                if not _is_own(file):
+                    yield Line(file=file, end=offset, launch=_launch_of(text), text=text)
+                else:
+                    yield _own_line(file, offset, None if first is None else first.started_at_s, raw)
 
     def _offset(self, file: str) -> int:
         """Bytes of a file that have arrived; 0 when another file has taken its place."""
@@ -160,6 +174,19 @@ class Spool:
 
     def _write_cursor(self) -> None:
         write_text(self._cursor, json.dumps({"target": self._target, "offsets": self._offsets}, indent=1) + "\n")
+
+
+def _is_own(file: str) -> bool:
+    return Path(file).name == _OWN.name
+
+
+def _own_line(file: str, end: int, launched_at_s: float | None, raw: bytes) -> Line:
+    """A line of a program of the user's own, as the service takes it."""
+    step = parsed_own_step(raw)
+    if step is None or launched_at_s is None or step.step_s <= 0:
+        return Line(file=file, end=end, launch=None, text=raw.decode(errors="replace").strip())
+    launch = int(launched_at_s * 1e3)
+    return Line(file=file, end=end, launch=launch, text=json.dumps({"launch": launch, **asdict(step)}))
 
 
 def _launch_of(text: str) -> int | None:

@@ -3,11 +3,14 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.figures.request import PictureFormat
 from api.http.body import json_body
 from api.http.routers.common import Services, documented_body, json_response
+from api.parallel.exports import export_parallel_plan
+from api.schemas.export import ExportBody, ExportDoc
 from api.schemas.parallel import ParallelPlanBody
 from api.schemas.parallel_answer import ParallelPlanAnswer
 
@@ -22,6 +25,23 @@ _REQUESTS = {
         "gpus": [{"gpu_type": "h100"}, {"gpu_type": "a100-80gb"}],
         "degrees": {"pp": 2, "dp": 2, "tp": 4, "num_micro_batches": 32},
     },
+}
+_EXPORTS = {
+    "Two hosts": {
+        "to": ["megatron", "slurm"],
+        "plan": {
+            "stages": [
+                {
+                    "num_layers": 20,
+                    "replicas": [{"node": f"{k}", "gpu_type": "h100", "gpus": list(range(8)), "local_batch": 4}],
+                }
+                for k in range(2)
+            ],
+            "num_micro_batches": 64,
+        },
+        "job": _LLAMA,
+        "hosts": ["gpu-[01-02]"],
+    }
 }
 _DOCUMENTED = documented_body(ParallelPlanBody.__name__, _REQUESTS)
 _MEDIA = {"svg": "image/svg+xml", "png": "image/png"}
@@ -44,6 +64,22 @@ async def create_parallel_plans(services: Services, body: Body) -> Response:
     needs. It is not stored. A model that fits nowhere is an error that says how much memory it lacks.
     """
     return json_response(await services.parallel.answer(body))
+
+
+@router.post(
+    ":export",
+    summary="Export a 3D-parallel plan",
+    response_model=ExportDoc,
+    openapi_extra=documented_body(ExportBody.__name__, _EXPORTS),
+)
+async def export_parallel(body: Annotated[ExportBody, Depends(json_body(ExportBody))]) -> Response:
+    """Get the files with which other launchers and frameworks put a job where a plan has it, on hosts of yours.
+
+    Give `best.plan` and `transformer` of an answer as `plan` and `job`. Rank r of the framework is on the GPU that the
+    plan gives it. What a framework cannot have (stages whose degrees differ, ranks of a host in pieces) is an error
+    that names it.
+    """
+    return json_response(await run_in_threadpool(export_parallel_plan, body))
 
 
 @router.post(

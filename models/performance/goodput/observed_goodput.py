@@ -38,7 +38,7 @@ def goodput_observations(runs: Iterable[MeasuredRun]) -> GoodputObservations | N
     usable = [
         (run, steps)
         for run in newest_first
-        if is_data_parallel(run) and same_costs(run.job, newest_first[0].job) and (steps := run.settled()) is not None
+        if is_observable(run) and same_costs(run.job, newest_first[0].job) and (steps := run.settled()) is not None
     ]
     if not usable:
         return None
@@ -59,6 +59,11 @@ def is_data_parallel(run: MeasuredRun) -> bool:
     (stage, *others) = run.plan.stages
     types = {replica.gpu_type for replica in stage.replicas}
     return not others and stage.tp == 1 and len(types) == 1 and run.plan.is_symmetric
+
+
+def is_observable(run: MeasuredRun) -> bool:
+    """Whether the run is data-parallel, and what its steps are made of is known."""
+    return is_data_parallel(run) and not run.whole_steps
 
 
 def gradient_statistics(run: MeasuredRun, steps: StepTable, batch: int) -> GradientStatistics | None:

@@ -9,19 +9,27 @@ Several launches. Each coefficient is the median over the launches that show it 
     k_overlap            those with replicas; 1 (none) if there are none
     sizes                those that measured the memory of tensors; white-box sizes if there are none
 
-Launches of another model than the newest one's are not used; neither are those that cannot be inverted.
+Launches of which only whole steps are known (programs of users) cannot be inverted. The median times of their steps are
+iteration times of their plans, and give factors on times beside the coefficients (`plan_calibration`).
+
+Launches of another model than the newest one's are not used; neither are those that cannot be inverted, or whose times
+are of something else than the model.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from operator import attrgetter
 
 import numpy as np
 
 from models.parallel_plan import ParallelPlan
+from models.performance.iteration.adjustment import Adjustment
 from models.performance.iteration.architecture import profile_of
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients, SizeCoefficients
+from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import performance_model
+from models.performance.iteration.plan_calibration import MeasuredTime, calibrate_plans, measurement_faults
 from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.step_measurements import measurements_of, step_time_s
 from models.performance.iteration.step_table import MIN_STEPS, WARM_UP_STEPS, MeasuredRun, StepTable
@@ -64,10 +72,17 @@ class _Inverted:
     dp: int
 
 
-def calibrate(runs: Sequence[MeasuredRun]) -> JobCalibration:
-    """Combine launches into one calibration; their order does not matter."""
+def calibrate(runs: Sequence[MeasuredRun], said: Calibration | None = None) -> JobCalibration:
+    """Combine launches into one calibration; their order does not matter.
+
+    Parameters
+    ----------
+    said
+        What was known before, which iteration times set right where no launch shows the coefficients themselves.
+    """
     newest_first = sorted(runs, key=attrgetter("launch"), reverse=True)
     inverted: list[_Inverted] = []
+    whole: list[tuple[MeasuredRun, StepTable]] = []
     faults: dict[int, str] = {}
     for run in newest_first:
         steps = run.settled()
@@ -75,12 +90,16 @@ def calibrate(runs: Sequence[MeasuredRun]) -> JobCalibration:
             faults[run.launch] = "trains another model than the newest launch"
         elif steps is None:
             faults[run.launch] = f"has fewer than {MIN_STEPS} steps of all ranks behind the first {WARM_UP_STEPS}"
+        elif run.whole_steps:
+            whole.append((run, steps))
         else:
             try:
                 inverted.append(_inverted(run, steps))
             except InputError as error:
                 faults[run.launch] = f"cannot be inverted: {error}"
     calibration = _combined(inverted) if inverted else None
+    if whole:
+        calibration = _with_whole_steps(calibration, said, whole, faults)
     reports = tuple(_report(run, calibration, faults.get(run.launch)) for run in newest_first)
     return JobCalibration(calibration=calibration, runs=reports)
 
@@ -119,6 +138,34 @@ def _combined(inverted: Sequence[_Inverted]) -> Calibration:
         sizes=_median_sizes(sizes) if sizes else None,
         measured_at_s=max(one.calibration.measured_at_s or 0.0 for one in inverted),
     )
+
+
+def _with_whole_steps(
+    inverted: Calibration | None,
+    said: Calibration | None,
+    whole: Sequence[tuple[MeasuredRun, StepTable]],
+    faults: dict[int, str],
+) -> Calibration | None:
+    """Factors from iteration times, beside the coefficients that launches show, else those that were said; times that
+    are of something else go into `faults`, by launch."""
+    known, times = inverted or said or Calibration(), []
+    ends_s = [(inverted or Calibration()).measured_at_s or 0.0]
+    for run, steps in whole:
+        model_of = partial(_adjusted_model, run, known)
+        time = MeasuredTime(plan=run.plan, iteration_s=step_time_s(steps), model_of=model_of)
+        if wrong := list(measurement_faults([time], known.adjustment)):
+            faults[run.launch] = f"a step {wrong[0].detail}"
+        else:
+            times.append(time)
+            ends_s.append(float((steps.started_at_s + steps.step_s).max()))
+    if not times:
+        return inverted
+    adjustment = calibrate_plans(times, known.adjustment, known_gpus=inverted is not None)
+    return replace(known, adjustment=adjustment, measured_at_s=max(ends_s))
+
+
+def _adjusted_model(run: MeasuredRun, known: Calibration, adjustment: Adjustment) -> PerformanceModel:
+    return performance_model(run.job, run.cluster, replace(known, adjustment=adjustment))
 
 
 def _of_type(inverted: Sequence[_Inverted], name: str) -> GpuCoefficients:

@@ -38,6 +38,14 @@ class StepTable:
     small_square: FloatArray
     large_square: FloatArray
 
+    @classmethod
+    def of_whole_steps(cls, step: IntArray, started_at_s: FloatArray, step_s: FloatArray) -> Self:
+        """Steps (K,) of which no part is known, as one rank tells of them; what is not known is no number."""
+        unknown = np.full(len(step), np.nan)
+        rest = {field.name: unknown for field in fields(cls)}
+        known = {"rank": np.zeros(len(step), np.int64), "step": step, "started_at_s": started_at_s, "step_s": step_s}
+        return cls(**{**rest, **known})
+
     def settled(self, first_step: int) -> Self | None:
         """Steps behind the warm-up that all ranks have reported; None when there are fewer than `MIN_STEPS`.
 
@@ -68,7 +76,7 @@ class MeasuredRun:
 
     `launch`: start in ms since 1970. `cluster`: at least the nodes of the plan. `records`: all or the newest ones.
     `first_step`: of the launch, recorded or not. `tensor_memory`: the peak memory is that of tensors (on CUDA), not
-    that of a process.
+    that of a process. `whole_steps`: a program of the user's own has told how long steps took, and of no part of them.
     """
 
     launch: int
@@ -78,6 +86,7 @@ class MeasuredRun:
     records: StepTable
     first_step: int
     tensor_memory: bool = False
+    whole_steps: bool = False
 
     @property
     def white_box(self) -> PerformanceModel:

@@ -151,6 +151,62 @@ def test_a_parallel_answer_and_hosts_are_a_deployment(tmp_path: Path) -> None:
     assert (deployed.model.hidden_size, deployed.training.checkpoint_interval) == (1024, 5)
 
 
+def test_everything_of_a_deployment_can_be_said_without_json(tmp_path: Path) -> None:
+    answer, hosts, out = parallel_answer(tmp_path), tmp_path / "hosts", tmp_path / "out"
+    hosts.write_text("gpu-[1-2]\n")
+    sizes = ("--from", answer, "--hosts", str(hosts), "--dry-run", "-o", str(out))
+    schedule = ("--learning-rate", "1e-4", "--decay", "linear", "--warmup-steps", "2")
+    data = ("--data", "3:/data/web", "--data", "/data/code", "--validation-share", "0.1", "--evaluate-every", "5")
+    more = ("--final-weights", "--image", "registry/ours:1", "--device", "cpu")
+    code, said = run("deploy", *sizes, *schedule, *data, *more)
+    assert code == ExitCode.PLANNED, said
+    job = json.loads((out / "job.json").read_text())
+    assert [(one["path"], one["weight"]) for one in job["data"]["sources"]] == [("/data/web", 3.0), ("/data/code", 1.0)]
+    assert (job["data"]["validation_share"], job["data"]["evaluation_interval"]) == (0.1, 5)
+    assert (job["schedule"]["learning_rate"], job["schedule"]["decay"], job["schedule"]["warmup_steps"]) == (
+        1e-4,
+        "linear",
+        2,
+    )
+    assert job["final_weights"] == str(out / "weights")
+    assert "image: registry/ours:1" in (out / "jobset.yaml").read_text()
+    code, said = run("deploy", *sizes[:-1], str(tmp_path / "hooked"), "--layers-hook", "ours:layers")
+    assert code == ExitCode.PLANNED, said
+    assert json.loads((tmp_path / "hooked" / "job.json").read_text())["layers_hook"] == "ours:layers"
+
+
+def test_a_program_of_ones_own_is_a_line(tmp_path: Path) -> None:
+    answer, hosts, out = parallel_answer(tmp_path), tmp_path / "hosts", tmp_path / "out"
+    hosts.write_text("gpu-[1-2]\n")
+    options = ("--from", answer, "--hosts", str(hosts), "--command", "python train.py --name 'a b'", "--dry-run")
+    code, said = run("deploy", *options, "-o", str(out))
+    assert code == ExitCode.PLANNED, said
+    assert json.loads((out / "launch.json").read_text())["command"] == ["python", "train.py", "--name", "a b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--data", "-1:/data/web"), "weight above 0, such as 3:/data/web"),
+        (("--data", "nan:/data/web"), "weight above 0"),
+        (("--data", "3:"), "weight above 0"),
+        (("--command", "python 'train"), "No closing quotation"),
+        (("--command", " "), "--command is empty"),
+        (("--learning-rate", "-1"), "/training/schedule/learning_rate"),
+        (("--validation-share", "1"), "/training/data/validation_share"),
+        (("--layers-hook", "layers"), "/training/layers_hook"),
+        (("--initial-weights", "/no/such/folder"), "/no/such/folder"),
+    ],
+)
+def test_options_that_are_wrong_are_said(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    answer, hosts = parallel_answer(tmp_path), tmp_path / "hosts"
+    hosts.write_text("gpu-[1-2]\n")
+    sizes = ("--from", answer, "--hosts", str(hosts), "--dry-run", "-o", str(tmp_path / "out"))
+    code, said = run("deploy", *sizes, *options)
+    assert (code, message in " ".join(said.split())) == (ExitCode.BAD_INPUT, True), said
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_cannot_be_deployed_from_a_plan_is_said(tmp_path: Path) -> None:
     answer, hosts = parallel_answer(tmp_path), tmp_path / "hosts"
     hosts.write_text("gpu-a\n")

@@ -13,7 +13,8 @@ from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
 from executor.launch.local import LocalBackend
 from solver.pool import WorkerPool
-from tests.api.deployments.test_deployments import body, plan
+from tests.api.asking import planned
+from tests.api.deployments.test_deployments import CLUSTER, JOB, body, plan
 from tests.api.serving import serving
 from tests.paths import ROOT
 from tests.ports import free_port
@@ -36,6 +37,16 @@ for step in range(1, steps + 1):
     stowplan_metrics.report(step, loss=1 / step, tokens=64)
     if sys.argv[2:] != ["deaf"] and stowplan_metrics.should_stop():
         break
+"""
+# Ten steps at once, as a program in another language would write them.
+_TELLS = """\
+import json, os, sys, time
+step_s = float(sys.argv[1])
+began_s = time.time() - 10 * step_s
+with open(os.environ["STOWPLAN_METRICS"], "a") as file:
+    for step in range(1, 11):
+        line = {"step": step, "started_at_s": began_s + (step - 1) * step_s, "step_s": step_s, "loss": 1.0}
+        file.write(json.dumps(line) + "\\n")
 """
 
 
@@ -98,6 +109,37 @@ def test_a_program_is_told_its_place_and_measured(client: httpx.Client, script: 
         (line,) = client.get(f"{path}/logs", params={"rank": rank}).text.splitlines()
         place = [str(rank), str(rank), "3", "3", "127.0.0.1", port]
         assert json.loads(line) == [place, ["3", "x y"], "1L 2x1 | 3L 1x1 (2 x 4)"]
+
+
+def test_its_steps_calibrate_the_job(client: httpx.Client, script: Path) -> None:
+    """A program that says itself how long its steps took: half as long again as predicted."""
+    script.write_text(_TELLS)
+    request = asked(sys.executable, script, "9.9") | {"cluster": CLUSTER}
+    wait(client, created(client, request), lambda document: document["phase"] == "finished")
+    performance = "/v1/jobs/tiny/performance"
+    eventually(lambda: client.get(performance).status_code, lambda code: code == 200, limit_s=_LIMIT_S)
+    (first,) = client.get(performance).json()["runs"]
+    assert "too far for a calibration" in first["detail"]
+    request["launch"] = asked(sys.executable, script, str(1.5 * first["white_box_s"]))["launch"]
+    path = created(client, request)
+    wait(client, path, lambda document: document["phase"] == "finished")
+    found = wait(client, performance, lambda document: document["calibration"] is not None)
+    newest = found["runs"][0]
+    assert newest["measured_s"] == pytest.approx(1.5 * first["white_box_s"])
+    assert newest["calibrated_s"] == pytest.approx(newest["measured_s"], rel=0.15)
+    # The next plan of the job is predicted by it.
+    job = {"id": "tiny", "min_gpus": 1, "max_gpus": 2, "transformer": JOB}
+    made = planned(client, {"policy": "arena", "snapshot": {"cluster": CLUSTER, "jobs": [job]}})
+    assert [note["pointer"] for note in made["warnings"] if note["code"] == "measured"] == [
+        "/snapshot/jobs/0/calibration"
+    ]
+
+
+def test_gpus_that_nobody_knows_measure_nothing_and_that_is_said(client: httpx.Client, script: Path) -> None:
+    path = created(client, asked(sys.executable, script, 1))
+    said = client.get(path).json()["not_measured"]
+    assert said == "nobody says how fast its GPUs are: give cluster, or plan for GPU types of the catalogue"
+    wait(client, path, lambda document: document["phase"] == "finished")
 
 
 @pytest.mark.parametrize("listens", [True, False])

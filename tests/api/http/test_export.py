@@ -2,8 +2,8 @@ import httpx
 import pytest
 
 from api.common.examples import example
-from tests.api.asking import planned
-from tests.api.requests import Json
+from tests.api.asking import planned, post
+from tests.api.requests import Json, changed
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +35,69 @@ def test_what_cannot_be_exported(client: httpx.Client, plan: Json, job: str, to:
 
 def test_a_format_has_to_be_named(client: httpx.Client, plan: Json) -> None:
     assert client.get(f"{plan['links']['self']}/jobs/moe-24b/export").status_code == 422
+
+
+@pytest.fixture(scope="module")
+def export(client: httpx.Client) -> Json:
+    """What a client makes of an answer of the planner: 16 GPUs on two nodes that it calls 0 and 1."""
+    model = {"model": "llama3.1-8b", "global_batch": 64, "software": "torch"}
+    degrees = {"pp": 2, "dp": 4, "tp": 2, "num_micro_batches": 16}
+    asked = {"job": model, "gpus": [{"gpu_type": "h100"}], "degrees": degrees}
+    answer = post(client, "/v1/parallel-plans", asked).json()
+    body: Json = {"plan": answer["best"]["plan"], "job": answer["transformer"], "hosts": ["gpu-[7,3] slots=8"]}
+    return body | {"to": ["torchtitan", "slurm"], "job_id": "llm"}
+
+
+def test_a_parallel_plan_is_exported_to_hosts(client: httpx.Client, export: Json) -> None:
+    answer = post(client, "/v1/parallel-plans:export", export)
+    assert answer.status_code == 200, answer.text
+    files = answer.json()["files"]
+    assert files["slurm_hosts"].split() == ["gpu-7"] * 8 + ["gpu-3"] * 8
+    assert "pipeline_parallel_degree = 2" in files["torchtitan.toml"]
+    assert "job llm" in files["torchtitan.toml"]
+    # Launchers need no model.
+    bare = export | {"job": None} | {"to": ["torchrun", "mpi"]}
+    assert post(client, "/v1/parallel-plans:export", bare).json()["files"]["rankfile"].startswith("rank 0=gpu-7")
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value", "where", "message"),
+    [
+        ("/hosts", ["gpu-7"], "/hosts", "16 ranks on 2 nodes; the file names 1 host"),
+        ("/hosts", ["a", "b", "a"], "/hosts/2", "a is named again"),
+        ("/hosts", ["a", "b; rm"], "/hosts/1", "'b; rm' is no host name"),
+        ("/hosts", ["a", "b slots=4"], "/hosts", "host b has 4 slots; the plan uses GPU 7"),
+        ("/hosts", [f"n{k}-[1-65000]" for k in range(9)], "/hosts", "more than 200000 hosts are named"),
+        ("/hosts", None, "/hosts", "nodes 0, 1, which are no hosts; name yours with hosts"),
+        ("/to/0", "jax", "/to/0", "'megatron', 'nemo', 'torchtitan'"),
+        ("/to", [], "/to", "at least 1"),
+        ("/plan/stages/1/replicas/2/local_batch", 3, "/plan/stages", "micro-batches of [4, 6] sequences"),
+        ("/plan/stages/0/num_layers", 15, "/plan/stages", "the plan has 31 layers, the model 32"),
+        ("/plan/num_micro_batches", 8, "/plan", "the plan makes 32 sequences a step, the model's global batch is 64"),
+        ("/job/optimizer", "sgd", "/to/0", "torchtitan has no optimiser sgd"),
+        ("/job", None, "/to/0", "torchtitan trains models of its own"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    client: httpx.Client, export: Json, pointer: str, value: object, where: str, message: str
+) -> None:
+    answer = post(client, "/v1/parallel-plans:export", changed(export, pointer, value))
+    assert answer.status_code == 422, answer.text
+    assert any(
+        issue["pointer"].startswith(where) and message in issue["detail"] for issue in answer.json()["errors"]
+    ), answer.text
+
+
+def test_stages_that_differ_are_for_launchers_only(client: httpx.Client, export: Json) -> None:
+    """Four replicas on two GPUs each, then eight on one."""
+    wide, narrow = (stage["replicas"] for stage in export["plan"]["stages"])
+    pairs = [{**one, "local_batch": 2} for one in wide]
+    alone = [{**one, "gpus": [gpu]} for one in narrow for gpu in one["gpus"]]
+    uneven = changed(changed(export, "/plan/stages/0/replicas", pairs), "/plan/stages/1/replicas", alone)
+    uneven["plan"]["num_micro_batches"] = 8
+    for to in ("megatron", "nemo", "torchtitan", "deepspeed"):
+        answer = post(client, "/v1/parallel-plans:export", uneven | {"to": [to]})
+        assert answer.status_code == 422, answer.text
+        (issue,) = answer.json()["errors"]
+        assert (issue["pointer"], "needs the same degrees in all stages" in issue["detail"]) == ("/to/0", True)
+    assert post(client, "/v1/parallel-plans:export", uneven | {"to": ["torchrun", "slurm", "mpi"]}).status_code == 200

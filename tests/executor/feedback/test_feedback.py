@@ -17,12 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from executor.deployment import Deployment, TrainingOptions
+from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.feedback.command import HttpTransport, main
 from executor.feedback.poster import Answer, MetricsPoster, UnreachableError
 from executor.feedback.run import run_document, write_cluster
 from executor.feedback.spool import Spool
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path
+from executor.own_steps import own_steps_path
 from executor.records import write_record
 from executor.training_job import Device
 from models.parallel_plan import Replica, symmetric_plan
@@ -96,7 +97,7 @@ class FakeService:
 
     def post(self, body: str) -> Answer:
         document = json.loads(body)
-        records = document["records"]
+        records = document.get("records") or document["steps"]
         self.sizes.append(len(records))
         answer = self.behave(records)
         if answer is not None:
@@ -106,7 +107,7 @@ class FakeService:
         unknown = [k for k, record in enumerate(records) if record["launch"] not in self.launches]
         if unknown:
             return refusal(*unknown, code="unknown_launch", name="launch")
-        new = {(record["launch"], record["rank"], record["step"]): record for record in records}
+        new = {(record["launch"], record.get("rank", 0), record["step"]): record for record in records}
         accepted = len(new.keys() - self.records.keys())
         self.records = new | self.records
         return Answer(status=OK, document={"accepted": accepted, "duplicates": len(records) - accepted})
@@ -188,6 +189,30 @@ def test_all_runs_of_a_deployment_are_followed(tmp_path: Path) -> None:
     service = FakeService()
     assert MetricsPoster(tmp_path, service).flush().accepted == 10 + 6
     assert service.launches.keys() == {1000, 2000}
+
+
+def test_steps_of_a_program_of_ones_own_arrive_once(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "0001"
+    (folder / "metrics").mkdir(parents=True)
+    launch = LaunchOptions(program=("train",))
+    write_record(Deployment(name="own", model=MODEL, plan=PLAN, launch=launch), folder / "deployment.json")
+    write_cluster(CLUSTER, tmp_path)
+    path = own_steps_path(folder, 0)
+    line = '{{"step": {}, "started_at_s": {}, "step_s": 0.5, "loss": {}, "lr": 0.1}}\n'
+    path.write_text(line.format(3, 1000.25, 2.0) + "no step\n" + line.format(4, 1000.75, "NaN"))
+    own_steps_path(folder, 1).write_text(line.format(3, 1000.0, 2.0))
+    service = FakeService()
+    poster = MetricsPoster(tmp_path, service)
+    assert (poster.flush().accepted, poster.flush().accepted) == (2, 0)
+    with path.open("a") as file:
+        file.write(line.format(5, 1001.25, 1.5))
+    assert poster.flush().accepted == 1
+    # The launch is the start of the first step; of the lines what we know is sent, and rank 0 speaks for all.
+    assert service.launches[1_000_250]["own_program"]
+    assert service.records.keys() == {(1_000_250, 0, step) for step in (3, 4, 5)}
+    first = {"launch": 1_000_250, "step": 4, "started_at_s": 1000.75, "step_s": 0.5, "loss": None}
+    assert service.records[1_000_250, 0, 4] == first
+    assert "no step" in poster.refused.read_text()
 
 
 @pytest.mark.slow
