@@ -421,7 +421,11 @@ def test_import_takes_gpu_types_from_another_document_and_wraps_a_snapshot(tmp_p
         (FACTS[:4], "csv", "give --intra-node-bandwidth, --inter-node-bandwidth"),
         ((*FACTS[:1], "much", *FACTS[2:]), "csv", "--memory is 'much'; must be a number above 0 such as 80GiB"),
         ((*FACTS[:6], "--inter-node-bandwidth", "400Gbit/s"), "csv", "400Gbit/s/gpu (times 8), or 8x400Gbit/s"),
-        (FACTS, "xml", "there is no format 'xml'; the formats are ['csv', 'ibnetdiscover', 'kubernetes', 'slurm', 'topograph']"),
+        (
+            FACTS,
+            "xml",
+            "there is no format 'xml'; the formats are ['csv', 'ibnetdiscover', 'kubernetes', 'slurm', 'topograph']",
+        ),
         ((*FACTS, "--id-column", "host"), "slurm", "--id-column and --tier-column go with csv"),
         (FACTS, "slurm", "hosts.csv:1"),
         ((*FACTS, "--minipod-tier", "rack"), "csv", "no tier is called 'rack'"),
