@@ -18,6 +18,7 @@ from executor.checkpoints import (
     tag_of,
 )
 from executor.launch.pulse import Pulse
+from executor.progress import Progress
 from executor.trainer.engine import Engine
 from executor.training_job import TrainingJob
 from stowplan.errors import StowplanError
@@ -28,8 +29,9 @@ _FOUND = "stowplan-found"
 PATIENT = timedelta(days=1)
 
 
-def save(engine: Engine, job: TrainingJob, step: int) -> str | None:
-    """Write the checkpoint after `step` steps; give what went wrong, or None when it is the last good one."""
+def save(engine: Engine, job: TrainingJob, step: int, progress: Progress) -> str | None:
+    """Write the checkpoint after `step` steps, with how far they have brought; give what went wrong, or None when it
+    is the last good one."""
     folder = Path(job.checkpoint_folder or "")
     partial = folder / (tag_of(step) + PARTIAL)
     if dist.get_rank() == 0:
@@ -37,7 +39,7 @@ def save(engine: Engine, job: TrainingJob, step: int) -> str | None:
     failure = _first(engine.write_checkpoint(partial))
     if dist.get_rank() == 0 and failure is None:
         try:
-            complete_checkpoint(folder, job, step)
+            complete_checkpoint(folder, job, step, progress)
         except OSError as error:
             failure = f"{folder}: {error}"
     failure = _first(failure)

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from executor.checkpoints import checkpoint_to_resume
 from executor.launch.pulse import Pulse
 from executor.outcome import FAULT, NOT_SAVED, OUTCOME_FILE, PEER_LOST, WRONG_INPUT, End, Outcome
+from executor.progress import Progress
 from executor.records import write_record
 from executor.run_files import STOP_FILE, Preparation
 from executor.timeline import START_FILE, Activity, Start, Timeline
@@ -90,7 +91,8 @@ def _train(job: TrainingJob, stop_file: Path, pulse: Pulse, timeline: Timeline) 
         pulse.beat(job.start_limit_s, "loading a checkpoint")
         engine.load_checkpoint(Path(job.checkpoint_folder or ""), checkpoint)
         _logger.info("goes on behind step %d from %s", checkpoint.step, checkpoint.tag)
-    loop = Loop(engine, clock, job, place, launch[0], stop_file, pulse)
+    progress = Progress() if checkpoint is None else checkpoint.done
+    loop = Loop(engine, clock, job, place, launch[0], stop_file, pulse, progress)
     if place.rank == 0 and job.metrics_folder is not None:
         _write(timeline.end(), Path(job.metrics_folder), START_FILE)
     outcome = loop.run()
