@@ -35,7 +35,7 @@ def after_step(job: TrainingJob, progress: Progress, small_square: float, large_
 
 def is_finished(job: TrainingJob, progress: Progress) -> bool:
     """Whether the training is at its end."""
-    return progress.work >= job.num_samples
+    return steps_left(job, progress) == 0
 
 
 def steps_left(job: TrainingJob, progress: Progress) -> int:

@@ -97,7 +97,7 @@ def _stage(num_layers: int, *batches: int, tp: int = 1) -> StageLayout:
         ({"layers_hook": "mine"}, "must read module:function"),
         ({"schedule": Schedule(learning_rate=-1.0)}, "at least 0"),
         ({"model": replace(GPT, precision=Precision.FP16)}, "knows bf16 and fp32"),
-        ({"model": replace(GPT, optimizer=Optimizer.SGD)}, "knows adam"),
+        ({"model": replace(GPT, optimizer=Optimizer.SGD)}, "the trainer knows adam, the native engine sgd, too"),
         ({"model": replace(GPT, num_experts=4)}, "dense models only"),
         ({"model": replace(GPT, kv_rank=8)}, "the trainer has no latent attention"),
         ({"schedule": Schedule(warmup_steps=4, warmup_samples=32)}, "is given beside warmup_steps; say it in one"),

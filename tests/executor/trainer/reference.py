@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,6 +13,7 @@ from executor.token_stream import micro_batch, open_stream
 from executor.trainer.context import LayerContext
 from executor.trainer.layers import PipelineLayers, TiedLayerSpec, layers_of
 from executor.training_job import TrainingJob
+from models.transformer import Optimizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +69,14 @@ def _train(job: TrainingJob, replicas: int) -> list[ReferenceStep]:
     model, schedule, stream = Sequence(layers), job.schedule, open_stream(job)
     parameters = list(model.parameters())
     # Norms and biases are vectors, and do not decay.
-    optimizer = torch.optim.AdamW(
-        [
-            {"params": [p for p in parameters if p.dim() > 1], "weight_decay": schedule.weight_decay},
-            {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
-        ],
-        betas=(schedule.beta1, schedule.beta2),
-        eps=schedule.epsilon,
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": schedule.weight_decay},
+        {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
+    ]
+    optimizer: torch.optim.Optimizer = (
+        torch.optim.SGD(groups, momentum=schedule.beta1)
+        if job.model.optimizer is Optimizer.SGD
+        else torch.optim.AdamW(groups, betas=(schedule.beta1, schedule.beta2), eps=schedule.epsilon)
     )
     steps = []
     for step in range(job.num_steps):
