@@ -6,10 +6,11 @@ anew on 1, 2, 4 and again 1 rank, a quarter of the work on each, with the batch 
 been measured until then (step times and gradient noise); every change is a stop with a checkpoint and a deployment of
 Sia's allocation. `excess` is how many more samples it has read at the higher of the two last validation losses than its
 efficiency predicts: than it had read when their worth was that of the samples of the training at 8. Goodput, predicted
-by Sia before a part of the training and measured in it, is worth of samples by second; `predicted then`: by Sia for the
-same GPUs, after that.
+by Sia before a part of the training and measured in it, is worth of samples by second, of the median step; `predicted
+then`: by Sia for the same GPUs, after that.
 """
 
+import math
 import sys
 import tempfile
 import time
@@ -23,7 +24,7 @@ import typer
 
 from benchmarks.paths import ROOT
 from benchmarks.placement.placement_runs import versions_of
-from benchmarks.rows import Row, show, write
+from benchmarks.rows import Row, median, show, write
 from executor.data.sources import Data, Source, TokenType
 from executor.deployed.learning import Learning
 from executor.deployed.measured_runs import MeasuredRuns
@@ -209,7 +210,7 @@ def _adapted(root: Path, submission: Submission, seed: int) -> tuple[list[Point]
         for run in runs.so_far(_CLUSTER):
             learning.take(run)
         part = [point for point in _points(supervisor) if point.work > begin][_WARM_UP:]
-        seconds = sum(point.step_s for point in part[1:])
+        step_s = median([point.step_s for point in part]) or math.nan
         rows.append(
             {
                 "seed": seed,
@@ -219,7 +220,7 @@ def _adapted(root: Path, submission: Submission, seed: int) -> tuple[list[Point]
                 "steps": len(part) + _WARM_UP,
                 "worth of a sample": (part[-1].work - part[0].work) / (part[-1].samples - part[0].samples),
                 "goodput predicted": allocation.expected_goodput,
-                "goodput measured": (part[-1].work - part[0].work) / seconds,
+                "goodput measured": (part[-1].work - part[0].work) / (len(part) - 1) / step_s,
                 "predicted then": _planned(submission.job, learning, num_gpus).expected_goodput,
             }
         )
