@@ -113,6 +113,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.performance.plan_changes:main",
         "Change the plan of a training beside it, and by stopping it: what it waits for, by part.",
     ),
+    "adaptive-batches": LazyCommand(
+        "benchmarks.performance.adaptive_batches:main",
+        "Train with the batches that Sia chooses, on 1, 2, 4 and 1 ranks: samples to the same loss, and goodput.",
+    ),
     "placement-visible": LazyCommand(
         "benchmarks.placement.placement_visible:main",
         "Train on hosts in network namespaces under three placements and measure the steps (root).",

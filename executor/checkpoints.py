@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from executor.progress import Progress
 from executor.records import read_record, sync_folder, write_record, write_text
 from executor.training_job import LAST, EngineName, TrainingJob
 from models.dimensions import Dimensions
@@ -32,6 +33,7 @@ UNIVERSAL = ".universal"
 # What may change between two runs of one training: how it is computed, not what. Sizes are compared filled in.
 _FREE = (
     "name",
+    "global_batch",
     "micro_batch",
     "checkpointing",
     "software",
@@ -54,7 +56,8 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What stands beside the weights. `step`: optimiser steps done.
+    """What stands beside the weights. `step`: optimiser steps done. `progress`: None where all were of the model's
+    batch, as in checkpoints of earlier versions.
 
     The layout is that of the run that wrote it, `dp` and `tp` of its first stage.
     """
@@ -70,6 +73,12 @@ class Checkpoint:
     files: tuple[StoredFile, ...]
     engine: EngineName = EngineName.DEEPSPEED
     numerics: Numerics = field(default_factory=Numerics)
+    progress: Progress | None = None
+
+    @property
+    def done(self) -> Progress:
+        """How far the training is."""
+        return self.progress or Progress.plain(self.step * self.model.global_batch)
 
     @property
     def fingerprint(self) -> str:
@@ -90,11 +99,14 @@ def tag_of(step: int) -> str:
 
 
 def fingerprint_of(job: TrainingJob) -> str:
-    """Hash of model, global batch, precision, seed and layers: what decides the run's mathematics."""
+    """Hash of model, precision, seed and layers: what decides the run's mathematics, but for the batch, which may
+    change."""
     return _fingerprint(job)
 
 
-def checkpoint_of(job: TrainingJob, step: int, files: tuple[StoredFile, ...] = ()) -> Checkpoint:
+def checkpoint_of(
+    job: TrainingJob, step: int, progress: Progress | None, files: tuple[StoredFile, ...] = ()
+) -> Checkpoint:
     """What stands beside the weights of a job behind a step."""
     return Checkpoint(
         tag=tag_of(step),
@@ -108,10 +120,11 @@ def checkpoint_of(job: TrainingJob, step: int, files: tuple[StoredFile, ...] = (
         files=files,
         engine=job.engine,
         numerics=job.numerics,
+        progress=progress,
     )
 
 
-def complete_checkpoint(folder: Path, job: TrainingJob, step: int) -> Checkpoint:
+def complete_checkpoint(folder: Path, job: TrainingJob, step: int, progress: Progress | None = None) -> Checkpoint:
     """Turn the partial folder of a step into the last good checkpoint, and remove the oldest beyond those to keep.
 
     Checkpoints of later steps, which a run that started anew has not come to yet, stay.
@@ -123,7 +136,7 @@ def complete_checkpoint(folder: Path, job: TrainingJob, step: int) -> Checkpoint
     """
     tag = tag_of(step)
     partial = folder / (tag + PARTIAL)
-    manifest = checkpoint_of(job, step, tuple(_files(partial)))
+    manifest = checkpoint_of(job, step, progress, tuple(_files(partial)))
     write_record(manifest, partial / MANIFEST)
     # Of what stood there before.
     shutil.rmtree(folder / (tag + UNIVERSAL), ignore_errors=True)

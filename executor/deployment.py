@@ -3,13 +3,14 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from executor.data.sources import Data, Source, TokenType, sources_of
 from executor.hosts import HOST, HOST_FORM
 from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
+from executor.progress import ScalingRule
 from executor.rank_table import Rank, rank_table, ranks_of
 from executor.training_job import DEFAULT_CHUNK_BYTES, LAST, Device, EngineName, Schedule, StageLayout, TrainingJob
 from models.numerics import Numerics
@@ -146,6 +147,20 @@ class Deployment:
         """What runs the plan; None: a program of the user's own."""
         return self.training.engine if self.launch.program is None else None
 
+    def changed_to(self, plan: ParallelPlan) -> "Deployment":
+        """The same training by another plan; where its learning rate follows the batch, with that of the plan.
+
+        Raises
+        ------
+        InputError
+            When the plan has another batch or does not fit otherwise.
+        """
+        return replace(self, plan=plan, model=self.model_of(plan))
+
+    def model_of(self, plan: ParallelPlan) -> Transformer:
+        """What is trained by another plan."""
+        return batched(self.model, plan, self.training.schedule)
+
     def training_job(self, folder: Path, checkpoints: Path) -> TrainingJob:
         """What the ranks read when the run lies in `folder`; `checkpoints` outlive it."""
         options = self.training
@@ -190,6 +205,13 @@ class Deployment:
         )
 
 
+def batched(model: Transformer, plan: ParallelPlan, schedule: Schedule) -> Transformer:
+    """A model with the batch of a plan, where the learning rate follows that; else as it is."""
+    if schedule.scaling is ScalingRule.NONE:
+        return model
+    return replace(model, global_batch=plan.global_batch)
+
+
 def deployment_name(job_id: str) -> str:
     """Name for files, Slurm and Kubernetes: another one for every job id, whatever is in it.
 
@@ -215,7 +237,8 @@ def misfits(plan: ParallelPlan, model: Transformer) -> Iterator[Issue]:
     """What keeps a plan from being one of a model; pointers below `/plan`."""
     if model.global_batch != plan.global_batch:
         detail = (
-            f"the plan makes {plan.global_batch} sequences a step, the model's global batch is {model.global_batch}"
+            f"the plan makes {plan.global_batch} sequences a step, the model's global batch is {model.global_batch}; "
+            "schedule.scaling of the training says how its learning rate follows the batch"
         )
         yield Issue(code="global_batch", pointer="/plan", detail=detail)
     if model.num_layers != plan.num_layers:

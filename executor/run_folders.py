@@ -7,6 +7,7 @@ from pathlib import Path
 from executor.bundle import write_bundle
 from executor.checkpoints import last_good
 from executor.deployment import Deployment
+from executor.learning_rate import is_finished
 from executor.lifecycle import Run
 from executor.metrics import StepMetrics, first_metrics, last_metrics, metrics_path
 from executor.movement import Movement
@@ -88,7 +89,10 @@ class RunFolders:
         stop has."""
         if self.deployment(number).launch.program is not None:
             return not (self.folder(number) / STOP_FILE).exists()
-        return self.good_step() >= read_training_job(self.folder(number) / "job.json").num_steps
+        checkpoint = last_good(self.checkpoints)
+        return checkpoint is not None and is_finished(
+            read_training_job(self.folder(number) / "job.json"), checkpoint.done
+        )
 
     def all_ready(self, number: int) -> bool:
         """Whether every rank of a run that waits is prepared."""

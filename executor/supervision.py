@@ -187,7 +187,7 @@ class Supervisor:
 
     @_alone
     def reconfigure(self, deployment: Deployment) -> None:
-        """Begin to move to the plan of `deployment`, which trains the same model with the same global batch.
+        """Begin to move to the plan of `deployment`, which trains the same model.
 
         A deployment that was stopped or has failed goes on with it from the last good checkpoint; the plan may be the
         same then.

@@ -1,4 +1,4 @@
-"""Training data: sample k of step t is a function of (seed, t, k) alone, the same for every layout.
+"""Training data: sample n of a training is a function of (seed, n) alone, the same for every layout and batch.
 
 Sources are token files (plain arrays of little-endian uint16 or uint32 token ids, without a header, documents one after
 another) and datasets of Megatron-LM. Each is cut into windows (`executor.data.windows`), whose order is a new seeded
@@ -24,8 +24,8 @@ class TokenStream(ABC):
     """Endless samples."""
 
     @abstractmethod
-    def sample(self, step: int, k: int) -> Tokens:
-        """Sample k of a step: (sequence_length + 1,) token ids; inputs are all but the last, labels all but the first.
+    def sample(self, number: int) -> Tokens:
+        """One sample: (sequence_length + 1,) token ids; inputs are all but the last, labels all but the first.
 
         Raises
         ------
@@ -33,9 +33,9 @@ class TokenStream(ABC):
             When an id is outside the model's vocabulary.
         """
 
-    def batch(self, step: int, first: int, count: int) -> Tokens:
-        """Samples first .. first + count - 1 of a step, (count, sequence_length + 1)."""
-        return np.stack([self.sample(step, first + k) for k in range(count)])
+    def batch(self, first: int, count: int) -> Tokens:
+        """Samples first .. first + count - 1, (count, sequence_length + 1)."""
+        return np.stack([self.sample(first + k) for k in range(count)])
 
 
 class SyntheticStream(TokenStream):
@@ -46,9 +46,9 @@ class SyntheticStream(TokenStream):
         self._vocabulary_size = vocabulary_size
         self._length = sequence_length + 1
 
-    def sample(self, step: int, k: int) -> Tokens:
+    def sample(self, number: int) -> Tokens:
         """Start and stride are random; a tenth of the tokens is replaced by random ones."""
-        random = np.random.default_rng([self._seed, step, k])
+        random = np.random.default_rng([self._seed, number])
         start, stride = random.integers(self._vocabulary_size), random.integers(1, 4)
         tokens = (start + stride * np.arange(self._length)) % self._vocabulary_size
         noise = random.random(self._length) < 0.1
@@ -59,29 +59,28 @@ class SyntheticStream(TokenStream):
 class BlendedStream(TokenStream):
     """Samples of several sources, as their weights say."""
 
-    def __init__(self, sources: Sequence[tuple[float, Windows]], *, global_batch: int) -> None:
+    def __init__(self, sources: Sequence[tuple[float, Windows]]) -> None:
         self._shares = shares_of([weight for weight, _ in sources])
         self._windows = [windows for _, windows in sources]
-        self._global_batch = global_batch
 
-    def sample(self, step: int, k: int) -> Tokens:
-        """Sample number step x global batch + k of the blend."""
-        source, number = place_of(step * self._global_batch + k, self._shares)
-        return self._windows[source].training(number)
+    def sample(self, number: int) -> Tokens:
+        """One sample of the blend."""
+        source, place = place_of(number, self._shares)
+        return self._windows[source].training(place)
 
 
 class ValidationStream(BlendedStream):
-    """The same of what is kept for validation; a step is a batch of an evaluation, and each evaluation is the same."""
+    """The same of what is kept for validation; each evaluation begins at the first sample."""
 
-    def sample(self, step: int, k: int) -> Tokens:
-        """Sample number step x global batch + k."""
-        source, number = place_of(step * self._global_batch + k, self._shares)
-        return self._windows[source].validation(number)
+    def sample(self, number: int) -> Tokens:
+        """One sample of the blend."""
+        source, place = place_of(number, self._shares)
+        return self._windows[source].validation(place)
 
     @property
-    def num_batches(self) -> int:
-        """How many hold every window once; the last one may begin again."""
-        return -(-sum(windows.num_validation for windows in self._windows) // self._global_batch)
+    def num_samples(self) -> int:
+        """So many hold every window once."""
+        return sum(windows.num_validation for windows in self._windows)
 
 
 def open_stream(job: TrainingJob) -> TokenStream:
@@ -92,12 +91,12 @@ def open_stream(job: TrainingJob) -> TokenStream:
         return SyntheticStream(
             seed=job.seed, vocabulary_size=model.vocabulary_size, sequence_length=model.sequence_length
         )
-    return BlendedStream(_windows(job), global_batch=model.global_batch)
+    return BlendedStream(_windows(job))
 
 
 def open_validation(job: TrainingJob) -> ValidationStream:
     """Open what of the data is kept for validation; raise InputError when there is none."""
-    return ValidationStream(_windows(job), global_batch=job.model.global_batch)
+    return ValidationStream(_windows(job))
 
 
 def _windows(job: TrainingJob) -> list[tuple[float, Windows]]:
@@ -116,10 +115,10 @@ def _windows(job: TrainingJob) -> list[tuple[float, Windows]]:
     ]
 
 
-def micro_batch(stream: TokenStream, job: TrainingJob, *, step: int, index: int, data: int, pipe: int = 0) -> Tokens:
+def micro_batch(stream: TokenStream, job: TrainingJob, *, first: int, index: int, data: int, pipe: int = 0) -> Tokens:
     """The part of replica `data` of stage `pipe` in micro-batch `index` of a step, (its batch, sequence_length + 1).
 
-    Parts and micro-batches follow each other, so together they are samples 0 .. global batch - 1.
+    Parts and micro-batches follow each other, so together they are the samples from `first` on of the global batch.
     """
     start, end = job.stages[pipe].interval(data)
-    return stream.batch(step, index * job.micro_batch + start, end - start)
+    return stream.batch(first + index * job.micro_batch + start, end - start)

@@ -1,11 +1,10 @@
 """One training run as the workers see it: model, layout, batch, schedule, data, checkpoints. One JSON file.
 
-Every stage works on the same micro-batches; its replicas share the samples of each. Sample k of step t is the same
-whatever the layout (`executor.token_stream`), so a run may change its layout between two steps and goes on with the
-same data.
+Every stage works on the same micro-batches; its replicas share the samples of each. Sample n of a training is the same
+whatever the layout and the batch (`executor.token_stream`), so a run may change both between two steps and goes on with
+the same data.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from executor.data.sources import Data, Source, TokenType, sources_of
+from executor.progress import ScalingRule, scaling_faults
 from executor.records import read_record, write_record
 from executor.weights.families import family_of
 from models.dimensions import Dimensions
@@ -30,9 +30,6 @@ LEAST_CHUNK_BYTES = 1 << 12
 LAST = "last"
 # Said wherever such a run is begun.
 SYNTHETIC_DATA = "SYNTHETIC DATA: no data are given, so that the model learns made-up sequences; good for trials only"
-
-# Part of the training over which WSD falls: one of so many.
-_COOLDOWN = 10
 
 # Sizes of the model that are at least 1 where they are given.
 _POSITIVE = (
@@ -115,12 +112,14 @@ class StageLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Learning rate and the other settings of AdamW.
+    """Learning rate and the other settings of AdamW, or of SGD with the momentum `beta1`.
 
     Linear warm-up over `warmup_steps`, then `decay` down to `final_ratio` x `learning_rate` at `decay_steps` (None: the
     steps of the job), constant after that. `cooldown_steps`: over which WSD falls (None: the last tenth). Each may be
-    said in samples (sequences) instead. Weight decay applies to all parameters but norms and biases. Gradients are
-    clipped to the norm `gradient_clipping`, 0 for not at all.
+    said in samples (sequences) instead. `scaling`: how the learning rate follows a batch other than `initial_batch`, of
+    which all lengths in steps are, those of the job too (None: the batch of the model); unless it is none, samples
+    count by what they are worth (`executor.progress`). Weight decay applies to all parameters but norms and biases.
+    Gradients are clipped to the norm `gradient_clipping`, 0 for not at all.
     """
 
     learning_rate: float = 3e-4
@@ -131,6 +130,8 @@ class Schedule:
     decay_samples: int | None = None
     cooldown_steps: int | None = None
     cooldown_samples: int | None = None
+    scaling: ScalingRule = ScalingRule.NONE
+    initial_batch: int | None = None
     final_ratio: float = 0.1
     weight_decay: float = 0.01
     beta1: float = 0.9
@@ -279,8 +280,26 @@ class TrainingJob:
         return self.micro_batch * self.num_micro_batches
 
     @property
+    def initial_batch(self) -> int:
+        """Sequences of one step as `num_steps` counts them."""
+        return self.schedule.initial_batch or self.model.global_batch
+
+    @property
+    def num_samples(self) -> int:
+        """Where the training ends: what its samples must be worth."""
+        return self.num_steps * self.initial_batch
+
+    @property
+    def measures_micro_batches(self) -> bool:
+        """Whether noise is measured between micro-batches: one rank that accumulates, of a batch that may change."""
+        return self.schedule.scaling is not ScalingRule.NONE and self.num_ranks == 1 and self.num_micro_batches > 1
+
+    @property
     def small_batch(self) -> int:
-        """Sequences of a step per replica, where replicas are most; all where a stage has one replica only."""
+        """Sequences of a step per replica, where replicas are most; all where a stage has one replica only, but those
+        of a micro-batch where noise is measured between these."""
+        if self.measures_micro_batches:
+            return self.micro_batch
         degrees = [stage.dp for stage in self.stages]
         return self.global_batch // max(degrees) if min(degrees) > 1 else self.global_batch
 
@@ -301,28 +320,6 @@ class TrainingJob:
         """Rank of a place: the inverse of `coordinates`."""
         before = sum(stage.num_ranks for stage in self.stages[: place.pipe])
         return before + place.data * self.stages[place.pipe].tp + place.tensor
-
-
-def learning_rate_at(job: TrainingJob, step: int) -> float:
-    """Learning rate of step `step`, counted from 0: a function of the samples before it alone, so that a resumed run
-    follows it."""
-    schedule, batch = job.schedule, job.global_batch
-    done, warmup = step * batch, _samples(schedule.warmup_steps, schedule.warmup_samples, batch) or 0
-    if done < warmup:
-        return schedule.learning_rate * min(1.0, (done + batch) / warmup)
-    end = _samples(schedule.decay_steps, schedule.decay_samples, batch) or job.num_steps * batch
-    begin = warmup
-    if schedule.decay is Decay.WSD:
-        cooldown = _samples(schedule.cooldown_steps, schedule.cooldown_samples, batch) or end // _COOLDOWN
-        begin = max(warmup, end - cooldown)
-    progress = min(1.0, max(0, done - begin) / max(batch, end - begin))
-    left = 0.5 * (1.0 + math.cos(math.pi * progress)) if schedule.decay is Decay.COSINE else 1.0 - progress
-    return schedule.learning_rate * (schedule.final_ratio + (1.0 - schedule.final_ratio) * left)
-
-
-def _samples(steps: int | None, samples: int | None, batch: int) -> int | None:
-    """A length in samples that may be given in steps."""
-    return samples if samples is not None or steps is None else steps * batch
 
 
 def read_training_job(path: Path) -> TrainingJob:
@@ -426,8 +423,9 @@ def model_faults(model: Transformer, engine: EngineName = EngineName.DEEPSPEED) 
         if value := getattr(model, name):
             yield _fault("attention", f"model/{name}", f"is {str(value).lower()}; the trainer has no {what}")
     yield from _computation_faults(model, engine)
-    if model.optimizer is not Optimizer.ADAM:
-        yield _fault("optimizer", "model/optimizer", f"is {model.optimizer}; the trainer knows adam")
+    if model.optimizer is not Optimizer.ADAM and engine is EngineName.DEEPSPEED:
+        detail = f"is {model.optimizer}; with DeepSpeed the trainer knows adam, the native engine sgd, too"
+        yield _fault("optimizer", "model/optimizer", detail)
     if model.zero_stage != 1:
         why = (
             "it has no pipelines with stages 2 and 3, and runs every plan as a pipeline"
@@ -502,6 +500,7 @@ def _schedule_faults(schedule: Schedule) -> Iterator[Issue]:
 
 def _run_faults(job: TrainingJob) -> Iterator[Issue]:
     yield from _schedule_faults(job.schedule)
+    yield from scaling_faults(job.schedule.scaling, job.schedule.initial_batch, job.model.optimizer)
     if job.checkpoint_interval < 0:
         yield _fault("negative", "checkpoint_interval", f"is {job.checkpoint_interval}; at least 0")
     if 0 != job.transfer_chunk_bytes < LEAST_CHUNK_BYTES:

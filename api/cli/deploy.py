@@ -4,7 +4,6 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +29,7 @@ from api.deployments.choice import (
     given_model,
     is_secret,
     keep_cluster,
+    schedule_of,
     taken_back_on_error,
 )
 from api.schemas.deployment import DeploymentBody, ProjectionDoc, ReconfigureBody
@@ -171,7 +171,7 @@ def deploy_command(
     training = body.training.model_copy(update={"engine": engine or body.training.engine})
     body = body.model_copy(update={"project": body.project or project, "training": training})
     runs = engine_of(body)
-    choice = choose(body, body.job_id, given_model(body), _no_service, engine=runs)
+    choice = choose(body, body.job_id, given_model(body), _no_service, engine=runs, schedule=schedule_of(body))
     deployment = deployment_of(body, choice, secrets)
     out = console.output()
     console.print_warnings(list(_kept_secrets(deployment.launch)))
@@ -226,9 +226,13 @@ def redeploy_command(
     if asked is not None:
         body = asked.model_copy(update={"project": asked.project or project})
         known, own = given_cluster(root), set(present.plan.gpus)
-        choice = choose(body, present.name, present.model, _no_service, known, own, engine=present.engine)
+        choice = choose(
+            *(body, present.name, present.model, _no_service, known, own),
+            engine=present.engine,
+            schedule=present.training.schedule,
+        )
         with _with_cluster(choice, root):
-            supervisor.reconfigure(replace(present, plan=choice.plan))
+            supervisor.reconfigure(present.changed_to(choice.plan))
         _print_projection(out, choice.projection)
         out.print(f"{present.plan.notation()} -> {choice.plan.notation()}")
     elif supervisor.state().phase.final:

@@ -15,7 +15,7 @@ from api.deployments.pointers import in_request
 from api.schemas.deployment import DataDoc, DeploymentBody, PlanChoice, ProjectionDoc, TrainingOptionsDoc
 from executor.data.sources import Data, Source
 from executor.deployable import Candidate, assumed_cluster, deployable_plan, usable_gpus
-from executor.deployment import Deployment, LaunchOptions, TrainingOptions, deployment_name
+from executor.deployment import Deployment, LaunchOptions, TrainingOptions, batched, deployment_name
 from executor.feedback.run import write_cluster
 from executor.launch.slurm_options import SlurmOptions
 from executor.projection import Projection
@@ -67,6 +67,11 @@ def engine_of(body: DeploymentBody) -> EngineName | None:
     return None if body.launch.command is not None else body.training.engine
 
 
+def schedule_of(body: DeploymentBody) -> Schedule:
+    """The schedule that a request asks for."""
+    return Schedule(**dict(body.training.schedule))
+
+
 def choose(
     asked: PlanChoice,
     job_id: str,
@@ -76,6 +81,7 @@ def choose(
     own: Collection[Gpu] = (),
     *,
     engine: EngineName | None,
+    schedule: Schedule | None = None,
 ) -> Choice:
     """Find the plan that is asked for, and project it where that is asked for and needed.
 
@@ -91,6 +97,9 @@ def choose(
         (node, GPU) on which the job runs now.
     engine
         What will run it; None: a program of the user's own.
+    schedule
+        Says whether its learning rate follows the batch, so that the model's becomes that of the plan; None: it does
+        not.
 
     Raises
     ------
@@ -101,7 +110,7 @@ def choose(
     found = _source(asked, job_id, model, planned, known)
     if found.model is None:
         raise InputError(f"job {job_id} is a table in its plan: say in job what it trains")
-    as_planned = trained(found.model, found.plan.training)
+    as_planned = trained(batched(found.model, found.plan, schedule or Schedule()), found.plan.training)
     assert isinstance(as_planned, Transformer)  # noqa: S101 - it stays what it is
     candidate = Candidate(
         plan=found.plan,
@@ -177,7 +186,7 @@ def deployment_of(body: DeploymentBody, choice: Choice, secrets: Path | None = N
     launch["program"] = launch.pop("command")
     if launch["image"] is None:
         del launch["image"]
-    training["schedule"] = Schedule(**dict(body.training.schedule))
+    training["schedule"] = schedule_of(body)
     launch["python"] = body.launch.python or usual_python(body.launch.backend)
     launch["secrets"] = _secret_files(body.launch.secrets, secrets)
     with located("/launch/slurm"):

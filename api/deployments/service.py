@@ -12,7 +12,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -32,6 +31,7 @@ from api.deployments.choice import (
     engine_of,
     given_model,
     keep_cluster,
+    schedule_of,
     taken_back_on_error,
 )
 from api.deployments.pointers import issue_in_request
@@ -131,7 +131,9 @@ class Deployments:
         """
         root = self._root()
         refuse_forbidden_files(body, self._settings)
-        choice = choose(body, body.job_id, given_model(body), self._planned, engine=engine_of(body))
+        choice = choose(
+            body, body.job_id, given_model(body), self._planned, engine=engine_of(body), schedule=schedule_of(body)
+        )
         deployment = deployment_of(body, choice, self._settings.secrets_folder)
         refuse_forbidden(body, deployment, self._settings)
         id_ = f"deployment-{uuid.uuid4().hex}"
@@ -168,8 +170,9 @@ class Deployments:
             choice = choose(
                 *(body, request.job_id, present.model, self._planned, given_cluster(folder), set(present.plan.gpus)),
                 engine=present.engine,
+                schedule=present.training.schedule,
             )
-            following = replace(present, plan=choice.plan)
+            following = present.changed_to(choice.plan)
             refuse_foreign_hosts(body, following, self._settings)
             self._refuse_conflicts(body, request.job_id, following, besides=deployment_id)
             with taken_back_on_error(folder, _REQUEST, CLUSTERS):

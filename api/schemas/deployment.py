@@ -17,6 +17,7 @@ from executor.launch.backends import BACKENDS
 from executor.launch.base import RunState
 from executor.launch.slurm_options import MAX_SIGNAL_S, GpuRequest
 from executor.lifecycle import Cause, Phase
+from executor.progress import ScalingRule
 from executor.training_job import DEFAULT_CHUNK_BYTES, Decay, Device, EngineName
 from models.numerics import Activation
 
@@ -43,11 +44,19 @@ class ScheduleDoc(Document):
     cooldown_steps: Count | None = None
     """How long wsd falls; null: the last tenth."""
     cooldown_samples: _Samples | None = None
+    scaling: ScalingRule = ScalingRule.NONE
+    """How the learning rate follows the batch of a plan: square_root, for adam; adascale, for sgd (native engine). With
+    either the batch may change from plan to plan, and samples of larger batches count by what measured gradient noise
+    says that they are worth."""
+    initial_batch: Count | None = None
+    """Sequences of a step for which the learning rate was chosen, and in which steps are counted, here and in
+    `num_steps`; null: those of the model."""
     final_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Of the learning rate, at the end of the decay."""
     weight_decay: NonNegative = 0.01
     """Of all parameters but norms and biases."""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Of sgd: the momentum."""
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
     epsilon: Positive = 1e-8
     gradient_clipping: NonNegative = 1.0
@@ -102,7 +111,7 @@ class TrainingOptionsDoc(Document):
     """What you choose of a training run beyond model and plan."""
 
     num_steps: Count = 1000
-    """Optimiser steps of the whole job, runs before a change of plan included."""
+    """Optimiser steps of the whole job at its initial batch, runs before a change of plan included."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     engine: EngineName = EngineName.DEEPSPEED
     """deepspeed: symmetric plans only. native: any plan, on torch's own pipeline schedules. A deployment keeps its

@@ -14,13 +14,15 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from executor.learning_rate import learning_rate_at
+from executor.progress import Progress
 from executor.token_stream import micro_batch, open_stream
 from executor.trainer import deepspeed_engine
 from executor.trainer.clock import HostClock
 from executor.trainer.engine import Engine, place_of
 from executor.trainer.native import engine as native_engine
 from executor.trainer.rank import leave_process
-from executor.training_job import EngineName, TrainingJob, learning_rate_at, read_training_job
+from executor.training_job import EngineName, TrainingJob, read_training_job
 
 
 def main(job_file: str, num_steps: str, result: str) -> None:
@@ -39,7 +41,9 @@ def main(job_file: str, num_steps: str, result: str) -> None:
             batches = _batches(job, step, place.rank)
             dist.barrier()
             start_s, start_cpu_s = time.perf_counter(), time.process_time()
-            loss = engines[name].train_step(batches, learning_rate_at(job, step)).loss
+            loss = (
+                engines[name].train_step(batches, learning_rate_at(job, Progress.plain(step * job.global_batch))).loss
+            )
             cpu_s = torch.tensor(time.process_time() - start_cpu_s, dtype=torch.float64)
             dist.barrier()
             step_s = time.perf_counter() - start_s
@@ -55,7 +59,7 @@ def _batches(job: TrainingJob, step: int, rank: int) -> Iterator[tuple[torch.Ten
     pipe, data, _ = job.coordinates(rank)
     stream = open_stream(job)
     parts = [
-        torch.from_numpy(micro_batch(stream, job, step=step, index=index, data=data, pipe=pipe))
+        torch.from_numpy(micro_batch(stream, job, first=step * job.global_batch, index=index, data=data, pipe=pipe))
         for index in range(job.num_micro_batches)
     ]
     return iter([(tokens[:, :-1], tokens[:, 1:].contiguous()) for tokens in parts])

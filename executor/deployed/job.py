@@ -26,7 +26,9 @@ from executor.deployed.measured_runs import MeasuredRuns
 from executor.deployed.submission import Submission, deployment_of, read_submission, write_submission
 from executor.deployment import Deployment
 from executor.launch.backends import launch_backend
+from executor.learning_rate import worth_of_step
 from executor.lifecycle import DeploymentState, Phase
+from executor.progress import Progress, ScalingRule
 from executor.records import read_record, write_record
 from executor.supervision import Supervisor
 from models.parallel_plan import Gpu
@@ -289,12 +291,12 @@ class DeployedJob:
         )
 
     def measured(self) -> Measured:
-        """Steps that are left, as rank 0 measured them: at least the last one, until the job has ended; how fast its
-        runs were, and what its changes have cost."""
+        """Steps at the initial batch that are left, as rank 0 measured them: at least the last one, until the job has
+        ended; how fast its runs were, and what its changes have cost."""
         learned = self._learning.learned
         costs_s = self._supervisor.state().costs_s if (self._folder / _STATE).exists() else {}
         return Measured(
-            iterations_left=max(1, self.submission.training.num_steps - self._steps_done()),
+            iterations_left=max(1, math.ceil(self._iterations_left(self._steps_done())[0])),
             performance=learned.performance,
             calibration=learned.calibration,
             restart_cost_s=restart_price_s(costs_s),
@@ -364,11 +366,24 @@ class DeployedJob:
     def _remaining_s(self, steps_done: int) -> float | None:
         """The steps that are left, as long as they took last; else their share of the time that the job was said to
         take."""
-        whole_s, steps = self.submission.job.remaining_s, self.submission.training.num_steps
-        left, step_s = max(0, steps - steps_done), self._learning.learned.step_s
+        whole_s, num_steps = self.submission.job.remaining_s, self.submission.training.num_steps
+        (left, steps), step_s = self._iterations_left(steps_done), self._learning.learned.step_s
         if step_s is not None:
-            return step_s * left
-        return None if whole_s is None else whole_s * left / steps
+            return step_s * steps
+        return None if whole_s is None else whole_s * left / num_steps
+
+    def _iterations_left(self, steps_done: int) -> tuple[float, float]:
+        """What is left behind a step, in steps at the initial batch, and in those of the run: others where the batch
+        adapts."""
+        if self.submission.training.schedule.scaling is ScalingRule.NONE or not (self._folder / _STATE).exists():
+            left = max(0, self.submission.training.num_steps - steps_done)
+            return left, left
+        checkpoint = last_good(self._supervisor.checkpoints)
+        behind, done = (checkpoint.step, checkpoint.done) if checkpoint else (0, Progress())
+        training = self._supervisor.deployment().training_job(Path(), Path())
+        worth = worth_of_step(training, done)
+        missing = max(0.0, training.num_samples - done.work - max(0, steps_done - behind) * worth)
+        return missing / training.initial_batch, missing / worth
 
 
 def is_there(folder: Path) -> bool:

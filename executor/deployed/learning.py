@@ -3,7 +3,8 @@
 calibration    coefficients from the newest runs (`models.performance.iteration.calibration`), by GPU type in place of
                those that the job came with; of programs of users, which tell of whole steps only, factors on times
 performance    a table of throughputs, observations or a fitted model, set right
-               (`models.performance.goodput.corrected`); goodputs in units of their own stay as they came
+               (`models.performance.goodput.corrected`), with the gradient noise of the newest run that tells it;
+               goodputs in units of their own stay as they came
 step_s         seconds of a step where it ran last, by which the time that is left is reckoned
 
 What differs from what is told by a fiftieth at most is noise, and not told.
@@ -23,8 +24,21 @@ from models.performance.goodput.corrected import (
     step_s_of,
     with_observations,
 )
-from models.performance.goodput.observed_goodput import is_data_parallel, is_observable, observation_of
-from models.performance.goodput.spec import GoodputModel, GoodputObservations, Performance, ThroughputTable
+from models.performance.goodput.efficiency import efficiency, signal_share
+from models.performance.goodput.observed_goodput import (
+    gradient_statistics,
+    is_data_parallel,
+    is_observable,
+    observation_of,
+)
+from models.performance.goodput.spec import (
+    BatchRange,
+    GoodputModel,
+    GoodputObservations,
+    GradientStatistics,
+    Performance,
+    ThroughputTable,
+)
 from models.performance.iteration.calibration import calibrate
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.fabric import fabric_of
@@ -90,11 +104,12 @@ class Learning:
         return replace(found, gpus={**said.gpus, **found.gpus}, sizes=found.sizes or said.sizes)
 
     def _steps_s(self, learned: Learned, run: MeasuredRun) -> Iterator[float | None]:
-        """Seconds of a step of a run, by all that is told."""
+        """Seconds of a step of a run, by all that is told; and what a sample of the largest batch is worth."""
         yield learned.step_s or self._said_step_s
         model = performance_model(run.job, run.cluster, learned.calibration or self._job.calibration)
         yield model.iteration(run.plan).total_s
         yield _said_step_s(learned.performance or self._job.performance, run)
+        yield _said_efficiency(learned.performance or self._job.performance)
 
 
 def _performance(said: Performance | None, settled: Sequence[tuple[MeasuredRun, StepTable]]) -> Performance | None:
@@ -104,13 +119,29 @@ def _performance(said: Performance | None, settled: Sequence[tuple[MeasuredRun, 
         return None if found is said else found
     if isinstance(said, GoodputObservations):
         observations = [observation_of(run, steps) for run, steps in settled if is_observable(run)]
-        return with_observations(said, observations) if observations else None
+        gradient = _gradient(said.batch, settled) or said.gradient
+        return replace(with_observations(said, observations), gradient=gradient) if observations else None
     if isinstance(said, GoodputModel):
         corrected = corrected_model(
             said, [_steps(run, step_time_s(steps)) for run, steps in settled if is_data_parallel(run)]
         )
-        return None if corrected is said else corrected
+        corrected = replace(corrected, gradient=_gradient(said.batch, settled) or said.gradient)
+        return None if corrected == said else corrected
     return None
+
+
+def _gradient(batch: BatchRange, settled: Sequence[tuple[MeasuredRun, StepTable]]) -> GradientStatistics | None:
+    """Noise at the initial batch, of the newest run that tells it."""
+    told = (gradient_statistics(run, steps, batch.initial) for run, steps in settled if is_data_parallel(run))
+    return next((found for found in told if found is not None), None)
+
+
+def _said_efficiency(performance: Performance | None) -> float | None:
+    """At the largest batch; None where nobody says that there are several."""
+    if not isinstance(performance, GoodputModel | GoodputObservations):
+        return None
+    gradient, batch = performance.gradient, performance.batch
+    return float(efficiency(signal_share(gradient.squared_norm, gradient.variance), batch.maximum / batch.initial))
 
 
 def _throughput(run: MeasuredRun, steps: StepTable) -> Iterator[MeasuredThroughput]:

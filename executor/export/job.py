@@ -7,6 +7,7 @@ from executor.deployment import deployment_name
 from executor.hosts import HOST, HOST_FORM
 from models.parallel_plan import Gpu, ParallelPlan, layers_of_parts, symmetric_plan
 from models.parallelism.training import trained
+from models.performance.goodput.batch import equal_share
 from models.pipeline_schedule import PipelineSchedule, part_words
 from models.plan import JobAllocation, Plan
 from models.transformer import Checkpointing, Transformer
@@ -232,8 +233,11 @@ def _degrees(found: JobAllocation, parallelism: Parallelism | None, model: Trans
     if local is None:
         return None
     layout = Layout(pp=1, dp=found.num_gpus, tp=1, micro_batch=local, num_micro_batches=count)
+    if found.batch_size is None or count is None or layout.global_batch == found.batch_size:
+        return layout
     # Smaller last shares keep a batch within the maximum of its job; frameworks have equal ones.
-    return layout if layout.global_batch == found.batch_size else replace(layout, num_micro_batches=None)
+    even = equal_share(found.batch_size, layout.dp, count)
+    return replace(layout, micro_batch=even) if even else replace(layout, num_micro_batches=None)
 
 
 def _with_batch(layout: Layout, model: Transformer | None) -> Layout:

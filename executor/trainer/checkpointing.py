@@ -23,6 +23,7 @@ from executor.checkpoints import (
     tag_of,
 )
 from executor.launch.pulse import Pulse
+from executor.progress import Progress
 from executor.trainer.engine import Engine
 from executor.training_job import TrainingJob
 from stowplan.errors import StowplanError
@@ -38,8 +39,9 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 PATIENT = timedelta(days=1)
 
 
-def save(engine: Engine, job: TrainingJob, step: int, *, is_behind: bool = False) -> str | None:
-    """Write the checkpoint after `step` steps; give what went wrong, or None when it is the last good one.
+def save(engine: Engine, job: TrainingJob, step: int, progress: Progress, *, is_behind: bool = False) -> str | None:
+    """Write the checkpoint after `step` steps, with how far they have brought; give what went wrong, or None when it
+    is the last good one.
 
     `is_behind`: the next run trains already with this state; it waits for this one before it writes one itself.
     """
@@ -57,7 +59,7 @@ def save(engine: Engine, job: TrainingJob, step: int, *, is_behind: bool = False
             except OSError as error:
                 obstacle = f"{folder}: {error}"
         obstacle = first_failure(obstacle)
-        return obstacle if obstacle is not None else _write(engine, job, step, folder)
+        return obstacle if obstacle is not None else _write(engine, job, step, progress, folder)
 
 
 @contextmanager
@@ -88,12 +90,12 @@ def _alone(folder: Path, limit_s: float) -> Iterator[None]:
         yield
 
 
-def _write(engine: Engine, job: TrainingJob, step: int, folder: Path) -> str | None:
+def _write(engine: Engine, job: TrainingJob, step: int, progress: Progress, folder: Path) -> str | None:
     partial = folder / (tag_of(step) + PARTIAL)
     failure = first_failure(engine.write_checkpoint(partial))
     if dist.get_rank() == 0 and failure is None:
         try:
-            complete_checkpoint(folder, job, step)
+            complete_checkpoint(folder, job, step, progress)
         except OSError as error:
             failure = f"{folder}: {error}"
     failure = first_failure(failure)

@@ -34,6 +34,7 @@ from executor.trainer.context import LayerContext
 from executor.trainer.decay import parameter_groups
 from executor.trainer.engine import Batches, Place, StepResult, patience_of
 from executor.trainer.layers import Buildable, LayerSpec, TiedLayerSpec, layers_of
+from executor.trainer.micro_noise import MicroBatchSquares
 from executor.trainer.weights import save_weights
 from executor.training_job import Device, TrainingJob
 from stowplan.errors import WorkerError
@@ -129,6 +130,7 @@ class DeepSpeedEngine:
             dist_init_required=False,
         )
         tolerate_full_disks(self._engine)
+        self._squares = MicroBatchSquares(module.parameters()) if job.measures_micro_batches else None
         self._num_replicas = layout.dp
         self._num_ranks = place.world_size
         self._small_square = 0.0
@@ -151,6 +153,8 @@ class DeepSpeedEngine:
             group["lr"] = learning_rate
         loss = float(self._engine.train_batch(data_iter=batches))
         norm = float(self._engine.get_global_grad_norm())
+        if self._squares is not None:
+            self._small_square = self._squares.take(self._job.num_micro_batches)
         return StepResult(
             loss=loss,
             gradient_norm=norm,

@@ -16,9 +16,10 @@ from typing import Any
 
 import torch.distributed as dist
 
-from executor.checkpoints import checkpoint_of
+from executor.checkpoints import Checkpoint, checkpoint_of
 from executor.handover import Door, Offer, asked, hand, regions_of
 from executor.launch.pulse import Pulse
+from executor.progress import Progress
 from executor.redeployment import Region
 from executor.timeline import Activity, Span, Timeline
 from executor.trainer.carriage import STILL_S, Line, Parts, Slots, machine, send
@@ -42,7 +43,9 @@ class Handing:
     failure: str | None
 
 
-def hand_over(engine: Engine, job: TrainingJob, step: int, folder: Path, pulse: Pulse) -> Handing | None:
+def hand_over(
+    engine: Engine, job: TrainingJob, step: int, progress: Progress, folder: Path, pulse: Pulse
+) -> Handing | None:
     """Hand the state behind `step` over, where the run in `folder` is to; collective.
 
     None: it is not. What goes wrong is the same on all ranks.
@@ -55,10 +58,11 @@ def hand_over(engine: Engine, job: TrainingJob, step: int, folder: Path, pulse: 
     if found[0] is None:
         return None
     following, offer = found[0]
+    checkpoint = checkpoint_of(job, step, progress)
     took = Timeline(Activity.TRANSFER)
     pulse.beat(2 * LIMIT_S, "handing its state over")
     with _sending(offer, rank) as sending:
-        failure = first_failure(_failure(lambda: sending.send(engine, job, step)))
+        failure = first_failure(_failure(lambda: sending.send(engine, checkpoint)))
         if failure is None:
             is_off = rank == 0 and not hand(following, step)
             failure = first_failure("it was called off" if is_off else None)
@@ -79,18 +83,18 @@ class Sending:
         self._lines: list[Line] = []
         self._end_s = math.inf
 
-    def send(self, engine: Engine, job: TrainingJob, step: int) -> None:
-        """Send every rank what it asks for."""
+    def send(self, engine: Engine, checkpoint: Checkpoint) -> None:
+        """Send every rank what it asks for, and what stands beside it."""
         self._end_s = time.monotonic() + LIMIT_S
         slots = self._slots = Slots(self._offer.chunk_bytes)
-        parts, checkpoint = Parts(engine.state() or ()), to_document(checkpoint_of(job, step))
+        parts, beside = Parts(engine.state() or ()), to_document(checkpoint)
         targets = self._offer.targets[self._rank]
         # Not all to the same rank at the same time.
         first = self._rank % max(1, len(targets))
         for target in (*targets[first:], *targets[:first]):
             line = _line_to(self._offer.doors[target])
             self._lines.append(line)
-            line.say({"token": self._offer.token, "rank": self._rank, "checkpoint": checkpoint})
+            line.say({"token": self._offer.token, "rank": self._rank, "checkpoint": beside})
             regions = _wanted(line.hear(), parts)
             for _ in send(line, parts.batches(regions, slots.slot_bytes), slots):
                 if time.monotonic() > self._end_s:

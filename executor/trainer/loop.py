@@ -15,8 +15,10 @@ from pathlib import Path
 import torch
 
 from executor.launch.pulse import Pulse
+from executor.learning_rate import after_step, is_finished, learning_rate_at, steps_left
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path
 from executor.outcome import End, Outcome
+from executor.progress import Progress
 from executor.run_files import STOP_FILE
 from executor.timeline import Activity, Span, Timeline
 from executor.token_stream import open_stream
@@ -27,7 +29,7 @@ from executor.trainer.evaluation import Evaluation
 from executor.trainer.handing import Handing, hand_over
 from executor.trainer.reading import Reading
 from executor.trainer.sinks import Sinks
-from executor.training_job import Device, TrainingJob, learning_rate_at
+from executor.training_job import Device, TrainingJob
 from stowplan.errors import WorkerError
 
 _logger = logging.getLogger("stowplan.executor.trainer")
@@ -43,7 +45,7 @@ class Loop:
 
     SIGTERM to any rank, or STOP_FILE in the `folder` of the run, ends the run behind the step in work, with a
     checkpoint; where the ranks of a next run take the state over, it is written while these train already. `clock` is
-    the one that the engine was built with.
+    the one that the engine was built with; `progress`: of the training until now.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Loop:
         launch: int,
         folder: Path,
         pulse: Pulse,
+        progress: Progress,
     ) -> None:
         self._engine = engine
         self._job = job
@@ -68,6 +71,7 @@ class Loop:
         self._host = socket.gethostname()
         self._loss: float | None = None
         self._pulse = pulse
+        self._progress = progress
         self._steps_s: deque[float] = deque(maxlen=_NUM_REMEMBERED)
         signal.signal(signal.SIGTERM, self._note_signal)
 
@@ -84,13 +88,15 @@ class Loop:
         saving: Span | None = None
         handing: Handing | None = None
         with self._writer() as writer, Sinks(job, self._place.rank, step) as sinks:
-            while step < job.num_steps and not stopping:
+            while not is_finished(job, self._progress) and not stopping:
                 self._beat_for_step()
                 metrics, stopping = self._step(step)
                 self._pulse.beat(job.save_limit_s, "writing to disk")
                 self._steps_s.append(metrics.step_s)
                 step += 1
-                if self._evaluation is not None and self._evaluation.is_due(step, stopping=stopping):
+                if self._evaluation is not None and self._evaluation.is_due(
+                    step, stopping=stopping, finished=is_finished(job, self._progress)
+                ):
                     metrics = replace(metrics, validation_loss=self._evaluate(self._evaluation))
                 if writer is not None:
                     writer.write(metrics)
@@ -98,19 +104,19 @@ class Loop:
                 self._log(metrics)
                 if not self._is_due(step, stopping):
                     continue
-                if stopping and step < job.num_steps:
-                    handing = hand_over(self._engine, job, step, self._folder, self._pulse)
+                if stopping and not is_finished(job, self._progress):
+                    handing = hand_over(self._engine, job, step, self._progress, self._folder, self._pulse)
                     self._pulse.beat(job.save_limit_s, "writing to disk")
                 is_behind = handing is not None and handing.failure is None
                 saved = Timeline(Activity.SAVING)
-                failure = checkpointing.save(self._engine, job, step, is_behind=is_behind)
+                failure = checkpointing.save(self._engine, job, step, self._progress, is_behind=is_behind)
                 self._log_checkpoint(step, failure)
                 if is_behind:
                     # Nothing is lost with it: another run has the state.
                     failure = None
                 else:
                     (saving,) = saved.end().spans
-        end = End.FINISHED if step >= job.num_steps else End.STOPPED
+        end = End.FINISHED if is_finished(job, self._progress) else End.STOPPED
         return Outcome(
             end=end,
             step=step,
@@ -135,16 +141,16 @@ class Loop:
     def _is_due(self, step: int, stopping: bool) -> bool:
         """Whether a checkpoint follows step `step`, counted from 1."""
         interval = self._job.checkpoint_interval
-        due = stopping or step == self._job.num_steps or (interval > 0 and step % interval == 0)
+        due = stopping or is_finished(self._job, self._progress) or (interval > 0 and step % interval == 0)
         return due and self._job.checkpoint_folder is not None
 
     def _step(self, step: int) -> tuple[StepMetrics, bool]:
         """Do one step; give what was measured, and whether any rank was told to stop."""
         engine, job = self._engine, self._job
-        rate = learning_rate_at(job, step)
+        rate = learning_rate_at(job, self._progress)
         _reset_peak_memory(job)
         started_at_s, start_s = time.time(), time.perf_counter()
-        result = engine.train_step(self._data.batches(step), rate)
+        result = engine.train_step(self._data.batches(self._progress.samples), rate)
         parts_s = self._clock.collect()
         step_s = time.perf_counter() - start_s
         self._loss, norm = result.loss, result.gradient_norm
@@ -152,6 +158,7 @@ class Loop:
             raise WorkerError(f"step {step + 1} has the loss {self._loss} and the gradient norm {norm}")
         told = float(self._is_told_to_stop())
         small, large, stop = agree([result.small_square, result.large_square, told], engine.device)
+        self._progress = after_step(job, self._progress, small, large)
         pipe, data, tensor = job.coordinates(self._place.rank)
         metrics = StepMetrics(
             launch=self._launch,
@@ -200,7 +207,13 @@ class Loop:
         if self._place.rank == 0:
             _logger.info(
                 "step %d of %d: loss %.6f, %.3f s, %.0f tokens/s",
-                *(metrics.step, self._job.num_steps, metrics.loss, metrics.step_s, metrics.tokens_per_s),
+                *(
+                    metrics.step,
+                    metrics.step + steps_left(self._job, self._progress),
+                    metrics.loss,
+                    metrics.step_s,
+                    metrics.tokens_per_s,
+                ),
             )
             if metrics.validation_loss is not None:
                 _logger.info("step %d: validation loss %.6f", metrics.step, metrics.validation_loss)

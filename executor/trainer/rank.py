@@ -16,6 +16,7 @@ from executor.checkpoints import checkpoint_to_resume
 from executor.handover import write_state
 from executor.launch.pulse import Pulse
 from executor.outcome import FAULT, NOT_SAVED, OUTCOME_FILE, PEER_LOST, WRONG_INPUT, End, Outcome
+from executor.progress import Progress
 from executor.records import write_record
 from executor.run_files import Preparation
 from executor.timeline import START_FILE, Activity, Start, Timeline
@@ -85,12 +86,13 @@ def _train(job: TrainingJob, folder: Path, pulse: Pulse, timeline: Timeline) -> 
     timeline.begin(Activity.WAITING)
     if not gate.passed(Preparation.ENGINE, reception.is_done if reception else lambda: False):
         return None
-    pulse.beat(job.start_limit_s, "going on behind another run")
+    pulse.beat(job.start_limit_s, "getting its state")
     timeline.begin(Activity.TRANSFER if reception else Activity.CONVERSION)
     launch = [int(time.time() * 1e3)]
     dist.broadcast_object_list(launch)
     settled = _settled(reception, engine, job, pulse)
-    if settled.checkpoint is None:
+    checkpoint = settled.checkpoint
+    if checkpoint is None:
         timeline.begin(Activity.CONVERSION)
         checkpoint = checkpointing.find(job, pulse, library.prepare)
         if checkpoint is None and begun is not job:
@@ -103,7 +105,8 @@ def _train(job: TrainingJob, folder: Path, pulse: Pulse, timeline: Timeline) -> 
         elif settled.is_touched:
             # Some of its values are those of the run before.
             engine = library.build(begun, place, clock)
-    loop = Loop(engine, clock, job, place, launch[0], folder, pulse)
+    progress = Progress() if checkpoint is None else checkpoint.done
+    loop = Loop(engine, clock, job, place, launch[0], folder, pulse, progress)
     if place.rank == 0 and job.metrics_folder is not None:
         _write(replace(timeline.end(), movement=settled.movement), Path(job.metrics_folder), START_FILE)
     outcome = loop.run()

@@ -174,6 +174,7 @@ def test_only_what_changes_the_mathematics_changes_the_fingerprint() -> None:
     job = tiny_job()
     same = replace(GPT, name="mine", feed_forward_size=256, checkpointing=Checkpointing.FULL)
     assert fingerprint_of(tiny_job(same, stage_layers=(2, 2), dp=2)) == fingerprint_of(job)
+    assert fingerprint_of(tiny_job(replace(GPT, global_batch=16), num_micro_batches=8)) == fingerprint_of(job)
     assert fingerprint_of(tiny_job(replace(GPT, tied_embeddings=False))) != fingerprint_of(job)
     assert fingerprint_of(tiny_job(seed=8)) != fingerprint_of(job)
     assert fingerprint_of(tiny_job(layers_hook="mine:layers")) != fingerprint_of(job)

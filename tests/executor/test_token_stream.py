@@ -37,14 +37,14 @@ def _stream(path: Path, count: int, *, token_type: TokenType = TokenType.UINT16)
 def test_layouts_share_the_same_samples(step: int, dp: int) -> None:
     alone, spread = tiny_job(), tiny_job(dp=dp)
     stream = open_stream(alone)
-    whole = stream.batch(step, 0, 8)
+    whole = stream.batch(8 * step, 8)
     places = [(index, data) for index in range(spread.num_micro_batches) for data in range(dp)]
-    parts = [micro_batch(open_stream(spread), spread, step=step, index=i, data=d) for i, d in places]
+    parts = [micro_batch(open_stream(spread), spread, first=8 * step, index=i, data=d) for i, d in places]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
 def test_synthetic_samples_differ_and_stay_in_the_vocabulary() -> None:
-    batch = open_stream(tiny_job()).batch(3, 0, 8)
+    batch = open_stream(tiny_job()).batch(24, 8)
     assert batch.shape == (8, GPT.sequence_length + 1)
     assert len({tuple(sample) for sample in batch}) == 8
     assert batch.min() >= 0
@@ -63,12 +63,12 @@ def test_synthetic_data_are_announced(tmp_path: Path, caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("token_type", TokenType)
 def test_epoch_gives_every_window_once_in_another_order(tmp_path: Path, token_type: TokenType) -> None:
-    # 25 tokens are 6 windows of 4, which overlap by one: 0..4, 4..8, ..., 20..24. Two steps of 3 are an epoch.
+    # 25 tokens are 6 windows of 4, which overlap by one: 0..4, 4..8, ..., 20..24.
     stream = _stream(tmp_path / "tokens.bin", 25, token_type=token_type)
-    epochs = [[int(stream.sample(step, k)[0]) for step in (2 * e, 2 * e + 1) for k in range(3)] for e in (0, 1)]
+    epochs = [[int(stream.sample(6 * e + k)[0]) for k in range(6)] for e in (0, 1)]
     assert sorted(epochs[0]) == sorted(epochs[1]) == [0, 4, 8, 12, 16, 20]
     assert epochs[0] != epochs[1]
-    np.testing.assert_array_equal(stream.sample(0, 0), np.arange(5) + epochs[0][0])
+    np.testing.assert_array_equal(stream.sample(0), np.arange(5) + epochs[0][0])
 
 
 def test_file_that_is_too_short_is_refused(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_token_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
     np.full(66, GPT.vocabulary_size, dtype=np.uint32).tofile(path)
     stream = open_stream(tiny_job(token_file=str(path), token_type=TokenType.UINT32))
     with pytest.raises(InputError, match=r"has the token 101 .* the vocabulary of the model has 101"):
-        stream.sample(0, 0)
+        stream.sample(0)
 
 
 def _blend(folder: Path, **changes: Any) -> TrainingJob:
@@ -106,7 +106,7 @@ def _blend(folder: Path, **changes: Any) -> TrainingJob:
 
 def test_blend_has_the_weights_and_all_samples_of_each_source(tmp_path: Path) -> None:
     stream = open_stream(_blend(tmp_path))
-    samples = [int(sample[0]) for step in range(5) for sample in stream.batch(step, 0, 8)]
+    samples = [int(sample[0]) for sample in stream.batch(0, 40)]
     # Of 40 samples 30 and 10: an epoch and a half of the one, an epoch of the other.
     small = [first for first in samples if first < 500]
     assert len(small) == 30
@@ -118,15 +118,15 @@ def test_blend_has_the_weights_and_all_samples_of_each_source(tmp_path: Path) ->
 
 def test_validation_is_never_trained_on_and_always_the_same(tmp_path: Path) -> None:
     job = _blend(tmp_path, validation_share=0.2)
-    trained = {int(s[0]) for step in range(30) for s in open_stream(job).batch(step, 0, 8)}
+    trained = {int(s[0]) for s in open_stream(job).batch(0, 240)}
     validation = open_validation(job)
-    assert validation.num_batches == 1
-    kept = [int(sample[0]) for sample in validation.batch(0, 0, 8)]
+    assert validation.num_samples == 6
+    kept = [int(sample[0]) for sample in validation.batch(0, 8)]
     # The last 4 of 20 samples and the last 2 of 10, at the weights of the blend.
     assert set(kept) == {64, 68, 72, 76, 532, 536}
     assert not trained & set(kept)
     assert len(trained) == 24
-    np.testing.assert_array_equal(validation.batch(0, 0, 8), open_validation(job).batch(0, 0, 8))
+    np.testing.assert_array_equal(validation.batch(0, 8), open_validation(job).batch(0, 8))
 
 
 def test_validation_without_samples_is_refused(tmp_path: Path) -> None:

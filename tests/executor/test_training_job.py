@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from executor.learning_rate import learning_rate_at
+from executor.progress import Progress
 from executor.training_job import (
     Decay,
     Device,
@@ -18,7 +20,6 @@ from executor.training_job import (
     Schedule,
     StageLayout,
     TrainingJob,
-    learning_rate_at,
     model_faults,
     read_training_job,
     write_training_job,
@@ -108,7 +109,7 @@ def _stage(num_layers: int, *batches: int, tp: int = 1) -> StageLayout:
         ({"layers_hook": "mine"}, "must read module:function"),
         ({"schedule": Schedule(learning_rate=-1.0)}, "at least 0"),
         ({"model": replace(GPT, precision=Precision.FP16)}, "knows bf16 and fp32"),
-        ({"model": replace(GPT, optimizer=Optimizer.SGD)}, "knows adam"),
+        ({"model": replace(GPT, optimizer=Optimizer.SGD)}, "the trainer knows adam, the native engine sgd, too"),
         ({"model": replace(GPT, num_experts=4)}, "dense models only"),
         ({"model": replace(GPT, kv_rank=8)}, "the trainer has no latent attention"),
         ({"schedule": Schedule(warmup_steps=4, warmup_samples=32)}, "is given beside warmup_steps; say it in one"),
@@ -178,7 +179,7 @@ def test_engines_run_what_is_planned_for_them() -> None:
 def test_learning_rate_warms_up_and_falls_along_a_cosine() -> None:
     schedule = Schedule(learning_rate=1.0, warmup_steps=4, decay_steps=12, final_ratio=0.2)
     job = tiny_job(schedule=schedule)
-    rates = [learning_rate_at(job, step) for step in range(20)]
+    rates = [learning_rate_at(job, Progress.plain(8 * step)) for step in range(20)]
     assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
     # Half-way down the cosine stands in the middle of 1 and 0.2.
     assert rates[8] == pytest.approx(0.6)
@@ -187,7 +188,7 @@ def test_learning_rate_warms_up_and_falls_along_a_cosine() -> None:
 
 def _rates(**schedule: Any) -> list[float]:
     job = tiny_job(schedule=Schedule(learning_rate=1.0, final_ratio=0.2, **schedule), num_steps=20)
-    return [learning_rate_at(job, step) for step in range(22)]
+    return [learning_rate_at(job, Progress.plain(8 * step)) for step in range(22)]
 
 
 def test_learning_rate_falls_along_a_line() -> None:

@@ -24,6 +24,7 @@ from executor.trainer.clock import StepClock
 from executor.trainer.context import LayerContext
 from executor.trainer.engine import Batches, Held, Place, StepResult, patience_of
 from executor.trainer.layers import layers_of
+from executor.trainer.micro_noise import MicroBatchSquares
 from executor.trainer.native import checkpoint as stored
 from executor.trainer.native.flat import FlatParameters
 from executor.trainer.native.module import StageModule
@@ -92,7 +93,15 @@ class NativeEngine:
             dtype=dtype,
         )
         ties = Ties(self._flat, where, layout.tp) if modules[0].has_ties else None
-        self._update = Update(self._flat, job.schedule, group=_group(replicas, job), ties=ties, clock=clock)
+        self._update = Update(
+            self._flat,
+            job.schedule,
+            group=_group(replicas, job),
+            ties=ties,
+            clock=clock,
+            optimizer=job.model.optimizer,
+        )
+        self._squares = MicroBatchSquares(self._modules.parameters()) if job.measures_micro_batches else None
         self._loss = layers.loss
         self._share = layout.batches[where.data] / job.global_batch
         parts = [
@@ -112,7 +121,10 @@ class NativeEngine:
         self._flat.gradients.zero_()
         loss = self._run(self._schedule.step, batches)
         mean, norm, alone, summed = self._update.apply(loss, learning_rate)
-        small, large = noise_squares(self._job, self._place, alone, summed)
+        if self._squares is None:
+            small, large = noise_squares(self._job, self._place, alone, summed)
+        else:
+            small, large = self._squares.take(self._job.num_micro_batches), summed
         return StepResult(loss=mean, gradient_norm=norm, small_square=small, large_square=large)
 
     def evaluate(self, batches: Batches) -> float:

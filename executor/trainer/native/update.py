@@ -11,6 +11,7 @@ from executor.trainer.clock import StepClock
 from executor.trainer.native.flat import FlatParameters
 from executor.trainer.native.ties import Ties
 from executor.training_job import Schedule
+from models.transformer import Optimizer
 
 # That of torch's `clip_grad_norm_`.
 _CLIPPING_EPSILON = 1e-6
@@ -19,7 +20,8 @@ _BLOCK = 4096
 
 
 class Update:
-    """Sums gradients over the replicas of a stage and over ties, clips by the norm over all stages, applies AdamW.
+    """Sums gradients over the replicas of a stage and over ties, clips by the norm over all stages, applies AdamW (or
+    SGD with momentum).
 
     Gradients are sums over samples of shares of the mean loss, so that uneven shares need no weights here.
 
@@ -32,12 +34,21 @@ class Update:
     """
 
     def __init__(
-        self, flat: FlatParameters, schedule: Schedule, *, group: Any, ties: Ties | None, clock: StepClock
+        self,
+        flat: FlatParameters,
+        schedule: Schedule,
+        *,
+        group: Any,
+        ties: Ties | None,
+        clock: StepClock,
+        optimizer: Optimizer = Optimizer.ADAM,
     ) -> None:
         self._flat, self._schedule, self._group, self._ties, self._clock = flat, schedule, group, ties, clock
         self.masters = flat.masters()
         self.first_moments = torch.zeros_like(self.masters)
-        self.second_moments = torch.zeros_like(self.masters)
+        # SGD has no second ones: checkpoints hold the first ones twice.
+        self._is_sgd = optimizer is Optimizer.SGD
+        self.second_moments = self.first_moments if self._is_sgd else torch.zeros_like(self.masters)
         self._num_steps = torch.zeros((), device=self.masters.device)
         # Views, of matrices alone: norms and biases do not decay.
         self._decaying = [
@@ -83,17 +94,22 @@ class Update:
         norm = totals[1].sqrt()
         if limit := self._schedule.gradient_clipping:
             gradients *= (limit / (norm + _CLIPPING_EPSILON)).clamp(max=1.0).float()
-        self._adam(gradients, learning_rate)
+        self._descend(gradients, learning_rate)
         self._publish()
         self._clock.lap("optimizer")
         # One wait for the device, where all is under way.
         mean, square, small, large = torch.stack([*totals, alone, untied]).tolist()
         return mean, math.sqrt(square) if square >= 0 else math.nan, small, large
 
-    def _adam(self, gradients: torch.Tensor, learning_rate: float) -> None:
+    def _descend(self, gradients: torch.Tensor, learning_rate: float) -> None:
         schedule = self._schedule
         if schedule.weight_decay and self._decaying:
             torch._foreach_mul_(self._decaying, 1.0 - learning_rate * schedule.weight_decay)
+        if self._is_sgd:
+            self.first_moments.mul_(schedule.beta1).add_(gradients)
+            self.masters.add_(self.first_moments, alpha=-learning_rate)
+            self._num_steps += 1
+            return
         adamw(
             [self.masters],
             [gradients],

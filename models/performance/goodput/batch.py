@@ -93,6 +93,14 @@ def choose_batches(pairs: Pairs, num_candidates: int) -> BatchChoice:
     )
 
 
+def equal_share(batch: int, num_replicas: int, num_micro_batches: int) -> int:
+    """Sequences of every micro-batch of a replica with which a step has at most `batch`; 0 where it would have more.
+
+    The last shares of a batch that was cut to the maximum are smaller; no trainer has such.
+    """
+    return batch // (num_replicas * num_micro_batches)
+
+
 def _gradient_time_s(pairs: Pairs, local_batch: FloatArray) -> FloatArray:
     return gradient_time_s(pairs.alpha_c[:, None], pairs.beta_c[:, None], local_batch)
 

@@ -15,7 +15,8 @@ from the mean squared norms at the batch b of one replica and the global batch B
     |G|^2 = (B |g_B|^2 - b |g_b|^2) / (B - b),   S = (|g_b|^2 - |g_B|^2) / (1/b - 1/B)
 
 both unbiased, and 0 where noise makes them negative. Sia's variance at the initial batch B0 is S / B0. The newest
-launch with replicas tells; without one, nothing is known of the noise.
+launch with replicas tells, or with one replica whose b is that of a micro-batch: so it is where the two norms differ.
+Without such a launch, nothing is known of the noise.
 """
 
 from collections.abc import Iterable
@@ -27,6 +28,9 @@ from models.performance.goodput.spec import BatchRange, GoodputObservations, Gra
 from models.performance.iteration.calibration import same_costs
 from models.performance.iteration.fabric import fabric_of
 from models.performance.iteration.step_table import MeasuredRun, StepTable
+
+# Norms of one gradient that were computed in two ways are this near.
+_SAME = 1e-3
 
 
 def goodput_observations(runs: Iterable[MeasuredRun]) -> GoodputObservations | None:
@@ -67,11 +71,11 @@ def is_observable(run: MeasuredRun) -> bool:
 
 
 def gradient_statistics(run: MeasuredRun, steps: StepTable, batch: int) -> GradientStatistics | None:
-    """Gradient noise at a batch; None where one replica, or gradients of zero, say nothing about it."""
+    """Gradient noise at a batch; None where one gradient a step, or gradients of zero, say nothing about it."""
     (replicas,) = {stage.dp for stage in run.plan.stages}
     large = run.plan.global_batch
-    small = large // replicas
-    if small == large:
+    small = run.plan.micro_batch if replicas == 1 else large // replicas
+    if small == large or (replicas == 1 and np.allclose(steps.small_square, steps.large_square, rtol=_SAME)):
         return None
     # Means, not medians: the estimators are unbiased in the mean only.
     small_square, large_square = float(steps.small_square.mean()), float(steps.large_square.mean())

@@ -171,6 +171,27 @@ def test_a_goodput_job_of_sia_is_deployed_data_parallel(client: httpx.Client) ->
     assert answer.json()["notation"] == f"PP1 DP2 TP1 (4 layers, {batch})"
 
 
+def test_the_batch_may_change_with_the_plan_where_the_learning_rate_follows(client: httpx.Client) -> None:
+    larger = {"plan": plan([(4, 2)], local=4) | {"num_micro_batches": 2}}
+    training = {"device": "cpu", "num_steps": 60, "checkpoint_interval": 5}
+    fixed = client.post("/v1/deployments", json=body(training=training)).headers["Location"]
+    wait(client, fixed, lambda document: document["step"] >= 1)
+    refused = client.post(f"{fixed}:reconfigure", json=larger)
+    assert (refused.status_code, "16 sequences" in refused.text) == (422, True), refused.text
+    client.post(f"{fixed}:stop")
+    wait(client, fixed, lambda document: document["phase"] == "stopped")
+    schedule = {"scaling": "square_root", "initial_batch": 8}
+    wrong = body(training=training | {"schedule": schedule | {"scaling": "adascale"}})
+    problem = client.post("/v1/deployments", json=wrong).json()
+    assert [issue["pointer"] for issue in problem["errors"]] == ["/training/schedule/scaling"]
+    path = client.post("/v1/deployments", json=body(training=training | {"schedule": schedule})).headers["Location"]
+    wait(client, path, lambda document: document["step"] >= 1)
+    changed = client.post(f"{path}:reconfigure", json=larger)
+    assert changed.status_code == 202, changed.text
+    done = wait(client, path, lambda document: document["phase"] == "finished")
+    assert done["notation"] == "PP1 DP2 TP1 (4 layers, 2 x 8)"
+
+
 def test_reconfiguring_goes_on_with_the_next_step(client: httpx.Client) -> None:
     training = {"device": "cpu", "num_steps": 60, "checkpoint_interval": 5}
     path = client.post("/v1/deployments", json=body(training=training)).headers["Location"]

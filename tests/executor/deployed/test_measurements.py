@@ -221,6 +221,8 @@ def test_models_and_observations_are_set_right(tmp_path: Path) -> None:
     assert isinstance(found, GoodputModel)
     assert isinstance(more, GoodputObservations)
     assert found.profiles["a"].parameters.alpha_c == pytest.approx(0.125)
+    # Over one replica's samples and over all the squared norm is 1: there is no noise.
+    assert found.gradient == more.gradient == GradientStatistics(squared_norm=1.0, variance=0.0)
     newest, before = more.observations
     assert before == alone
     assert (newest.num_replicas, newest.local_batch) == (2, 1)

@@ -8,17 +8,21 @@ import pytest
 
 from executor.deployed.submission import Submission, deployment_of, read_submission, write_submission
 from executor.deployment import TrainingOptions
+from executor.progress import ScalingRule
 from executor.training_job import EngineName, Schedule
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.parallelism.training import ALL_CHECKPOINTING, Choices, Training
 from models.performance.goodput.spec import (
     BatchRange,
+    GoodputModel,
     GoodputObservations,
     GoodputTable,
     GradientStatistics,
     Performance,
     TableEntry,
+    ThroughputParameters,
     ThroughputTable,
+    TypeProfile,
 )
 from models.transformer import Checkpointing, Precision
 from models.workload import Job, Parallelism
@@ -134,3 +138,59 @@ def test_what_does_not_fit_the_job_is_refused() -> None:
         deployment_of(submitted(job_of("j")), given_to("j", a0=range(3)), cluster(4))
     with pytest.raises(InputError, match="a batch of 16; the trainer keeps the model's of 8"):
         deployment_of(submitted(job_of("j")), replace(given_to("j", a0=range(2)), batch_size=16), cluster(4))
+
+
+_RANGE = GoodputObservations(
+    batch=BatchRange(initial=8, maximum=64),
+    gradient=GradientStatistics(squared_norm=1.0, variance=2.0),
+    observations=(),
+)
+_ADAPTS = Schedule(scaling=ScalingRule.SQUARE_ROOT, initial_batch=8)
+
+
+def _adaptive(schedule: Schedule = _ADAPTS, **more: Any) -> Submission:
+    made = submitted(job_of("j"))
+    job = job_of("j", **{"performance": _RANGE} | more)
+    return replace(made, job=job, training=replace(made.training, schedule=schedule))
+
+
+def test_a_job_trains_with_the_batch_that_sia_chooses() -> None:
+    chosen = replace(given_to("j", a0=range(3)), batch_size=36, local_batch_size=6, accumulation_steps=2)
+    made = deployment_of(_adaptive(), chosen, cluster(4))
+    assert made.plan.notation() == "PP1 DP3 TP1 (4 layers, 2 x 18)"
+    assert (made.model, made.training.schedule) == (replace(MODEL, global_batch=36), _ADAPTS)
+    # Smaller last shares keep within the maximum: what all replicas can have alike is a little less.
+    made = deployment_of(_adaptive(), replace(chosen, batch_size=34), cluster(4))
+    assert made.model.global_batch == made.plan.global_batch == 30
+    # The next plan of the run, of another size.
+    alone = replace(given_to("j", a0=range(1)), batch_size=8, local_batch_size=8, accumulation_steps=1)
+    after = made.changed_to(deployment_of(_adaptive(), alone, cluster(4)).plan)
+    assert (after.model.global_batch, after.training) == (8, made.training)
+    with pytest.raises(InputError, match="the plan makes 8 sequences a step, the model's global batch is 30"):
+        replace(made, plan=after.plan)
+
+
+def test_a_batch_that_cannot_be_is_refused() -> None:
+    chosen = replace(given_to("j", a0=range(4)), batch_size=6, local_batch_size=2, accumulation_steps=2)
+    with pytest.raises(InputError, match="batch of 6 in 2 micro-batches on 4 GPUs: none has a sequence in each") as no:
+        deployment_of(_adaptive(), chosen, cluster(4))
+    assert no.value.issues[0].pointer == "/job/performance/batch"
+    with pytest.raises(InputError, match="/training/schedule/initial_batch: is 4, the model's global batch 8"):
+        _adaptive(replace(_ADAPTS, initial_batch=4))
+    with pytest.raises(InputError, match="/job/performance/batch/initial: is 16; the model's global batch"):
+        _adaptive(performance=replace(_RANGE, batch=BatchRange(initial=16, maximum=64)))
+    with pytest.raises(InputError, match="/job/parallelism: is TP2 PP1; a batch that Sia chooses"):
+        _adaptive(parallelism=Parallelism(tp=2, pp=1, dp=1))
+    times = ThroughputParameters(
+        alpha_c=1.0,
+        beta_c=1.0,
+        alpha_r=0.0,
+        beta_r=0.0,
+        alpha_n=0.0,
+        beta_n=0.0,
+        gamma=1.0,
+    )
+    profile = TypeProfile(parameters=times, min_local_batch=100, max_local_batch=200)
+    model = GoodputModel(batch=_RANGE.batch, gradient=_RANGE.gradient, profiles={"a": profile})
+    with pytest.raises(InputError, match="/job/performance/batch/maximum: is 64; one GPU works on 100 sequences"):
+        _adaptive(performance=model)

@@ -81,9 +81,10 @@ def test_a_goodput_job_is_data_parallel() -> None:
     job = job_of(plan(sia), "big")
     assert job.gpus == (("a", 0), ("a", 3), ("b", 1))
     assert job.layout("x") == Layout(pp=1, dp=3, tp=1, micro_batch=4, num_micro_batches=2)
-    # The last shares are smaller: 3 x 4 x 2 is more than 22.
+    # 3 x 4 x 2 is more than 22: with equal shares it is 3 x 3 x 2.
     smaller = job_of(plan(replace(sia, batch_size=22)), "big").layout("x")
-    assert smaller.global_batch is None
+    assert smaller == Layout(pp=1, dp=3, tp=1, micro_batch=3, num_micro_batches=2)
+    assert job_of(plan(replace(sia, batch_size=5)), "big").layout("x").global_batch is None
 
 
 def test_a_job_of_a_queue_has_gpus_alone() -> None:

@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import nn
 
+from executor.learning_rate import learning_rate_at
+from executor.progress import Progress
 from executor.token_stream import micro_batch, open_stream
 from executor.trainer.context import LayerContext
 from executor.trainer.layers import PipelineLayers, TiedLayerSpec, layers_of
-from executor.training_job import TrainingJob, learning_rate_at
+from executor.training_job import TrainingJob
+from models.transformer import Optimizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +69,14 @@ def _train(job: TrainingJob, replicas: int) -> list[ReferenceStep]:
     model, schedule, stream = Sequence(layers), job.schedule, open_stream(job)
     parameters = list(model.parameters())
     # Norms and biases are vectors, and do not decay.
-    optimizer = torch.optim.AdamW(
-        [
-            {"params": [p for p in parameters if p.dim() > 1], "weight_decay": schedule.weight_decay},
-            {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
-        ],
-        betas=(schedule.beta1, schedule.beta2),
-        eps=schedule.epsilon,
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": schedule.weight_decay},
+        {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
+    ]
+    optimizer: torch.optim.Optimizer = (
+        torch.optim.SGD(groups, momentum=schedule.beta1)
+        if job.model.optimizer is Optimizer.SGD
+        else torch.optim.AdamW(groups, betas=(schedule.beta1, schedule.beta2), eps=schedule.epsilon)
     )
     steps = []
     for step in range(job.num_steps):
@@ -80,14 +85,15 @@ def _train(job: TrainingJob, replicas: int) -> list[ReferenceStep]:
             count = job.num_micro_batches // replicas
             total = torch.tensor(0.0)
             for index in range(count):
-                tokens = torch.from_numpy(micro_batch(stream, job, step=step, index=index * replicas + data, data=0))
+                place = {"first": step * job.global_batch, "index": index * replicas + data, "data": 0}
+                tokens = torch.from_numpy(micro_batch(stream, job, **place))
                 total = total + layers.loss(model(tokens[:, :-1]), tokens[:, 1:]) / count
             losses.append(float(total.detach()))
             replica_gradients.append(torch.autograd.grad(total, parameters))
         for parameter, *gradients in zip(parameters, *replica_gradients, strict=True):
             parameter.grad = torch.stack(gradients).mean(dim=0)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate_at(job, step)
+            group["lr"] = learning_rate_at(job, Progress.plain(step * job.global_batch))
         large = float(torch.nn.utils.clip_grad_norm_(parameters, schedule.gradient_clipping)) ** 2
         optimizer.step()
         small = sum(float(g.square().sum()) for gradients in replica_gradients for g in gradients) / replicas

@@ -131,12 +131,13 @@ def test_every_phase_of_a_run_has_its_limit(tmp_path: Path) -> None:
         "600 s loading its libraries",
         "600 s meeting the other ranks",
         "600 s building the model",
+        "600 s getting its state",
         "600 s looking for a checkpoint",
     ]
     step = ["600 s doing its first step", "500 s writing to disk"]
     first = [*start, *step, "400 s doing a step", "500 s writing to disk"]
     assert (tmp_path / "first" / "beats-0").read_text().splitlines() == first
-    first[3] = "inf s waiting for rank 0 to find a checkpoint"
+    first[4] = "inf s waiting for rank 0 to find a checkpoint"
     assert (tmp_path / "first" / "beats-1").read_text().splitlines() == first
     beats = (tmp_path / "second" / "beats-0").read_text().splitlines()
     converting = "500 s converting a checkpoint"

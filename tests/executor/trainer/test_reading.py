@@ -17,10 +17,10 @@ def test_any_step_may_follow_any_other() -> None:
     stream = open_stream(job)
     reading = Reading(stream, job, rank=1)
     for step in (0, 1, 5, 6, 5):
-        batches = list(reading.batches(step))
+        batches = list(reading.batches(8 * step))
         assert len(batches) == job.num_micro_batches
         for index, (inputs, labels) in enumerate(batches):
-            expected = torch.from_numpy(micro_batch(stream, job, step=step, index=index, data=1))
+            expected = torch.from_numpy(micro_batch(stream, job, first=8 * step, index=index, data=1))
             assert torch.equal(inputs, expected[:, :-1])
             assert torch.equal(labels, expected[:, 1:])
 
@@ -33,12 +33,12 @@ def test_stages_in_the_middle_read_nothing() -> None:
 
 def test_fault_of_a_step_that_was_read_ahead_is_told_at_that_step() -> None:
     class Broken(TokenStream):
-        def sample(self, step: int, k: int) -> IntArray:
-            if step == 1:
+        def sample(self, number: int) -> IntArray:
+            if number >= 8:
                 raise InputError("a wrong token")
-            return open_stream(tiny_job()).sample(step, k)
+            return open_stream(tiny_job()).sample(number)
 
     reading = Reading(Broken(), tiny_job(), rank=0)
     reading.batches(0)
     with pytest.raises(InputError, match="a wrong token"):
-        reading.batches(1)
+        reading.batches(8)

@@ -12,6 +12,7 @@ import torch
 from executor.checkpoints import checkpoint_of
 from executor.handover import Offer, hand, write_offer
 from executor.launch.pulse import Pulse
+from executor.progress import Progress
 from executor.redeployment import Region
 from executor.trainer.carriage import Line
 from executor.trainer.engine import Held
@@ -62,7 +63,7 @@ def _offer(reception: Reception, *, token: str = "secret", machine: str | None =
 def _send(offer: Offer, values: torch.Tensor, job: TrainingJob = JOB, rank: int = 3) -> Sending:
     sending = Sending(offer, rank)
     try:
-        sending.send(_Engine(values), job, 5)  # type: ignore[arg-type]
+        sending.send(_Engine(values), checkpoint_of(job, 5, Progress()))  # type: ignore[arg-type]
     except BaseException:
         sending.close()
         raise
@@ -137,7 +138,7 @@ def test_a_host_that_knows_its_name_as_its_loopback_is_reached_by_the_name(
 def test_where_it_is_turned_off_nobody_is_asked(tmp_path: Path, here: torch.Tensor) -> None:
     job, engine = replace(JOB, transfer_chunk_bytes=0), _Engine(here)
     assert offered(job, 0, tmp_path, tmp_path, engine.state()) is None
-    assert hand_over(engine, job, 5, tmp_path, Pulse({})) is None  # type: ignore[arg-type]
+    assert hand_over(engine, job, 5, Progress(), tmp_path, Pulse({})) is None  # type: ignore[arg-type]
 
 
 def test_a_rank_is_taken_from_once(reception: Reception) -> None:
@@ -149,7 +150,7 @@ def test_a_rank_is_taken_from_once(reception: Reception) -> None:
 
 def test_a_reception_that_is_closed_waits_for_nobody(reception: Reception, here: torch.Tensor) -> None:
     line = Line(socket.create_connection((reception.door.address, reception.door.port)))
-    checkpoint = to_document(checkpoint_of(JOB, 5))
+    checkpoint = to_document(checkpoint_of(JOB, 5, Progress()))
     line.say({"token": "secret", "rank": 3, "checkpoint": checkpoint})
     assert len(line.hear()) == 1
     reception.close()

@@ -79,7 +79,7 @@ def _job(folder: Path, **more: Any) -> TrainingJob:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     job = _job(_stored(name, tmp_path), stage_layers=(2,))
-    tokens = torch.from_numpy(open_stream(job).batch(0, 0, 3))[:, :-1]
+    tokens = torch.from_numpy(open_stream(job).batch(0, 3))[:, :-1]
     with torch.no_grad():
         ours = Sequence(layers_of(job, LayerContext()))(tokens)
         theirs = _model(name)(tokens).logits
@@ -112,7 +112,7 @@ def test_every_rank_reads_and_writes_its_part(name: str, layout: dict[str, Any],
     paths = {"final_weights": str(tmp_path / "weights"), "metrics_folder": str(tmp_path)}
     job = _job(folder, **layout, num_steps=1, schedule=still, **paths)
     run_job(job, tmp_path)
-    model, tokens = _model(name), torch.from_numpy(open_stream(job).batch(0, 0, 8))
+    model, tokens = _model(name), torch.from_numpy(open_stream(job).batch(0, 8))
     with torch.no_grad():
         loss = torch.nn.functional.cross_entropy(model(tokens[:, :-1]).logits.flatten(0, 1), tokens[:, 1:].flatten())
     assert steps_of(tmp_path, 3)[0].loss == pytest.approx(float(loss), abs=1e-5)

@@ -52,6 +52,19 @@ def test_noise_follows_the_formula() -> None:
     assert statistics.variance == pytest.approx(1.0)
 
 
+def test_micro_batches_of_one_replica_tell_the_noise() -> None:
+    # |g_b|^2 = 3 over b = 8 sequences, |g_B|^2 = 2 over B = 32: |G|^2 = (64 - 24) / 24 = 5/3, S = 1 / (1/8 - 1/32).
+    run = measured_run(plan_of(1, 1, 1, 4))
+    steps = settled(run)
+    told = replace(steps, small_square=0 * steps.small_square + 3.0, large_square=0 * steps.large_square + 2.0)
+    statistics = gradient_statistics(run, told, 32)
+    assert statistics is not None
+    assert statistics.squared_norm == pytest.approx(5 / 3)
+    assert statistics.variance == pytest.approx(32 / 3 / 32)
+    # The same norm, computed in two ways: nobody has measured between them.
+    assert gradient_statistics(run, replace(told, small_square=told.large_square * 1.0001), 32) is None
+
+
 def test_noise_is_estimated_without_bias() -> None:
     # Gradients of one sequence: G = (1, 0, ..., 0) with 40 dimensions of variance 0.5, so |G|^2 = 1 and S = 20.
     random, run = np.random.default_rng(7), measured_run(plan_of(1, 4, 1), num_steps=3000)
