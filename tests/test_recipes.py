@@ -17,7 +17,7 @@ from api.cli.exit_codes import ExitCode
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
-ROOMS = ("stowplan", "topology", "workloads", "solver", "models", "executor", "api", "tests")
+ROOMS = ("benchmarks", "stowplan", "topology", "workloads", "solver", "models", "executor", "api", "tests")
 _BLOCK = re.compile(r"^```(python|diff) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LIMIT_S = 120
 

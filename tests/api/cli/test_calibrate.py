@@ -74,9 +74,10 @@ def test_systems_that_come_along() -> None:
     for file in files:
         found = CalibrationDoc.model_validate_json(file.read_text(encoding="utf-8"))
         assert found.adjustment is not None
-        assert found.adjustment.num_points >= 5
         assert found.source is not None
-        assert "left out" in found.source
+        # Of H200s one row was published, and equal plans of several versions are one point.
+        assert found.adjustment.num_points >= (1 if file.stem == "hgx-h200-torchtitan-fp8" else 4)
+        assert ("left out" in found.source) is (found.adjustment.num_points > 1)
     started = calibration("--iteration-time", f"{PLAN}=4", *MODEL, "--calibration", "hgx-h100-nemo-fp8").adjustment
     assert started is not None
     assert started.num_points > 5
