@@ -155,6 +155,8 @@ class Deployment:
                     num_layers=stage.num_layers,
                     tp=stage.tp,
                     batches=tuple(replica.local_batch for replica in stage.replicas),
+                    checkpointing=stage.checkpointing,
+                    recomputed_layers=stage.recomputed_layers,
                 )
                 for stage in self.plan.stages
             ),

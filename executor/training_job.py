@@ -19,7 +19,7 @@ from models.dimensions import Dimensions
 from models.numerics import Numerics
 from models.parallel_plan import even_split
 from models.software import Software
-from models.transformer import Optimizer, Positions, Precision, Transformer
+from models.transformer import Checkpointing, Optimizer, Positions, Precision, Transformer
 from stowplan.errors import Issue, raise_for_errors
 
 # Value of `resume`: go on from the last good checkpoint, or start anew where there is none.
@@ -86,12 +86,16 @@ class Coordinates(NamedTuple):
 class StageLayout:
     """One pipeline stage: `num_layers` layers, replicated over groups of `tp` ranks.
 
-    `batches`: sequences of every micro-batch that each replica works on, one number per replica.
+    `batches`: sequences of every micro-batch that each replica works on, one number per replica. `checkpointing`: of
+    its layers, None: as the model says. `recomputed_layers`: the first so many, of every part as many, are recomputed
+    in full and the others keep everything; None: all alike (`models.parallel_plan.Stage`).
     """
 
     num_layers: int
     tp: int
     batches: tuple[int, ...]
+    checkpointing: Checkpointing | None = None
+    recomputed_layers: int | None = None
 
     @property
     def dp(self) -> int:
@@ -233,6 +237,19 @@ class TrainingJob:
         return tuple(parts[k] for k in range(self.virtual_stages) for parts in cut)
 
     @property
+    def layer_checkpointing(self) -> tuple[Checkpointing, ...]:
+        """Activation checkpointing of each layer of the model."""
+        found: list[Checkpointing] = []
+        for part, count in enumerate(self.part_layers):
+            stage = self.stages[part % self.pp]
+            kind = stage.checkpointing or self.model.checkpointing
+            recomputed = count
+            if stage.recomputed_layers is not None:
+                recomputed = stage.recomputed_layers // self.virtual_stages
+            found += [kind] * recomputed + [Checkpointing.NONE] * (count - recomputed)
+        return tuple(found)
+
+    @property
     def is_symmetric(self) -> bool:
         """Whether all stages have the same degrees and all replicas the same batch."""
         return len({(stage.tp, stage.dp, batch) for stage in self.stages for batch in stage.batches}) == 1
@@ -330,6 +347,8 @@ def _layout_faults(job: TrainingJob) -> Iterator[Issue]:
         detail = "have other degrees, or replicas other batches; DeepSpeed needs the same, the native engine does not"
         yield _fault("asymmetric_stage", "stages", detail)
     yield from _interleaving_faults(job)
+    if job.virtual_stages > 0:
+        yield from _recomputation_faults(job)
 
 
 def _interleaving_faults(job: TrainingJob) -> Iterator[Issue]:
@@ -363,6 +382,29 @@ def _stage_faults(job: TrainingJob) -> Iterator[Issue]:
                 "every stage works on all samples of a micro-batch"
             )
             yield _fault("micro_batch_differs", f"stages/{k}/batches", detail)
+
+
+def _recomputation_faults(job: TrainingJob) -> Iterator[Issue]:
+    """What stages cannot recompute on their own."""
+    for k, stage in enumerate(job.stages):
+        count, where = stage.recomputed_layers, f"stages/{k}"
+        if stage.checkpointing is None and count is None:
+            continue
+        if job.engine is EngineName.DEEPSPEED:
+            detail = "is given; under DeepSpeed all stages recompute as the model says, the engine native knows each"
+            yield _fault("checkpointing", f"{where}/checkpointing", detail)
+        if job.layers_hook is not None:
+            detail = "is given beside layers_hook; your own layers recompute as they like"
+            yield _fault("hook", f"{where}/checkpointing", detail)
+        if count is None:
+            continue
+        if stage.checkpointing is not Checkpointing.FULL:
+            detail = f"is {count}; only beside the checkpointing full"
+            yield _fault("recomputed_layers", f"{where}/recomputed_layers", detail)
+        parts = job.virtual_stages
+        if count < 1 or count % parts or count // parts > stage.num_layers // parts:
+            detail = f"is {count}; every part of {even_split(stage.num_layers, parts)} layers recomputes equally many"
+            yield _fault("recomputed_layers", f"{where}/recomputed_layers", detail)
 
 
 def model_faults(model: Transformer, engine: EngineName = EngineName.DEEPSPEED) -> Iterator[Issue]:
@@ -400,13 +442,17 @@ def _computation_faults(model: Transformer, engine: EngineName) -> Iterator[Issu
         yield _fault("software", "model/software", detail)
     if not model.fuses_attention:
         yield _fault("attention", "model/attention", "is plain; the trainer's attention is fused")
-    if model.splits_sequences:
-        yield _fault("sequence_parallel", "model/sequence_parallel", "is true; the trainer replicates activations")
+    if model.splits_sequences and engine is EngineName.DEEPSPEED:
+        detail = "is true; under DeepSpeed the trainer replicates activations, the engine native splits them"
+        yield _fault("sequence_parallel", "model/sequence_parallel", detail)
 
 
 def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
-    """Head counts that do not divide; a user's own layers may divide anything."""
+    """Head counts and sequences that do not divide; a user's own layers may divide anything but sequences."""
     if job.layers_hook is not None:
+        if job.model.splits_sequences and any(stage.tp > 1 for stage in job.stages):
+            detail = "is true; layers of a hook have whole sequences on all tensor ranks: plan with false"
+            yield _fault("sequence_parallel", "model/sequence_parallel", detail)
         return
     sizes = Dimensions.of(job.model)
     if sizes.heads % sizes.kv_heads:
@@ -415,7 +461,9 @@ def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
         )
     if job.model.positions is Positions.ROTARY and sizes.head % 2:
         yield _fault("head_size", "model/head_size", f"is {sizes.head}; rotary positions need an even size")
-    divided = (("num_heads", sizes.heads), ("num_kv_heads", sizes.kv_heads), ("feed_forward_size", sizes.feed_forward))
+    divided = [("num_heads", sizes.heads), ("num_kv_heads", sizes.kv_heads), ("feed_forward_size", sizes.feed_forward)]
+    if job.model.splits_sequences:
+        divided.append(("sequence_length", job.model.sequence_length))
     for k, stage in enumerate(job.stages):
         for name, count in divided:
             if stage.tp > 0 and count % stage.tp:

@@ -61,6 +61,7 @@ class NativeEngine:
             tensor_rank=where.tensor,
             tensor_degree=layout.tp,
             tensor_group=_group(tensor_ranks, job),
+            splits_sequences=layout.tp > 1 and job.model.splits_sequences,
             device=str(self.device),
             seed=job.seed,
         )
@@ -77,7 +78,14 @@ class NativeEngine:
             dtype=dtype,
         )
         ties = Ties(self._flat, where, layout.tp) if modules[0].has_ties else None
-        self._update = Update(self._flat, job.schedule, group=_group(replicas, job), ties=ties, clock=clock)
+        self._update = Update(
+            self._flat,
+            job.schedule,
+            group=_group(replicas, job),
+            ties=ties,
+            clock=clock,
+            tensor_group=context.tensor_group,
+        )
         self._loss = layers.loss
         self._share = layout.batches[where.data] / job.global_batch
         parts = [

@@ -5,7 +5,6 @@ sends and receives, so a stage of any number of replicas and tensor ranks runs u
 (`_PipelineStageBase` is private: torch is pinned).
 """
 
-import math
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ class UnevenStage(_PipelineStageBase):
     place
         Of the rank.
     dtype
-        Of activations; between stages they are (batch of the replica, sequence, hidden).
+        Of activations; between stages they are (batch of the replica, sequence or the rank's part of it, hidden).
     """
 
     def __init__(
@@ -48,10 +47,11 @@ class UnevenStage(_PipelineStageBase):
         # All ranks of a stage do the same at the same time.
         self.group_size, self.group_rank = job.pp, place.pipe
         self._clock, self._dtype = clock, dtype
-        sample = (job.model.sequence_length, job.model.hidden_size)
-        self._shape = (job.stages[place.pipe].batches[place.data], *sample)
+        model, layout = job.model, job.stages[place.pipe]
+        length = model.sequence_length // (layout.tp if model.splits_sequences else 1)
+        self._shape = (layout.batches[place.data], length, model.hidden_size)
         before, behind = (place.pipe - 1) % job.pp, (place.pipe + 1) % job.pp
-        size = math.prod(sample)
+        size = model.sequence_length * model.hidden_size
         self._from_before = () if self.is_first else senders(job, place, before, size)
         self._to_before = () if self.is_first else receivers(job, place, before, size)
         self._from_behind = () if self.is_last else senders(job, place, behind, size)
