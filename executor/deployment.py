@@ -11,7 +11,7 @@ from executor.hosts import HOST, HOST_FORM
 from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
 from executor.rank_table import Rank, rank_table, ranks_of
-from executor.training_job import LAST, Device, EngineName, Schedule, StageLayout, TrainingJob
+from executor.training_job import LAST, Compiler, Device, EngineName, Schedule, StageLayout, TrainingJob
 from models.numerics import Numerics
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
@@ -39,6 +39,7 @@ class TrainingOptions:
     num_steps: int = 1000
     seed: int = 0
     engine: EngineName = EngineName.DEEPSPEED
+    compiler: Compiler | None = None
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     numerics: Numerics = field(default_factory=Numerics)
@@ -164,6 +165,7 @@ class Deployment:
             num_steps=options.num_steps,
             engine=options.engine,
             virtual_stages=self.plan.virtual_stages,
+            compiler=options.compiler,
             device=options.device,
             schedule=options.schedule,
             seed=options.seed,

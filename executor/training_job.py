@@ -65,6 +65,15 @@ _SOFTWARE = {
 }
 
 
+class Compiler(StrEnum):
+    """Backends of `torch.compile`: kernels that are made for the layers, which takes a compiler of C++ on every host;
+    or the passes as they are traced ahead of time, made of the usual kernels.
+    """
+
+    INDUCTOR = "inductor"
+    AOT_EAGER = "aot_eager"
+
+
 class Decay(StrEnum):
     """How the learning rate falls: along a cosine, along a line, or not before a line at the end (WSD: warm-up, stable,
     decay; Hu et al. 2024)."""
@@ -145,7 +154,8 @@ class TrainingJob:
 
     Layout. `stages` in pipeline order; the first also holds the embedding, the last one the head. `num_micro_batches`
     make a step. `engine`: DeepSpeed runs layouts whose stages have the same degrees and whose replicas the same batch.
-    `virtual_stages`: parts into which the layers of every stage are cut, for interleaved pipelines.
+    `virtual_stages`: parts into which the layers of every stage are cut, for interleaved pipelines. `compiler`: of the
+    layers, under the native engine; None: they are not compiled.
 
     Weights. `numerics`: what the model computes with beside its sizes. `initial_weights`: a folder of Hugging Face with
     the weights that a training begins with, unless it goes on from a checkpoint; None: they are drawn. `final_weights`:
@@ -180,6 +190,7 @@ class TrainingJob:
     num_steps: int
     engine: EngineName = EngineName.DEEPSPEED
     virtual_stages: int = 1
+    compiler: Compiler | None = None
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
@@ -502,6 +513,9 @@ def _schedule_faults(schedule: Schedule) -> Iterator[Issue]:
 
 
 def _run_faults(job: TrainingJob) -> Iterator[Issue]:
+    if job.compiler is not None and job.engine is EngineName.DEEPSPEED:
+        detail = f"is {job.compiler}; under DeepSpeed layers are not compiled, under the engine native they may be"
+        yield _fault("compiler", "compiler", detail)
     yield from _schedule_faults(job.schedule)
     if job.checkpoint_interval < 0:
         yield _fault("negative", "checkpoint_interval", f"is {job.checkpoint_interval}; at least 0")

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from executor.training_job import (
+    Compiler,
     Decay,
     Device,
     EngineName,
@@ -176,6 +177,12 @@ def test_stages_may_recompute_on_their_own_under_the_native_engine() -> None:
             tiny_job(model, stages=stages, **more | changed)
         field = "recomputed_layers" if fault == "recomputed_layers" else "checkpointing"
         assert (fault, f"/stages/0/{field}") in {(issue.code, issue.pointer) for issue in caught.value.issues}
+
+
+def test_layers_are_compiled_under_the_native_engine() -> None:
+    assert tiny_job(compiler=Compiler.INDUCTOR, engine=EngineName.NATIVE).compiler is Compiler.INDUCTOR
+    with pytest.raises(InputError, match="/compiler: is inductor; under DeepSpeed layers are not compiled"):
+        tiny_job(compiler=Compiler.INDUCTOR)
 
 
 def test_sequences_are_split_where_they_divide_and_layers_know_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from executor.training_job import EngineName, StageLayout, TrainingJob
+from executor.training_job import Compiler, EngineName, StageLayout, TrainingJob
 from models.software import Software
 from models.transformer import Checkpointing, Precision, Transformer
 from tests.executor.jobs import GPT, LLAMA, tiny_job
@@ -118,6 +118,13 @@ def test_stages_that_recompute_on_their_own_train_like_one_process(tmp_path: Pat
     last = replace(stage(2, 1, 2), checkpointing=Checkpointing.SELECTIVE)
     model = replace(GPT, num_layers=6)
     job = native_job(model, first, last, virtual_stages=2, metrics_folder=str(tmp_path), num_steps=3)
+    run_job(job, tmp_path)
+    _check_losses(job, tmp_path, 1e-5)
+
+
+def test_compiled_layers_train_like_one_process(tmp_path: Path) -> None:
+    model = replace(LLAMA, num_layers=2, **_SPLIT)
+    job = native_job(model, stage(2, 2, 2), compiler=Compiler.AOT_EAGER, metrics_folder=str(tmp_path), num_steps=2)
     run_job(job, tmp_path)
     _check_losses(job, tmp_path, 1e-5)
 
