@@ -12,7 +12,16 @@ from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
 from executor.progress import ScalingRule
 from executor.rank_table import Rank, rank_table, ranks_of
-from executor.training_job import DEFAULT_CHUNK_BYTES, LAST, Device, EngineName, Schedule, StageLayout, TrainingJob
+from executor.training_job import (
+    DEFAULT_CHUNK_BYTES,
+    LAST,
+    Compiler,
+    Device,
+    EngineName,
+    Schedule,
+    StageLayout,
+    TrainingJob,
+)
 from models.numerics import Numerics
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
@@ -40,6 +49,7 @@ class TrainingOptions:
     num_steps: int = 1000
     seed: int = 0
     engine: EngineName = EngineName.DEEPSPEED
+    compiler: Compiler | None = None
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     numerics: Numerics = field(default_factory=Numerics)
@@ -171,6 +181,8 @@ class Deployment:
                     num_layers=stage.num_layers,
                     tp=stage.tp,
                     batches=tuple(replica.local_batch for replica in stage.replicas),
+                    checkpointing=stage.checkpointing,
+                    recomputed_layers=stage.recomputed_layers,
                 )
                 for stage in self.plan.stages
             ),
@@ -179,6 +191,7 @@ class Deployment:
             engine=options.engine,
             virtual_stages=self.plan.virtual_stages,
             pipeline_schedule=self.plan.schedule,
+            compiler=options.compiler,
             device=options.device,
             schedule=options.schedule,
             seed=options.seed,

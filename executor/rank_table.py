@@ -81,9 +81,9 @@ def rank_table(plan: ParallelPlan, engine: EngineName = EngineName.DEEPSPEED) ->
 
 
 def refuse_plan(plan: ParallelPlan, engine: EngineName, where: str = "") -> None:
-    """Raise InputError where stages have a checkpointing of their own, or replicas share sequences or experts; under
-    DeepSpeed also where stages are cut into parts, and AsymmetricPlanError where stages have other degrees or replicas
-    other batches.
+    """Raise InputError where replicas share sequences or experts; under DeepSpeed also where stages are cut into parts
+    or have a checkpointing of their own, and AsymmetricPlanError where stages have other degrees or replicas other
+    batches.
 
     `where`: pointer to the plan.
     """
@@ -109,16 +109,20 @@ def refuse_plan(plan: ParallelPlan, engine: EngineName, where: str = "") -> None
     ]
     if shared:
         raise InputError(f"the plan {plan.notation()} shares sequences or experts and cannot be deployed", shared)
-    own = [
-        Issue(
-            code="checkpointing",
-            pointer=f"{where}/stages/{i}/checkpointing",
-            detail=f"is {stage.recomputing}; the trainer recomputes alike in all stages, as the job's model says: plan "
-            "with software deepspeed",
-        )
-        for i, stage in enumerate(plan.stages)
-        if stage.checkpointing is not None
-    ]
+    own = (
+        ()
+        if engine is not EngineName.DEEPSPEED
+        else [
+            Issue(
+                code="checkpointing",
+                pointer=f"{where}/stages/{i}/checkpointing",
+                detail=f"is {stage.recomputing}; under DeepSpeed all stages recompute as the job's model says: plan "
+                "with software deepspeed, or train with the engine native",
+            )
+            for i, stage in enumerate(plan.stages)
+            if stage.checkpointing is not None
+        ]
+    )
     if own:
         raise InputError(f"stages of the plan {plan.notation()} have a checkpointing of their own", own)
     if engine is not EngineName.DEEPSPEED:

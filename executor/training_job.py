@@ -66,6 +66,15 @@ _SOFTWARE = {
 }
 
 
+class Compiler(StrEnum):
+    """Backends of `torch.compile`: kernels that are made for the layers, which takes a compiler of C++ on every host;
+    or the passes as they are traced ahead of time, made of the usual kernels.
+    """
+
+    INDUCTOR = "inductor"
+    AOT_EAGER = "aot_eager"
+
+
 class Decay(StrEnum):
     """How the learning rate falls: along a cosine, along a line, or not before a line at the end (WSD: warm-up, stable,
     decay; Hu et al. 2024)."""
@@ -87,12 +96,16 @@ class Coordinates(NamedTuple):
 class StageLayout:
     """One pipeline stage: `num_layers` layers, replicated over groups of `tp` ranks.
 
-    `batches`: sequences of every micro-batch that each replica works on, one number per replica.
+    `batches`: sequences of every micro-batch that each replica works on, one number per replica. `checkpointing`: of
+    its layers, None: as the model says. `recomputed_layers`: the first so many, of every part as many, are recomputed
+    in full and the others keep everything; None: all alike (`models.parallel_plan.Stage`).
     """
 
     num_layers: int
     tp: int
     batches: tuple[int, ...]
+    checkpointing: Checkpointing | None = None
+    recomputed_layers: int | None = None
 
     @property
     def dp(self) -> int:
@@ -147,7 +160,7 @@ class TrainingJob:
     Layout. `stages` in pipeline order; the first also holds the embedding, the last one the head. `num_micro_batches`
     make a step. `engine`: DeepSpeed runs layouts whose stages have the same degrees and whose replicas the same batch.
     `virtual_stages`: parts into which the layers of every stage are cut, for interleaved pipelines, and those whose
-    `pipeline_schedule` is zero-bubble.
+    `pipeline_schedule` is zero-bubble. `compiler`: of the layers, under the native engine; None: they are not compiled.
 
     Weights. `numerics`: what the model computes with beside its sizes. `initial_weights`: a folder of Hugging Face with
     the weights that a training begins with, unless it goes on from a checkpoint; None: they are drawn. `final_weights`:
@@ -186,6 +199,7 @@ class TrainingJob:
     engine: EngineName = EngineName.DEEPSPEED
     virtual_stages: int = 1
     pipeline_schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
+    compiler: Compiler | None = None
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
@@ -258,6 +272,19 @@ class TrainingJob:
         if self.pipeline_schedule is PipelineSchedule.ZBV:
             return min(part, 2 * self.pp - 1 - part)
         return part % self.pp
+
+    @property
+    def layer_checkpointing(self) -> tuple[Checkpointing, ...]:
+        """Activation checkpointing of each layer of the model."""
+        found: list[Checkpointing] = []
+        for part, count in enumerate(self.part_layers):
+            stage = self.stages[self.stage_of(part)]
+            kind = stage.checkpointing or self.model.checkpointing
+            recomputed = count
+            if stage.recomputed_layers is not None:
+                recomputed = stage.recomputed_layers // self.virtual_stages
+            found += [kind] * recomputed + [Checkpointing.NONE] * (count - recomputed)
+        return tuple(found)
 
     @property
     def is_symmetric(self) -> bool:
@@ -353,6 +380,8 @@ def _layout_faults(job: TrainingJob) -> Iterator[Issue]:
         detail = "have other degrees, or replicas other batches; DeepSpeed needs the same, the native engine does not"
         yield _fault("asymmetric_stage", "stages", detail)
     yield from _interleaving_faults(job)
+    if job.virtual_stages > 0:
+        yield from _recomputation_faults(job)
 
 
 def _interleaving_faults(job: TrainingJob) -> Iterator[Issue]:
@@ -409,6 +438,29 @@ def _stage_faults(job: TrainingJob) -> Iterator[Issue]:
             yield _fault("micro_batch_differs", f"stages/{k}/batches", detail)
 
 
+def _recomputation_faults(job: TrainingJob) -> Iterator[Issue]:
+    """What stages cannot recompute on their own."""
+    for k, stage in enumerate(job.stages):
+        count, where = stage.recomputed_layers, f"stages/{k}"
+        if stage.checkpointing is None and count is None:
+            continue
+        if job.engine is EngineName.DEEPSPEED:
+            detail = "is given; under DeepSpeed all stages recompute as the model says, the engine native knows each"
+            yield _fault("checkpointing", f"{where}/checkpointing", detail)
+        if job.layers_hook is not None:
+            detail = "is given beside layers_hook; your own layers recompute as they like"
+            yield _fault("hook", f"{where}/checkpointing", detail)
+        if count is None:
+            continue
+        if stage.checkpointing is not Checkpointing.FULL:
+            detail = f"is {count}; only beside the checkpointing full"
+            yield _fault("recomputed_layers", f"{where}/recomputed_layers", detail)
+        parts = job.virtual_stages
+        if count < 1 or count % parts or count // parts > stage.num_layers // parts:
+            detail = f"is {count}; each of the {parts} parts of {stage.num_layers} layers recomputes equally many"
+            yield _fault("recomputed_layers", f"{where}/recomputed_layers", detail)
+
+
 def model_faults(model: Transformer, engine: EngineName = EngineName.DEEPSPEED) -> Iterator[Issue]:
     """What the trainer does not know of a model, whatever the plan; pointers below `/model`."""
     for name in _POSITIVE:
@@ -445,13 +497,17 @@ def _computation_faults(model: Transformer, engine: EngineName) -> Iterator[Issu
         yield _fault("software", "model/software", detail)
     if not model.fuses_attention:
         yield _fault("attention", "model/attention", "is plain; the trainer's attention is fused")
-    if model.splits_sequences:
-        yield _fault("sequence_parallel", "model/sequence_parallel", "is true; the trainer replicates activations")
+    if model.splits_sequences and engine is EngineName.DEEPSPEED:
+        detail = "is true; under DeepSpeed the trainer replicates activations, the engine native splits them"
+        yield _fault("sequence_parallel", "model/sequence_parallel", detail)
 
 
 def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
-    """Head counts that do not divide; a user's own layers may divide anything."""
+    """Head counts and sequences that do not divide; a user's own layers may divide anything but sequences."""
     if job.layers_hook is not None:
+        if job.model.splits_sequences and any(stage.tp > 1 for stage in job.stages):
+            detail = "is true; layers of a hook have whole sequences on all tensor ranks: plan with false"
+            yield _fault("sequence_parallel", "model/sequence_parallel", detail)
         return
     sizes = Dimensions.of(job.model)
     if sizes.heads % sizes.kv_heads:
@@ -460,7 +516,9 @@ def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
         )
     if job.model.positions is Positions.ROTARY and sizes.head % 2:
         yield _fault("head_size", "model/head_size", f"is {sizes.head}; rotary positions need an even size")
-    divided = (("num_heads", sizes.heads), ("num_kv_heads", sizes.kv_heads), ("feed_forward_size", sizes.feed_forward))
+    divided = [("num_heads", sizes.heads), ("num_kv_heads", sizes.kv_heads), ("feed_forward_size", sizes.feed_forward)]
+    if job.model.splits_sequences:
+        divided.append(("sequence_length", job.model.sequence_length))
     for k, stage in enumerate(job.stages):
         for name, count in divided:
             if stage.tp > 0 and count % stage.tp:
@@ -499,6 +557,9 @@ def _schedule_faults(schedule: Schedule) -> Iterator[Issue]:
 
 
 def _run_faults(job: TrainingJob) -> Iterator[Issue]:
+    if job.compiler is not None and job.engine is EngineName.DEEPSPEED:
+        detail = f"is {job.compiler}; under DeepSpeed layers are not compiled, under the engine native they may be"
+        yield _fault("compiler", "compiler", detail)
     yield from _schedule_faults(job.schedule)
     yield from scaling_faults(job.schedule.scaling, job.schedule.initial_batch, job.model.optimizer)
     if job.checkpoint_interval < 0:

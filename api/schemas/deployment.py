@@ -18,7 +18,7 @@ from executor.launch.base import RunState
 from executor.launch.slurm_options import MAX_SIGNAL_S, GpuRequest
 from executor.lifecycle import Cause, Phase
 from executor.progress import ScalingRule
-from executor.training_job import DEFAULT_CHUNK_BYTES, Decay, Device, EngineName
+from executor.training_job import DEFAULT_CHUNK_BYTES, Compiler, Decay, Device, EngineName
 from models.numerics import Activation
 
 PATH_PATTERN, VALUE_PATTERN = r"^[^\x00-\x1f]+$", r"^[^\x00]*$"
@@ -116,6 +116,9 @@ class TrainingOptionsDoc(Document):
     engine: EngineName = EngineName.DEEPSPEED
     """deepspeed: symmetric plans only. native: any plan, on torch's own pipeline schedules. A deployment keeps its
     engine, since neither reads checkpoints of the other."""
+    compiler: Compiler | None = None
+    """Backend of `torch.compile` for the layers, with the engine native (null: they are not compiled). inductor: makes
+    kernels, and needs a C++ compiler on every host. aot_eager: traces the passes and runs the usual kernels."""
     device: Device = Device.CUDA
     schedule: ScheduleDoc = ScheduleDoc()
     initial_weights: _Path | None = None

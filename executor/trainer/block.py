@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from executor.trainer.context import LayerContext, constant_parameter
 from executor.trainer.rotary import frequencies, rotate
-from executor.trainer.tensor_parallel import ColumnParallelLinear, RowParallelLinear, enter
+from executor.trainer.tensor_parallel import ColumnParallelLinear, RowParallelLinear, enter, entered
 from models.dimensions import Dimensions
 from models.numerics import Activation
 from models.transformer import Biases, Checkpointing, Normalisation, Positions, Transformer
@@ -56,8 +56,10 @@ class HeadNorm(nn.Module):
         self.weight = constant_parameter(context, 1.0, head, name=name)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Normalise the last dimension. Each tensor rank has other heads: the gradients of the weight are summed."""
-        weight = enter(self.weight, self._context)
+        """Normalise the last dimension. Each tensor rank has other heads: the gradients of the weight are summed, with
+        those of all whole parameters where ranks have parts of sequences.
+        """
+        weight = self.weight if self._context.splits_sequences else enter(self.weight, self._context)
         return functional.rms_norm(values, weight.shape, weight, self._context.numerics.norm_epsilon)
 
 
@@ -73,6 +75,7 @@ class Attention(nn.Module):
         # No buffer: what casts the parameters leaves it in fp32.
         self._frequencies = frequencies(context.numerics, sizes.head, context.device) if rotary else None
         self._recompute = model.checkpointing is Checkpointing.SELECTIVE
+        self._gather_again = model.checkpointing is not Checkpointing.FULL
         bias = model.biases is not Biases.NONE
         queries, keys = sizes.heads * sizes.head, sizes.kv_heads * sizes.head
         context.share(sizes.kv_heads, name)
@@ -95,11 +98,9 @@ class Attention(nn.Module):
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """(batch, sequence, hidden) -> the same."""
-        values = enter(values, self._context)
-        heads = [
-            layer(values).unflatten(-1, (-1, self._head)).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        ]
+        with entered(values, self._context, gather_again=self._gather_again) as whole:
+            columns = [layer(whole) for layer in (self.query, self.key, self.value)]
+        heads = [each.unflatten(-1, (-1, self._head)).transpose(1, 2) for each in columns]
         mixed = _recomputed(self._mix, *heads) if self._recompute else self._mix(*heads)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
@@ -121,6 +122,7 @@ class FeedForward(nn.Module):
         sizes = Dimensions.of(model)
         self._context = context
         bias = model.biases is Biases.ALL
+        self._gather_again = model.checkpointing is not Checkpointing.FULL
         self._activation = _ACTIVATIONS[context.numerics.activation_of(gated=model.gated)]
 
         def column(part: str) -> ColumnParallelLinear:
@@ -141,10 +143,10 @@ class FeedForward(nn.Module):
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """(batch, sequence, hidden) -> the same."""
-        values = enter(values, self._context)
-        if self.gate is None:
-            return self.down(self._activation(self.up(values)))
-        return self.down(self._activation(self.gate(values)) * self.up(values))
+        with entered(values, self._context, gather_again=self._gather_again) as whole:
+            up = self.up(whole)
+            gate = None if self.gate is None else self.gate(whole)
+        return self.down(self._activation(up) if gate is None else self._activation(gate) * up)
 
 
 class Block(nn.Module):

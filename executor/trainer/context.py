@@ -22,13 +22,15 @@ class LayerContext:
     """Passed to every layer.
 
     `tensor_group`: torch process group of the ranks that share a layer, None for one rank; `tensor_rank` of
-    `tensor_degree` is the place in it. `device`: where to build. `seed`: of the whole run. `numerics`: what layers
-    compute with. `weights`: what parameters start with, None: they are drawn.
+    `tensor_degree` is the place in it. `splits_sequences`: what is not shared otherwise is computed on this rank's part
+    of every sequence (sequence parallelism), not on all ranks alike. `device`: where to build. `seed`: of the whole
+    run. `numerics`: what layers compute with. `weights`: what parameters start with, None: they are drawn.
     """
 
     tensor_rank: int = 0
     tensor_degree: int = 1
     tensor_group: Any = None
+    splits_sequences: bool = False
     device: str = "cpu"
     seed: int = 0
     numerics: Numerics = field(default_factory=Numerics)
@@ -39,6 +41,13 @@ class LayerContext:
         if count % self.tensor_degree:
             raise ValueError(f"{what}: {count} does not divide by the tensor-parallel degree {self.tensor_degree}")
         return count // self.tensor_degree
+
+    def part(self, count: int) -> slice:
+        """Of a sequence of `count` tokens those that this rank has between layers."""
+        if not self.splits_sequences:
+            return slice(0, count)
+        length = self.share(count, "tokens of a sequence")
+        return slice(self.tensor_rank * length, (self.tensor_rank + 1) * length)
 
 
 def seeded_parameter(
@@ -68,7 +77,7 @@ def seeded_parameter(
     else:
         held = context.weights.read(name, shape, cut, start, count).to(context.device)
     padding = [0, 0] * (len(shape) - 1 - cut) + [0, part - count]
-    return _parameter(nn.functional.pad(held, padding).clone(), name, axis)
+    return _parameter(context, nn.functional.pad(held, padding).clone(), name, axis)
 
 
 def constant_parameter(
@@ -77,13 +86,17 @@ def constant_parameter(
     """A vector of equal numbers, or one that is read; `axis` 0: `size` is shared by the tensor ranks."""
     count, rank = (size, 0) if axis is None else (context.share(size, name), context.tensor_rank)
     if context.weights is None:
-        return _parameter(torch.full((count,), value, device=context.device), name, axis)
-    return _parameter(context.weights.read(name, (size,), 0, rank * count, count).to(context.device), name, axis)
+        return _parameter(context, torch.full((count,), value, device=context.device), name, axis)
+    held = context.weights.read(name, (size,), 0, rank * count, count).to(context.device)
+    return _parameter(context, held, name, axis)
 
 
-def _parameter(part: torch.Tensor, name: str, axis: int | None) -> nn.Parameter:
-    """A parameter that says by `stored_name` which it is of the model."""
+def _parameter(context: LayerContext, part: torch.Tensor, name: str, axis: int | None) -> nn.Parameter:
+    """A parameter that says by `stored_name` which it is of the model, and by `tensor_partial` whether a tensor rank
+    has no more of its gradient than that of its part of the sequences.
+    """
     parameter = nn.Parameter(part) if axis is None else shared_parameter(part, axis)
+    parameter.tensor_partial = axis is None and context.splits_sequences
     parameter.stored_name = name
     return parameter
 

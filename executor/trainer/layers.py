@@ -14,7 +14,7 @@ its ranks.
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ from executor.trainer.context import LayerContext, seeded_parameter
 from executor.trainer.tensor_parallel import CrossEntropy, Vocabulary
 from executor.trainer.weights import open_weights
 from executor.training_job import TrainingJob
-from models.transformer import Positions, Transformer
+from models.transformer import Checkpointing, Positions, Transformer
 from stowplan.errors import InputError
 
 EMBEDDING = "embedding"
@@ -98,11 +98,12 @@ class LearnedPositions(nn.Module):
 
     def __init__(self, context: LayerContext, model: Transformer) -> None:
         super().__init__()
+        self._part = context.part(model.sequence_length)
         self.weight = seeded_parameter(context, "positions", (model.sequence_length, model.hidden_size), std=WEIGHT_STD)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """(batch, sequence, hidden) -> the same."""
-        return values + self.weight[: values.shape[1]]
+        return values + self.weight[self._part][: values.shape[1]]
 
 
 class Head(Vocabulary):
@@ -113,12 +114,15 @@ class Head(Vocabulary):
         return self.logits(values)
 
 
-def transformer_layers(model: Transformer, context: LayerContext) -> PipelineLayers:
-    """The built-in transformer.
+def transformer_layers(
+    model: Transformer, context: LayerContext, checkpointing: Sequence[Checkpointing] | None = None
+) -> PipelineLayers:
+    """The built-in transformer; `checkpointing`: of each layer, None: as the model says.
 
     Tied embeddings are one parameter where first and last stage are the same; otherwise each of both stages has it,
     its gradients are summed over both, and both apply the same update.
     """
+    blocks = [replace(model, checkpointing=each) for each in checkpointing or [model.checkpointing] * model.num_layers]
     size = (model.vocabulary_size, model.hidden_size)
     embedding = (context, EMBEDDING, *size)
     tied = model.tied_embeddings
@@ -135,7 +139,7 @@ def transformer_layers(model: Transformer, context: LayerContext) -> PipelineLay
     learned = model.positions is Positions.LEARNED
     return PipelineLayers(
         before=(first, LayerSpec(LearnedPositions, context, model)) if learned else (first,),
-        layers=tuple(LayerSpec(Block, context, model, index) for index in range(model.num_layers)),
+        layers=tuple(LayerSpec(Block, context, block, index) for index, block in enumerate(blocks)),
         after=(LayerSpec(Norm, context, model, "norm"), last),
         loss=CrossEntropy(context, model.vocabulary_size),
     )
@@ -152,7 +156,7 @@ def layers_of(job: TrainingJob, context: LayerContext) -> PipelineLayers:
     """
     context = replace(context, numerics=job.numerics, weights=open_weights(job))
     if job.layers_hook is None:
-        return transformer_layers(job.model, context)
+        return transformer_layers(job.model, context, job.layer_checkpointing)
     module_name, function_name = job.layers_hook.split(":")
     try:
         hook = getattr(importlib.import_module(module_name), function_name)

@@ -4,8 +4,12 @@
       = sum over ranks of (x A_r^T) B_r^T
 
 One all-reduce forward where the sum ends (`leave`), one backward where x enters (`enter`); Megatron-LM's f and g.
+With sequence parallelism each rank has a part of the sequence on both sides, and either is an all-gather one way and a
+reduce-scatter the other (Korthikanti et al. 2022, section 4.2.2); of x the part alone is kept for the backward pass.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -41,18 +45,109 @@ class _Leave(torch.autograd.Function):
         return gradient, None
 
 
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, part: torch.Tensor, context: LayerContext) -> torch.Tensor:
+        ctx.context = context
+        return _gathered(part, context)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _scattered(gradient, ctx.context), None
+
+
+class _Scatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, context: LayerContext) -> torch.Tensor:
+        ctx.context = context
+        return _scattered(values, context)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _gathered(gradient, ctx.context), None
+
+
+def _gathered(part: torch.Tensor, context: LayerContext) -> torch.Tensor:
+    """(batch, part of the sequence, ...) of every rank -> (batch, sequence, ...)."""
+    parts = part.new_empty((context.tensor_degree, *part.shape))
+    dist.all_gather_single(parts.view(-1), part.contiguous().view(-1), group=context.tensor_group)
+    return parts.transpose(0, 1).flatten(1, 2)
+
+
+def _scattered(values: torch.Tensor, context: LayerContext) -> torch.Tensor:
+    """(batch, sequence, ...), to be summed over the ranks -> (batch, part of the sequence, ...)."""
+    parts = values.unflatten(1, (context.tensor_degree, -1)).transpose(0, 1).contiguous()
+    part = torch.empty_like(parts[0])
+    dist.reduce_scatter_single(part.view(-1), parts.view(-1), group=context.tensor_group)
+    return part
+
+
 def enter(values: torch.Tensor, context: LayerContext) -> torch.Tensor:
     """Pass replicated values to column-parallel layers; their gradients are summed over the tensor ranks."""
     return values if context.tensor_degree == 1 else _Enter.apply(values, context.tensor_group)
 
 
+@contextmanager
+def entered(values: torch.Tensor, context: LayerContext, *, gather_again: bool = True) -> Iterator[torch.Tensor]:
+    """What column-parallel layers get of what other layers hand on: the same, or, where each rank has a part of the
+    sequence, all of it.
+
+    Parameters
+    ----------
+    gather_again
+        Whether what is computed within keeps the part and gathers the rest again in the backward pass. False where it
+        is recomputed then anyway.
+    """
+    if not context.splits_sequences:
+        yield enter(values, context)
+        return
+    whole = _Gather.apply(values, context)
+    if not gather_again or not torch.is_grad_enabled():
+        yield whole
+        return
+    kept = _Kept(values.detach(), whole, context)
+    with torch.autograd.graph.saved_tensors_hooks(kept.pack, kept.unpack):
+        yield whole
+
+
+class _Kept:
+    """Keeps of a gathered tensor the part that this rank had, for those who need all of it in the backward pass."""
+
+    def __init__(self, part: torch.Tensor, whole: torch.Tensor, context: LayerContext) -> None:
+        self._part, self._context = part, context
+        self._place = whole.untyped_storage().data_ptr()
+        self._again: torch.Tensor | None = None
+        self._num_users = self._num_served = 0
+
+    def pack(self, saved: torch.Tensor) -> torch.Tensor | torch.Size:
+        """Keep the shape alone of the whole."""
+        if saved.untyped_storage().data_ptr() != self._place or not saved.is_contiguous():
+            return saved
+        self._num_users += 1
+        return saved.shape
+
+    def unpack(self, kept: torch.Tensor | torch.Size) -> torch.Tensor:
+        """Gather it for the first who asks, and forget it behind the last."""
+        if isinstance(kept, torch.Tensor):
+            return kept
+        if self._again is None:
+            self._again = _gathered(self._part, self._context)
+        whole = self._again.view(kept)
+        self._num_served += 1
+        if self._num_served % self._num_users == 0:
+            self._again = None
+        return whole
+
+
 def leave(values: torch.Tensor, context: LayerContext) -> torch.Tensor:
-    """Sum what the tensor ranks have; the result is replicated."""
+    """Sum what the tensor ranks have; the result is replicated, or each rank has its part of the sequence."""
+    if context.splits_sequences:
+        return _Scatter.apply(values, context)
     return values if context.tensor_degree == 1 else _Leave.apply(values.contiguous(), context.tensor_group)
 
 
 class ColumnParallelLinear(nn.Module):
-    """Each rank computes a part of the outputs; the inputs must have come through `enter`."""
+    """Each rank computes a part of the outputs; the inputs must have come through `entered`."""
 
     def __init__(self, context: LayerContext, name: str, inputs: int, outputs: int, *, std: float, bias: bool) -> None:
         super().__init__()
@@ -66,7 +161,9 @@ class ColumnParallelLinear(nn.Module):
 
 
 class RowParallelLinear(nn.Module):
-    """Each rank has a part of the inputs; the outputs are whole on all of them."""
+    """Each rank has a part of the inputs; the outputs are whole on all of them, of a part of the sequence where that is
+    split.
+    """
 
     def __init__(self, context: LayerContext, name: str, inputs: int, outputs: int, *, std: float, bias: bool) -> None:
         super().__init__()
@@ -94,7 +191,7 @@ class Vocabulary(nn.Module):
         self.weight.vocabulary_size = vocabulary_size
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(batch, sequence) ids -> (batch, sequence, hidden)."""
+        """(batch, sequence) ids -> (batch, sequence, hidden), of this rank's part of the sequence where it is split."""
         if self._context.tensor_degree == 1:
             return functional.embedding(tokens, self.weight)
         rows = tokens - self._context.tensor_rank * self.weight.shape[0]
@@ -104,7 +201,8 @@ class Vocabulary(nn.Module):
 
     def logits(self, values: torch.Tensor) -> torch.Tensor:
         """(batch, sequence, hidden) -> (batch, sequence, rows of this rank)."""
-        return functional.linear(enter(values, self._context), self.weight)
+        with entered(values, self._context) as whole:
+            return functional.linear(whole, self.weight)
 
 
 class _SharedCrossEntropy(torch.autograd.Function):

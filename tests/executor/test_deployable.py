@@ -109,13 +109,16 @@ def test_the_native_engine_interleaves_what_is_planned_for_torch() -> None:
     assert codes(error) == {("virtual_stages", "/plan/virtual_stages")}
 
 
-def test_stages_that_recompute_on_their_own_are_refused() -> None:
+def test_stages_that_recompute_on_their_own_are_refused_under_deepspeed() -> None:
     stages = (replace(PLAN.stages[0], checkpointing=Checkpointing.FULL), *PLAN.stages[1:])
     with pytest.raises(InputError, match="have a checkpointing of their own") as caught:
         deployable_plan(candidate(replace(PLAN, stages=stages)), may_project=False, ignore_memory=False)
     assert [(issue.code, issue.pointer) for issue in caught.value.issues] == [
         ("checkpointing", "/plan/stages/0/checkpointing")
     ]
+    model = replace(GPT, software=Software.TORCH_EAGER)
+    native = replace(candidate(replace(PLAN, stages=stages)), model=model, engine=EngineName.NATIVE)
+    assert deployable_plan(native, may_project=False, ignore_memory=False) == (native.plan, None)
 
 
 def test_gpus_must_be_there_and_free() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from executor.learning_rate import learning_rate_at
 from executor.progress import Progress
 from executor.training_job import (
+    Compiler,
     Decay,
     Device,
     EngineName,
@@ -170,10 +171,51 @@ def test_every_rank_of_an_uneven_layout_has_a_place_of_its_own(stages: list[tupl
 
 def test_engines_run_what_is_planned_for_them() -> None:
     eager = replace(LLAMA, software=Software.TORCH_EAGER, sequence_parallel=False)
+    assert not list(model_faults(replace(eager, sequence_parallel=True), EngineName.NATIVE))
     assert not list(model_faults(eager, EngineName.NATIVE))
     assert [fault.pointer for fault in model_faults(eager, EngineName.DEEPSPEED)] == ["/model/software"]
     compiled = replace(eager, software=Software.TORCH)
     assert [fault.pointer for fault in model_faults(compiled, EngineName.NATIVE)] == ["/model/software"]
+
+
+def test_stages_may_recompute_on_their_own_under_the_native_engine() -> None:
+    """Layers 0-1, 2, 3-4, 5 are the parts of stages 0, 1, 0, 1; of stage 0 one layer of each is recomputed."""
+    none, full, selective = Checkpointing.NONE, Checkpointing.FULL, Checkpointing.SELECTIVE
+    first = replace(_stage(4, 2), checkpointing=full, recomputed_layers=2)
+    more: dict[str, Any] = {"virtual_stages": 2, "engine": EngineName.NATIVE, "num_micro_batches": 4}
+    model = replace(GPT, num_layers=6, checkpointing=selective)
+    job = tiny_job(model, stages=(first, _stage(2, 2)), **more)
+    assert job.layer_checkpointing == (full, none, selective, full, none, selective)
+    for fault, wrong, changed in (
+        ("recomputed_layers", {"recomputed_layers": 3}, {}),
+        ("recomputed_layers", {"recomputed_layers": 6}, {}),
+        ("recomputed_layers", {"checkpointing": none}, {}),
+        ("hook", {}, {"layers_hook": "a:b"}),
+        ("checkpointing", {}, {"engine": EngineName.DEEPSPEED}),
+    ):
+        stages = (replace(first, **wrong), _stage(2, 2))
+        with pytest.raises(InputError) as caught:
+            tiny_job(model, stages=stages, **more | changed)
+        field = "recomputed_layers" if fault == "recomputed_layers" else "checkpointing"
+        assert (fault, f"/stages/0/{field}") in {(issue.code, issue.pointer) for issue in caught.value.issues}
+
+
+def test_layers_are_compiled_under_the_native_engine() -> None:
+    assert tiny_job(compiler=Compiler.INDUCTOR, engine=EngineName.NATIVE).compiler is Compiler.INDUCTOR
+    with pytest.raises(InputError, match="/compiler: is inductor; under DeepSpeed layers are not compiled"):
+        tiny_job(compiler=Compiler.INDUCTOR)
+
+
+def test_sequences_are_split_where_they_divide_and_layers_know_it() -> None:
+    model = replace(LLAMA, software=Software.TORCH_EAGER)
+    more: dict[str, Any] = {"engine": EngineName.NATIVE, "tp": 2}
+    assert model.splits_sequences
+    assert tiny_job(model, **more).model == model
+    with pytest.raises(InputError, match="2 does not divide the model's sequence_length of 33"):
+        tiny_job(replace(model, sequence_length=33), **more)
+    with pytest.raises(InputError, match="layers of a hook have whole sequences"):
+        tiny_job(model, layers_hook="a:b", **more)
+    assert tiny_job(model, layers_hook="a:b", engine=EngineName.NATIVE).layers_hook == "a:b"
 
 
 def test_learning_rate_warms_up_and_falls_along_a_cosine() -> None:

@@ -1,9 +1,11 @@
 """An engine for any plan, on torch alone: stages with degrees and shares of their own, ZeRO-1 inside each stage."""
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from shutil import which
 from types import MappingProxyType
 from typing import Any
 
@@ -33,9 +35,10 @@ from executor.trainer.native.stage import UnevenStage
 from executor.trainer.native.ties import Ties
 from executor.trainer.native.update import Update
 from executor.trainer.weights import save_weights
-from executor.training_job import Device, TrainingJob
+from executor.training_job import Compiler, Device, TrainingJob
 from models.pipeline_schedule import PipelineSchedule
 from models.transformer import Precision
+from stowplan.errors import InputError
 
 _logger = logging.getLogger("stowplan.executor.trainer")
 
@@ -67,6 +70,8 @@ class NativeEngine:
     """The part of a stage that this rank has; collective over all ranks."""
 
     def __init__(self, job: TrainingJob, place: Place, clock: StepClock) -> None:
+        if job.compiler is Compiler.INDUCTOR:
+            refuse_without_tools(os.environ)
         self._job, self._clock = job, clock
         self._place = where = job.coordinates(place.rank)
         layout = job.stages[where.pipe]
@@ -77,13 +82,16 @@ class NativeEngine:
             tensor_rank=where.tensor,
             tensor_degree=layout.tp,
             tensor_group=_group(tensor_ranks, job),
+            splits_sequences=layout.tp > 1 and job.model.splits_sequences,
             device=str(self.device),
             seed=job.seed,
         )
         dtype = torch.bfloat16 if job.model.precision is Precision.BF16 else torch.float32
         layers = layers_of(job, context)
         indices = job.parts_of(where.pipe)
-        modules = [StageModule(layers, layers.bounds(job.part_layers), index, job.pp) for index in indices]
+        modules = [
+            StageModule(layers, layers.bounds(job.part_layers), index, job.pp, job.compiler) for index in indices
+        ]
         self._tensor_group, self._modules = context.tensor_group, nn.ModuleList(modules)
         self._flat = FlatParameters(
             [item for module in modules for item in module.named_parameters() if item[1].requires_grad],
@@ -100,6 +108,7 @@ class NativeEngine:
             ties=ties,
             clock=clock,
             optimizer=job.model.optimizer,
+            tensor_group=context.tensor_group,
         )
         self._squares = MicroBatchSquares(self._modules.parameters()) if job.measures_micro_batches else None
         self._loss = layers.loss
@@ -185,6 +194,16 @@ class NativeEngine:
 
 
 build = NativeEngine
+
+
+def refuse_without_tools(environment: Mapping[str, str]) -> None:
+    """Raise InputError where inductor finds nothing that builds its kernels: it would say so at the first step."""
+    names = (environment["CXX"],) if environment.get("CXX") else ("g++", "clang++")
+    if not any(which(name, path=environment.get("PATH")) for name in names):
+        raise InputError(
+            f"compiler is inductor, which needs a C++ compiler on every host; {' and '.join(names)} cannot be found: "
+            "install one, name it in CXX, or take aot_eager"
+        )
 
 
 def _schedule(job: TrainingJob, parts: list[UnevenStage], loss: Callable[..., torch.Tensor]) -> Any:

@@ -83,6 +83,12 @@ class FlatParameters:
             entries.append(entry)
             start = entry.end
         self.entries = tuple(entries)
+        # Elements of which a tensor rank has a part of the gradient.
+        self.partial = tuple(
+            slice(entry.start, entry.end)
+            for entry, (_, parameter) in zip(entries, ordered, strict=True)
+            if getattr(parameter, "tensor_partial", False)
+        )
         size = -(-start // num_shards)
         # Of the elements of this rank's shard.
         self.shard = slice(place.data * size, (place.data + 1) * size)

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from executor.trainer.layers import PipelineLayers
+from executor.training_job import Compiler
 from stowplan.errors import InputError
 
 _TIED = "tied"
@@ -23,6 +24,8 @@ class StageModule(nn.Module):
         First layer of every part of a stage, in pipeline order, and the number of layers at the end.
     num_stages
         Part k is one of stage k modulo this.
+    compiler
+        Of the layers that the plan spreads over the stages; None: they are not compiled.
 
     Raises
     ------
@@ -30,7 +33,14 @@ class StageModule(nn.Module):
         When more than two stages share parameters, or parts of one stage.
     """
 
-    def __init__(self, layers: PipelineLayers, bounds: list[int], index: int, num_stages: int) -> None:
+    def __init__(
+        self,
+        layers: PipelineLayers,
+        bounds: list[int],
+        index: int,
+        num_stages: int,
+        compiler: Compiler | None = None,
+    ) -> None:
         super().__init__()
         self._index = index
         self.layers, self.tied = nn.ModuleDict(), nn.ModuleDict()
@@ -41,6 +51,8 @@ class StageModule(nn.Module):
             family, name = (self.layers, str(place)) if key is None else (self.tied, key)
             if name not in family:
                 family[name] = spec.build()
+                if compiler is not None and 0 <= place - len(layers.before) < len(layers.layers):
+                    family[name].compile(backend=compiler.value, dynamic=False)
             self._order.append((family[name], getattr(spec, "forward_fn", None)))
         self._parts: dict[str, set[int]] = {}
         for k in range(len(bounds) - 1):

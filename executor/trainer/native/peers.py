@@ -4,6 +4,8 @@ All tensor ranks of a replica have the same values. Tensor ranks t and u of two 
 equal modulo the smaller of both degrees: a rank of the larger group hears all from one rank, a rank of the smaller one
 a slice from each of several. So whoever sends forward receives backward, which NCCL needs: torch's schedules send over
 another communicator where a rank of a pair has both to do than where it has only one.
+
+Where tensor ranks have parts of the sequences, they are connected where these overlap, too, and nothing is sent twice.
 """
 
 from collections.abc import Iterator
@@ -21,7 +23,9 @@ class Peer(NamedTuple):
 
 
 def senders(job: TrainingJob, place: Coordinates, pipe: int, sample_size: int) -> tuple[Peer, ...]:
-    """The ranks of stage `pipe` that a rank hears from; `sample_size`: elements of one sample."""
+    """The ranks of stage `pipe` that a rank hears from; `sample_size`: elements of one sample, of all its tokens."""
+    if job.model.splits_sequences:
+        return tuple(_partners(job, place, pipe, sample_size))
     connected = _connected(place.tensor, job.stages[place.pipe].tp, job.stages[pipe].tp)
     return tuple(
         Peer(job.rank_of(Coordinates(pipe, replica, tensor)), *_slice(start, end, k, len(connected), sample_size))
@@ -32,6 +36,8 @@ def senders(job: TrainingJob, place: Coordinates, pipe: int, sample_size: int) -
 
 def receivers(job: TrainingJob, place: Coordinates, pipe: int, sample_size: int) -> tuple[Peer, ...]:
     """The ranks of stage `pipe` that hear from a rank; likewise."""
+    if job.model.splits_sequences:
+        return tuple(_partners(job, place, pipe, sample_size))
     own, others = job.stages[place.pipe].tp, job.stages[pipe].tp
     found = []
     for replica, start, end in _overlaps(job, place, pipe):
@@ -40,6 +46,25 @@ def receivers(job: TrainingJob, place: Coordinates, pipe: int, sample_size: int)
             part = _slice(start, end, heard.index(place.tensor), len(heard), sample_size)
             found.append(Peer(job.rank_of(Coordinates(pipe, replica, tensor)), *part))
     return tuple(found)
+
+
+def _partners(job: TrainingJob, place: Coordinates, pipe: int, sample_size: int) -> Iterator[Peer]:
+    """The ranks of stage `pipe` whose parts of sequences overlap with those of a rank, sample by sample; all samples at
+    once where both have the same parts.
+    """
+    own, others = job.stages[place.pipe].tp, job.stages[pipe].tp
+    size = sample_size // own
+    for replica, start, end in _overlaps(job, place, pipe):
+        for tensor in range(others):
+            first = max(place.tensor * size, tensor * sample_size // others)
+            last = min((place.tensor + 1) * size, (tensor + 1) * sample_size // others)
+            rank = job.rank_of(Coordinates(pipe, replica, tensor))
+            if own == others and first < last:
+                yield Peer(rank, start * size, end * size)
+            elif first < last:
+                before = first - place.tensor * size
+                for sample in range(start, end):
+                    yield Peer(rank, sample * size + before, sample * size + before + last - first)
 
 
 def _connected(tensor: int, own: int, others: int) -> list[int]:

@@ -5,7 +5,6 @@ sends and receives, so a stage of any number of replicas and tensor ranks runs u
 (`_PipelineStageBase` is private: torch is pinned).
 """
 
-import math
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ class UnevenStage(_PipelineStageBase):
     place
         Of the rank.
     dtype
-        Of activations; between stages they are (batch of the replica, sequence, hidden).
+        Of activations; between stages they are (batch of the replica, sequence or the rank's part of it, hidden).
     """
 
     def __init__(
@@ -48,9 +47,10 @@ class UnevenStage(_PipelineStageBase):
         # All ranks of a stage do the same at the same time.
         self.group_size, self.group_rank = job.pp, place.pipe
         self._clock, self._dtype = clock, dtype
-        sample = (job.model.sequence_length, job.model.hidden_size)
-        self._shape = (job.stages[place.pipe].batches[place.data], *sample)
-        size = math.prod(sample)
+        model, layout = job.model, job.stages[place.pipe]
+        length = model.sequence_length // (layout.tp if model.splits_sequences else 1)
+        self._shape = (layout.batches[place.data], length, model.hidden_size)
+        size = model.sequence_length * model.hidden_size
         self._from_before, self._to_before, self._from_behind, self._to_behind = (
             (*exchange(job, place, job.stage_of(other), size),) if 0 <= other < self.num_stages else ()
             for other in (index - 1, index + 1)

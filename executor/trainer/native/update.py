@@ -20,8 +20,8 @@ _BLOCK = 4096
 
 
 class Update:
-    """Sums gradients over the replicas of a stage and over ties, clips by the norm over all stages, applies AdamW (or
-    SGD with momentum).
+    """Sums gradients over tensor ranks, replicas of a stage and ties, clips by the norm over all stages, applies AdamW
+    (or SGD with momentum).
 
     Gradients are sums over samples of shares of the mean loss, so that uneven shares need no weights here.
 
@@ -29,6 +29,8 @@ class Update:
     ----------
     group
         Ranks with the same part of the stage in its replicas, None for one replica.
+    tensor_group
+        Ranks of one replica, which have parts of the gradients of some parameters; None: one, or none has.
     ties
         None where no stages share parameters.
     """
@@ -42,8 +44,10 @@ class Update:
         ties: Ties | None,
         clock: StepClock,
         optimizer: Optimizer = Optimizer.ADAM,
+        tensor_group: Any = None,
     ) -> None:
         self._flat, self._schedule, self._group, self._ties, self._clock = flat, schedule, group, ties, clock
+        self._tensor_group = tensor_group
         self.masters = flat.masters()
         self.first_moments = torch.zeros_like(self.masters)
         # SGD has no second ones: checkpoints hold the first ones twice.
@@ -81,6 +85,7 @@ class Update:
             of its part of the sum, both over the parameters that no other stage has.
         """
         flat, gradients = self._flat, self._flat.summed
+        self._sum_partial()
         alone = _square(flat.gradients[: flat.num_untied])
         if self._group is not None:
             dist.reduce_scatter_single(flat.summed, flat.gradients, group=self._group)
@@ -100,6 +105,14 @@ class Update:
         # One wait for the device, where all is under way.
         mean, square, small, large = torch.stack([*totals, alone, untied]).tolist()
         return mean, math.sqrt(square) if square >= 0 else math.nan, small, large
+
+    def _sum_partial(self) -> None:
+        """Sum over the tensor ranks what each has computed of its part of the sequences alone."""
+        parts = [self._flat.gradients[part] for part in self._flat.partial]
+        if parts:
+            summed = torch.cat(parts)
+            dist.all_reduce(summed, group=self._tensor_group)
+            torch._foreach_copy_(parts, list(summed.split([len(part) for part in parts])))
 
     def _descend(self, gradients: torch.Tensor, learning_rate: float) -> None:
         schedule = self._schedule

@@ -7,12 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from executor.trainer import tensor_parallel
 from executor.trainer.block import Block
 from executor.trainer.context import LayerContext, seeded_parameter
 from executor.trainer.decay import parameter_groups
 from executor.trainer.layers import layers_of, transformer_layers
 from executor.trainer.rotary import frequencies, rotate
-from executor.trainer.tensor_parallel import ColumnParallelLinear
+from executor.trainer.tensor_parallel import ColumnParallelLinear, entered
 from models.numerics import Numerics
 from models.performance.iteration.architecture import profile_of
 from models.transformer import Biases, Checkpointing, Transformer
@@ -103,6 +104,34 @@ def test_recomputed_block_keeps_less() -> None:
             block(torch.randn(2, 32, 64, requires_grad=True))
         counts.append(sum(kept))
     assert counts[0] > counts[1] > counts[2]
+
+
+def test_of_a_split_sequence_the_part_alone_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranks with equal parts, of which one is here; its gradients are those of both."""
+    gathers: list[torch.Size] = []
+
+    def gathered(part: torch.Tensor, _: LayerContext) -> torch.Tensor:
+        gathers.append(part.shape)
+        return torch.cat([part, part], dim=1)
+
+    def scattered(values: torch.Tensor, _: LayerContext) -> torch.Tensor:
+        first, second = values.chunk(2, dim=1)
+        return first + second
+
+    monkeypatch.setattr(tensor_parallel, "_gathered", gathered)
+    monkeypatch.setattr(tensor_parallel, "_scattered", scattered)
+    context = LayerContext(tensor_degree=2, splits_sequences=True)
+    up, gate = (ColumnParallelLinear(context, name, 8, 6, std=1.0, bias=False) for name in ("up", "gate"))
+    part = torch.randn(3, 5, 8, requires_grad=True)
+    for gather_again, times in ((True, 2), (False, 1)):
+        gathers.clear()
+        with entered(part, context, gather_again=gather_again) as whole:
+            result = (up(whole) * gate(whole)).square().sum()
+        found = torch.autograd.grad(result, [part, up.weight, gate.weight])
+        assert gathers == [part.shape] * times
+        doubled = torch.cat([part, part], dim=1)
+        expected = torch.autograd.grad((up(doubled) * gate(doubled)).square().sum(), [part, up.weight, gate.weight])
+        torch.testing.assert_close(found, expected)
 
 
 def test_degree_that_does_not_divide_is_refused() -> None:

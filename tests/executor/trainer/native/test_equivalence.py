@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from executor.training_job import EngineName, StageLayout, TrainingJob
+from executor.training_job import Compiler, EngineName, StageLayout, TrainingJob
 from models.pipeline_schedule import PipelineSchedule
+from models.software import Software
 from models.transformer import Checkpointing, Precision, Transformer
 from tests.executor.jobs import GPT, LLAMA, tiny_job
 from tests.executor.trainer.launching import run_job, steps_of
@@ -26,6 +27,7 @@ def native_job(model: Transformer, *stages: StageLayout, **more: Any) -> Trainin
     return tiny_job(model, stages=stages, num_micro_batches=count, engine=EngineName.NATIVE, **more)
 
 
+LLAMA_3 = replace(LLAMA, query_key_norms=True)
 PLANS = [
     pytest.param(GPT, (stage(4, 1, 2),), id="one-rank"),
     pytest.param(LLAMA, (stage(4, 2, 2, 2),), id="DP2xTP2"),
@@ -52,7 +54,12 @@ def _check_losses(job: TrainingJob, folder: Path, tolerance: float) -> None:
         np.testing.assert_allclose([step.loss for step in steps], expected, rtol=0, atol=tolerance)
 
 
-_EXACT: dict[str, Any] = {"precision": Precision.FP32, "checkpointing": Checkpointing.NONE}
+_EXACT: dict[str, Any] = {
+    "precision": Precision.FP32,
+    "checkpointing": Checkpointing.NONE,
+    "software": Software.DEEPSPEED,
+    "sequence_parallel": None,
+}
 
 
 @pytest.mark.parametrize(("model", "stages"), PLANS)
@@ -107,6 +114,44 @@ def test_gradients_of_weights_that_wait_are_those_of_one_process(
     job = native_job(model, *stages, num_steps=8, **more)
     run_job(job, tmp_path)
     _check_losses(job, tmp_path, tolerance)
+
+
+_SPLIT: dict[str, Any] = {"software": Software.TORCH_EAGER, "sequence_parallel": True}
+
+
+@pytest.mark.parametrize(
+    ("model", "stages"),
+    [
+        pytest.param(GPT, (stage(4, 2, 2),), id="biases-learned-positions"),
+        pytest.param(LLAMA, (stage(2, 2, 2), stage(2, 2, 2)), id="TP2-then-TP2"),
+        pytest.param(LLAMA_3, (stage(2, 1, 1, 1), stage(2, 2, 2)), id="head-norms-DP2-then-TP2"),
+        pytest.param(replace(GPT, checkpointing=Checkpointing.FULL), (stage(2, 2, 4), stage(2, 1, 3, 1)), id="tied"),
+    ],
+)
+def test_sequence_parallel_plan_trains_like_one_process(
+    model: Transformer, stages: tuple[StageLayout, ...], tmp_path: Path
+) -> None:
+    """Tensor ranks have halves of the sequences between their layers, and send no more."""
+    job = native_job(replace(model, **_SPLIT), *stages, metrics_folder=str(tmp_path), num_steps=4)
+    run_job(job, tmp_path)
+    _check_losses(job, tmp_path, 1e-5)
+
+
+def test_stages_that_recompute_on_their_own_train_like_one_process(tmp_path: Path) -> None:
+    """Interleaved: of both layers of stage 0 in each part the first is recomputed."""
+    first = replace(stage(4, 1, 2), checkpointing=Checkpointing.FULL, recomputed_layers=2)
+    last = replace(stage(2, 1, 2), checkpointing=Checkpointing.SELECTIVE)
+    model = replace(GPT, num_layers=6)
+    job = native_job(model, first, last, virtual_stages=2, metrics_folder=str(tmp_path), num_steps=3)
+    run_job(job, tmp_path)
+    _check_losses(job, tmp_path, 1e-5)
+
+
+def test_compiled_layers_train_like_one_process(tmp_path: Path) -> None:
+    model = replace(LLAMA, num_layers=2, **_SPLIT)
+    job = native_job(model, stage(2, 2, 2), compiler=Compiler.AOT_EAGER, metrics_folder=str(tmp_path), num_steps=2)
+    run_job(job, tmp_path)
+    _check_losses(job, tmp_path, 1e-5)
 
 
 @pytest.mark.parametrize("checkpointing", [Checkpointing.SELECTIVE, Checkpointing.FULL])
