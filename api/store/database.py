@@ -1,37 +1,18 @@
 """Plans, comparisons and snapshots in SQLite. What is final survives a restart; one process owns the database."""
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    create_engine,
-    delete,
-    event,
-    func,
-    insert,
-    select,
-    text,
-    update,
-)
-from sqlalchemy.exc import DatabaseError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy import delete, func, insert, select, update
 
-from api.common.errors import StoreError
 from api.schemas.plan import PlanStatus
-from api.store.damage import look_for_damage, remedy
-from api.store.file import DatabaseFile
+from api.store.bodies import Body, PlanInput, body_of, forget_bodies, keep_body
+from api.store.connection import Database
 from api.store.keys import RequestKey, forget_key, keep_key, resource_of
 from api.store.listing import listed
-from api.store.tables import BEGUN_AGAIN, COMPARISONS, METADATA, NOTES, PLANS, POSTED, SNAPSHOTS, TAKEN_UP
+from api.store.tables import BEGUN_AGAIN, BODIES, COMPARISONS, NOTES, PLANS, POSTED, SNAPSHOTS, TAKEN_UP
 
-SCHEMA_VERSION = 1
-_APPLICATION_ID = 0x53544F57  # "STOW" in the header of the file
 _ACTIVE = [status.value for status in PlanStatus if not status.final]
 
 
@@ -81,84 +62,25 @@ class SnapshotRecord:
 
     id: str
     created_at_s: float
-    document: str
+    document: Body
 
 
 _RECORD_COLUMNS = [PLANS.c[field.name] for field in fields(PlanRecord)]
 _LIST_COLUMNS = [column for column in _RECORD_COLUMNS if column.name != "outcome"]
 
 
-class Store:
-    """The database. Safe from threads: readers work side by side, writers one after another.
-
-    Raises
-    ------
-    StoreError
-        When the file cannot be opened or written, is no database of ours, was written by a newer version, is damaged,
-        or is in use by another process.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._write_lock = threading.Lock()
-        # A database in memory has one connection, which readers and writers share.
-        self._read_lock: AbstractContextManager[object] = self._write_lock if path is None else nullcontext()
-        self._name = "the database in memory" if path is None else f"the database {path}"
-        self._file = None if path is None else DatabaseFile(path)
-        self._engine = _engine(path)
-        try:
-            with self.writing() as connection:
-                self._check_version(connection)
-                look_for_damage(self._name, connection)
-                METADATA.create_all(connection)
-                connection.execute(text(f"PRAGMA application_id = {_APPLICATION_ID}"))
-                connection.execute(text(f"PRAGMA user_version = {SCHEMA_VERSION}"))
-            if self._file is not None:
-                self._file.note_log()
-        except StoreError:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Release the database."""
-        self._engine.dispose()
-        if self._file is not None:
-            self._file.close()
-
-    @property
-    def is_lasting(self) -> bool:
-        """Whether what is stored is there for the next process."""
-        return self._file is not None
-
-    @property
-    def trouble(self) -> str | None:
-        """What keeps that which is written from being found again; None when nothing does."""
-        return None if self._file is None else self._file.trouble
-
-    def ping(self) -> None:
-        """Raise StoreError when the database cannot be read."""
-        with self.reading() as connection:
-            connection.execute(select(func.max(PLANS.c.sequence)))
-
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A transaction that is written when the body ends, and forgotten when it raises; one at a time."""
-        with self._write_lock, self._failing("written"), self._engine.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A connection to read from."""
-        with self._read_lock, self._failing("read"), self._engine.connect() as connection:
-            yield connection
+class Store(Database):
+    """Plans, comparisons and snapshots; tables of other stores lie beside them."""
 
     def add_plan(
-        self, record: PlanRecord, document: str, posted_hash: str | None = None, notes: str | None = None
+        self, record: PlanRecord, asked: PlanInput, posted_hash: str | None = None, notes: str | None = None
     ) -> None:
-        """Insert a plan; `document` is its input as JSON text, `posted_hash` that of the request if it differs, `notes`
-        what is said of what was filled in."""
+        """Insert a plan; `posted_hash` is that of the request if it differs, `notes` what is said of what was filled
+        in."""
         values = {name: value for name, value in asdict(record).items() if name != "sequence"}
         with self.writing() as connection:
-            connection.execute(insert(PLANS).values(**values, input=document))
+            keep_body(connection, asked.snapshot)
+            connection.execute(insert(PLANS).values(**values, request=asked.rest, snapshot_hash=asked.snapshot.hash))
             if posted_hash is not None:
                 connection.execute(insert(POSTED).values(plan_id=record.id, input_hash=posted_hash))
             if notes is not None:
@@ -176,7 +98,10 @@ class Store:
         with self.writing() as connection:
             for table in (POSTED, NOTES, TAKEN_UP, BEGUN_AGAIN):
                 connection.execute(delete(table).where(table.c.plan_id == plan_id))
-            return connection.execute(delete(PLANS).where(PLANS.c.id == plan_id)).rowcount > 0
+            gone = delete(PLANS).where(PLANS.c.id == plan_id).returning(PLANS.c.snapshot_hash)
+            hashes = connection.scalars(gone).all()
+            forget_bodies(connection, hashes)
+        return bool(hashes)
 
     def plan(self, plan_id: str) -> PlanRecord | None:
         """One plan."""
@@ -198,8 +123,12 @@ class Store:
 
     def plan_input(self, plan_id: str) -> str | None:
         """Input of a plan as JSON text."""
+        query = select(PLANS.c.request, *BODIES.c).join(BODIES, BODIES.c.hash == PLANS.c.snapshot_hash)
         with self.reading() as connection:
-            return connection.scalar(select(PLANS.c.input).where(PLANS.c.id == plan_id))
+            row = connection.execute(query.where(PLANS.c.id == plan_id)).one_or_none()
+        if row is None:
+            return None
+        return PlanInput(rest=row.request, snapshot=body_of(row)).text
 
     def plan_events(self, plan_id: str) -> str | None:
         """Events of a finished plan as JSON text."""
@@ -255,14 +184,19 @@ class Store:
         with self.writing() as connection:
             known = connection.scalar(select(func.count()).where(SNAPSHOTS.c.id == record.id))
             if not known:
-                connection.execute(insert(SNAPSHOTS).values(**asdict(record)))
+                keep_body(connection, record.document)
+                values = {"id": record.id, "created_at_s": record.created_at_s, "body_hash": record.document.hash}
+                connection.execute(insert(SNAPSHOTS).values(**values))
         return not known
 
     def snapshot(self, snapshot_id: str) -> SnapshotRecord | None:
         """One snapshot."""
+        query = select(SNAPSHOTS.c.created_at_s, *BODIES.c).join(BODIES, BODIES.c.hash == SNAPSHOTS.c.body_hash)
         with self.reading() as connection:
-            row = connection.execute(select(SNAPSHOTS).where(SNAPSHOTS.c.id == snapshot_id)).one_or_none()
-        return None if row is None else SnapshotRecord(**row._mapping)
+            row = connection.execute(query.where(SNAPSHOTS.c.id == snapshot_id)).one_or_none()
+        if row is None:
+            return None
+        return SnapshotRecord(id=snapshot_id, created_at_s=row.created_at_s, document=body_of(row))
 
     def resource_of(self, request: RequestKey | None) -> str | None:
         """Id of what came of the same request under the same key before; IdempotencyConflictError for another one."""
@@ -311,48 +245,6 @@ class Store:
             row = connection.execute(select(*_RECORD_COLUMNS).where(condition)).one_or_none()
         return None if row is None else _record(row._mapping)
 
-    def _check_version(self, connection: Connection) -> None:
-        application = connection.scalar(text("PRAGMA application_id"))
-        version = connection.scalar(text("PRAGMA user_version")) or 0
-        if application != _APPLICATION_ID and connection.scalar(text("SELECT count(*) FROM sqlite_master")):
-            raise StoreError(f"{self._name} belongs to another program; name another file")
-        if version > SCHEMA_VERSION:
-            raise StoreError(
-                f"{self._name} has schema version {version}, written by a newer Stowplan; this one knows "
-                f"{SCHEMA_VERSION}. Update Stowplan or name another file"
-            )
-
-    @contextmanager
-    def _failing(self, done: str) -> Iterator[None]:
-        self._refuse_trouble()
-        try:
-            yield
-        except DatabaseError as error:
-            raise StoreError(f"{self._name} cannot be {done}: {error.orig}{remedy(error.orig)}") from error
-        # What has been written meanwhile may have gone where nobody finds it.
-        self._refuse_trouble()
-
-    def _refuse_trouble(self) -> None:
-        if trouble := self.trouble:
-            raise StoreError(trouble)
-
 
 def _record(row: Any) -> PlanRecord:
     return PlanRecord(**{**row, "status": PlanStatus(row["status"])})
-
-
-def _engine(path: Path | None) -> Engine:
-    if path is None:
-        engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
-    else:
-        engine = create_engine(f"sqlite:///{path}")
-    event.listen(engine, "connect", _configure)
-    return engine
-
-
-def _configure(connection: Any, _: object) -> None:
-    cursor = connection.cursor()
-    # FULL: a plan that was promised to a client survives a power failure, too.
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "busy_timeout = 5000"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()

@@ -10,6 +10,7 @@ from sqlalchemy import (
     Float,
     ForeignKey,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -18,8 +19,17 @@ from sqlalchemy import (
 )
 
 from api.schemas.metrics import StepRecordDoc
+from api.store.compressed import CompressedText
 
 METADATA = MetaData()
+# Texts of snapshots, compressed: each is there once, and as long as a plan or a stored snapshot has it.
+BODIES = Table(
+    "bodies",
+    METADATA,
+    Column("hash", String, primary_key=True),
+    Column("num_bytes", Integer, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
 PLANS = Table(
     "plans",
     METADATA,
@@ -32,17 +42,19 @@ PLANS = Table(
     Column("solving_at_s", Float),
     Column("finished_at_s", Float),
     Column("version", String, nullable=False),
-    Column("input", Text, nullable=False),
+    # Of the request that is stored: all fields but the snapshot, and the body of that.
+    Column("request", Text, nullable=False),
+    Column("snapshot_hash", String, nullable=False, index=True),
     Column("input_hash", String, nullable=False),
     Column("options", Text, nullable=False),
     Column("idempotency_key", String, unique=True),
     Column("objective", Float),
     Column("bound", Float),
     Column("relative_gap", Float),
-    Column("outcome", Text),
+    Column("outcome", CompressedText),
     Column("timings", Text, nullable=False),
     Column("failure", Text),
-    Column("events", Text),
+    Column("events", CompressedText),
     sqlite_autoincrement=True,
 )
 # What was asked for where measurements were filled in: the same key with the same request gives the same plan.
@@ -78,7 +90,7 @@ SNAPSHOTS = Table(
     METADATA,
     Column("id", String, primary_key=True),
     Column("created_at_s", Float, nullable=False),
-    Column("document", Text, nullable=False),
+    Column("body_hash", String, nullable=False, index=True),
 )
 
 COMPARISONS = Table(

@@ -9,14 +9,14 @@ from api.common.errors import StoreError
 from api.store.backup import back_up
 from api.store.database import Store
 from stowplan.errors import InputError
-from tests.api.store.test_database import RECORD, filled, overwritten
+from tests.api.store.test_database import ASKED, RECORD, filled, overwritten
 
 
 def test_a_copy_has_what_is_stored_while_the_service_goes_on(tmp_path: Path) -> None:
     store = Store(tmp_path / "plans.sqlite")
-    store.add_plan(RECORD, "{}")
+    store.add_plan(RECORD, ASKED)
     back_up(tmp_path / "plans.sqlite", tmp_path / "copy.sqlite")
-    store.add_plan(replace(RECORD, id="plan-2", idempotency_key=None), "{}")
+    store.add_plan(replace(RECORD, id="plan-2", idempotency_key=None), ASKED)
     assert store.plan("plan-2") is not None
     store.close()
     assert {path.name for path in tmp_path.iterdir()} == {"plans.sqlite", "copy.sqlite"}
