@@ -1,11 +1,12 @@
 """The connection to the SQLite file: one process owns it; its schema is brought up to date when it is opened."""
 
 import logging
+import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event, func, select
 from sqlalchemy.exc import DatabaseError
@@ -83,6 +84,16 @@ class Database:
         """A connection to read from."""
         with self._read_lock, self._failing("read"), self._engine.connect() as connection:
             yield connection
+
+    def return_pages(self, num_pages: int) -> bool:
+        """Give up to so many pages that nothing is in back to the disk; whether there are more."""
+        if not self.is_lasting:
+            return False
+        with self._write_lock, self._failing("written"), self._engine.connect() as connection:
+            raw = cast("sqlite3.Connection", connection.connection.driver_connection)
+            # It gives a page back at every step of the statement, of which `execute` does one.
+            raw.executescript(f"PRAGMA incremental_vacuum({num_pages})")
+            return bool(connection.exec_driver_sql("PRAGMA freelist_count").scalar())
 
     def _return_space(self) -> None:
         """Write the file anew, without the space that older tables had; it goes on with it where that fails."""

@@ -40,7 +40,7 @@ PLANS = Table(
     Column("queued_at_s", Float, nullable=False),
     Column("building_at_s", Float),
     Column("solving_at_s", Float),
-    Column("finished_at_s", Float),
+    Column("finished_at_s", Float, index=True),
     Column("version", String, nullable=False),
     # Of the request that is stored: all fields but the snapshot, and the body of that.
     Column("request", Text, nullable=False),

@@ -45,7 +45,7 @@ def upgrade() -> None:
         sa.Column("queued_at_s", sa.Float, nullable=False),
         sa.Column("building_at_s", sa.Float),
         sa.Column("solving_at_s", sa.Float),
-        sa.Column("finished_at_s", sa.Float),
+        sa.Column("finished_at_s", sa.Float, index=True),
         sa.Column("version", sa.String, nullable=False),
         sa.Column("request", sa.Text, nullable=False),
         sa.Column("snapshot_hash", sa.String, nullable=False, index=True),
