@@ -77,29 +77,37 @@ class SteerJob:
     reservation: str | None = None
     at_once: bool = False
 
-    def words(self, gpu_type: str = "", *, per_job: bool = False) -> Words:
-        """The command.
+    def updates(self) -> Words:
+        """What is changed, but for the GPUs that the job asks for."""
+        count = len(self.nodes)
+        return (
+            f"NumNodes={count}-{count}",
+            f"ReqNodeList={node_list(self.nodes)}",
+            *([] if self.reservation is None else [f"ReservationName={self.reservation}"]),
+            *(["StartTime=now"] if self.at_once else []),
+        )
+
+    def requests(self, gpu_type: str = "", *, per_job: bool = False) -> Words:
+        """What the job asks for.
 
         Parameters
         ----------
         gpu_type
-            What the job calls the GPUs that it asks for: Slurm takes a number without a type from a job that named
-            none, and no other.
+            What it calls the GPUs that it asked for: of a job that named no type Slurm takes a number without one, of
+            others nothing else than theirs.
         per_job
-            Whether it asks for a number in all (`--gpus`), which has to go with the one per node.
+            Whether it asked for a number in all (`--gpus`), which has to go with the one per node.
         """
-        count, kind = len(self.nodes), f"{gpu_type}:" if gpu_type else ""
-        words = ["scontrol", "update", f"JobId={self.job_id}", f"NumNodes={count}-{count}"]
-        words.append(f"ReqNodeList={node_list(self.nodes)}")
-        if self.num_gpus is not None and per_job:
-            words.append(f"TresPerJob=gres:gpu:{kind}{self.num_gpus}")
-        if self.gpus_per_node is not None:
-            words.append(f"Gres=gpu:{kind}{self.gpus_per_node}")
-        if self.reservation is not None:
-            words.append(f"ReservationName={self.reservation}")
-        if self.at_once:
-            words.append("StartTime=now")
-        return tuple(words)
+        kind = f"{gpu_type}:" if gpu_type else ""
+        return (
+            *([f"TresPerJob=gres:gpu:{kind}{self.num_gpus}"] if per_job and self.num_gpus is not None else []),
+            *([] if self.gpus_per_node is None else [f"Gres=gpu:{kind}{self.gpus_per_node}"]),
+        )
+
+    def words(self, gpu_type: str = "", *, per_job: bool = False) -> Words:
+        """The command; parameters as those of `requests`."""
+        asked = self.requests(gpu_type, per_job=per_job)
+        return ("scontrol", "update", f"JobId={self.job_id}", *self.updates(), *asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,10 +155,13 @@ class Reserve:
 
     def words(self, *, exists: bool = False) -> Words:
         """The command, which changes what `exists`."""
+        command = ("scontrol", "update") if exists else ("scontrol", "create", "reservation")
+        return (*command, f"ReservationName={self.name}", *self.settings())
+
+    def settings(self) -> Words:
+        """What it is."""
         flags = [*(["maint"] if self.maintenance else []), *(["overlap"] if self.soft else []), "ignore_jobs"]
         return (
-            *(("scontrol", "update") if exists else ("scontrol", "create", "reservation")),
-            f"ReservationName={self.name}",
             *(f"Nodes={node_list(self.nodes)}", *self._times()),
             *([f"Users={','.join(self.users)}"] if self.users else []),
             *([f"Accounts={','.join(self.accounts)}"] if self.accounts else []),

@@ -5,7 +5,7 @@ and told its nodes, and last all are released with priorities in the order of th
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from executor.deployment import deployment_name
@@ -28,8 +28,8 @@ from stowplan.errors import Issue, Severity, raise_for_errors
 from topology.calendar import CalendarEntry, EntryKind
 from topology.calendar_nodes import entry_nodes
 
-# A job fits into its reservation although it begins a few rounds of the scheduler after it.
-_SLACK_S = 600.0
+# Of nodes, in expectation.
+_SOME_NODES = 0.005
 
 
 class Running(StrEnum):
@@ -69,8 +69,8 @@ class HandOverOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """Actions in their order. `notes`: what Slurm is not told; warnings with pointers into the plan, or below
-    `/snapshot` into what was planned."""
+    """Actions in their order. `notes`: what Slurm is not told, each kind once with its first place and how many there
+    are; warnings with pointers into the plan, or below `/snapshot` into what was planned."""
 
     actions: tuple[SlurmAction, ...]
     notes: tuple[Issue, ...] = ()
@@ -94,8 +94,8 @@ def hand_over(
     """
     made = _HandOver(plan, snapshot, options or HandOverOptions(), taken_at_s)
     actions = tuple(made.actions())
-    raise_for_errors(made.issues, "hand-over to Slurm")
-    return HandOver(actions=actions, notes=tuple(made.issues))
+    raise_for_errors([issue for issue in made.issues if issue.severity is Severity.ERROR], "hand-over to Slurm")
+    return HandOver(actions=actions, notes=tuple(_each_once(made.issues)))
 
 
 class _HandOver:
@@ -125,13 +125,10 @@ class _HandOver:
         yield from stops.values()
         yield from (entry for entry in self._entries() if entry.name not in named)
         yield from reserves
-        if self._options.waiting is Waiting.HOLD:
-            yield from (HoldJob(job_id=job_id) for job_id in waiting if job_id not in stops)
-        for item in told:
-            # One that was requeued is on hold.
-            if item.job_id not in stops:
-                yield HoldJob(job_id=item.job_id)
-            yield item
+        held = [*(waiting if self._options.waiting is Waiting.HOLD else ()), *(item.job_id for item in told)]
+        # What was requeued is on hold.
+        yield from (HoldJob(job_id=job_id) for job_id in held if job_id not in stops)
+        yield from told
         top = self._options.top_priority
         for k, item in enumerate(told):
             yield ReleaseJob(job_id=item.job_id)
@@ -187,7 +184,7 @@ class _HandOver:
             )
             detail += "and may share its GPUs out otherwise, as far as other jobs leave room"
             self._note("uneven_nodes", f"{pointer}/gpus", detail)
-        if is_resized:
+        if is_resized and (job.parallelism is None or job.parallelism.num_gpus != item.num_gpus):
             detail = f"job {item.job_id!r} asked for {job.min_gpus} GPUs and is given {item.num_gpus}; its program has "
             detail += "to go by what it gets"
             self._note("size_changed", f"{pointer}/num_gpus", detail)
@@ -207,8 +204,11 @@ class _HandOver:
             moved = ", ".join(move.job_id for move in item.moves)
             detail = f"jobs that are to make way by then run on ({moved}); requeue them with ReqNodeList in time"
             self._note("moves_not_made", f"{pointer}/moves", detail)
-        if item.expected_evictions > 0:
-            detail = "jobs are expected to run on some nodes still when the reservation begins; Slurm lets them run"
+        if item.expected_evictions >= _SOME_NODES:
+            detail = (
+                f"{item.expected_evictions:.2f} nodes are expected to be in use still when the reservation begins; "
+            )
+            detail += "Slurm lets these jobs run"
             self._note("evictions_not_made", f"{pointer}/expected_evictions", detail)
         promised = None if item.promise is None else item.promise.reservation
         users, accounts = self._owners([self._jobs[job_id]] if known else [])
@@ -221,7 +221,7 @@ class _HandOver:
             name=_plain(promised or f"stowplan-{job_id}"),
             nodes=tuple(node.node for node in item.nodes),
             from_s=item.start_s,
-            until_s=None if item.end_s is None else item.end_s + _SLACK_S,
+            until_s=item.end_s,
             taken_at_s=self._taken_at_s,
             users=users,
             accounts=accounts,
@@ -275,6 +275,14 @@ class _HandOver:
         """Users and accounts of a reservation: those of its jobs, else those that were named."""
         users = dict.fromkeys(job.user for job in jobs if job.user is not None and NAME.fullmatch(job.user))
         return (tuple(users), ()) if users else (self._options.users, self._options.accounts)
+
+
+def _each_once(notes: Iterable[Issue]) -> Iterator[Issue]:
+    found: dict[str, list[Issue]] = {}
+    for note in notes:
+        found.setdefault(note.code, []).append(note)
+    for first, *others in found.values():
+        yield replace(first, detail=f"{first.detail} (and at {len(others)} more places)") if others else first
 
 
 def _goes_on(item: JobAllocation) -> bool:
