@@ -47,8 +47,9 @@ ask() { # JOB GPUS-PER-NODE GPUS UPDATES...: with the type that the job names, o
     shown=$(scontrol show job "$1")
     kind=$(sed -n '/^ *TresPer/s/.*gpu:\([A-Za-z_][^:,]*\).*/\1:/p' <<<"$shown")
     kind=${kind%%$'\n'*}
-    asked=(${2:+"Gres=gpu:$kind$2"})
+    asked=()
     [[ -z $3 || $shown != *TresPerJob=* ]] || asked+=("TresPerJob=gres:gpu:$kind$3")
+    [ -z "$2" ] || asked+=("Gres=gpu:$kind$2")
     [ -n "${asked[*]}" ] || fail "job $1 asks for GPUs per node, and gets different numbers; jobs that were held are on hold"
     scontrol update "JobId=$1" "${@:4}" "${asked[@]}"
 }
