@@ -133,7 +133,7 @@ class _HandOver:
         for k, item in enumerate(told):
             yield ReleaseJob(job_id=item.job_id)
             if top is not None:
-                yield RankJob(job_id=item.job_id, priority=top - k)
+                yield RankJob(job_id=item.job_id, priority=max(1, top - k))
         if self._options.waiting is Waiting.LEAVE and self._options.running is Running.REQUEUE:
             yield from (ReleaseJob(job_id=job_id) for job_id in waiting if job_id in stops)
 

@@ -137,7 +137,6 @@ def test_hosts_in_rank_order() -> None:
         ("queue", QUEUE.replace("5_2 PENDING", "5_2 RUNNING"), "job 5_2 was planned as PENDING and is RUNNING now"),
         ("queue", QUEUE.replace("8 PENDING\n", ""), "job 8 was planned as PENDING and is gone now"),
         ("queue", QUEUE.replace("7 RUNNING\n", ""), "job 7 was planned as RUNNING and is gone now"),
-        ("queue", QUEUE.replace("8 PENDING", "8+0 PENDING\n8+1 PENDING"), "job 8 is heterogeneous"),
         ("queue", "", "job 7 was planned as RUNNING and is gone now"),
         ("nodes", NODES.replace("n2 idle", "n2 drained"), "node n2 is drained now"),
         ("nodes", NODES.replace("n2 idle", "n2 idle*"), "node n2 is idle* now"),
@@ -159,8 +158,16 @@ def test_it_stops_where_slurm_refuses(scene: Path) -> None:
     (scene / "refused").write_text("scontrol hold 5_2\n")
     done = run(scene, written()["apply.sh"])
     assert done.returncode == 1
-    assert 'stopped at "scontrol hold 5_2"' in done.stderr
+    assert "stopped, since this failed: scontrol hold 5_2." in done.stderr
     assert told(scene)[-1] == ["scontrol", "hold", "5_2"]
+
+
+def test_heterogeneous_jobs_are_left_to_slurm(scene: Path) -> None:
+    (scene / "queue").write_text(QUEUE.replace("8 PENDING", "8+0 PENDING\n8+1 PENDING"))
+    done = run(scene, written()["apply.sh"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("job 8 is heterogeneous")
+    assert {"8", "JobId=8"}.isdisjoint(word for words in told(scene) for word in words)
 
 
 def test_reservations_that_are_there_are_changed_or_stay(scene: Path) -> None:
@@ -226,9 +233,14 @@ def test_wrong_options(options: dict[str, str], pointer: str, said: str) -> None
 
 
 def test_priorities_may_stay_or_begin_elsewhere() -> None:
-    ranks = [line for line in written({**OPTIONS, "priority": "70"})["apply.sh"].splitlines() if "Priority=" in line]
-    assert [line.rpartition("=")[2] for line in ranks] == ["70", "69", "68", "67"]
-    assert "Priority=" not in written({**OPTIONS, "priority": "keep"})["apply.sh"]
+    def ranks(priority: str) -> list[str]:
+        lines = written({**OPTIONS, "priority": priority})["apply.sh"].splitlines()
+        return [line.split()[2] for line in lines if line.startswith("rank ")]
+
+    assert ranks("70") == ["70", "69", "68", "67"]
+    # Nothing would be on hold again.
+    assert ranks("2") == ["2", "1", "1", "1"]
+    assert ranks("keep") == []
 
 
 def test_what_is_no_plan_of_the_snapshot_is_refused() -> None:
