@@ -222,7 +222,7 @@ def test_names_from_outside_are_no_commands(scene: Path) -> None:
         ({"priority": "0"}, "/priority", "must be keep, or a number"),
         ({"priority": "4294967295"}, "/priority", "must be keep, or a number"),
         ({"running": "kill"}, "/running", "must be one of keep, requeue, cancel"),
-        ({"nodes": "n1"}, "/nodes", "scontrol has no such option"),
+        ({"nodes": "n1"}, "/nodes", "there is no such option of scontrol; there are running, waiting"),
     ],
 )
 def test_wrong_options(options: dict[str, str], pointer: str, said: str) -> None:
