@@ -36,7 +36,7 @@ def option_words(formats: Mapping[str, HasOptions]) -> str:
         for name, found in formats.items()
         if found.options
     ]
-    return f"NAME=VALUE, any number of them. {'. '.join(said)}."
+    return f"What may be said beside the plan. {'. '.join(said)}."
 
 
 def _values(option: ExportOption) -> str:

@@ -6,9 +6,9 @@ fail() { echo "apply.sh: $*" >&2; exit 1; }
 tell() { "$@" || fail "stopped, since this failed: $*. What was done stays done, and jobs that were held are on hold"; }
 
 declare -A job_state=() node_state=() left=()
-queue=$(squeue --noheader --array --format='%i %T') || fail "squeue does not answer; nothing was changed"
+queue=$(squeue --noheader --array --all --format='%i %T') || fail "squeue does not answer; nothing was changed"
 while read -r job state; do [ -z "$job" ] || job_state[$job]=$state; done <<<"$queue"
-nodes=$(sinfo --noheader --Node --format='%N %T') || fail "sinfo does not answer; nothing was changed"
+nodes=$(sinfo --noheader --Node --all --format='%N %T') || fail "sinfo does not answer; nothing was changed"
 while read -r node state; do [ -z "$node" ] || node_state[$node]=$state; done <<<"$nodes"
 
 expect() { # STATE JOBS...

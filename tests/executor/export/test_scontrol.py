@@ -260,7 +260,9 @@ def test_work_grows_linearly() -> None:
 
     def made(num_jobs: int) -> int:
         jobs = [waits(str(k), 40) for k in range(1, num_jobs + 1)]
-        starts = [gets(job.id, **{f"n{5 * k + i}": 8 for i in range(1, 6)}) for k, job in enumerate(jobs)]
+        starts = [
+            gets(job.id, Change.STARTED, **{f"n{5 * k + i}": 8 for i in range(1, 6)}) for k, job in enumerate(jobs)
+        ]
         whole = ExportedPlan(plan=plan(*starts), snapshot=snapshot(*jobs, num_nodes=5 * num_jobs))
         return work(lambda: export_plan(whole, "scontrol", {}))
 
