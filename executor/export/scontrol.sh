@@ -26,7 +26,7 @@ expect() { # STATE JOBS...
 
 expect_up() { # HOSTLIST
     local names node state
-    names=$(scontrol show hostnames "$1")
+    names=$(scontrol show hostnames "$1") || fail "scontrol does not answer; nothing was changed"
     for node in $names; do
         state=${node_state[$node]:-unknown}
         case $state in

@@ -154,6 +154,14 @@ def test_it_changes_nothing_where_things_are_not_as_they_were_planned(
     assert "nothing was changed" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["squeue", "sinfo", "scontrol"])
+def test_it_changes_nothing_where_slurm_does_not_answer(command: str, scene: Path) -> None:
+    (scene / command).write_text("#!/bin/sh\nexit 1\n")
+    done = run(scene, written()["apply.sh"])
+    assert (done.returncode, told(scene)) == (1, [])
+    assert done.stderr == f"apply.sh: {command} does not answer; nothing was changed\n"
+
+
 def test_it_stops_where_slurm_refuses(scene: Path) -> None:
     (scene / "refused").write_text("scontrol hold 5_2\n")
     done = run(scene, written()["apply.sh"])
