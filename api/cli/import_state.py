@@ -20,6 +20,7 @@ from stowplan.collection import without_collection
 from stowplan.errors import InputError
 from stowplan.files import read_text
 from topology.gpu_catalogue import known_product
+from topology.node_readers import NodeFacts
 
 _SHOWN = 20
 
@@ -50,6 +51,7 @@ def state_options(
     library: Path | None,
     minipod_tier: str | None,
     taken_at: str | None,
+    node_facts: Mapping[str, NodeFacts],
 ) -> StateOptions:
     """What was said beside the documents.
 
@@ -72,6 +74,7 @@ def state_options(
         gpu_products=names.products,
         minipod_tier=minipod_tier,
         taken_at_s=None if taken_at is None else _moment_s(taken_at),
+        node_facts=node_facts,
     )
 
 

@@ -4,12 +4,13 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name
 from types import MappingProxyType
 
-from models.cluster_state.base import ClusterState, Documents, SourceDocument, StateOptions
+from models.cluster_state.base import ClusterState, Documents, Note, SourceDocument, StateOptions
 from stowplan.errors import InputError
+from topology.node_readers.base import with_node_facts
 
 __all__ = ["READERS", "ClusterState", "DocumentRole", "SourceDocument", "StateOptions", "StateReader", "read_state"]
 
@@ -103,4 +104,6 @@ def read_state(format_: str, documents: Documents, options: StateOptions) -> Clu
         known = ", ".join(reader.settings) or "none"
         raise InputError(f"{format_} has no setting {unknown[0]!r}; it has {known}")
     state: ClusterState = resolve_name(reader.function)(documents, options)
-    return state
+    cluster, remarks = with_node_facts(state.cluster, options.node_facts)
+    notes = (Note(code=one.code, detail=one.detail, document=one.source, count=one.count) for one in remarks)
+    return replace(state, cluster=cluster, notes=(*state.notes, *notes))
