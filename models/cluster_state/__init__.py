@@ -63,7 +63,10 @@ READERS: Mapping[str, StateReader] = MappingProxyType(
             function="models.cluster_state.kubernetes.state:read_kubernetes_state",
             roles={
                 "nodes": DocumentRole(summary="what `kubectl get nodes -o json` writes", required=True, several=True),
-                "topology": DocumentRole(summary="a Topology of Kueue or KAI, or HyperNodes of Volcano", several=True),
+                "topology": DocumentRole(
+                    summary="a Topology of Kueue (beside ResourceFlavors) or KAI, HyperNodes of Volcano, or NodeFeatures of Topograph",
+                    several=True,
+                ),
                 "pods": DocumentRole(summary="what `kubectl get pods -A -o json` writes", several=True),
                 "workloads": DocumentRole(summary="what `kubectl get workloads -A -o json` writes", several=True),
             },

@@ -60,10 +60,10 @@ def with_node_facts(cluster: Cluster, facts: Mapping[str, NodeFacts]) -> tuple[C
             known = ", ".join(repr(kind) for kind in sizes)
             raise InputError(f"{found.source}: no node has GPUs of the type {name!r}; there are {known}")
         remarks += found.remarks
-        others = [(node, size) for node, size in sizes[name] if size != found.num_gpus]
+        others = [(own, size) for own, size in sizes[name] if size != found.num_gpus]
         if others:
-            node, size = others[0]
-            detail = f"is a node with {found.num_gpus} GPUs; node {node!r} of the type {name!r} has {size}"
+            first, size = others[0]
+            detail = f"is a node with {found.num_gpus} GPUs; node {first!r} of the type {name!r} has {size}"
             remarks.append(Remark(code="node_topology_differs", detail=detail, source=found.source, count=len(others)))
     kinds = tuple(facts[kind.name].corrected(kind) if kind.name in facts else kind for kind in cluster.gpu_types)
     return replace(cluster, gpu_types=kinds), tuple(remarks)

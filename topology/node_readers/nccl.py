@@ -155,7 +155,7 @@ def _host(source: str, root: _Element) -> tuple[list[_Element], list[Remark]]:
 
 def _product(source: str, gpus: Sequence[_Element], said: GpuProduct | None) -> GpuProduct | None:
     """What the GPUs are by their PCI numbers; None for numbers that the catalogue does not have."""
-    numbers = {}
+    numbers: dict[tuple[str, str], _Element] = {}
     for gpu in gpus:
         bus = next(gpu.buses()).attributes
         numbers.setdefault((bus.get("vendor", ""), bus.get("device", "")), gpu)

@@ -38,7 +38,7 @@ def _state(documents: Documents, options: StateOptions) -> ClusterState:
     tolerated = frozenset(filter(None, (key.strip() for key in options.settings.get("tolerated", "").split(","))))
     nodes = read_nodes(documents["nodes"], gpus, notes, tolerated)
     planned = [node.object for node in nodes.planned.values()]
-    units = units_of(planned, documents.get("topology", ()), options.settings.get("topology-labels"))
+    units = units_of(planned, documents.get("topology", ()), options.settings.get("topology-labels"), notes)
     pods, seen_s = read_pods(documents.get("pods", ()), notes)
     workloads = read_workloads(documents.get("workloads", ()), notes)
     at_s = options.taken_at_s or max(nodes.seen_s, seen_s)
