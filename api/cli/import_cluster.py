@@ -23,6 +23,7 @@ from api.convert.reading import read_document
 from api.schemas.base import MAX_GPUS_PER_NODE
 from api.schemas.snapshot import ClusterDoc
 from models.cluster_state import READERS as STATE_READERS
+from models.cluster_state import LiveSource
 from stowplan.errors import InputError
 from topology.cluster import Cluster
 from topology.gpu_catalogue import known_product
@@ -87,6 +88,13 @@ def import_command(
     taken_at: Annotated[
         str | None, typer.Option(help="Moment of the documents, such as 2026-12-07T09:00:00Z; else what they tell of.")
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="kubernetes: ask the API of the cluster for what no option gives.")
+    ] = False,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="--live: ways to clusters, in place of those that kubectl takes.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="--live: cluster of the kubeconfig, by context.")] = None,
     as_snapshot: Annotated[
         bool, typer.Option("--snapshot", help="Wrap the cluster as a snapshot without jobs.")
     ] = False,
@@ -109,8 +117,11 @@ def import_command(
         options = state_options(
             replace(names, default=default), facts, gpus_per_node, gpu_types, minipod_tier, taken_at, nodes
         )
-        document = import_state(format_, given, options, job_changes(job or ()))
-    elif any(given.values()) or names.products or taken_at is not None or job:
+        source = LiveSource(configuration=None if kubeconfig is None else str(kubeconfig), context=context)
+        if not live and source != LiveSource():
+            raise InputError("--kubeconfig and --context go with --live")
+        document = import_state(format_, given, options, job_changes(job or ()), source if live else None)
+    elif any(given.values()) or names.products or taken_at is not None or job or live:
         raise InputError(
             "FILE has the nodes of a cluster, without jobs; leave it out, and give --topology and the like"
         )
