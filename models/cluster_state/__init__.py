@@ -81,7 +81,9 @@ READERS: Mapping[str, StateReader] = MappingProxyType(
                     several=True,
                 ),
                 "pods": DocumentRole(summary="what `kubectl get pods -A -o json` writes", several=True),
-                "workloads": DocumentRole(summary="what `kubectl get workloads -A -o json` writes", several=True),
+                "workloads": DocumentRole(
+                    summary="what `kubectl get workloads -A -o json` writes, or of `jobsets`", several=True
+                ),
             },
             settings={
                 "topology-labels": "gke, eks, oci, coreweave, topograph, aks, none, labels with commas between them "

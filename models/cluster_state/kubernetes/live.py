@@ -1,7 +1,7 @@
 """What the API of a Kubernetes cluster says now, asked with the official client (extra `kubernetes`).
 
 Lists come page by page, as JSON and not as the client's models, which would cost more than all the rest. Workloads of
-Kueue and topologies are asked for where the cluster serves them.
+Kueue, JobSets and topologies are asked for where the cluster serves them.
 """
 
 import json
@@ -27,8 +27,13 @@ _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _GONE = 401, 403, 404, 410
 _SAID_CHARS = 400
 # There may be many pods that are over, and they are not read.
 _PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-_KUEUE, _KAI, _VOLCANO = "kueue.x-k8s.io", "kai.scheduler", "topology.volcano.sh"
-_VERSIONS = {_KUEUE: ("v1beta2", "v1beta1", "v1alpha1"), _KAI: ("v1alpha1",), _VOLCANO: ("v1alpha1",)}
+_KUEUE, _JOBSET, _KAI, _VOLCANO = "kueue.x-k8s.io", "jobset.x-k8s.io", "kai.scheduler", "topology.volcano.sh"
+_VERSIONS = {
+    _KUEUE: ("v1beta2", "v1beta1", "v1alpha1"),
+    _JOBSET: ("v1alpha2",),
+    _KAI: ("v1alpha1",),
+    _VOLCANO: ("v1alpha1",),
+}
 
 
 def live_documents(
@@ -57,7 +62,7 @@ def live_documents(
     if "pods" not in given:
         documents["pods"] = cluster.pages("/api/v1", "pods", _PODS)
     if "workloads" not in given:
-        documents["workloads"] = cluster.served(_KUEUE, "workloads")
+        documents["workloads"] = [*cluster.served(_KUEUE, "workloads"), *cluster.served(_JOBSET, "jobsets")]
     if "topology" not in given:
         documents["topology"] = _topologies(cluster, settings.get("topology-labels"))
     return documents
@@ -183,6 +188,7 @@ _ROLES = {
     "nodes": "nodes",
     "pods": "pods",
     "workloads": "workloads",
+    "jobsets": "workloads",
     "topologies": "topology",
     "resourceflavors": "topology",
     "hypernodes": "topology",

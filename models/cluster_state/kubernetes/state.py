@@ -9,13 +9,12 @@ from models.cluster_state.kubernetes.nodes import KubernetesNodes, read_nodes
 from models.cluster_state.kubernetes.objects import Object
 from models.cluster_state.kubernetes.pods import PodJob, read_pods
 from models.cluster_state.kubernetes.topology import Units, units_of
-from models.cluster_state.kubernetes.workloads import KueueWorkload, read_workloads
+from models.cluster_state.kubernetes.workloads import QUEUE_LABEL, WaitingWorkload, read_workloads
 from models.workload import Job, NodeGpus
 from stowplan.collection import without_collection
 from topology.cluster import Cluster, Node, Tier
 from topology.readers.base import default_minipod_tier
 
-_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 _NAME_CHARS = 256
 
 
@@ -122,20 +121,20 @@ class _Jobs:
     notes: Notes
     at_s: float
     pods: Sequence[PodJob]
-    workloads: Sequence[KueueWorkload]
+    workloads: Sequence[WaitingWorkload]
 
     def all(self) -> tuple[StateJob, ...]:
         """Jobs that run, then those that wait, in the order of the documents."""
         queued = {workload.id: workload for workload in self.workloads}
         priorities = [_priority(job.first.object("spec")) for job in self.pods]
-        priorities += [_priority(workload.object.object("spec")) for workload in self.workloads]
+        priorities += [workload.priority for workload in self.workloads]
         ranks = priority_ranks(priorities)
         made = [self._of_pods(job, queued.get(job.id), ranks) for job in self.pods]
         with_pods = {job.id for job in self.pods if job.running or not job.is_kueues}
         made += [self._of_workload(one, ranks) for one in self.workloads if one.id not in with_pods]
         return tuple(job for job in made if job is not None)
 
-    def _of_pods(self, job: PodJob, workload: KueueWorkload | None, ranks: Mapping[float, int]) -> StateJob | None:
+    def _of_pods(self, job: PodJob, workload: WaitingWorkload | None, ranks: Mapping[float, int]) -> StateJob | None:
         current = self._current(job)
         if job.running and current is None:
             return None
@@ -164,7 +163,7 @@ class _Jobs:
                 priority=ranks[_priority(spec)],
                 age_s=self._age_s(job.first),
                 remaining_s=_left_s(limit_s, running_s),
-                queue=_name(job.first.object("metadata").texts("labels").get(_QUEUE_LABEL, "")),
+                queue=_name(job.first.object("metadata").texts("labels").get(QUEUE_LABEL, "")),
                 attained_gpu_s=num_gpus * (running_s or 0.0),
                 user=_name(job.first.namespace),
                 application=_name(job.id.partition("/")[2]),
@@ -176,24 +175,21 @@ class _Jobs:
             held=held,
         )
 
-    def _of_workload(self, workload: KueueWorkload, ranks: Mapping[float, int]) -> StateJob | None:
+    def _of_workload(self, workload: WaitingWorkload, ranks: Mapping[float, int]) -> StateJob | None:
         """A workload without pods that run."""
-        spec = workload.object.object("spec")
-        limit_s = spec.number("maximumExecutionTimeSeconds")
-        pod_set = next(spec.objects("podSets"))
         return self._state_job(
             workload.object,
             Job(
                 id=workload.id[:_NAME_CHARS],
                 min_gpus=workload.num_gpus,
-                gpu_types=self._types(pod_set.object("template", "spec"), workload.object),
-                priority=ranks[_priority(spec)],
+                gpu_types=self._types(workload.pod_spec, workload.object),
+                priority=ranks[workload.priority],
                 age_s=self._age_s(workload.object),
-                remaining_s=limit_s,
-                queue=_name(spec.text("queueName")),
+                remaining_s=workload.limit_s,
+                queue=_name(workload.queue),
                 user=_name(workload.object.namespace),
                 application=_name(workload.id.partition("/")[2]),
-                time_limit_s=limit_s or None,
+                time_limit_s=workload.limit_s or None,
             ),
             num_nodes=None,
             gpus_per_pod=workload.gpus_per_pod,
