@@ -9,7 +9,7 @@ from models.cluster_state.kubernetes.nodes import KubernetesNodes, read_nodes
 from models.cluster_state.kubernetes.objects import Object
 from models.cluster_state.kubernetes.pods import PodJob, read_pods
 from models.cluster_state.kubernetes.topology import Units, units_of
-from models.cluster_state.kubernetes.workloads import QUEUE_LABEL, WaitingWorkload, read_workloads
+from models.cluster_state.kubernetes.workloads import QUEUE_LABEL, KueueWorkload, read_workloads
 from models.workload import Job, NodeGpus
 from stowplan.collection import without_collection
 from topology.cluster import Cluster, Node, Tier
@@ -121,7 +121,7 @@ class _Jobs:
     notes: Notes
     at_s: float
     pods: Sequence[PodJob]
-    workloads: Sequence[WaitingWorkload]
+    workloads: Sequence[KueueWorkload]
 
     def all(self) -> tuple[StateJob, ...]:
         """Jobs that run, then those that wait, in the order of the documents."""
@@ -134,7 +134,7 @@ class _Jobs:
         made += [self._of_workload(one, ranks) for one in self.workloads if one.id not in with_pods]
         return tuple(job for job in made if job is not None)
 
-    def _of_pods(self, job: PodJob, workload: WaitingWorkload | None, ranks: Mapping[float, int]) -> StateJob | None:
+    def _of_pods(self, job: PodJob, workload: KueueWorkload | None, ranks: Mapping[float, int]) -> StateJob | None:
         current = self._current(job)
         if job.running and current is None:
             return None
@@ -175,7 +175,7 @@ class _Jobs:
             held=held,
         )
 
-    def _of_workload(self, workload: WaitingWorkload, ranks: Mapping[float, int]) -> StateJob | None:
+    def _of_workload(self, workload: KueueWorkload, ranks: Mapping[float, int]) -> StateJob | None:
         """A workload without pods that run."""
         return self._state_job(
             workload.object,

@@ -15,28 +15,32 @@ _KINDS = {
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 # Conditions of what is over: of workloads, and of JobSets.
 _OVER = ("Finished", "Completed", "Failed")
+_LET_IN = ("QuotaReserved", "Admitted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingWorkload:
-    """A workload or JobSet that is not over.
+class KueueWorkload:
+    """A workload, or a JobSet as one, that is not over.
 
-    `id`: namespace and name of what it stands for, as pods have it. `pod_spec`: of its first pods; `num_gpus`: of all
-    of them. `priority`, `limit_s`: 0 and None where nobody says. `held`: why it could not be let in, whatever is free.
+    `id`: namespace and name of what it stands for, as pods have it. `pod_spec`: of its first pods. `num_pods`: with
+    GPUs. `has_quota`: its queue has let it in; its pods say where they are. `priority`, `limit_s`: 0 and None where
+    nobody says. `held`: why it could not be let in, whatever is free.
     """
 
     id: str
     object: Object
     pod_spec: Object
+    num_pods: int
     gpus_per_pod: int | None
     num_gpus: int
+    has_quota: bool
     queue: str
     priority: float
     limit_s: float | None
     held: str | None
 
 
-def read_workloads(documents: Sequence[SourceDocument], notes: Notes) -> list[WaitingWorkload]:
+def read_workloads(documents: Sequence[SourceDocument], notes: Notes) -> list[KueueWorkload]:
     """All workloads and JobSets with GPUs that are not over; of a JobSet that a workload stands for, the workload.
 
     Raises
@@ -44,7 +48,7 @@ def read_workloads(documents: Sequence[SourceDocument], notes: Notes) -> list[Wa
     FileFormatError
         Names the document and the JSON pointer, and what is wrong.
     """
-    found: dict[str, dict[str, WaitingWorkload]] = {kind: {} for kind in _KINDS}
+    found: dict[str, dict[str, KueueWorkload]] = {kind: {} for kind in _KINDS}
     for kind, one in kubernetes_objects(documents, _KINDS, COMMAND):
         conditions = {item.text("type") for item in one.object("status").objects("conditions") if _is_true(item)}
         if conditions.intersection(_OVER):
@@ -58,11 +62,11 @@ def read_workloads(documents: Sequence[SourceDocument], notes: Notes) -> list[Wa
             continue
         if name in found[kind]:
             raise one.fault(f"a second {kind.lower()} stands for {name}", "metadata")
-        found[kind][name] = _waiting(kind, name, one, sets)
+        found[kind][name] = _waiting(kind, name, one, sets, has_quota=not conditions.isdisjoint(_LET_IN))
     return list((found["JobSet"] | found["Workload"]).values())
 
 
-def _waiting(kind: str, name: str, one: Object, sets: Sequence["_PodSet"]) -> WaitingWorkload:
+def _waiting(kind: str, name: str, one: Object, sets: Sequence["_PodSet"], *, has_quota: bool) -> KueueWorkload:
     spec, (_, _, pod_spec) = one.object("spec"), sets[0]
     sizes = {gpus for _, gpus, _ in sets if gpus}
     if kind == "Workload":
@@ -74,12 +78,14 @@ def _waiting(kind: str, name: str, one: Object, sets: Sequence["_PodSet"]) -> Wa
         limit_s = None
         # Of one with a queue, Kueue decides; it suspends what waits.
         held = "suspended (spec.suspend)" if spec.value.get("suspend") is True and not queue else None
-    return WaitingWorkload(
+    return KueueWorkload(
         id=name,
         object=one,
         pod_spec=pod_spec,
+        num_pods=sum(count for count, gpus, _ in sets if gpus),
         gpus_per_pod=sizes.pop() if len(sizes) == 1 else None,
         num_gpus=sum(count * gpus for count, gpus, _ in sets),
+        has_quota=has_quota,
         queue=queue,
         priority=priority or 0.0,
         limit_s=limit_s,
