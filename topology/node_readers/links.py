@@ -36,7 +36,8 @@ _CAPABILITY = {"volta": 70, "ampere": 80, "ada": 89, "hopper": 90, "blackwell": 
 _SMALLER = {"a10": 86, "a40": 86}
 _PCIE_GT_PER_S = {"volta": 8.0, "ampere": 16.0, "ada": 16.0, "hopper": 32.0, "blackwell": 32.0}
 _LANES = 16
-_SWITCH = "switch"
+# GPUs are called otherwise.
+_SWITCH = ""
 _NAMED = 4
 
 
@@ -100,12 +101,15 @@ class Wiring:
 
     def _groups(self) -> list[list[str]]:
         """GPUs that NVLink connects, in their order."""
-        graph: nx.Graph[tuple[str, str]] = nx.Graph()
-        graph.add_nodes_from(("gpu", gpu) for gpu in self.gpus)
-        graph.add_edges_from((("gpu", gpu), (_SWITCH, "")) for gpu, lanes in self.switched.items() if lanes)
-        graph.add_edges_from((("gpu", gpu), ("gpu", other)) for gpu, others in self.direct.items() for other in others)
-        found = [{name for kind, name in part if kind == "gpu"} for part in nx.connected_components(graph)]
-        return [[gpu for gpu in self.gpus if gpu in part] for part in found]
+        graph: nx.Graph[str] = nx.Graph()
+        graph.add_nodes_from(self.gpus)
+        graph.add_edges_from((gpu, _SWITCH) for gpu, lanes in self.switched.items() if lanes)
+        graph.add_edges_from((gpu, other) for gpu, others in self.direct.items() for other in others)
+        group = {gpu: k for k, part in enumerate(nx.connected_components(graph)) for gpu in part}
+        found: dict[int, list[str]] = {}
+        for gpu in self.gpus:
+            found.setdefault(group[gpu], []).append(gpu)
+        return list(found.values())
 
     def _reaches_all(self, gpu: str) -> bool:
         return bool(self.switched.get(gpu)) or len(self.direct.get(gpu, {})) == len(self.gpus) - 1

@@ -34,8 +34,9 @@ _CHILDREN: Mapping[str, frozenset[str]] = {
 }
 _VERSION = "1"
 _MAX_DEPTH = 64
-_GPU_CLASS = "0x03"
-_SWITCH_CLASSES = ("0x0680", "")
+# What NVLinks lead to that is no switch: GPUs that do not take part, and processors.
+_NO_SWITCHES = ("0x03", "0x068001")
+_MAX_GPUS = 4096
 _SPEED = re.compile(r"(\d+(?:\.\d+)?) GT/s\b.*")
 _WHOLE = re.compile(r"\d{1,9}")
 _MEGABIT_BYTES = 1e6 / 8
@@ -94,6 +95,8 @@ def read_nccl_topology(source: str, text: str, product: GpuProduct | None) -> No
     if not gpus:
         detail = "has no GPUs: give what NCCL_TOPO_DUMP_FILE writes while all GPUs of the node take part"
         raise FileFormatError.at(source, None, detail)
+    if len(gpus) > _MAX_GPUS:
+        raise FileFormatError.at(source, None, f"has {len(gpus)} GPUs; a node has at most {_MAX_GPUS}")
     named = _product(source, gpus, product)
     wiring = _wiring(source, gpus, usual_pcie_bytes_per_s(named or product))
     intra, of_links = wiring.bandwidth(NVLINK.get(_capability(source, gpus)))
@@ -179,21 +182,22 @@ def _capability(source: str, gpus: Sequence[_Element]) -> int:
 
 def _wiring(source: str, gpus: Sequence[_Element], usual_pcie: float | None) -> Wiring:
     names: dict[str, str] = {}
+    seen: set[str] = set()
     for gpu in gpus:
         bus, name = next(gpu.buses()).attributes.get("busid", ""), f"GPU{_number(source, gpu, 'dev')}"
-        if not bus or bus in names or name in names.values():
+        if not bus or bus in names or name in seen:
             raise FileFormatError.at(source, gpu.line, f"{name} at {bus!r} has no busid or dev of its own")
         names[bus] = name
+        seen.add(name)
     switched, direct = dict.fromkeys(names.values(), 0), {name: dict[str, int]() for name in names.values()}
     for gpu, name in zip(gpus, names.values(), strict=True):
         for link in gpu.below("nvlink"):
             count, target = _number(source, link, "count"), link.attributes.get("target", "")
-            kind = link.attributes.get("tclass", "")
             if names.get(target) == name:
                 raise FileFormatError.at(source, link.line, f"an NVLink of {name} leads to itself ({target})")
             if target in names:
                 direct[name][names[target]] = direct[name].get(names[target], 0) + count
-            elif kind.startswith(_SWITCH_CLASSES) and not kind.startswith(_GPU_CLASS):
+            elif not link.attributes.get("tclass", "").startswith(_NO_SWITCHES):
                 switched[name] += count
     return Wiring(
         source=source,
@@ -229,7 +233,9 @@ def _adapters(source: str, nics: Sequence[_Element]) -> tuple[float | None, list
     for (name, _), net in ports.items():
         speed = net.attributes.get("speed", "")
         if not _WHOLE.fullmatch(speed) or int(speed) == 0:
-            raise FileFormatError.at(source, net.line, f"{name} has the speed {speed!r}; must be in Mbit/s, above 0")
+            # Drivers of some adapters, such as virtual ones, do not know it: NCCL writes -1.
+            detail = f"{name} has the speed {speed!r}; the network of the usual node counts, or --inter-node-bandwidth"
+            return None, [Remark(code="adapters_without_speed", detail=detail, source=source)]
         rate = int(speed) * _MEGABIT_BYTES
         link = next(net.buses(), None)
         if link is not None and link.pcie_bytes_per_s is not None and link.pcie_bytes_per_s < rate:

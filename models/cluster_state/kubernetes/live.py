@@ -119,22 +119,23 @@ class _Cluster:
                 return self.pages(f"/apis/{group}/{version}", plural)
         return []
 
-    def pages(self, api: str, plural: str, query: Mapping[str, str] | None = None) -> list[ParsedDocument]:
-        """All objects of a kind.
+    def pages(
+        self, api: str, plural: str, query: Mapping[str, str] | None = None, *, attempts: int = _MAX_LISTS
+    ) -> list[ParsedDocument]:
+        """All objects of a kind; a list that the server forgets while it is read is begun anew.
 
         Raises
         ------
         InputError
             When the API refuses, or does not answer; names the right that is missing.
         """
-        for attempt in range(_MAX_LISTS):
-            try:
-                return list(self._pages(f"{api}/{plural}", query or {}))
-            except _Refused as error:
-                if error.status != _GONE or attempt == _MAX_LISTS - 1:
-                    group = api.split("/")[2] if api.startswith("/apis/") else ""
-                    raise InputError(self._told(error, group, plural)) from error
-        raise AssertionError("unreachable")
+        try:
+            return list(self._pages(f"{api}/{plural}", query or {}))
+        except _Refused as error:
+            if error.status == _GONE and attempts > 1:
+                return self.pages(api, plural, query, attempts=attempts - 1)
+            group = api.split("/")[2] if api.startswith("/apis/") else ""
+            raise InputError(self._told(error, group, plural)) from error
 
     def _pages(self, path: str, query: Mapping[str, str]) -> Iterator[ParsedDocument]:
         token = ""

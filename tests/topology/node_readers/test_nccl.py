@@ -83,6 +83,15 @@ def test_adapters_add_up_once_each() -> None:
     merged = system(gpu(0), gpu(1), net("mlx5_0+mlx5_1", 800000), net("mlx5_0"), net("mlx5_1"))
     assert read(merged).inter_node_bandwidth_bytes_per_s == 100e9
     assert codes(read(system(gpu(0), gpu(1)))) == ["no_adapters"]
+    unknown = read(system(gpu(0), gpu(1), net("mlx5_0"), net("eth0", -1)))
+    assert (unknown.inter_node_bandwidth_bytes_per_s, codes(unknown)) == (None, ["adapters_without_speed"])
+
+
+def test_links_to_processors_and_to_gpus_that_take_no_part_do_not_count() -> None:
+    links = '<nvlink target="{}" count="{}" tclass="{}"/>'
+    others = links.format("0000:99:00.0", 2, "0x030200") + links.format("0004:00:00.0", 3, "0x068001")
+    pair = [gpu(k, links.format(f"0000:{1 - k:02x}:00.0", 4, "0x030200") + others) for k in range(2)]
+    assert read(system(*pair)).intra_node_bandwidth_bytes_per_s == 4 * 25e9
 
 
 def test_of_several_hosts_the_first_is_the_node() -> None:
@@ -115,7 +124,6 @@ def test_elements_are_read_once() -> None:
             system(gpu(0, '<nvlink target="0000:00:00.0" count="12" tclass="0x030200"/>')),
             ":3: an NVLink of GPU0 leads to itself (0000:00:00.0)",
         ),
-        (system(gpu(0), net("eth0", -1)), ":4: eth0 has the speed '-1'; must be in Mbit/s, above 0"),
         ('<!DOCTYPE a [<!ENTITY b "c">]>' + system(gpu(0)), ":1: has a document type"),
         ("<system version='1'>" + "<cpu>" + "<pci>" * 70, ":1: is nested too deeply"),
         ("<graphs version='1'/><system", ":1: <graphs> stands at the top, where system may"),
