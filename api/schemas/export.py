@@ -7,6 +7,7 @@ from pydantic import Field
 from api.schemas.base import Document, Name, OneOf
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
+from api.schemas.problem import IssueDoc
 from executor.export import FORMATS
 
 MAX_FORMATS, MAX_HOST_LINES = 16, 65_536
@@ -34,3 +35,13 @@ class ExportDoc(Document):
     job_id: str
     files: dict[str, str]
     """Text by name of file; scripts find the others in their own folder."""
+
+
+class PlanExportDoc(Document):
+    """Files that hand a whole plan over to a scheduler. Nothing is done before somebody runs them."""
+
+    plan_id: str
+    files: dict[str, str]
+    """Text by name of file."""
+    notes: tuple[IssueDoc, ...]
+    """What the scheduler cannot be told; pointers into the plan, or below `/snapshot` into what was planned."""

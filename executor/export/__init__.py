@@ -13,6 +13,7 @@ from types import MappingProxyType
 from executor.export.job import ExportedJob
 from executor.export.options import ExportOption, checked
 from executor.export.plan import ExportedPlan, PlanFiles
+from executor.launch.slurm_options import GpuRequest
 from stowplan.errors import InputError
 
 __all__ = [
@@ -31,15 +32,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A launcher or framework. `function` is `module:function`, ExportedJob -> text by name of file; it raises
-    InputError where it cannot say what the plan wants. `title`: for people."""
+    """A launcher or framework. `function` is `module:function`, ExportedJob -> text by name of file, which also gets
+    the options by name where there are any; it raises InputError where it cannot say what the plan wants. `title`: for
+    people. `options`: what may be said beside the plan."""
 
     function: str
     title: str
+    options: Mapping[str, ExportOption] = field(default_factory=dict)
 
-    def __call__(self, job: ExportedJob) -> Mapping[str, str]:
+    def __call__(self, job: ExportedJob, options: Mapping[str, str]) -> Mapping[str, str]:
         """Write the files."""
-        files: Mapping[str, str] = resolve_name(self.function)(job)
+        write = resolve_name(self.function)
+        files: Mapping[str, str] = write(job, options) if self.options else write(job)
         return files
 
 
@@ -61,25 +65,78 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "torchtitan": Format("executor.export.torchtitan:write_torchtitan", "TOML of torchtitan"),
         "deepspeed": Format("executor.export.deepspeed:write_deepspeed", "hostfile and configuration of DeepSpeed"),
         "torchrun": Format("executor.export.torchrun:write_torchrun", "torchrun with static ranks"),
-        "slurm": Format("executor.export.schedulers:write_slurm", "SLURM_HOSTFILE with --distribution=arbitrary"),
+        "slurm": Format(
+            "executor.export.schedulers:write_slurm",
+            "SLURM_HOSTFILE with --distribution=arbitrary",
+            {
+                "command": ExportOption(summary="the program that ranks run, with its arguments"),
+                "partition": ExportOption(summary="as --partition of sbatch"),
+                "account": ExportOption(summary="as --account"),
+                "qos": ExportOption(summary="as --qos"),
+                "reservation": ExportOption(summary="as --reservation"),
+                "constraint": ExportOption(summary="as --constraint"),
+                "time": ExportOption(summary="as --time: minutes, 12:00:00, 2-12"),
+                "gpus": ExportOption(
+                    summary="how GPUs are asked for; none where whole nodes bring theirs",
+                    choices=(GpuRequest.NONE, GpuRequest.GRES, GpuRequest.GPUS_PER_NODE),
+                ),
+                "gpu-type": ExportOption(summary="what Slurm calls the type, where it is to be named"),
+            },
+        ),
         "mpi": Format("executor.export.schedulers:write_mpi", "rankfile of Open MPI"),
     }
 )
 
 
-PLAN_FORMATS: Mapping[str, PlanFormat] = MappingProxyType({})
+PLAN_FORMATS: Mapping[str, PlanFormat] = MappingProxyType(
+    {
+        "scontrol": PlanFormat(
+            function="executor.export.scontrol:write_scontrol",
+            title="script for a Slurm that has the queue",
+            options={
+                "running": ExportOption(
+                    summary="jobs that run and lose GPUs in the plan: refuse that, requeue them, or cancel those that "
+                    "get none",
+                    choices=("keep", "requeue", "cancel"),
+                ),
+                "waiting": ExportOption(
+                    summary="jobs that the plan lets wait: leave them to Slurm's own scheduler, or hold them",
+                    choices=("leave", "hold"),
+                ),
+                "calendar": ExportOption(
+                    summary="entries of the calendar: reserve those that Slurm has not, or leave them",
+                    choices=("reserve", "leave"),
+                ),
+                "users": ExportOption(summary="who may use reservations whose jobs have no user, by commas"),
+                "accounts": ExportOption(summary="accounts that may, by commas"),
+                "priority": ExportOption(
+                    summary="of the first job that starts, each behind it gets one less (above all that Slurm gives); "
+                    "keep: as they are"
+                ),
+            },
+        ),
+    }
+)
 
 
-def export(job: ExportedJob, formats: Sequence[str]) -> dict[str, str]:
-    """Text by name of file, in all of the formats.
+def export(job: ExportedJob, formats: Sequence[str], options: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Text by name of file, in all of the formats; an option goes to those that have it.
 
     Raises
     ------
     InputError
-        When a format is not known, or cannot say what the plan wants.
+        When a format is not known, none has an option, or one cannot say what the plan wants.
     """
     refuse_unknown(formats)
-    return {name: text for wanted in formats for name, text in FORMATS[wanted](job).items()}
+    given = options or {}
+    declared = {name: option for wanted in formats for name, option in FORMATS[wanted].options.items()}
+    checked(given, declared, " and ".join(formats))
+    files: dict[str, str] = {}
+    for wanted in formats:
+        own = FORMATS[wanted].options
+        chosen = checked({name: value for name, value in given.items() if name in own}, own, wanted)
+        files |= FORMATS[wanted](job, chosen)
+    return files
 
 
 def export_plan(plan: ExportedPlan, format_: str, options: Mapping[str, str]) -> PlanFiles:

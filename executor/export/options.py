@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from stowplan.errors import InputError, Issue
 
@@ -17,6 +18,29 @@ class ExportOption:
 
     summary: str
     choices: tuple[str, ...] = ()
+
+
+class HasOptions(Protocol):
+    """A format."""
+
+    @property
+    def options(self) -> Mapping[str, ExportOption]:
+        """What may be said beside the plan, by name."""
+
+
+def option_words(formats: Mapping[str, HasOptions]) -> str:
+    """What may be said to formats, for people."""
+    said = [
+        f"{name}: "
+        + "; ".join(f"{option}={_values(known)}: {known.summary}" for option, known in found.options.items())
+        for name, found in formats.items()
+        if found.options
+    ]
+    return f"NAME=VALUE, any number of them. {'. '.join(said)}."
+
+
+def _values(option: ExportOption) -> str:
+    return "|".join(option.choices) or "..."
 
 
 def read_options(pairs: Sequence[str]) -> dict[str, str]:
