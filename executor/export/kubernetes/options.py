@@ -4,10 +4,9 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, TypeVar
 
-from executor.export.options import ExportOption
+from executor.export.kubernetes.declared import ALL
 from executor.kubernetes.names import (
     HOSTNAME,
     LABEL,
@@ -24,41 +23,7 @@ T = TypeVar("T")
 _QUANTITY = re.compile(r"\d{1,18}(?:\.\d{1,9})?(?:m|k|Ki|[MGTPE]i?)?")
 _PATH = re.compile(r"/[^:,\0]{0,1023}")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_MAX_TTL_S = 2**31 - 1
-
-ALL: Mapping[str, ExportOption] = MappingProxyType(
-    {
-        "image": ExportOption(summary="container image, which has torchrun; has to be given"),
-        "command": ExportOption(summary="what torchrun starts, such as 'train.py --lr 1e-4'; has to be given"),
-        "namespace": ExportOption(summary="namespace, default unless another is given"),
-        "gpu-resource": ExportOption(summary="what GPUs are called, nvidia.com/gpu unless as amd.com/gpu"),
-        "resources": ExportOption(summary="beside GPUs for each pod: rdma/hca_shared_devices_a=1,cpu=96,memory=1Ti"),
-        "tolerations": ExportOption(summary="taints that pods tolerate: KEY, KEY=VALUE, each perhaps with :EFFECT"),
-        "node-key": ExportOption(summary=f"label that names a node, {HOSTNAME} unless another is given"),
-        "volumes": ExportOption(
-            summary="pvc:CLAIM:/path, hostpath:/path:/path, emptydir:SIZE:/path, each perhaps with :ro"
-        ),
-        "shm": ExportOption(summary="size of /dev/shm, such as 64Gi; unlimited unless one is given"),
-        "host-network": ExportOption(summary="pods use the network of their node", choices=("no", "yes")),
-        "service-account": ExportOption(summary="service account of the pods"),
-        "priority-class": ExportOption(summary="PriorityClass of the pods"),
-        "queue": ExportOption(summary="LocalQueue of Kueue (kueue.x-k8s.io/queue-name)"),
-        "labels": ExportOption(summary="labels of object and pods: team=llm,stage=1"),
-        "annotations": ExportOption(summary="annotations of object and pods"),
-        "ttl": ExportOption(summary="seconds after its end in which the object is kept; for ever unless given"),
-        "pin": ExportOption(
-            summary="how pods get to their nodes: a replicated job with a node selector each, or one behind our gate, "
-            "which place.sh lifts",
-            choices=("selector", "gate"),
-        ),
-        "runtime": ExportOption(summary="ClusterTrainingRuntime, torch-distributed unless another is given"),
-    }
-)
-
-
-def options_without(*names: str) -> Mapping[str, ExportOption]:
-    """The options of a controller that has no place for some."""
-    return MappingProxyType({name: option for name, option in ALL.items() if name not in names})
+_MAX_S = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +67,7 @@ def read_settings(options: Mapping[str, str]) -> Settings:
     InputError
         With an issue for every option that is wrong, or missing.
     """
-    reader = _Reader(options)
+    reader = _Reader(options, [])
     settings = Settings(
         image=reader.read("image", _image) or "",
         command=reader.read("command", _command) or (),
@@ -119,7 +84,7 @@ def read_settings(options: Mapping[str, str]) -> Settings:
         queue=reader.read("queue", _label),
         labels=reader.read("labels", _labels) or {},
         annotations=reader.read("annotations", _annotations) or {},
-        ttl_s=reader.read("ttl", _ttl_s),
+        ttl_s=reader.read("ttl", _seconds),
         gated=options.get("pin") == "gate",
         runtime=reader.read("runtime", _subdomain) or "torch-distributed",
     )
@@ -133,12 +98,27 @@ def read_settings(options: Mapping[str, str]) -> Settings:
     return settings
 
 
+def read_name(options: Mapping[str, str], name: str, issues: list[Issue]) -> str | None:
+    """An option that is the name of an object; what is wrong goes to `issues`."""
+    return _Reader(options, issues).read(name, _subdomain)
+
+
+def read_key(options: Mapping[str, str], name: str, issues: list[Issue]) -> str | None:
+    """An option that is the key of a label; what is wrong goes to `issues`."""
+    return _Reader(options, issues).read(name, _qualified)
+
+
+def read_amount_s(options: Mapping[str, str], name: str, issues: list[Issue]) -> int | None:
+    """An option that is whole seconds; what is wrong goes to `issues`."""
+    return _Reader(options, issues).read(name, _seconds)
+
+
 class _Reader:
     """Reads options, and collects what is wrong with them."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], issues: list[Issue]) -> None:
         self._options = options
-        self.issues: list[Issue] = []
+        self.issues = issues
 
     def read(self, name: str, of: Callable[[str], T]) -> T | None:
         """The option; None where it is not given, is empty, or is wrong."""
@@ -181,9 +161,9 @@ def _command(text: str) -> tuple[str, ...]:
     return words
 
 
-def _ttl_s(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) <= _MAX_TTL_S):
-        raise ValueError(f"is {text[:80]!r}; must be whole seconds from 0 to {_MAX_TTL_S}")
+def _seconds(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) <= _MAX_S):
+        raise ValueError(f"is {text[:80]!r}; must be whole seconds from 0 to {_MAX_S}")
     return int(text)
 
 

@@ -44,7 +44,8 @@ class MadePod:
     @property
     def container(self) -> Mapping[str, Any]:
         """The only one."""
-        (container,) = self.spec["containers"]
+        found: list[Mapping[str, Any]] = self.spec["containers"]
+        (container,) = found
         return container
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from executor.export.kubernetes.options import ALL, read_settings
+from executor.export.kubernetes.declared import ALL
+from executor.export.kubernetes.options import read_settings
 from stowplan.errors import InputError
 from tests.executor.export.kubernetes.controllers import GIVEN
 
