@@ -14,7 +14,7 @@ import yaml
 from executor.deployment import DEFAULT_PORT
 from executor.export.job import ExportedJob
 from executor.export.kubernetes.options import Settings
-from executor.kubernetes.names import LABEL_VALUE, SUBDOMAIN, SUBDOMAIN_FORM
+from executor.kubernetes.names import LABEL_VALUE, SUBDOMAIN
 from models.cluster_state.kubernetes.pods import PLACEMENT_GATE
 from models.wording import counted
 from stowplan.errors import InputError, Issue
@@ -67,8 +67,8 @@ def placed_pods(job: ExportedJob) -> PlacedPods:
             Issue(
                 code="bad_node_name",
                 pointer="",
-                detail=f"{host!r} is no name of a node of Kubernetes, as its label has it; {SUBDOMAIN_FORM}, 63 in a "
-                "label",
+                detail=f"{host!r} is no name of a node of Kubernetes; must be of letters a to z, digits, and between "
+                "them dots and dashes, 63 at most",
             )
             for host in wrong
         ]

@@ -52,7 +52,8 @@ store.write_text(json.dumps(objects))
 
 
 def exported(found: Plan = PLAN, **options: str) -> PlanFiles:
-    jobs = tuple(Job(id=item.job_id) for item in (*found.allocations, *found.unplaced))
+    ids = [item.job_id for item in found.allocations] + [item.job_id for item in found.unplaced]
+    jobs = tuple(Job(id=job_id) for job_id in ids)
     whole = ExportedPlan(plan=found, snapshot=Snapshot(cluster=cluster(), jobs=jobs), taken_at_s=0.0)
     documents = {"workloads": listed(*WORKLOADS), "pods": listed(*PODS)}
     return export_plan(whole, "kubernetes", {**documents, **{k.replace("_", "-"): v for k, v in options.items()}})
@@ -147,14 +148,14 @@ def test_options_are_read() -> None:
         ({"retry": "-1"}, "/retry: is '-1'; must be whole seconds"),
         ({"node_key": "a b"}, "/node-key: is 'a b'; must be a name"),
         ({"hopeless": "delete"}, "/hopeless: is 'delete'; must be one of retry, reject"),
-        ({"queue": "x"}, "/queue: kubernetes has no such option; it has workloads, pods"),
+        ({"queue": "x"}, "workloads, pods, check, retry"),
         ({"workloads": "x"}, "workloads"),
         ({"workloads": listed(pod("x", "x"))}, "workloads: /items/0/kind: is of kind 'Pod'; must be Workload"),
     ],
 )
 def test_what_is_wrong_is_said(options: Mapping[str, str], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        exported(**options)
+        exported(PLAN, **options)
     assert message in str(caught.value)
 
 
@@ -170,8 +171,8 @@ def test_plans_of_every_policy_go_out(policy: str) -> None:
         job = job_of(found, job_id)
         for name in formats:
             files, refusal = _exported(job, name)
-            # Of one template, or with the ranks of a host in pieces; a JobSet can have the first.
-            known = "one template for all of its pods|numbers the ranks of a host" if name != "jobset" else "numbers"
+            known = "numbers the ranks of a host|is no name of a node of Kubernetes"
+            known += "" if name == "jobset" else "|one template for all of its pods"
             assert re.search(known, refusal) if refusal else all(host in "".join(files.values()) for host in job.hosts)
     found = _in_team(found)
     workloads = [_workload_of(item.job_id, item.num_gpus) for item in found.allocations]
