@@ -37,7 +37,9 @@ def export_command(
     to: Annotated[list[str], typer.Option(help=f"May be given several times. {_NAMES}.")],
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help=option_words({**FORMATS, **PLAN_FORMATS})),
+        typer.Option(
+            metavar="NAME=VALUE", help=f"May be given several times. {option_words({**FORMATS, **PLAN_FORMATS})}"
+        ),
     ] = None,
     job: Annotated[str | None, typer.Option(help="Job of the plan, where it has GPUs for several.")] = None,
     hosts: Hosts = None,
@@ -54,10 +56,10 @@ def export_command(
     whole plan as a scheduler takes it over that has the queue."""
     given = _with_documents(read_options(option or ()), to)
     files: Mapping[str, str]
-    if PLAN_FORMATS.keys() & to:
+    if whole := [name for name in to if name in PLAN_FORMATS]:
         if len(to) > 1 or job is not None or hosts is not None:
-            raise InputError(f"{to[0]} takes over a whole plan: give it alone, without --job and --hosts")
-        made = export_plan(load_whole_plan(readable(plan), request), to[0], given)
+            raise InputError(f"{whole[0]} takes over a whole plan: give it alone, without --job and --hosts")
+        made = export_plan(load_whole_plan(readable(plan), request), whole[0], given)
         files = made.files
         console.print_warnings(made.notes)
     else:

@@ -4,13 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.base import Document, Name, OneOf
+from api.schemas.base import Document, Name, OneOf, Text
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.problem import IssueDoc
 from executor.export import FORMATS, PLAN_FORMATS
+from executor.export.options import MAX_OPTIONS, option_words
 
-MAX_FORMATS, MAX_HOST_LINES, MAX_PLAN_OPTIONS = 16, 65_536, 64
+MAX_FORMATS, MAX_HOST_LINES = 16, 65_536
 
 
 class ExportBody(Document):
@@ -27,6 +28,10 @@ class ExportBody(Document):
     hosts: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_HOST_LINES)] | None = None
     """Hosts in the order in which they take the places of the nodes of the plan: names, perhaps with their slots
     (`gpu-7 slots=8`, `gpu-7:8`), or hostlists (`gpu-[01-16]`). Null: the plan names hosts."""
+    options: Annotated[
+        dict[Name, Text],
+        Field(max_length=MAX_OPTIONS, description=option_words(FORMATS), examples=[{"partition": "gpu"}]),
+    ] = Field(default_factory=dict)
 
 
 class ExportDoc(Document):
@@ -52,5 +57,5 @@ class PlanExportBody(Document):
 
     to: Annotated[str, OneOf(PLAN_FORMATS)]
     """The scheduler."""
-    options: Annotated[dict[Name, str], Field(max_length=MAX_PLAN_OPTIONS)] = Field(default_factory=dict)
+    options: Annotated[dict[Name, str], Field(max_length=MAX_OPTIONS)] = Field(default_factory=dict)
     """By name, those of `GET /v1/plans/{id}/export`; what is a document there is its text."""

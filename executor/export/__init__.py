@@ -27,6 +27,7 @@ __all__ = [
     "PlanFormat",
     "export",
     "export_plan",
+    "options_of",
     "refuse_unknown",
 ]
 
@@ -141,16 +142,25 @@ def export(job: ExportedJob, formats: Sequence[str], options: Mapping[str, str] 
     InputError
         When a format is not known, none has an option, or one cannot say what the plan wants.
     """
-    refuse_unknown(formats)
-    given = options or {}
-    declared = {name: option for wanted in formats for name, option in FORMATS[wanted].options.items()}
-    checked(given, declared, " and ".join(formats))
     files: dict[str, str] = {}
-    for wanted in formats:
-        own = FORMATS[wanted].options
-        chosen = checked({name: value for name, value in given.items() if name in own}, own, wanted)
-        files |= FORMATS[wanted](job, chosen)
+    for wanted, chosen in options_of(formats, options or {}).items():
+        files |= FORMATS[wanted](job, checked(chosen, FORMATS[wanted].options, wanted))
     return files
+
+
+def options_of(formats: Sequence[str], given: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The options of each format.
+
+    Raises
+    ------
+    InputError
+        When a format is not known, none has an option, or it has other values.
+    """
+    refuse_unknown(formats)
+    checked(given, {name: known for wanted in formats for name, known in FORMATS[wanted].options.items()}, *formats)
+    return {
+        wanted: {name: value for name, value in given.items() if name in FORMATS[wanted].options} for wanted in formats
+    }
 
 
 def export_plan(plan: ExportedPlan, format_: str, options: Mapping[str, str]) -> PlanFiles:

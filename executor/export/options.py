@@ -38,7 +38,7 @@ def option_words(formats: Mapping[str, HasOptions]) -> str:
         for name, found in formats.items()
         if found.options
     ]
-    return f"NAME=VALUE, any number of them. {'. '.join(said)}."
+    return f"What may be said beside the plan. {'. '.join(said)}."
 
 
 def _values(option: ExportOption) -> str:
@@ -66,23 +66,23 @@ def read_options(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def checked(given: Mapping[str, str], declared: Mapping[str, ExportOption], format_: str) -> dict[str, str]:
-    """The options of a format: those that are given, and the first choice of the others.
+def checked(given: Mapping[str, str], declared: Mapping[str, ExportOption], *formats: str) -> dict[str, str]:
+    """The options of formats: those that are given, and the first choice of the others.
 
     Raises
     ------
     InputError
-        With an issue for every option that the format has not, or that has another value than those that there are.
+        With an issue for every option that the formats have not, or that has another value than those that there are.
     """
-    issues = []
+    issues, whose = [], " and ".join(formats)
     for name, value in given.items():
         choices = declared[name].choices if name in declared else ()
         if name not in declared:
-            detail = f"{format_} has no such option; it has {', '.join(declared) or 'none'}"
+            detail = f"there is no such option of {whose}; there are {', '.join(declared) or 'none'}"
             issues.append(Issue(code="unknown_option", pointer=f"/{name}", detail=detail))
         elif choices and value not in choices:
             detail = f"is {value!r}; must be one of {', '.join(choices)}"
             issues.append(Issue(code="bad_option", pointer=f"/{name}", detail=detail))
     if issues:
-        raise InputError(f"options of the export to {format_}", issues)
+        raise InputError(f"options of the export to {whose}", issues)
     return {name: option.choices[0] for name, option in declared.items() if option.choices} | dict(given)

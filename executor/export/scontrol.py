@@ -96,7 +96,7 @@ def _script(made: HandOver, taken_at_s: float | None) -> str:
     said += [f"# {note.code}: {' '.join(note.detail.split())}" for note in made.notes]
     if taken_at_s is not None:
         said.append(f"# The plan is of {datetime.fromtimestamp(taken_at_s, UTC):%Y-%m-%d %H:%M:%S} UTC.")
-    lines = ["\n".join(said), read_text(_FUNCTIONS).rstrip(), "\n".join(checks), *map(_lines, made.actions)]
+    lines = ["\n".join(said), read_text(_FUNCTIONS).rstrip(), "\n".join(checks), *map(_line, made.actions)]
     return _HEAD + "\n".join(filter(None, lines)) + "\n"
 
 
@@ -121,16 +121,24 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def _lines(action: SlurmAction) -> str:
-    """Commands of an action in the script."""
-    if isinstance(action, StopJob) and action.by is StopBy.REQUEUE:
-        return f"{shlex.join(action.words())}\nis_waiting {action.job_id}"
-    if isinstance(action, SteerJob) and (action.gpus_per_node is not None or action.num_gpus is not None):
-        asked = ["" if number is None else str(number) for number in (action.gpus_per_node, action.num_gpus)]
-        return shlex.join(["ask", action.job_id, *asked, *action.updates()])
-    if isinstance(action, Reserve):
-        return shlex.join(["reserve", "change" if action.replaces else "keep", action.name, *action.settings()])
-    return shlex.join(action.words())
+def _line(action: SlurmAction) -> str:
+    """An action as a call of the script's functions."""
+    words: Sequence[str]
+    match action:
+        case StopJob():
+            words = (action.by.value, action.job_id)
+        case HoldJob():
+            words = ("hold", action.job_id)
+        case SteerJob():
+            asked = ("" if number is None else str(number) for number in (action.gpus_per_node, action.num_gpus))
+            words = ("steer", action.job_id, *asked, *action.updates())
+        case ReleaseJob():
+            words = ("release", action.job_id)
+        case RankJob():
+            words = ("rank", action.job_id, str(action.priority))
+        case Reserve():
+            words = ("reserve", "change" if action.replaces else "keep", action.name, *action.settings())
+    return shlex.join(words)
 
 
 def _list(made: HandOver, taken_at_s: float | None) -> str:

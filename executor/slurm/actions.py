@@ -204,5 +204,8 @@ def job_issues(job_id: str, pointer: str) -> list[Issue]:
     """Why an id is none of a job that Slurm can be told of."""
     if JOB_ID.fullmatch(job_id):
         return []
-    detail = f"{job_id!r} is no job that scontrol takes; must be a number, or a task of an array such as 5_2"
+    detail = (
+        f"{job_id!r} is no job that scontrol takes; must be a number, or a task of an array such as 5_2. A job that "
+    )
+    detail += "Slurm does not have is exported by itself, as a batch script (to slurm)"
     return [Issue(code="not_a_slurm_job", pointer=pointer, detail=detail)]

@@ -133,7 +133,7 @@ class _HandOver:
         for k, item in enumerate(told):
             yield ReleaseJob(job_id=item.job_id)
             if top is not None:
-                yield RankJob(job_id=item.job_id, priority=top - k)
+                yield RankJob(job_id=item.job_id, priority=max(1, top - k))
         if self._options.waiting is Waiting.LEAVE and self._options.running is Running.REQUEUE:
             yield from (ReleaseJob(job_id=job_id) for job_id in waiting if job_id in stops)
 
@@ -251,14 +251,12 @@ class _HandOver:
                 yield reserve
 
     def _entry(self, entry: CalendarEntry, nodes: tuple[str, ...], jobs: Iterable[Job]) -> Reserve | None:
-        """An entry as a reservation; None where nobody says whose it is."""
-        users, accounts = self._owners(jobs)
+        """An entry as a reservation; None where nobody says whose it is. Slurm wants to know who may use nodes that
+        nobody may, too."""
         is_kept = entry.kind is EntryKind.RESERVATION
+        users, accounts = self._owners(jobs) if is_kept else (("root",), ())
         if not (users or accounts):
-            if is_kept:
-                return None
-            # Slurm wants to know who may use nodes that nobody may.
-            users = ("root",)
+            return None
         return Reserve(
             name=_plain(entry.name),
             nodes=nodes,

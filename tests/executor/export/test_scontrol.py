@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.export import PLAN_FORMATS, ExportedPlan, export_plan
+from executor.export import ExportedPlan, export_plan
 from executor.slurm.actions import SteerJob
 from executor.slurm.handover import HandOverOptions, Running, Waiting, hand_over
 from models.plan import Change
@@ -137,7 +137,6 @@ def test_hosts_in_rank_order() -> None:
         ("queue", QUEUE.replace("5_2 PENDING", "5_2 RUNNING"), "job 5_2 was planned as PENDING and is RUNNING now"),
         ("queue", QUEUE.replace("8 PENDING\n", ""), "job 8 was planned as PENDING and is gone now"),
         ("queue", QUEUE.replace("7 RUNNING\n", ""), "job 7 was planned as RUNNING and is gone now"),
-        ("queue", QUEUE.replace("8 PENDING", "8+0 PENDING\n8+1 PENDING"), "job 8 is heterogeneous"),
         ("queue", "", "job 7 was planned as RUNNING and is gone now"),
         ("nodes", NODES.replace("n2 idle", "n2 drained"), "node n2 is drained now"),
         ("nodes", NODES.replace("n2 idle", "n2 idle*"), "node n2 is idle* now"),
@@ -155,12 +154,28 @@ def test_it_changes_nothing_where_things_are_not_as_they_were_planned(
     assert "nothing was changed" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["squeue", "sinfo", "scontrol"])
+def test_it_changes_nothing_where_slurm_does_not_answer(command: str, scene: Path) -> None:
+    (scene / command).write_text("#!/bin/sh\nexit 1\n")
+    done = run(scene, written()["apply.sh"])
+    assert (done.returncode, told(scene)) == (1, [])
+    assert done.stderr == f"apply.sh: {command} does not answer; nothing was changed\n"
+
+
 def test_it_stops_where_slurm_refuses(scene: Path) -> None:
     (scene / "refused").write_text("scontrol hold 5_2\n")
     done = run(scene, written()["apply.sh"])
     assert done.returncode == 1
-    assert 'stopped at "scontrol hold 5_2"' in done.stderr
+    assert "stopped, since this failed: scontrol hold 5_2." in done.stderr
     assert told(scene)[-1] == ["scontrol", "hold", "5_2"]
+
+
+def test_heterogeneous_jobs_are_left_to_slurm(scene: Path) -> None:
+    (scene / "queue").write_text(QUEUE.replace("8 PENDING", "8+0 PENDING\n8+1 PENDING"))
+    done = run(scene, written()["apply.sh"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("job 8 is heterogeneous")
+    assert {"8", "JobId=8"}.isdisjoint(word for words in told(scene) for word in words)
 
 
 def test_reservations_that_are_there_are_changed_or_stay(scene: Path) -> None:
@@ -215,7 +230,7 @@ def test_names_from_outside_are_no_commands(scene: Path) -> None:
         ({"priority": "0"}, "/priority", "must be keep, or a number"),
         ({"priority": "4294967295"}, "/priority", "must be keep, or a number"),
         ({"running": "kill"}, "/running", "must be one of keep, requeue, cancel"),
-        ({"nodes": "n1"}, "/nodes", "scontrol has no such option"),
+        ({"nodes": "n1"}, "/nodes", "there is no such option of scontrol; there are running, waiting"),
     ],
 )
 def test_wrong_options(options: dict[str, str], pointer: str, said: str) -> None:
@@ -226,9 +241,14 @@ def test_wrong_options(options: dict[str, str], pointer: str, said: str) -> None
 
 
 def test_priorities_may_stay_or_begin_elsewhere() -> None:
-    ranks = [line for line in written({**OPTIONS, "priority": "70"})["apply.sh"].splitlines() if "Priority=" in line]
-    assert [line.rpartition("=")[2] for line in ranks] == ["70", "69", "68", "67"]
-    assert "Priority=" not in written({**OPTIONS, "priority": "keep"})["apply.sh"]
+    def ranks(priority: str) -> list[str]:
+        lines = written({**OPTIONS, "priority": priority})["apply.sh"].splitlines()
+        return [line.split()[2] for line in lines if line.startswith("rank ")]
+
+    assert ranks("70") == ["70", "69", "68", "67"]
+    # Nothing would be on hold again.
+    assert ranks("2") == ["2", "1", "1", "1"]
+    assert ranks("keep") == []
 
 
 def test_what_is_no_plan_of_the_snapshot_is_refused() -> None:
@@ -241,7 +261,6 @@ def test_what_is_no_plan_of_the_snapshot_is_refused() -> None:
     ]
     with pytest.raises(InputError, match="no export of whole plans to 'megatron'; known: scontrol"):
         export_plan(ExportedPlan(plan=plan(), snapshot=snapshot()), "megatron", {})
-    assert set(PLAN_FORMATS) == {"scontrol"}
 
 
 def test_work_grows_linearly() -> None:
@@ -249,7 +268,9 @@ def test_work_grows_linearly() -> None:
 
     def made(num_jobs: int) -> int:
         jobs = [waits(str(k), 40) for k in range(1, num_jobs + 1)]
-        starts = [gets(job.id, **{f"n{5 * k + i}": 8 for i in range(1, 6)}) for k, job in enumerate(jobs)]
+        starts = [
+            gets(job.id, Change.STARTED, **{f"n{5 * k + i}": 8 for i in range(1, 6)}) for k, job in enumerate(jobs)
+        ]
         whole = ExportedPlan(plan=plan(*starts), snapshot=snapshot(*jobs, num_nodes=5 * num_jobs))
         return work(lambda: export_plan(whole, "scontrol", {}))
 

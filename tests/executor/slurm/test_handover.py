@@ -124,7 +124,7 @@ def test_canceled_jobs_are_over() -> None:
         HandOverOptions(running=Running.CANCEL, waiting=Waiting.HOLD),
     )
     assert canceled.actions[0] == StopJob(job_id="3", by=StopBy.CANCEL)
-    assert [item.job_id for item in canceled.actions if not isinstance(item, StopJob)] == ["2"] * 4
+    assert [item.job_id for item in canceled.actions if not isinstance(item, StopJob | Reserve)] == ["2"] * 4
 
 
 def test_jobs_ahead_wait_in_their_reservation() -> None:
@@ -204,7 +204,9 @@ CALENDAR = (
 
 def test_the_calendar_becomes_reservations() -> None:
     jobs = (waits("1", user="ada", calendar_entry="course"), waits("2", user="bob", calendar_entry="course"))
-    made = hand_over(plan(left("1"), left("2")), snapshot(*jobs, calendar=CALENDAR), taken_at_s=0.0)
+    # Those who may use reservations of nobody may not use nodes that are closed.
+    options = HandOverOptions(users=("eve",))
+    made = hand_over(plan(left("1"), left("2")), snapshot(*jobs, calendar=CALENDAR), options, 0.0)
     reserves = {item.name: item for item in made.actions if isinstance(item, Reserve)}
     maintenance, course, lease, any_ = reserves.values()
     # A name that is none to Slurm is told apart by a digest.
@@ -243,7 +245,9 @@ def test_jobs_that_slurm_cannot_be_told_of_are_refused_together() -> None:
 def test_work_grows_linearly() -> None:
     def told(num_jobs: int) -> int:
         jobs = [waits(str(k), 16) for k in range(1, num_jobs + 1)]
-        starts = [gets(job.id, **{f"n{2 * k + 1}": 8, f"n{2 * k + 2}": 8}) for k, job in enumerate(jobs)]
+        starts = [
+            gets(job.id, Change.STARTED, **{f"n{2 * k + 1}": 8, f"n{2 * k + 2}": 8}) for k, job in enumerate(jobs)
+        ]
         scene, planned = snapshot(*jobs, num_nodes=2 * num_jobs), plan(*starts)
         return work(lambda: [item.words() for item in hand_over(planned, scene).actions])
 
