@@ -8,18 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from executor.export.job import ExportedJob
-from executor.export.kubernetes.gate import place_script
-from executor.export.kubernetes.options import read_settings
-from executor.export.kubernetes.pods import (
-    from_metadata,
-    manifest,
-    metadata,
-    placed_pods,
-    pod_metadata,
-    pod_spec,
-    torchrun_variables,
-)
-from executor.kubernetes.names import MAX_LABEL, dns_label
+from executor.export.kubernetes.gate import one_template
+from executor.export.kubernetes.pods import from_metadata, metadata, pod_metadata, pod_spec, torchrun_variables
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 _JOB = "batch.kubernetes.io/job-name"
@@ -37,12 +27,10 @@ def write_job(job: ExportedJob, options: Mapping[str, str]) -> Mapping[str, str]
     InputError
         When an option is wrong, hosts have ranks in pieces or different numbers of them, or no name of a node.
     """
-    settings, placed = read_settings(options), placed_pods(job)
-    num_ranks, num_hosts = placed.alike("job"), len(placed.hosts)
-    name = dns_label(job.plain_name, MAX_LABEL - len(f"-{num_hosts - 1}-abcde"))
-    gated = num_hosts > 1
-    variables = torchrun_variables(num_hosts, num_ranks, f"{name}-0.{name}", from_metadata("annotations", INDEX))
-    pod = pod_spec(settings, num_gpus=num_ranks, host=None if gated else placed.hosts[0], variables=variables)
+    made = one_template(job, options, "job", "-{last}-abcde")
+    name, settings, num_hosts = made.name, made.settings, made.num_hosts
+    variables = torchrun_variables(num_hosts, made.num_ranks, f"{name}-0.{name}", from_metadata("annotations", INDEX))
+    pod = pod_spec(settings, num_gpus=made.num_ranks, host=made.host, variables=variables)
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -67,6 +55,4 @@ def write_job(job: ExportedJob, options: Mapping[str, str]) -> Mapping[str, str]
             },
         },
     }
-    comment = _COMMENT.format(name=name, then=", then sh place.sh" if gated else "")
-    files = {"job.yaml": manifest(comment, service, document)}
-    return files | ({"place.sh": place_script(name, placed, settings, {_JOB: name}, INDEX)} if gated else {})
+    return made.files("job.yaml", _COMMENT, {_JOB: name}, INDEX, service, document)

@@ -7,18 +7,8 @@ of several hosts wait behind our gate.
 from collections.abc import Mapping
 
 from executor.export.job import ExportedJob
-from executor.export.kubernetes.gate import place_script
-from executor.export.kubernetes.options import read_settings
-from executor.export.kubernetes.pods import (
-    from_metadata,
-    manifest,
-    metadata,
-    placed_pods,
-    pod_metadata,
-    pod_spec,
-    torchrun_variables,
-)
-from executor.kubernetes.names import MAX_LABEL, dns_label
+from executor.export.kubernetes.gate import one_template
+from executor.export.kubernetes.pods import from_metadata, metadata, pod_metadata, pod_spec, torchrun_variables
 
 _SET, _INDEX = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/worker-index"
 _COMMENT = """\
@@ -36,13 +26,10 @@ def write_leaderworkerset(job: ExportedJob, options: Mapping[str, str]) -> Mappi
     InputError
         When an option is wrong, hosts have ranks in pieces or different numbers of them, or no name of a node.
     """
-    settings, placed = read_settings(options), placed_pods(job)
-    num_ranks, num_hosts = placed.alike("leaderworkerset"), len(placed.hosts)
     # The hash of a revision stands behind the name in a label of pods.
-    name = dns_label(job.plain_name, MAX_LABEL - len("-0-0123456789"))
-    gated = num_hosts > 1
-    variables = torchrun_variables(num_hosts, num_ranks, f"{name}-0.{name}", from_metadata("labels", _INDEX))
-    host = None if gated else placed.hosts[0]
+    made = one_template(job, options, "leaderworkerset", "-0-0123456789")
+    name, settings, rank = made.name, made.settings, from_metadata("labels", _INDEX)
+    variables = torchrun_variables(made.num_hosts, made.num_ranks, f"{name}-0.{name}", rank)
     document = {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",
@@ -52,16 +39,14 @@ def write_leaderworkerset(job: ExportedJob, options: Mapping[str, str]) -> Mappi
             "startupPolicy": "LeaderCreated",
             "networkConfig": {"subdomainPolicy": "Shared"},
             "leaderWorkerTemplate": {
-                "size": num_hosts,
+                "size": made.num_hosts,
                 # Collectives cannot go on without a rank.
                 "restartPolicy": "RecreateGroupOnPodRestart",
                 "workerTemplate": {
                     "metadata": pod_metadata(settings),
-                    "spec": pod_spec(settings, num_gpus=num_ranks, host=host, variables=variables),
+                    "spec": pod_spec(settings, num_gpus=made.num_ranks, host=made.host, variables=variables),
                 },
             },
         },
     }
-    comment = _COMMENT.format(name=name, then=", then sh place.sh" if gated else "")
-    files = {"leaderworkerset.yaml": manifest(comment, document)}
-    return files | ({"place.sh": place_script(name, placed, settings, {_SET: name}, _INDEX)} if gated else {})
+    return made.files("leaderworkerset.yaml", _COMMENT, {_SET: name}, _INDEX, document)

@@ -9,22 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from executor.export.job import ExportedJob
-from executor.export.kubernetes.gate import place_script
+from executor.export.kubernetes.gate import one_template
 from executor.export.kubernetes.indexed_job import INDEX
 from executor.export.kubernetes.jobset import REPLICATED, SET
-from executor.export.kubernetes.options import Settings, read_settings
+from executor.export.kubernetes.options import Settings
 from executor.export.kubernetes.pods import (
     CONTAINER,
     command_words,
     limits,
-    manifest,
     metadata,
     pinned,
-    placed_pods,
     pod_metadata,
     volumes,
 )
-from executor.kubernetes.names import MAX_LABEL, dns_label
 
 _MANAGER = "stowplan.io/export"
 _NODES = "node"
@@ -42,32 +39,27 @@ def write_trainjob(job: ExportedJob, options: Mapping[str, str]) -> Mapping[str,
     InputError
         When an option is wrong, hosts have ranks in pieces or different numbers of them, or no name of a node.
     """
-    settings, placed = read_settings(options), placed_pods(job)
-    num_ranks, num_hosts = placed.alike("trainjob"), len(placed.hosts)
-    name = dns_label(job.plain_name, MAX_LABEL - len(f"-{_NODES}-0-{num_hosts - 1}-abcde"))
-    gated = num_hosts > 1
+    made = one_template(job, options, "trainjob", f"-{_NODES}-0-{{last}}-abcde")
+    settings = made.settings
     command, args = command_words(settings)
     document = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
-        "metadata": metadata(name, settings),
+        "metadata": metadata(made.name, settings),
         "spec": {
             "runtimeRef": {"name": settings.runtime},
             "trainer": {
                 "image": settings.image,
                 "command": command,
                 "args": args,
-                "numNodes": num_hosts,
-                "numProcPerNode": num_ranks,
-                "resourcesPerNode": {"limits": limits(settings, num_ranks)},
+                "numNodes": made.num_hosts,
+                "numProcPerNode": made.num_ranks,
+                "resourcesPerNode": {"limits": limits(settings, made.num_ranks)},
             },
-            "runtimePatches": [_patch(settings, None if gated else placed.hosts[0])],
+            "runtimePatches": [_patch(settings, made.host)],
         },
     }
-    comment = _COMMENT.format(runtime=settings.runtime, name=name, then=", then sh place.sh" if gated else "")
-    files = {"trainjob.yaml": manifest(comment, document)}
-    labels = {SET: name, REPLICATED: _NODES}
-    return files | ({"place.sh": place_script(name, placed, settings, labels, INDEX)} if gated else {})
+    return made.files("trainjob.yaml", _COMMENT, {SET: made.name, REPLICATED: _NODES}, INDEX, document)
 
 
 def _patch(settings: Settings, host: str | None) -> dict[str, Any]:

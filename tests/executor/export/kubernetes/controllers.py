@@ -193,7 +193,7 @@ def _of_trainjob(document: dict[str, Any], service: object) -> list[MadePod]:
 def _pod(
     name: str, address: str, labels: Mapping[str, str], annotations: Mapping[str, str], spec: Mapping[str, Any]
 ) -> MadePod:
-    assert len(name) <= 63
+    assert re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name)
     assert all(len(value) <= 63 for value in labels.values())
     known = {
         f"metadata.{kind}['{key}']": value
