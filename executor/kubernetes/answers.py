@@ -168,7 +168,7 @@ def _patch(
     where = ("status", "admissionChecks", check.index)
     moment = datetime.fromtimestamp(options.at_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     said = {**answer, "message": answer["message"][:_MAX_MESSAGE], "lastTransitionTime": moment}
-    # By the name of the check alone when somebody reorders them, and not over what somebody has said since.
+    # Somebody may have reordered the checks since, or answered this one.
     guards = (testing(options.check, *where, "name"), testing(check.state, *where, "state"))
     return Patch(
         resource=f"workloads.{workload.version}.kueue.x-k8s.io",

@@ -10,6 +10,7 @@ from executor.kubernetes.answers import AnswerOptions
 from executor.kubernetes.handover import Handover, HandoverOptions, Hopeless, hand_over, read_objects
 from executor.kubernetes.patches import Patch
 from models.cluster_state.base import SourceDocument
+from models.parallel_plan import symmetric_plan
 from models.plan import AheadPlacement, Change, JobAllocation, Plan, UnplacedJob
 from models.workload import NodeGpus
 from stowplan.errors import FileFormatError
@@ -145,6 +146,25 @@ def test_a_topology_puts_pods_in_rank_order(version: str) -> None:
     topology = TOPOLOGIES[version].model_validate(assignment["topologyAssignment"])
     assert topology.levels == [HOST]
     assert topology.expanded() == ["n2", "n2", "n0", "n0", "n1"]
+
+
+def test_ranks_are_those_of_the_3d_plan() -> None:
+    # Stage 0 on n2, stage 1 on n0: the other way round than their names.
+    parallel = symmetric_plan(
+        num_layers=8,
+        pp=2,
+        dp=8,
+        tp=1,
+        global_batch=16,
+        num_micro_batches=2,
+        gpu_type="h100",
+        gpus=tuple((node, gpu) for node in ("n2", "n0") for gpu in ALL),
+    )
+    before = queued("x", pods=2, levels=[HOST])
+    placed = replace(allocation("x", ("n0", ALL), ("n2", ALL)), parallel_plan=parallel)
+    (patch,) = said(plan(placed), [before]).patches
+    (assignment,) = answered(before, patch)[1]["status"]["admission"]["podSetAssignments"]
+    assert TOPOLOGIES["v1beta2"].model_validate(assignment["topologyAssignment"]).expanded() == ["n2", "n0"]
 
 
 def test_what_kueue_cannot_be_told_is_noted_and_the_rest_is_said() -> None:
