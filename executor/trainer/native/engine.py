@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from shutil import which
@@ -28,7 +28,7 @@ from executor.trainer.engine import Batches, Held, Place, StepResult, patience_o
 from executor.trainer.layers import layers_of
 from executor.trainer.micro_noise import MicroBatchSquares
 from executor.trainer.native import checkpoint as stored
-from executor.trainer.native.flat import FlatParameters
+from executor.trainer.native.flat import FlatParameters, Replicas
 from executor.trainer.native.module import StageModule
 from executor.trainer.native.noise import noise_squares
 from executor.trainer.native.stage import UnevenStage
@@ -93,18 +93,19 @@ class NativeEngine:
             StageModule(layers, layers.bounds(job.part_layers), index, job.pp, job.compiler) for index in indices
         ]
         self._tensor_group, self._modules = context.tensor_group, nn.ModuleList(modules)
-        self._flat = FlatParameters(
-            [item for module in modules for item in module.named_parameters() if item[1].requires_grad],
-            {name: counts for module in modules for name, counts in module.ties.items()},
-            place=where,
-            num_shards=layout.dp,
-            dtype=dtype,
+        self._flats = (
+            FlatParameters(
+                [item for module in modules for item in module.named_parameters() if item[1].requires_grad],
+                {name: counts for module in modules for name, counts in module.ties.items()},
+                replicas=Replicas(group=_group(replicas, job), index=where.data, count=layout.dp),
+                tensor_rank=where.tensor,
+                dtype=dtype,
+            ),
         )
-        ties = Ties(self._flat, where, layout.tp) if modules[0].has_ties else None
+        ties = Ties(self._flats, where, layout.tp) if modules[0].has_ties else None
         self._update = Update(
-            self._flat,
+            self._flats,
             job.schedule,
-            group=_group(replicas, job),
             ties=ties,
             clock=clock,
             optimizer=job.model.optimizer,
@@ -127,7 +128,8 @@ class NativeEngine:
     def train_step(self, batches: Batches, learning_rate: float) -> StepResult:
         """Do one step."""
         self._clock.lap(None)
-        self._flat.gradients.zero_()
+        for flat in self._flats:
+            flat.gradients.zero_()
         loss = self._run(self._schedule.step, batches)
         mean, norm, alone, summed = self._update.apply(loss, learning_rate)
         if self._squares is None:
@@ -182,9 +184,10 @@ class NativeEngine:
         """Give the weights to all that compute with them."""
         self._update.resume(checkpoint.step)
 
-    def _pieces(self) -> Any:
+    def _pieces(self) -> Iterator[Any]:
         degree = self._job.stages[self._place.pipe].tp
-        return stored.pieces(self._flat, self._update, tensor_rank=self._place.tensor, tensor_degree=degree)
+        for optimised in self._update.optimised:
+            yield from stored.pieces(optimised, tensor_rank=self._place.tensor, tensor_degree=degree)
 
     def _shared_loss(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """What the samples of this replica add to the mean over the batch."""
