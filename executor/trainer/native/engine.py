@@ -30,7 +30,7 @@ from executor.trainer.native import checkpoint as stored
 from executor.trainer.native.flat import FlatParameters, Replicas
 from executor.trainer.native.module import Sharding, StageModule, trained
 from executor.trainer.native.noise import noise_squares
-from executor.trainer.native.sharded import Reductions, ShardedParameters
+from executor.trainer.native.sharded import ShardedParameters, Traffic
 from executor.trainer.native.stage import UnevenStage
 from executor.trainer.native.ties import Ties
 from executor.trainer.native.update import Update
@@ -94,7 +94,7 @@ class NativeEngine:
             "tensor_rank": where.tensor,
             "dtype": dtype,
         }
-        sharding = _sharding(shared, job.model.zero_stage, context.tensor_group)
+        sharding = _sharding(shared, job.model.zero_stage, context.tensor_group, clock)
         modules = [
             StageModule(layers, layers.bounds(job.part_layers), index, job.pp, job.compiler, sharding)
             for index in indices
@@ -226,11 +226,11 @@ def _schedule(job: TrainingJob, parts: list[UnevenStage], loss: Callable[..., to
     return kind(parts[0], **options)
 
 
-def _sharding(shared: Mapping[str, Any], zero_stage: int, tensor_group: Any) -> Sharding | None:
+def _sharding(shared: Mapping[str, Any], zero_stage: int, tensor_group: Any, clock: StepClock) -> Sharding | None:
     """How parameters are sharded layer by layer; None where they are not, or there is one replica only."""
     if zero_stage < 2 or shared["replicas"].count == 1:
         return None
-    more = {"shards_weights": zero_stage > 2, "reductions": Reductions(), "tensor_group": tensor_group}
+    more = {"shards_weights": zero_stage > 2, "traffic": Traffic(clock), "tensor_group": tensor_group}
     return lambda parameters, tied: (ShardedParameters(parameters, tied, **shared, **more),)
 
 

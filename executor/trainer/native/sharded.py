@@ -14,25 +14,37 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from executor.trainer.clock import StepClock
 from executor.trainer.native.flat import Entry, FlatParameters, Replicas, square_of, sum_parts, take
 
 
-class Reductions:
-    """Sums over replicas that this rank has begun, of which one is under way at most."""
+class Traffic:
+    """What this rank exchanges with other replicas while it computes; of sums of gradients one at most is under way.
 
-    def __init__(self) -> None:
-        self._end: Callable[[], None] | None = None
+    What is not hidden behind computation counts as reduction.
+    """
 
-    def follow(self, begin: Callable[[], Callable[[], None]]) -> None:
-        """End the one that is under way and begin the next; `begin` gives what ends it."""
-        self.end()
-        self._end = begin()
+    def __init__(self, clock: StepClock) -> None:
+        self._clock = clock
+        self._sum: tuple[Any, Callable[[], None]] | None = None
 
-    def end(self) -> None:
-        """Wait for what is under way."""
-        if self._end is not None:
-            self._end()
-            self._end = None
+    def wait(self, work: Any, *, within: str) -> None:
+        """Wait for the end of an exchange, within a part of the step."""
+        self._clock.lap(within)
+        work.wait()
+        self._clock.lap("reduction")
+
+    def follow(self, begin: Callable[[], tuple[Any, Callable[[], None]]]) -> None:
+        """End the sum that is under way and begin the next one: `begin` gives it, and what is done behind it."""
+        self.end_sum(within="backward")
+        self._sum = begin()
+
+    def end_sum(self, *, within: str) -> None:
+        """Wait for the sum that is under way."""
+        if self._sum is not None:
+            (work, done), self._sum = self._sum, None
+            self.wait(work, within=within)
+            done()
 
 
 class ShardedParameters(FlatParameters):
@@ -42,7 +54,7 @@ class ShardedParameters(FlatParameters):
     ----------
     shards_weights
         Stage 3.
-    reductions
+    traffic
         Of all sets of the rank.
     tensor_group
         Ranks of one replica, which have parts of the gradients of some parameters; None: one, or none has.
@@ -57,10 +69,10 @@ class ShardedParameters(FlatParameters):
         tensor_rank: int,
         dtype: torch.dtype,
         shards_weights: bool,
-        reductions: Reductions,
+        traffic: Traffic,
         tensor_group: Any,
     ) -> None:
-        self._reductions, self._tensor_group = reductions, tensor_group
+        self._traffic, self._tensor_group = traffic, tensor_group
         super().__init__(parameters, tied, replicas=replicas, tensor_rank=tensor_rank, dtype=dtype)
         self.shards_weights = shards_weights
         self._gathering: Any = None
@@ -95,20 +107,19 @@ class ShardedParameters(FlatParameters):
         """Sum what a pass gave over the replicas, unless that is done already; some layers may have had no part."""
         if self._whole is not None:
             whole, self._whole = self._whole, None
-            self._reductions.follow(partial(self._begin_sum, whole))
+            self._traffic.follow(partial(self._begin_sum, whole))
 
-    def _begin_sum(self, whole: torch.Tensor) -> Callable[[], None]:
+    def _begin_sum(self, whole: torch.Tensor) -> tuple[Any, Callable[[], None]]:
         parts = [whole[entry.start : entry.end] for entry in self.entries if entry.is_partial]
         sum_parts(parts, self._tensor_group)
         self._square += square_of(whole[: self.num_untied])
         shard = torch.empty_like(self.summed)
         work = dist.reduce_scatter_single(shard, whole, group=self._replicas.group, async_op=True)
+        return work, lambda: self._take_sum(whole, shard)
 
-        def end() -> None:
-            work.wait()
-            self.summed.add_(shard)
-
-        return end
+    def _take_sum(self, _: torch.Tensor, shard: torch.Tensor) -> None:
+        """What was summed is kept until here."""
+        self.summed.add_(shard)
 
     def zero_gradients(self) -> None:
         """Forget those of the step before."""
@@ -125,7 +136,7 @@ class ShardedParameters(FlatParameters):
 
     def sum_replicas(self) -> None:
         """Wait for the last sum."""
-        self._reductions.end()
+        self._traffic.end_sum(within="reduction")
 
     def publish(self) -> None:
         """Give this shard's weights to the other replicas, unless they gather them in the next step."""
@@ -146,16 +157,16 @@ class ShardedParameters(FlatParameters):
             group = self._replicas.group
             self._gathering = dist.all_gather_single(self._weights, self._own, group=group, async_op=True)
 
-    def await_weights(self) -> None:
-        """Wait until all weights are there."""
+    def await_weights(self, *, within: str) -> None:
+        """Wait until all weights are there, within a part of the step."""
         if self._gathering is not None:
-            self._gathering.wait()
+            self._traffic.wait(self._gathering, within=within)
             self._gathering = None
 
     def release(self) -> None:
         """Give up all weights but the shard."""
         if self.shards_weights:
-            self.await_weights()
+            self.await_weights(within="reduction")
             # What autograd has saved of parameters is in this storage, too, and there again when it is gathered again.
             self._weights.untyped_storage().resize_(0)
 
@@ -185,7 +196,7 @@ class Turns:
         for flat in wanted:
             flat.gather()
         for flat in at_work:
-            flat.await_weights()
+            flat.await_weights(within="forward" if step > 0 else "backward")
 
     def end(self) -> None:
         """No layer is next."""

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from executor.trainer.clock import HostClock
 from executor.trainer.native.flat import Replicas
-from executor.trainer.native.sharded import Reductions, ShardedParameters, Turns
+from executor.trainer.native.sharded import ShardedParameters, Traffic, Turns
 from executor.training_job import Compiler, StageLayout
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.performance.iteration.modelling import performance_model
@@ -162,7 +163,7 @@ def test_two_layers_at_most_have_their_weights(monkeypatch: pytest.MonkeyPatch) 
             tensor_rank=0,
             dtype=torch.float32,
             shards_weights=True,
-            reductions=Reductions(),
+            traffic=Traffic(HostClock()),
             tensor_group=None,
         )
         for _ in range(5)
