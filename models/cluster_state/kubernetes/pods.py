@@ -70,7 +70,7 @@ def read_pods(documents: Sequence[SourceDocument], notes: Notes) -> tuple[list[P
         )
         if status.text("phase") in _OVER:
             continue
-        gpus = _gpus(pod)
+        gpus = pod_gpus(pod)
         if not gpus:
             notes.add(
                 "no_gpus_asked", pod.document, pod.pointer, f"pod {'/'.join(key)} asks for no GPUs; it is left out"
@@ -111,7 +111,7 @@ def _add(job: PodJob, pod: Object, gpus: int) -> None:
         job.held = job.held or f"scheduling gate {others[0]}"
 
 
-def _gpus(pod: Object) -> int:
+def pod_gpus(pod: Object) -> int:
     """GPUs that a pod has: of its containers together, or of one that starts before them."""
     spec = pod.object("spec")
     starting = (gpus_of(iter((container,))) for container in spec.objects("initContainers"))

@@ -1,0 +1,103 @@
+"""Copies of all that is looked at of a cluster, each kept by a watch of its own."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+from executor.connected.kubernetes.api import NODES, PODS, Api, Json, Resource
+from executor.connected.kubernetes.kueue import GROUP, VERSIONS, our_checks
+from executor.connected.kubernetes.mirror import Mirror
+from executor.connected.kubernetes.observing import Objects
+from executor.connected.kubernetes.terms import Terms
+
+# Pods that are over have no GPUs any more.
+_PODS_THAT_COUNT = "status.phase!=Succeeded,status.phase!=Failed"
+_TOPOLOGY_VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
+
+
+class ClusterCopy:
+    """Nodes and pods of a cluster, and what Kueue has, where it is there.
+
+    `changed` is notified when something changes, and guards the copies. Whatever the terms govern, all pods are looked
+    at: others have GPUs, too.
+    """
+
+    def __init__(self, api: Api, terms: Terms, *, first_pause_s: float = 0.25) -> None:
+        self.api = api
+        self.changed = threading.Condition()
+        self._terms, self._first_pause_s = terms, first_pause_s
+        self.workload_resource = api.served(GROUP, VERSIONS, "workloads", "Workload")
+        self.check_resource = api.served(GROUP, VERSIONS, "admissionchecks", "AdmissionCheck")
+        self._topology_resource = api.served(GROUP, _TOPOLOGY_VERSIONS, "topologies", "Topology")
+        self.nodes = self._mirror(NODES)
+        self.pods = self._mirror(PODS, _PODS_THAT_COUNT)
+        self.workloads = None if self.workload_resource is None else self._mirror(self.workload_resource)
+        self.checks = None if self.check_resource is None else self._mirror(self.check_resource)
+        self._topologies = None if self._topology_resource is None else self._mirror(self._topology_resource)
+
+    @property
+    def mirrors(self) -> Iterator[Mirror]:
+        """All copies."""
+        every = (self.nodes, self.pods, self.workloads, self.checks, self._topologies)
+        return (mirror for mirror in every if mirror is not None)
+
+    def begin(self) -> None:
+        """List everything, and watch from then on; ApiError says what is refused."""
+        for mirror in self.mirrors:
+            mirror.begin()
+
+    def close(self) -> None:
+        """Watch no longer."""
+        for mirror in self.mirrors:
+            mirror.close()
+
+    def objects(self) -> Objects:
+        """What there is."""
+        with self.changed:
+            return Objects(
+                nodes=self.nodes.objects(),
+                pods=self.pods.objects(),
+                workloads=None if self.workloads is None else self.workloads.objects(),
+                topologies=None if self._topologies is None else self._topologies.objects(),
+                workload_resource=self.workload_resource,
+                topology_resource=self._topology_resource,
+                check_names=our_checks(self.our_check_objects(), self._terms),
+            )
+
+    def our_check_objects(self) -> list[Json]:
+        """Admission checks whose controller we are."""
+        if self.checks is None:
+            return []
+        with self.changed:
+            found = self.checks.objects()
+        return [check for check in found if our_checks([check], self._terms)]
+
+    def has_news(self) -> bool:
+        """Whether something has changed since the news were taken."""
+        with self.changed:
+            return any(mirror.has_news for mirror in self.mirrors)
+
+    def take_news(self) -> None:
+        """What has changed until now is no news any more."""
+        with self.changed:
+            for mirror in self.mirrors:
+                mirror.has_news = False
+
+    def check(self, limit_s: float) -> None:
+        """Raise the ApiError of a watch that has been broken for longer than so many seconds."""
+        with self.changed:
+            for mirror in self.mirrors:
+                if mirror.fault is not None and time.monotonic() - mirror.fault_since_s > limit_s:
+                    raise mirror.fault
+
+    def faults(self) -> list[str]:
+        """What keeps the copies from being kept."""
+        with self.changed:
+            return [mirror.fault.detail for mirror in self.mirrors if mirror.fault is not None]
+
+    def mirror_of(self, resource: Resource) -> Mirror | None:
+        """The copy of a resource."""
+        return next((mirror for mirror in self.mirrors if mirror.resource == resource), None)
+
+    def _mirror(self, resource: Resource, selector: str = "") -> Mirror:
+        return Mirror(self.api, resource, self.changed, selector=selector, first_pause_s=self._first_pause_s)
