@@ -11,18 +11,17 @@ from dataclasses import dataclass, field, replace
 
 from executor.connected.journal import Journal
 from executor.connected.kubernetes.api import ApiError
-from executor.connected.kubernetes.changes import MAX_ANNOTATIONS_BYTES
 from executor.connected.kubernetes.clock import Clock
 from executor.connected.kubernetes.cluster import ClusterCopy
-from executor.connected.kubernetes.gangs import Gang, due_pods, nodes_of_pods
-from executor.connected.kubernetes.kueue import set_faults
+from executor.connected.kubernetes.gangs import Gang, due_pods, node_of, uid_of
 from executor.connected.kubernetes.observing import Foreign, Observed, observe
-from executor.connected.kubernetes.sending import Sender
+from executor.connected.kubernetes.sending import MAX_NOTE_BYTES, Sender
 from executor.connected.kubernetes.terms import Terms
 from executor.connected.ledger import Ledger
 from executor.control.actions import Action, Place, Stop
 from executor.control.backend import Facts, JobFacts, Measured
 from executor.control.events import Arrival, Completion, Event, Failure, NodeChange, Tick
+from executor.kubernetes.placing import UnsayableError, hosts_of_pods
 from models.cluster_state import StateOptions
 from models.plan import Change, JobAllocation
 from models.workload import Job, NodeGpus
@@ -85,7 +84,7 @@ class KubernetesCluster:
         self._copy, self._terms, self._options = copy, terms, options
         self._calendar, self._patience = calendar, patience or Patience()
         self._clock, self._say = clock or Clock(), say
-        self.sender = Sender(copy, terms.gate, journal, self._clock)
+        self.sender = Sender(copy, journal, self._clock)
         self._start_s, self._now_s = self._clock.now_s(), 0.0
         self._wake_s: float | None = None
         self._is_closed = False
@@ -181,6 +180,8 @@ class KubernetesCluster:
     def _begin(self) -> None:
         """Tell all that there is; jobs that wait get a tick, since nothing else might happen."""
         self._ledger = Ledger(self._observed.cluster)
+        self._node_names = {host: node for node, host in self._observed.hostnames.items()}
+        self._node_names |= {node.id: node.id for node in self._observed.cluster.nodes}
         self._types = {node.id: node.gpu_type for node in self._observed.cluster.nodes}
         for event in [*self._new_foreign(), *self._new_gangs()]:
             if isinstance(event, Arrival) and event.allocation is None:
@@ -242,11 +243,11 @@ class KubernetesCluster:
             elif told.nodes is not None and self._is_new(gang, told):
                 yield self._broken(name)
             else:
-                told.started |= {pod.uid for pod in gang.started}
+                told.started |= {uid_of(pod.object) for pod in gang.started}
 
     def _is_new(self, gang: Gang, told: _Told) -> bool:
         """Whether nothing is left of what was started: all of it waits again."""
-        if gang.workload is not None and gang.workload.quota_since is None:
+        if gang.workload is not None and gang.quota_since is None:
             return True
         return bool(told.started) and gang.nodes is None and not gang.started
 
@@ -281,9 +282,9 @@ class KubernetesCluster:
             gang = self._observed.gangs.get(name)
             if gang is not None and name not in self._observed.foreign and name in self._observed.jobs and gang.started:
                 counts: dict[str, int] = {}
-                for pod in gang.started:
-                    if pod.node is not None:
-                        counts[pod.node] = counts.get(pod.node, 0) + pod.gpus
+                for node, num in ((self._node_names.get(node_of(pod) or ""), pod.num_gpus) for pod in gang.started):
+                    if node is not None:
+                        counts[node] = counts.get(node, 0) + num
                 job = replace(self._observed.jobs[name], preemptible=False, parallelism=None)
                 yield name, Foreign(job=job, counts=counts)
 
@@ -356,23 +357,16 @@ class KubernetesCluster:
     def _place(self, allocation: JobAllocation) -> None:
         name = allocation.job_id
         told, gang = self._told[name], self._observed.gangs[name]
-        nodes = nodes_of_pods(allocation.gpus, gang.gpus)
-        fault = None
-        if nodes is None:
-            shares = "+".join(str(len(part.gpus)) for part in allocation.gpus)
-            fault = (
-                f"its pods of {'+'.join(map(str, sorted(set(gang.gpus))))} GPUs do not go into {shares} GPUs of nodes"
-            )
-        elif len(",".join(nodes)) > MAX_ANNOTATIONS_BYTES // 2:
-            fault = f"the names of its {len(nodes)} nodes do not go into an annotation"
-        elif gang.workload is not None:
-            fault = set_faults(gang.workload, nodes)
         self._ledger.release(name)
         self._ledger.take(name, allocation.gpus)
-        told.nodes, told.since_s, told.due_s, told.failures = nodes, self._now_s, self._now_s, 0
+        told.since_s, told.due_s, told.failures = self._now_s, self._now_s, 0
         told.num_starts += 1
-        if fault is not None:
-            self._give_up(name, gang, fault)
+        try:
+            told.nodes = tuple(hosts_of_pods(allocation.rank_gpus, gang.gpus))
+            if len(",".join(told.nodes)) > MAX_NOTE_BYTES:
+                raise UnsayableError("too_many_nodes", f"has {len(told.nodes)} nodes, whose names no annotation takes")
+        except UnsayableError as error:
+            self._give_up(name, gang, str(error))
 
     def _stop(self, name: str) -> None:
         told, gang = self._told[name], self._observed.gangs[name]
@@ -391,6 +385,8 @@ class KubernetesCluster:
                 due = due_pods(gang, told.nodes, was_whole=len(told.started) >= len(told.nodes))
                 self.sender.place(gang, told.nodes, due, self._observed.hostnames)
                 told.failures = 0
+            except UnsayableError as error:
+                self._give_up(name, gang, str(error))
             except ApiError as error:
                 self._failed(name, told, gang, error)
 
@@ -404,7 +400,7 @@ class KubernetesCluster:
 
     def _give_up(self, name: str, gang: Gang, why: str) -> None:
         """What cannot be started whole is taken back where that is allowed, and set aside where not."""
-        started = [pod for pod in gang.started if pod.gpus]
+        started = gang.started
         if started and self._told[name].job.preemptible:
             self.sender.delete(gang.started)
             self._tell(name, f"{len(started)} of {len(gang.pods)} pods were started, and are deleted: {why}")

@@ -4,11 +4,10 @@ import threading
 import time
 from collections.abc import Iterator
 
-from executor.connected.kubernetes.api import NODES, PODS, Api, Json, Resource
+from executor.connected.kubernetes.api import NODES, PODS, Api, Resource
 from executor.connected.kubernetes.kueue import GROUP, VERSIONS, our_checks
 from executor.connected.kubernetes.mirror import Mirror
 from executor.connected.kubernetes.observing import Objects
-from executor.connected.kubernetes.terms import Terms
 
 # Pods that are over have no GPUs any more.
 _PODS_THAT_COUNT = "status.phase!=Succeeded,status.phase!=Failed"
@@ -18,14 +17,14 @@ _TOPOLOGY_VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 class ClusterCopy:
     """Nodes and pods of a cluster, and what Kueue has, where it is there.
 
-    `changed` is notified when something changes, and guards the copies. Whatever the terms govern, all pods are looked
-    at: others have GPUs, too.
+    `changed` is notified when something changes, and guards the copies. All pods are looked at, whoever is governed:
+    others have GPUs, too.
     """
 
-    def __init__(self, api: Api, terms: Terms, *, first_pause_s: float = 0.25) -> None:
+    def __init__(self, api: Api, *, first_pause_s: float = 0.25) -> None:
         self.api = api
         self.changed = threading.Condition()
-        self._terms, self._first_pause_s = terms, first_pause_s
+        self._first_pause_s = first_pause_s
         self.workload_resource = api.served(GROUP, VERSIONS, "workloads", "Workload")
         self.check_resource = api.served(GROUP, VERSIONS, "admissionchecks", "AdmissionCheck")
         self._topology_resource = api.served(GROUP, _TOPOLOGY_VERSIONS, "topologies", "Topology")
@@ -61,16 +60,14 @@ class ClusterCopy:
                 topologies=None if self._topologies is None else self._topologies.objects(),
                 workload_resource=self.workload_resource,
                 topology_resource=self._topology_resource,
-                check_names=our_checks(self.our_check_objects(), self._terms),
+                check_names=self.check_names(),
             )
 
-    def our_check_objects(self) -> list[Json]:
-        """Admission checks whose controller we are."""
-        if self.checks is None:
-            return []
+    def check_names(self) -> frozenset[str]:
+        """Names of the admission checks whose controller we are."""
         with self.changed:
-            found = self.checks.objects()
-        return [check for check in found if our_checks([check], self._terms)]
+            checks = () if self.checks is None else our_checks(self.checks.objects())
+            return frozenset(check["metadata"]["name"] for check in checks)
 
     def has_news(self) -> bool:
         """Whether something has changed since the news were taken."""
@@ -95,9 +92,9 @@ class ClusterCopy:
         with self.changed:
             return [mirror.fault.detail for mirror in self.mirrors if mirror.fault is not None]
 
-    def mirror_of(self, resource: Resource) -> Mirror | None:
+    def mirror_of(self, resource: Resource) -> Mirror:
         """The copy of a resource."""
-        return next((mirror for mirror in self.mirrors if mirror.resource == resource), None)
+        return next(mirror for mirror in self.mirrors if mirror.resource == resource)
 
     def _mirror(self, resource: Resource, selector: str = "") -> Mirror:
         return Mirror(self.api, resource, self.changed, selector=selector, first_pause_s=self._first_pause_s)

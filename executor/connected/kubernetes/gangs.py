@@ -1,241 +1,131 @@
-"""Gangs: the pods of a job in rank order, which of them wait behind our gate, and where they were put."""
+"""Gangs: the pods of a governed job in rank order, which of them wait behind our gate, and where they were put."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from executor.connected.kubernetes.api import Json
-from executor.connected.kubernetes.terms import NODE, NODES, NUM_PODS, PARALLELISM, QUEUE_LABEL, Terms
+from executor.connected.kubernetes.terms import NODES, NUM_PODS, PARALLELISM, QUEUE_LABEL, Terms
+from executor.kubernetes.gates import GatedPod, place_in_job
+from executor.kubernetes.names import HOSTNAME
+from executor.kubernetes.workloads import AnsweredWorkload
 from models.cluster_state.base import SourceDocument
 from models.cluster_state.kubernetes.objects import Object
-from models.cluster_state.kubernetes.pods import job_id, pod_gpus
-from models.workload import NodeGpus, Parallelism
+from models.cluster_state.kubernetes.pods import PLACEMENT_GATE, gpus_of_pod, job_id
+from models.workload import Parallelism
 
 _KUEUE_TOTAL = "kueue.x-k8s.io/pod-group-total-count"
-# What numbers the pods of a gang, coarsest first; each is looked for among labels and annotations.
-_RANKS = (
-    ("jobset.sigs.k8s.io/job-global-index", "jobset.sigs.k8s.io/job-index"),
-    ("leaderworkerset.sigs.k8s.io/worker-index", "training.kubeflow.org/replica-index"),
-    ("batch.kubernetes.io/job-completion-index", "kueue.x-k8s.io/pod-group-pod-index", "volcano.sh/task-index"),
-)
-_GROUPS = ("jobset.sigs.k8s.io/replicatedjob-name", "training.kubeflow.org/replica-type")
-# Replica types of Kubeflow whose pods have the first ranks.
-_FIRST = ("master", "launcher", "leader", "chief")
 _OVER = ("Succeeded", "Failed")
-_DIGITS = re.compile(r"(\d+)")
 _PODS = SourceDocument(name="pods", text="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GangPod:
-    """A pod of a gang. `is_gated`: it waits for us; `other_gates` for somebody else. `node`: the one it was given."""
-
-    namespace: str
-    name: str
-    uid: str
-    gpus: int
-    is_gated: bool
-    node: str | None
-    other_gates: tuple[str, ...] = ()
-    has_controller: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodSet:
-    """Pods of a workload that are alike: how many, the GPUs of each, and whether their template has our gate."""
-
-    name: str
-    count: int
-    gpus: int
-    is_gated: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KueueWork:
-    """A workload of Kueue that our admission check `check` is to let in. `quota_since`: when Kueue gave it quota (None:
-    it has none); `nodes`: where it was decided to go since then."""
-
-    namespace: str
-    name: str
-    uid: str
-    check: str
-    state: str
-    quota_since: str | None
-    pod_sets: tuple[PodSet, ...]
-    nodes: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """A governed job. `pods` in rank order. `nodes`: those that its pods with GPUs were given, in rank order, where it
-    was placed. problem: why it cannot be placed as it is."""
+    """A governed job.
+
+    `pods` in rank order, those without GPUs among them. `workload` of Kueue, which our admission check lets in; its
+    quota is that of `quota_since`. `nodes`: those that its pods with GPUs were given, in rank order, where it was
+    placed. problem: why it cannot be placed as it is.
+    """
 
     id: str
-    pods: tuple[GangPod, ...]
+    pods: tuple[GatedPod, ...] = ()
+    workload: AnsweredWorkload | None = None
+    quota_since: str | None = None
     nodes: tuple[str, ...] | None = None
     parallelism: Parallelism | None = None
     problem: str | None = None
-    workload: KueueWork | None = None
+
+    @property
+    def workers(self) -> tuple[GatedPod, ...]:
+        """Pods with GPUs."""
+        return tuple(pod for pod in self.pods if pod.num_gpus)
+
+    @property
+    def started(self) -> tuple[GatedPod, ...]:
+        """Pods with GPUs that do not wait for us."""
+        return tuple(pod for pod in self.workers if pod.gate is None)
 
     @property
     def gpus(self) -> tuple[int, ...]:
         """GPUs of each pod that has some, in rank order; of pods that are yet to be made as their workload says."""
         if self.pods or self.workload is None:
-            return tuple(pod.gpus for pod in self.workers)
+            return tuple(pod.num_gpus for pod in self.workers)
         sets = self.workload.pod_sets
-        return tuple(one.gpus for one in sets for _ in range(one.count) if one.gpus)
+        return tuple(one.gpus_per_pod for one in sets for _ in range(one.num_pods) if one.gpus_per_pod)
 
     @property
     def uids(self) -> frozenset[str]:
         """What it is made of: other pods are another try."""
-        return frozenset(pod.uid for pod in self.pods) or frozenset(
-            () if self.workload is None else (self.workload.uid,)
-        )
-
-    @property
-    def started(self) -> tuple[GangPod, ...]:
-        """Pods that have left our gate."""
-        return tuple(pod for pod in self.pods if not pod.is_gated)
-
-    @property
-    def gated(self) -> tuple[GangPod, ...]:
-        """Pods that wait for us."""
-        return tuple(pod for pod in self.pods if pod.is_gated)
-
-    @property
-    def workers(self) -> tuple[GangPod, ...]:
-        """Pods with GPUs."""
-        return tuple(pod for pod in self.pods if pod.gpus)
+        made_of = [pod.object for pod in self.pods] or ([] if self.workload is None else [self.workload.object])
+        return frozenset(uid_of(one) for one in made_of)
 
     @property
     def can_be_made_anew(self) -> bool:
         """Whether a controller makes every pod again that is deleted."""
-        return all(pod.has_controller for pod in self.pods)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Found:
-    """Pods of a job, with what orders them."""
-
-    pods: list[tuple[tuple[object, ...], GangPod, Json]] = field(default_factory=list)
-    is_governed: bool = False
+        owners = (pod.object.object("metadata").objects("ownerReferences") for pod in self.pods)
+        return all(any(owner.value.get("controller") for owner in several) for several in owners)
 
 
 def read_gangs(pods: Iterable[Json], terms: Terms) -> dict[str, Gang]:
-    """The governed jobs by id, as the reader of cluster states names them. Pods that are over, or
-    being deleted, are none of theirs."""
-    found: dict[str, _Found] = {}
-    for pod in pods:
-        metadata, spec = pod["metadata"], pod["spec"]
-        if metadata.get("deletionTimestamp") or (pod.get("status") or {}).get("phase") in _OVER:
+    """The governed jobs by id, as the reader of cluster states names them. Pods that are over, or being deleted, are
+    none of theirs."""
+    found: dict[str, list[GatedPod]] = {}
+    for item in pods:
+        metadata = item["metadata"]
+        if metadata.get("deletionTimestamp") or (item.get("status") or {}).get("phase") in _OVER:
             continue
-        notes, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
-        gates = [gate["name"] for gate in spec.get("schedulingGates") or ()]
-        is_ours = terms.gate in gates or NODE in notes
-        if is_ours and not terms.govern(metadata.get("namespace", "default"), labels.get(QUEUE_LABEL, "")):
-            continue
-        job = found.setdefault(job_id(Object(_PODS, "", pod)), _Found())
-        job.is_governed |= is_ours
-        job.pods.append((_rank({**notes, **labels}, metadata["name"]), _pod(pod, gates, terms), pod))
-    return {name: _gang(name, job) for name, job in found.items() if job.is_governed}
+        pod = Object(_PODS, "", item)
+        gates = [gate["name"] for gate in item["spec"].get("schedulingGates") or ()]
+        gate = gates.index(PLACEMENT_GATE) if PLACEMENT_GATE in gates else None
+        found.setdefault(job_id(pod), []).append(GatedPod(object=pod, num_gpus=gpus_of_pod(pod), gate=gate))
+    return {name: _gang(name, members) for name, members in found.items() if _is_governed(members, terms)}
 
 
-def shown_to_reader(pods: Iterable[Json], gangs: Mapping[str, Gang], terms: Terms) -> list[Json]:
-    """Pods as the reader is to see them: our gate holds nobody, and a pod that was given a node is there."""
-    ours = {(pod.namespace, pod.name) for gang in gangs.values() for pod in gang.pods}
+def shown_to_reader(pods: Iterable[Json], gangs: Mapping[str, Gang], names: Mapping[str, str]) -> list[Json]:
+    """Pods as the reader is to see them: one that was given a node is there, though it is not bound yet.
+
+    Parameters
+    ----------
+    names
+        Host name of a node, as selectors have it -> its name.
+    """
+    started = {uid_of(pod.object): pod for gang in gangs.values() if gang.nodes for pod in gang.started}
     shown = []
-    for pod in pods:
-        metadata, spec = pod["metadata"], pod["spec"]
-        if (metadata.get("namespace", "default"), metadata["name"]) in ours and not spec.get("nodeName"):
-            gates = [gate for gate in spec.get("schedulingGates") or () if gate["name"] != terms.gate]
-            node = None if gates else (metadata.get("annotations") or {}).get(NODE)
-            spec = {**spec, "schedulingGates": gates, **({"nodeName": node} if node else {})}
-            pod = {**pod, "spec": spec}
-        shown.append(pod)
+    for item in pods:
+        pod = started.get(item["metadata"].get("uid", ""))
+        node = None if pod is None or item["spec"].get("nodeName") else names.get(node_of(pod) or "")
+        shown.append(item if node is None else {**item, "spec": {**item["spec"], "nodeName": node}})
     return shown
 
 
-def nodes_of_pods(parts: Sequence[NodeGpus], gpus: Sequence[int]) -> tuple[str, ...] | None:
-    """A node for each pod, in rank order, out of the GPUs of a plan, whose order is that of the ranks; None where the
-    pods do not go into these."""
-    left = [len(part.gpus) for part in parts]
-    nodes = []
-    for num in gpus:
-        k = next((k for k, free in enumerate(left) if free >= num), None)
-        if k is None:
-            return None
-        left[k] -= num
-        nodes.append(parts[k].node)
-    return tuple(nodes)
-
-
-def due_pods(gang: Gang, nodes: Sequence[str], *, was_whole: bool = False) -> list[tuple[GangPod, str | None]]:
-    """The pods that are yet to be let go, in rank order, each with its node; None for one without GPUs.
+def due_pods(gang: Gang, nodes: Sequence[str], *, was_whole: bool = False) -> list[tuple[GatedPod, str]]:
+    """The pods with GPUs that are yet to be let go, in rank order, each with its node.
 
     None before all pods are there, whose ranks say which node is whose. Of a gang that `was_whole`, some may be over:
     what was made anew gets the nodes that the others have left, in rank order.
     """
     workers = gang.workers
     if len(workers) == len(nodes):
-        places = dict(zip((pod.uid for pod in workers), nodes, strict=True))
-    elif was_whole:
-        left = list(nodes)
-        for pod in workers:
-            if not pod.is_gated and pod.node in left:
-                left.remove(pod.node)
-        places = dict(zip((pod.uid for pod in workers if pod.is_gated), left, strict=False))
-    else:
+        return [(pod, node) for pod, node in zip(workers, nodes, strict=True) if pod.gate is not None]
+    if not was_whole:
         return []
-    return [(pod, places.get(pod.uid)) for pod in gang.gated if not pod.gpus or pod.uid in places]
+    left = list(nodes)
+    for node in map(node_of, gang.started):
+        if node in left:
+            left.remove(node)
+    return list(zip((pod for pod in workers if pod.gate is not None), left, strict=False))
 
 
-def _pod(pod: Json, gates: Sequence[str], terms: Terms) -> GangPod:
-    metadata = pod["metadata"]
-    owners = metadata.get("ownerReferences") or ()
-    return GangPod(
-        namespace=metadata.get("namespace", "default"),
-        name=metadata["name"],
-        uid=metadata.get("uid", ""),
-        gpus=pod_gpus(Object(_PODS, "", pod)),
-        is_gated=terms.gate in gates,
-        other_gates=tuple(gate for gate in gates if gate != terms.gate),
-        node=pod["spec"].get("nodeName") or (metadata.get("annotations") or {}).get(NODE),
-        has_controller=any(owner.get("controller") for owner in owners),
-    )
+def node_of(pod: GatedPod) -> str | None:
+    """Where a pod is, or the host that it asks for."""
+    spec = pod.object.object("spec")
+    return spec.text("nodeName") or spec.texts("nodeSelector").get(HOSTNAME)
 
 
-def _gang(name: str, job: _Found) -> Gang:
-    members = sorted(job.pods, key=lambda item: item[0])
-    notes = {key: text for _, _, pod in members for key, text in _said(pod).items()}
-    gang = Gang(id=name, pods=tuple(pod for _, pod, _ in members))
-    if NODES in notes:
-        gang = replace(gang, nodes=tuple(notes[NODES].split(",")))
-    wanted = notes.get(NUM_PODS) or notes.get(_KUEUE_TOTAL)
-    try:
-        return replace(gang, parallelism=parallelism_said(notes.get(PARALLELISM)), problem=_size_fault(gang, wanted))
-    except ValueError as error:
-        return replace(gang, problem=f"annotation {PARALLELISM} {error}")
-
-
-def _said(pod: Json) -> Json:
-    metadata = pod["metadata"]
-    return {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
-
-
-def _size_fault(gang: Gang, wanted: str | None) -> str | None:
-    """Why a gang is not whole."""
-    num = len(gang.pods)
-    if wanted is None:
-        return f"says not how many pods it has: annotate them with {NUM_PODS}"
-    if not wanted.isdigit() or int(wanted) < 1:
-        return f"annotation {NUM_PODS} is {wanted!r}; must be a whole number from 1 on"
-    if num != int(wanted):
-        return f"has {num} of {wanted} pods"
-    if gang.nodes is None and any(not pod.is_gated for pod in gang.workers):
-        return "was started in part by somebody else: some of its pods have left the gate, and it was given no nodes"
-    others = sorted({gate for pod in gang.pods for gate in pod.other_gates})
-    return f"waits behind other gates, too: {', '.join(others)}" if others else None
+def uid_of(found: Object) -> str:
+    """What tells objects apart that have the same name one after another."""
+    return found.object("metadata").text("uid")
 
 
 def parallelism_said(text: str | None) -> Parallelism | None:
@@ -246,24 +136,52 @@ def parallelism_said(text: str | None) -> Parallelism | None:
         found = json.loads(text)
     except ValueError:
         found = None
-    names = set(Parallelism.__slots__)
     if (
         not isinstance(found, dict)
-        or found.keys() != names
+        or found.keys() != set(Parallelism.__slots__)
         or not all(type(degree) is int and degree > 0 for degree in found.values())
     ):
-        raise ValueError(f'is {text!r}; must be such as {{"tp": 8, "pp": 2, "dp": 4}}')
+        raise ValueError(f'{PARALLELISM} is {text!r}; must be such as {{"tp": 8, "pp": 2, "dp": 4}}')
     return Parallelism(**found)
 
 
-def _rank(said: Mapping[str, str], name: str) -> tuple[object, ...]:
-    """What orders the pods of a gang: groups of pods by name, those with the first ranks before others, then numbers;
-    names for want of numbers, digits in them as numbers."""
-    group = next((said[key] for key in _GROUPS if key in said), "")
-    if _RANKS[0][0] in said:
-        # It counts over all groups.
-        group = ""
-    numbers = [next((int(said[key]) for key in keys if said.get(key, "").isdigit()), 0) for keys in _RANKS]
-    parts = _DIGITS.split(name)
-    natural = tuple((int(part), "") if k % 2 else (0, part) for k, part in enumerate(parts))
-    return (group.lower() not in _FIRST, group, *numbers, natural)
+def _is_governed(pods: Sequence[GatedPod], terms: Terms) -> bool:
+    """Whether a pod waits for us, or was placed; and all are of a namespace and queue that are ours."""
+    is_ours = any(pod.gate is not None or NODES in _notes(pod) for pod in pods)
+    return is_ours and all(
+        terms.govern(pod.object.namespace, pod.object.object("metadata").texts("labels").get(QUEUE_LABEL, ""))
+        for pod in pods
+    )
+
+
+def _notes(pod: GatedPod) -> Mapping[str, str]:
+    return pod.object.object("metadata").texts("annotations")
+
+
+def _gang(name: str, members: Sequence[GatedPod]) -> Gang:
+    pods = tuple(sorted(members, key=lambda pod: place_in_job(pod.object)))
+    notes = {key: text for pod in pods for key, text in _notes(pod).items()}
+    labels = pods[0].object.object("metadata").texts("labels")
+    nodes = tuple(notes[NODES].split(",")) if notes.get(NODES) else None
+    gang = Gang(id=name, pods=pods, nodes=nodes)
+    wanted = notes.get(NUM_PODS) or notes.get(_KUEUE_TOTAL) or labels.get(_KUEUE_TOTAL)
+    try:
+        return replace(gang, parallelism=parallelism_said(notes.get(PARALLELISM)), problem=_fault(gang, wanted))
+    except ValueError as error:
+        return replace(gang, problem=str(error))
+
+
+def _fault(gang: Gang, wanted: str | None) -> str | None:
+    """Why a gang that was not placed cannot be placed now."""
+    num = len(gang.pods)
+    if wanted is None:
+        return f"says not how many pods it has: annotate them with {NUM_PODS}"
+    if not wanted.isdecimal() or int(wanted) < 1:
+        return f"{NUM_PODS} is {wanted!r}; must be a whole number from 1 on"
+    if num != int(wanted):
+        return f"has {num} of {wanted} pods"
+    if gang.started:
+        return f"{len(gang.started)} of its {num} pods were let go by somebody else"
+    others = {gate.text("name") for pod in gang.pods for gate in pod.object.object("spec").objects("schedulingGates")}
+    others.discard(PLACEMENT_GATE)
+    return f"waits behind other gates, too: {', '.join(sorted(others))}" if others else None

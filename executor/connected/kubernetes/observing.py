@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from executor.connected.kubernetes.api import Json, Resource
 from executor.connected.kubernetes.gangs import Gang, read_gangs, shown_to_reader
 from executor.connected.kubernetes.kueue import add_workloads
-from executor.connected.kubernetes.terms import HOSTNAME, Terms
+from executor.connected.kubernetes.terms import Terms
+from executor.kubernetes.names import HOSTNAME
 from models.cluster_state import ClusterState, StateOptions, read_state
 from models.cluster_state.base import ParsedDocument
 from models.workload import Job
@@ -59,10 +60,12 @@ def observe(objects: Objects, terms: Terms, options: StateOptions) -> Observed:
     InputError
         When it cannot be planned on: names the object and what is wrong.
     """
+    hostnames = {item["metadata"]["name"]: _hostname(item) for item in objects.nodes}
+    documents = _documents(objects)
     gangs = read_gangs(objects.pods, terms)
-    if objects.workloads is not None:
-        gangs = add_workloads(gangs, objects.workloads, objects.check_names, terms)
-    state = read_state("kubernetes", _documents(objects, gangs, terms), options)
+    gangs = add_workloads(gangs, documents.get("workloads", ()), sorted(objects.check_names), terms)
+    pods = shown_to_reader(objects.pods, gangs, {host: name for name, host in hostnames.items()})
+    state = read_state("kubernetes", {**documents, "pods": [_document("pods", "PodList", "v1", pods)]}, options)
     jobs = {item.job.id: item.job for item in state.jobs if item.held is None}
     nodes = state.cluster.nodes
     told = (replace(node, state=NodeState.DRAINED) if node.state is NodeState.DOWN else node for node in nodes)
@@ -78,11 +81,14 @@ def observe(objects: Objects, terms: Terms, options: StateOptions) -> Observed:
             for name, job in jobs.items()
             if job.current and (name not in gangs or gangs[name].nodes is None)
         },
-        hostnames={
-            node["metadata"]["name"]: (node["metadata"].get("labels") or {}).get(HOSTNAME, node["metadata"]["name"])
-            for node in objects.nodes
-        },
+        hostnames=hostnames,
     )
+
+
+def _hostname(node: Json) -> str:
+    """What pods ask for a node by."""
+    labels = node["metadata"].get("labels") or {}
+    return str(labels.get(HOSTNAME, node["metadata"]["name"]))
 
 
 def _governed(job: Job, gang: Gang, terms: Terms) -> Job:
@@ -97,14 +103,13 @@ def _governed(job: Job, gang: Gang, terms: Terms) -> Job:
     )
 
 
-def _documents(objects: Objects, gangs: Mapping[str, Gang], terms: Terms) -> dict[str, list[ParsedDocument]]:
-    found = {
-        "nodes": _document("nodes", "NodeList", "v1", objects.nodes),
-        "pods": _document("pods", "PodList", "v1", shown_to_reader(objects.pods, gangs, terms)),
-    }
+def _documents(objects: Objects) -> dict[str, list[ParsedDocument]]:
+    found = {"nodes": _document("nodes", "NodeList", "v1", objects.nodes)}
     if objects.workload_resource is not None:
         version = objects.workload_resource.api_version
-        found["workloads"] = _document("workloads", "WorkloadList", version, objects.workloads or ())
+        # `read_answered` asks every one for its version.
+        items = [{**item, "apiVersion": version} for item in objects.workloads or ()]
+        found["workloads"] = _document("workloads", "WorkloadList", version, items)
     if objects.topology_resource is not None and objects.topologies:
         version = objects.topology_resource.api_version
         found["topology"] = _document("topologies", "TopologyList", version, objects.topologies)

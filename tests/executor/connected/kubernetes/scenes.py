@@ -15,11 +15,12 @@ from executor.connected.kubernetes.api import Api
 from executor.connected.kubernetes.backend import KubernetesCluster, Patience
 from executor.connected.kubernetes.clock import Clock
 from executor.connected.kubernetes.cluster import ClusterCopy
-from executor.connected.kubernetes.terms import GATE, NUM_PODS, Terms
+from executor.connected.kubernetes.terms import NUM_PODS, Terms
 from executor.control.controller import Controller, Step
 from executor.control.options import ControlOptions
 from models.allocation.gang.parameters import GangParameters
 from models.cluster_state import StateOptions
+from models.cluster_state.kubernetes.pods import PLACEMENT_GATE
 from tests.executor.connected.kubernetes.api_server import ApiServer, Json
 from tests.models.cluster_state.kubernetes_documents import node, pod
 from tests.waiting import eventually
@@ -58,7 +59,7 @@ def gang(name: str, num: int, *, gated: bool = True, notes: dict[str, str] | Non
         one["metadata"]["ownerReferences"] = [{"kind": "Job", "name": f"{name}-workers-0", "controller": True}]
         if gated:
             one["metadata"]["annotations"] = {NUM_PODS: str(num), **(notes or {})}
-            one["spec"]["schedulingGates"] = [{"name": GATE}]
+            one["spec"]["schedulingGates"] = [{"name": PLACEMENT_GATE}]
         made.append(one)
     return made
 
@@ -114,7 +115,7 @@ def connected(
 ) -> Iterator[Connection]:
     said: list[str] = []
     terms = terms or Terms()
-    copy = ClusterCopy(api_of(server, timeout_s), terms, first_pause_s=0.01)
+    copy = ClusterCopy(api_of(server, timeout_s), first_pause_s=0.01)
     copy.begin()
     try:
         journal = Journal(said.append, file, is_dry=dry)
