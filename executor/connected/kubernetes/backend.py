@@ -8,6 +8,7 @@ goes on where this one ended.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from executor.connected.journal import Journal
 from executor.connected.kubernetes.api import ApiError
@@ -20,15 +21,18 @@ from executor.connected.kubernetes.terms import Terms
 from executor.connected.ledger import Ledger
 from executor.control.actions import Action, Place, Stop
 from executor.control.backend import Facts, JobFacts, Measured
-from executor.control.events import Arrival, Completion, Event, Failure, NodeChange, Tick
+from executor.control.events import Arrival, CalendarChange, Completion, Event, Failure, NodeChange, Tick
 from executor.kubernetes.placing import UnsayableError, hosts_of_pods
 from models.cluster_state import StateOptions
 from models.plan import Change, JobAllocation
-from models.workload import Job, NodeGpus
+from models.wording import counted
+from models.workload import Job, NodeGpus, Snapshot
 from stowplan.errors import InputError
 from topology.calendar import CalendarEntry
 from topology.cluster import Cluster
 
+CalendarNews = Callable[[datetime], tuple[CalendarEntry, ...] | None]
+"""Asked at a moment: entries of a calendar in seconds from then, or None where they are those of the last time."""
 # Whether the watches stand is looked at so often at least.
 _LONGEST_PAUSE_S = 30.0
 _logger = logging.getLogger("stowplan.executor.connected.kubernetes.backend")
@@ -38,11 +42,13 @@ _logger = logging.getLogger("stowplan.executor.connected.kubernetes.backend")
 class Patience:
     """`settle_s`: what changes within it is one event to decide on. `unread_s`: for how long the API may not answer, or
     what it says not be understood, before that ends the connection. `tries`: how often a gang is tried whose pods
-    cannot be patched, `pause_s` later, and twice as late each time."""
+    cannot be patched, `pause_s` later, and twice as late each time.
+    `calendar_s`: how often the calendar is looked at."""
 
     settle_s: float = 1.0
     unread_s: float = 600.0
     tries: int = 5
+    calendar_s: float = 60.0
     pause_s: float = 2.0
 
 
@@ -65,7 +71,7 @@ class _Told:
 class KubernetesCluster:
     """A `ClusterBackend` of a cluster whose API is mirrored by `copy`.
 
-    `calendar`: in seconds from when this is made, at which `now_s` is 0. `say` gets lines about what is odd, each once.
+    `calendar` is asked again and again for its entries. `say` gets lines about what is odd, each once.
     `needs_new_controller`: the events ended because there are other nodes than before.
     """
 
@@ -76,13 +82,15 @@ class KubernetesCluster:
         options: StateOptions,
         journal: Journal,
         *,
-        calendar: tuple[CalendarEntry, ...] = (),
+        calendar: CalendarNews | None = None,
         patience: Patience | None = None,
         clock: Clock | None = None,
         say: Callable[[str], None] = _logger.info,
     ) -> None:
         self._copy, self._terms, self._options = copy, terms, options
-        self._calendar, self._patience = calendar, patience or Patience()
+        self._news_of_calendar, self._patience = calendar, patience or Patience()
+        self._calendar: tuple[CalendarEntry, ...] = ()
+        self._calendar_due_s = 0.0
         self._clock, self._say = clock or Clock(), say
         self.sender = Sender(copy, journal, self._clock)
         self._start_s, self._now_s = self._clock.now_s(), 0.0
@@ -100,6 +108,9 @@ class KubernetesCluster:
         copy.take_news()
         self._observed = self._read()
         self._begin()
+        if calendar is not None:
+            # A calendar that is wrong from the beginning is told at once.
+            self._take_calendar(calendar)
 
     @property
     def now_s(self) -> float:
@@ -110,6 +121,17 @@ class KubernetesCluster:
     def state(self) -> Observed:
         """What was seen last."""
         return self._observed
+
+    def summary(self) -> str:
+        """What there is, in a line."""
+        observed = self._observed
+        gpus = sum(node.num_gpus for node in observed.cluster.nodes)
+        placed = sum(gang.nodes is not None for gang in observed.gangs.values())
+        return (
+            f"{counted(len(observed.cluster.nodes), 'node')} with {counted(gpus, 'GPU')}; governed are "
+            f"{counted(len(observed.gangs), 'job')}, of which {placed} have their nodes; others run "
+            f"{counted(len(observed.foreign), 'job')}"
+        )
 
     def close(self) -> None:
         """End the wait for events; what was placed goes on, and what waits behind the gate waits on."""
@@ -200,6 +222,7 @@ class KubernetesCluster:
             self._news_since_s = self._now_s if self._news_since_s is None else self._news_since_s
             if self._now_s - self._news_since_s >= self._patience.settle_s:
                 events += self._changed()
+        events += self._calendar_change()
         self._reconcile()
         events += self._due
         self._due = []
@@ -226,6 +249,27 @@ class KubernetesCluster:
             return []
         events = [*self._ended(), *self._node_changes(before.cluster)]
         return [*events, *self._new_foreign(), *self._new_gangs()]
+
+    def _calendar_change(self) -> list[Event]:
+        """What has become known of the calendar; one that cannot be had stays as it was."""
+        if self._news_of_calendar is None or self._now_s < self._calendar_due_s:
+            return []
+        try:
+            is_new = self._take_calendar(self._news_of_calendar)
+        except InputError as error:
+            self._tell("calendar", str(error))
+            return []
+        return [CalendarChange(at_s=self._now_s, entries=self._calendar)] if is_new else []
+
+    def _take_calendar(self, news: CalendarNews) -> bool:
+        self._calendar_due_s = self._now_s + self._patience.calendar_s
+        entries = news(self._clock.moment())
+        if entries is None:
+            return False
+        # Of nodes that there are, before anybody relies on it.
+        Snapshot(cluster=self._observed.cluster, jobs=(), calendar=entries)
+        self._calendar = tuple(entry.seen_at(-self._now_s) for entry in entries)
+        return True
 
     def _ended(self) -> Iterator[Event]:
         """Jobs that are over, or broke, or that others changed."""
@@ -414,6 +458,7 @@ class KubernetesCluster:
     def _pause_s(self) -> float:
         """Until there may be something to do."""
         due_s = [told.due_s for told in self._told.values() if told.failures]
+        due_s += [] if self._news_of_calendar is None else [self._calendar_due_s]
         due_s += [] if self._wake_s is None else [self._wake_s]
         due_s += [] if self._news_since_s is None else [self._news_since_s + self._patience.settle_s]
         return max(0.0, min([_LONGEST_PAUSE_S, *(at_s - self._now_s for at_s in due_s)]))

@@ -5,8 +5,8 @@ What it keeps to, and where that is written:
 
 - lists in pages, `continue` that expires with 410; watches from a `resourceVersion`, bookmarks, 410 as an ERROR event
   (kubernetes.io, "Kubernetes API Concepts")
-- of patches, merge (RFC 7386) for all, strategic merge for built-in kinds alone (415 for custom resources), server-side
-  apply for status lists that are maps by key ("Update API Objects in Place Using kubectl patch", "Server-Side Apply")
+- of patches, JSON patch (RFC 6902; a test that fails is a 422) and merge (RFC 7386) for all, strategic merge for
+  built-in kinds alone, 415 for custom resources ("Update API Objects in Place Using kubectl patch")
 - a patch with another `resourceVersion` is a 409; another `uid` a 422, for it is immutable
 - pods: gates may only be deleted; `nodeSelector` may only get additions, and only while there is a gate; other fields of
   the spec do not change ("Pod Scheduling Readiness"; `ValidatePodUpdate` of kubernetes/pkg/apis/core/validation)
@@ -23,12 +23,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.executor.kubernetes.patching import OtherValueError, patched
+
 Json = dict[str, Any]
-_STRATEGIC, _MERGE, _APPLY = (
-    f"application/{kind}" for kind in ("strategic-merge-patch+json", "merge-patch+json", "apply-patch+yaml")
+_STRATEGIC, _MERGE, _JSON = (
+    f"application/{kind}" for kind in ("strategic-merge-patch+json", "merge-patch+json", "json-patch+json")
 )
-# Lists that are merged by a key ("patchMergeKey", "x-kubernetes-list-map-keys" of the published schemas).
-_KEYS = {"schedulingGates": "name", "admissionChecks": "name", "conditions": "type"}
+# Lists that are merged by a key ("patchMergeKey" of the published schemas).
+_KEYS = {"schedulingGates": "name", "conditions": "type"}
 _CUSTOM = {
     "workloads": ("Workload", True),
     "admissionchecks": ("AdmissionCheck", False),
@@ -38,7 +40,7 @@ _CORE = {"nodes": ("Node", False), "pods": ("Pod", True)}
 _WAIT_S = 5.0
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """An answer that is no success."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -198,7 +200,7 @@ class ApiServer:
             return self._discovery(parts[1], parts[2])
         rest = parts[2:] if parts[0] == "api" else parts[3:]
         if parts[0] == "apis" and (parts[1] != "kueue.x-k8s.io" or parts[2] != self.served):
-            raise Refused(404, "NotFound", "the server could not find the requested resource")
+            raise RefusedError(404, "NotFound", "the server could not find the requested resource")
         namespace = None
         if rest[0] == "namespaces":
             namespace, rest = rest[1], rest[2:]
@@ -208,13 +210,13 @@ class ApiServer:
         with self.changed:
             found = self.objects.get(plural, {}).get((namespace or "", name or ""))
             if found is None:
-                raise Refused(404, "NotFound", f'{plural} "{name}" not found')
+                raise RefusedError(404, "NotFound", f'{plural} "{name}" not found')
             if request.method == "GET":
                 return found
             if request.method == "DELETE":
                 wanted = ((request.body or {}).get("preconditions") or {}).get("uid")
                 if wanted not in (None, found["metadata"]["uid"]):
-                    raise Refused(409, "Conflict", "the UID in the precondition does not match")
+                    raise RefusedError(409, "Conflict", "the UID in the precondition does not match")
                 if request.query.get("dryRun") != "All":
                     self.remove(plural, name, namespace or "")
                 return found
@@ -222,7 +224,7 @@ class ApiServer:
 
     def _discovery(self, group: str, version: str) -> Json:
         if group != "kueue.x-k8s.io" or version != self.served:
-            raise Refused(404, "NotFound", "the server could not find the requested resource")
+            raise RefusedError(404, "NotFound", "the server could not find the requested resource")
         resources = [{"name": name, "kind": kind, "namespaced": ns} for name, (kind, ns) in _CUSTOM.items()]
         return {"kind": "APIResourceList", "groupVersion": f"{group}/{version}", "resources": resources}
 
@@ -230,7 +232,7 @@ class ApiServer:
         with self.changed:
             if "continue" in query:
                 if query["continue"] not in self.pages:
-                    raise Refused(410, "Expired", "The provided continue parameter is too old")
+                    raise RefusedError(410, "Expired", "The provided continue parameter is too old")
                 items, version = self.pages.pop(query["continue"])
             else:
                 items = [
@@ -256,7 +258,7 @@ class ApiServer:
             generation, position = self.generation, 0
             if at < self.oldest:
                 message = f"too old resource version: {at} ({self.oldest})"
-                yield {"type": "ERROR", "object": Refused(410, "Expired", message).body}
+                yield {"type": "ERROR", "object": RefusedError(410, "Expired", message).body}
                 return
         while True:
             with self.changed:
@@ -283,19 +285,21 @@ class ApiServer:
     def _patch(self, plural: str, found: Json, request: Request, part: str | None) -> Json:
         body, kind = request.body, request.content_type
         if plural in _CUSTOM and kind == _STRATEGIC:
-            raise Refused(415, "UnsupportedMediaType", "the body of the request was in an unknown format")
-        if kind not in (_STRATEGIC, _MERGE, _APPLY):
-            raise Refused(415, "UnsupportedMediaType", f"no patch: {kind}")
-        if kind == _APPLY and "fieldManager" not in request.query:
-            raise Refused(400, "BadRequest", "fieldManager is required for apply patch")
-        metadata = body.get("metadata") or {}
-        if metadata.get("resourceVersion") not in (None, found["metadata"]["resourceVersion"]):
-            raise Refused(
-                409, "Conflict", "the object has been modified; please apply your changes to the latest version"
-            )
-        if metadata.get("uid") not in (None, found["metadata"]["uid"]):
-            raise Refused(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
-        merged = _merged(copy.deepcopy(found), body, by_key=kind != _MERGE)
+            raise RefusedError(415, "UnsupportedMediaType", "the body of the request was in an unknown format")
+        if kind not in (_STRATEGIC, _MERGE, _JSON):
+            raise RefusedError(415, "UnsupportedMediaType", f"no patch: {kind}")
+        try:
+            merged = patched(found, body) if kind == _JSON else _merged(found, body, by_key=kind == _STRATEGIC)
+        except (OtherValueError, LookupError) as error:
+            raise RefusedError(
+                422, "Invalid", f"the server rejected our request due to an error in it: {error}"
+            ) from error
+        metadata = merged["metadata"]
+        if metadata["resourceVersion"] != found["metadata"]["resourceVersion"]:
+            message = "the object has been modified; please apply your changes to the latest version"
+            raise RefusedError(409, "Conflict", message)
+        if metadata["uid"] != found["metadata"]["uid"]:
+            raise RefusedError(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
         if part == "status":
             merged = {**found, "status": merged.get("status", {})}
         else:
@@ -304,7 +308,7 @@ class ApiServer:
             _check_pod(found, merged)
         notes = merged["metadata"].get("annotations") or {}
         if sum(len(key) + len(text) for key, text in notes.items()) > 256 * 1024:
-            raise Refused(422, "Invalid", "metadata.annotations: Too long: may not be more than 262144 bytes")
+            raise RefusedError(422, "Invalid", "metadata.annotations: Too long: may not be more than 262144 bytes")
         if plural == "workloads" and part == "status":
             _check_workload(merged)
         if request.query.get("dryRun") == "All":
@@ -319,13 +323,13 @@ class _Handler(BaseHTTPRequestHandler):
     server_of: ApiServer
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:  # noqa: N802 - called so by http.server
+    def do_GET(self) -> None:
         self._serve()
 
-    def do_PATCH(self) -> None:  # noqa: N802
+    def do_PATCH(self) -> None:
         self._serve()
 
-    def do_DELETE(self) -> None:  # noqa: N802
+    def do_DELETE(self) -> None:
         self._serve()
 
     def log_message(self, *_: object) -> None:
@@ -346,7 +350,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             self._send(200, api.answer(request))
             api.after(request)
-        except Refused as refused:
+        except RefusedError as refused:
             self._send(refused.status, refused.body)
         except ConnectionError:
             self.close_connection = True
@@ -415,20 +419,18 @@ def _check_pod(before: Json, after: Json) -> None:
     added = [gate for gate in new_gates if gate not in old_gates]
     if added:
         message = f"only deletion is allowed, but found new scheduling gate '{added[0]}'"
-        raise Refused(422, "Invalid", f"spec.schedulingGates[0].name: Forbidden: {message}")
+        raise RefusedError(422, "Invalid", f"spec.schedulingGates[0].name: Forbidden: {message}")
     was, now = old.get("nodeSelector") or {}, new.get("nodeSelector") or {}
     if was != now and not (old_gates and was.items() <= now.items()):
         message = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
         if not old_gates:
             message = "pod updates may not change fields other than `spec.containers[*].image`, ..."
-        raise Refused(422, "Invalid", f"spec.nodeSelector: Forbidden: {message}")
-    for spec in (old, new):
-        assert isinstance(spec, dict)
+        raise RefusedError(422, "Invalid", f"spec.nodeSelector: Forbidden: {message}")
     free = ("schedulingGates", "nodeSelector", "tolerations")
     if {key: part for key, part in old.items() if key not in free} != {
         key: part for key, part in new.items() if key not in free
     }:
-        raise Refused(422, "Invalid", "spec: Forbidden: pod updates may not change fields other than ...")
+        raise RefusedError(422, "Invalid", "spec: Forbidden: pod updates may not change fields other than ...")
 
 
 def _check_workload(after: Json) -> None:
@@ -437,12 +439,12 @@ def _check_workload(after: Json) -> None:
     for check in after["status"].get("admissionChecks") or ():
         lacking = {"name", "state", "lastTransitionTime", "message"} - check.keys()
         if lacking:
-            raise Refused(422, "Invalid", f"status.admissionChecks: Required value: {sorted(lacking)}")
+            raise RefusedError(422, "Invalid", f"status.admissionChecks: Required value: {sorted(lacking)}")
         if check["state"] not in ("Pending", "Ready", "Retry", "Rejected"):
-            raise Refused(422, "Invalid", "status.admissionChecks.state: Unsupported value")
+            raise RefusedError(422, "Invalid", "status.admissionChecks.state: Unsupported value")
         unknown = {one["name"] for one in check.get("podSetUpdates") or ()} - sets
         if unknown:
-            raise Refused(422, "Invalid", f"podSetUpdates name sets that there are not: {sorted(unknown)}")
+            raise RefusedError(422, "Invalid", f"podSetUpdates name sets that there are not: {sorted(unknown)}")
 
 
 def _gpus_of_node(node: Json) -> int:
