@@ -1,10 +1,11 @@
 """`stowplan connect kubernetes`."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,9 +32,14 @@ from api.cli.import_state import state_options
 from api.cli.options import Catalogue
 from executor.connected.journal import Journal
 from executor.connected.kubernetes.terms import Terms
-from executor.control.controller import Controller
+from executor.connected.loop import decisions
+from executor.control.controller import Planner
+from executor.control.options import ControlOptions
 from executor.extra import missing_extra
 from stowplan.errors import ExtraMissingError, InputError
+
+if TYPE_CHECKING:
+    from executor.connected.kubernetes.backend import KubernetesCluster
 
 _NO_FACTS = GpuFacts(memory=None, peak_flops=None, intra_node_bandwidth=None, inter_node_bandwidth=None)
 
@@ -103,25 +109,26 @@ def kubernetes_command(
         backend = KubernetesCluster(copy, terms, reading, journal, calendar=source, say=say)
         say(backend.summary())
         if not release:
-            with closed_by_signals(backend.close):
-                backend.sender.serve_checks()
-                controller = Controller(backend, options, planner)
-                if once:
-                    # Also where nothing waits.
-                    backend.wake_at(0.0)
-                while (step := controller.step()) is not None or backend.needs_new_controller:
-                    if step is None:
-                        say("there are other nodes than before: all is looked at anew")
-                        backend.take_over()
-                        controller = Controller(backend, options, planner)
-                        continue
-                    if (words := step_words(step, datetime.now(UTC))) is not None:
-                        say(words)
-                    if once:
-                        break
+            _decide(backend, options, planner, say, once=once)
         if release or release_on_exit:
-            say(f"let go without a choice of nodes: {backend.sender.release(backend.state.gangs.values())}")
+            say(f"let go without a choice of nodes: {backend.release()}")
     finally:
         copy.close()
     if journal.is_dry and journal.num_notes:
         say(f"nothing was sent: {journal.num_notes} changes would have been; --send sends them")
+
+
+def _decide(
+    cluster: "KubernetesCluster", options: ControlOptions, planner: Planner, say: Callable[[str], None], *, once: bool
+) -> None:
+    """Decide until somebody ends this, or once."""
+    cluster.serve_checks()
+    if once:
+        # Also where nothing waits.
+        cluster.wake_at(0.0)
+    with closed_by_signals(cluster.close):
+        for step in decisions(cluster, options, planner):
+            if (words := step_words(step, datetime.now(UTC))) is not None:
+                say(words)
+            if once:
+                return

@@ -28,8 +28,6 @@ _NOT_FOUND = 404
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
 _SAID_CHARS = 400
-# https://kubernetes.io/docs/reference/using-api/api-concepts/: what may succeed when it is asked again.
-_TRANSIENT = (408, 409, 429, 500, 502, 503, 504)
 
 
 class ApiError(StowplanError):
@@ -40,11 +38,6 @@ class ApiError(StowplanError):
     def __init__(self, detail: str, status: int | None = None) -> None:
         super().__init__(detail)
         self.status = status
-
-    @property
-    def is_transient(self) -> bool:
-        """Whether the same request may succeed later."""
-        return self.status is None or self.status in _TRANSIENT
 
     @property
     def is_gone(self) -> bool:
@@ -170,7 +163,7 @@ class Api:
     def watch(
         self, resource: Resource, namespace: str | None, version: str, selector: str, limit_s: float
     ) -> Iterator[Json]:
-        """Events behind a version of a list, until the server ends it, at most `limit_s`.
+        """Events behind a version of a list, until the server ends it, at most `limit_s`; the watch stands on return.
 
         Raises
         ------
@@ -186,18 +179,7 @@ class Api:
         }
         with _naming_right(resource, "watch"):
             answer = self._send("GET", resource.path(namespace), query, read_s=limit_s + self._timeout_s)
-        try:
-            with closing(answer.response):
-                for line in answer.response:
-                    event = json.loads(line) if line.strip() else None
-                    if event is None:
-                        continue
-                    if event["type"] == "ERROR":
-                        status = event["object"]
-                        raise ApiError(f"the watch of {resource.plural} ended: {status.get('message')}", status["code"])
-                    yield event
-        except (urllib3.exceptions.HTTPError, OSError, ValueError, KeyError) as error:
-            raise ApiError(f"the watch of {resource.plural} broke off: {error}") from error
+        return _events(answer, resource.plural)
 
     def patch(
         self,
@@ -287,6 +269,21 @@ class Api:
         except (ValueError, AttributeError):
             message = text
         return f"{self.host} answers {answer.status} {answer.reason}: {str(message)[:_SAID_CHARS]}"
+
+
+def _events(answer: Any, plural: str) -> Iterator[Json]:
+    try:
+        with closing(answer.response):
+            for line in answer.response:
+                event = json.loads(line) if line.strip() else None
+                if event is None:
+                    continue
+                if event["type"] == "ERROR":
+                    status = event["object"]
+                    raise ApiError(f"the watch of {plural} ended: {status.get('message')}", status["code"])
+                yield event
+    except (urllib3.exceptions.HTTPError, OSError, ValueError, KeyError) as error:
+        raise ApiError(f"the watch of {plural} broke off: {error}") from error
 
 
 @contextmanager

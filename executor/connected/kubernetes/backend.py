@@ -72,7 +72,7 @@ class KubernetesCluster:
     """A `ClusterBackend` of a cluster whose API is mirrored by `copy`.
 
     `calendar` is asked again and again for its entries. `say` gets lines about what is odd, each once.
-    `needs_new_controller`: the events ended because there are other nodes than before.
+    `needs_new_controller`: the events ended because there are other nodes than before, or jobs have other ranks.
     """
 
     def __init__(
@@ -92,17 +92,19 @@ class KubernetesCluster:
         self._calendar: tuple[CalendarEntry, ...] = ()
         self._calendar_due_s = 0.0
         self._clock, self._say = clock or Clock(), say
-        self.sender = Sender(copy, journal, self._clock)
+        self._sender = Sender(copy, journal, self._clock)
         self._start_s, self._now_s = self._clock.now_s(), 0.0
         self._wake_s: float | None = None
         self._is_closed = False
         # Job -> what was said of it last.
         self._said: dict[str, str] = {}
-        self.needs_new_controller = False
+        self.needs_new_controller = self._is_other_cluster = False
         self._told: dict[str, _Told] = {}
         # Jobs that are not planned as they are, by what they were made of when they were given up.
         self._set_aside: dict[str, frozenset[str]] = {}
         self._due: list[Event] = []
+        # Something was set aside, whose GPUs are others' work from then on.
+        self._must_read = False
         self._unread_since_s: float | None = None
         self._news_since_s: float | None = None
         copy.take_news()
@@ -138,6 +140,14 @@ class KubernetesCluster:
         with self._copy.changed:
             self._is_closed = True
             self._copy.changed.notify_all()
+
+    def release(self) -> int:
+        """Let everything go that waits and was not placed, wherever Kubernetes puts it; how many pods and workloads."""
+        return self._sender.release(self._read().gangs.values(), self._say)
+
+    def serve_checks(self) -> None:
+        """Tell Kueue that our admission checks are served; ApiError when that is refused."""
+        self._sender.serve_checks()
 
     def facts(self) -> Facts:
         """What runs where, as far as it was told."""
@@ -178,7 +188,7 @@ class KubernetesCluster:
             if events or self.needs_new_controller:
                 return () if self.needs_new_controller else events
             with self._copy.changed:
-                is_new = self._copy.has_news() and self._news_since_s is None
+                is_new = (self._copy.has_news() or self._must_read) and self._news_since_s is None
                 if not self._is_closed and not is_new:
                     self._clock.wait(self._copy.changed, self._pause_s())
         return ()
@@ -186,8 +196,13 @@ class KubernetesCluster:
     def take_over(self) -> None:
         """Look at everything anew, for a new controller."""
         self.needs_new_controller = False
-        self._told.clear()
-        self._begin()
+        # The facts have it all.
+        self._due.clear()
+        self._wake_s = self._now_s
+        if self._is_other_cluster:
+            self._is_other_cluster = False
+            self._told.clear()
+            self._begin()
 
     def act(self, actions: Sequence[Action], late_s: float = 0.0) -> None:  # noqa: ARG002 - the clock has gone on itself
         """Note what was decided, and patch as far as it can be done at once."""
@@ -218,7 +233,7 @@ class KubernetesCluster:
         self._now_s = self._clock.now_s() - self._start_s
         events, self._due = self._due, []
         self._copy.check(self._patience.unread_s)
-        if self._copy.has_news() or self._unread_since_s is not None:
+        if self._copy.has_news() or self._must_read or self._unread_since_s is not None:
             self._news_since_s = self._now_s if self._news_since_s is None else self._news_since_s
             if self._now_s - self._news_since_s >= self._patience.settle_s:
                 events += self._changed()
@@ -233,7 +248,7 @@ class KubernetesCluster:
 
     def _changed(self) -> list[Event]:
         self._copy.take_news()
-        self._news_since_s = None
+        self._news_since_s, self._must_read = None, False
         try:
             observed = self._read()
         except InputError as error:
@@ -245,10 +260,22 @@ class KubernetesCluster:
             return []
         before, self._observed, self._unread_since_s = self._observed, observed, None
         if _shape(before.cluster) != _shape(observed.cluster):
-            self.needs_new_controller = True
+            self.needs_new_controller, self._is_other_cluster = True, True
             return []
-        events = [*self._ended(), *self._node_changes(before.cluster)]
-        return [*events, *self._new_foreign(), *self._new_gangs()]
+        events = [*self._ended(), *self._node_changes(before.cluster), *self._new_foreign(), *self._new_gangs()]
+        self.needs_new_controller = self._rank()
+        return events
+
+    def _rank(self) -> bool:
+        """Give jobs the ranks that they have by now; whether one changed, as others come whose priority is new."""
+        changed = False
+        known = {**{name: item.job for name, item in self._observed.foreign.items()}, **self._observed.jobs}
+        for name, told in self._told.items():
+            job = known.get(name)
+            if job is not None and job.priority != told.job.priority:
+                told.job = replace(told.job, priority=job.priority)
+                changed = True
+        return changed
 
     def _calendar_change(self) -> list[Event]:
         """What has become known of the calendar; one that cannot be had stays as it was."""
@@ -293,7 +320,7 @@ class KubernetesCluster:
         """Whether nothing is left of what was started: all of it waits again."""
         if gang.workload is not None and gang.quota_since is None:
             return True
-        return bool(told.started) and gang.nodes is None and not gang.started
+        return bool(told.started and gang.pods) and told.started.isdisjoint(gang.uids)
 
     def _forget(self, name: str, fault: str | None = None) -> Completion:
         del self._told[name]
@@ -414,7 +441,7 @@ class KubernetesCluster:
 
     def _stop(self, name: str) -> None:
         told, gang = self._told[name], self._observed.gangs[name]
-        self.sender.delete(gang.started)
+        self._sender.delete(gang.started)
         self._ledger.release(name)
         self._told[name] = replace(told, nodes=None, counts={}, started=frozenset())
 
@@ -427,8 +454,9 @@ class KubernetesCluster:
                 continue
             try:
                 due = due_pods(gang, told.nodes, was_whole=len(told.started) >= len(told.nodes))
-                self.sender.place(gang, told.nodes, due, self._observed.hostnames)
+                self._sender.place(gang, told.nodes, due, self._observed.hostnames)
                 told.failures = 0
+                told.started |= {uid_of(pod.object) for pod, _ in due}
             except UnsayableError as error:
                 self._give_up(name, gang, str(error))
             except ApiError as error:
@@ -446,12 +474,12 @@ class KubernetesCluster:
         """What cannot be started whole is taken back where that is allowed, and set aside where not."""
         started = gang.started
         if started and self._told[name].job.preemptible:
-            self.sender.delete(gang.started)
+            self._sender.delete(gang.started)
             self._tell(name, f"{len(started)} of {len(gang.pods)} pods were started, and are deleted: {why}")
             self._due.append(self._broken(name))
             return
         half = f"half-started, {len(started)} of {len(gang.pods)} pods: " if started else ""
-        self._set_aside[name] = gang.uids
+        self._set_aside[name], self._must_read = gang.uids, True
         self._tell(name, f"{half}{why}")
         self._due.append(self._forget(name, f"{half}{why}"))
 

@@ -146,8 +146,8 @@ def parallelism_said(text: str | None) -> Parallelism | None:
 
 
 def _is_governed(pods: Sequence[GatedPod], terms: Terms) -> bool:
-    """Whether a pod waits for us, or was placed; and all are of a namespace and queue that are ours."""
-    is_ours = any(pod.gate is not None or NODES in _notes(pod) for pod in pods)
+    """Whether a pod waits for us, or did; and all are of a namespace and queue that are ours."""
+    is_ours = any(pod.gate is not None or not {NUM_PODS, NODES}.isdisjoint(_notes(pod)) for pod in pods)
     return is_ours and all(
         terms.govern(pod.object.namespace, pod.object.object("metadata").texts("labels").get(QUEUE_LABEL, ""))
         for pod in pods

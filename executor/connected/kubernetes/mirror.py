@@ -88,12 +88,13 @@ class Mirror:
                 if must_list:
                     self._list()
                     must_list = False
-                for event in self._api.watch(self.resource, self._namespace, self._version, self._selector, _WATCH_S):
+                events = self._api.watch(self.resource, self._namespace, self._version, self._selector, _WATCH_S)
+                self._note(None)
+                for event in events:
                     num_events += 1
                     self._take(event)
                     if self._closed.is_set():
                         return
-                self._note(None)
             except ApiError as error:
                 must_list = must_list or error.is_gone
                 if not error.is_gone:
@@ -107,7 +108,6 @@ class Mirror:
     def _take(self, event: Mapping[str, Any]) -> None:
         found = event["object"]
         with self._changed:
-            self._note(None)
             self._version = str(found["metadata"]["resourceVersion"])
             if event["type"] == "DELETED":
                 if self._objects.pop(_key(found), None) is not None:

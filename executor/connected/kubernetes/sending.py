@@ -2,7 +2,7 @@
 one is refused does not start by halves."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from executor.connected.journal import Journal
 from executor.connected.kubernetes.api import PODS, ApiError, Resource
@@ -51,17 +51,25 @@ class Sender:
         for patch in (*before, *patches):
             self._send(patch)
 
-    def release(self, gangs: Iterable[Gang]) -> int:
-        """Let everything go that waits and was not placed, wherever Kubernetes puts it; how many pods and workloads."""
+    def release(self, gangs: Iterable[Gang], say: Callable[[str], None]) -> int:
+        """Let everything go that waits and was not placed, wherever Kubernetes puts it; how many pods and workloads.
+
+        Who cannot be let go is told of, and does not hold up the others.
+        """
         patches: list[Patch] = []
         for gang in gangs:
             if gang.nodes is None:
                 patches += [released(pod, gang.id) for pod in gang.pods if pod.gate is not None]
                 if gang.workload is not None and gang.problem is None:
                     patches.append(anywhere(gang.workload, gang.id, "stowplan: released", self._options(gang)))
+        num = 0
         for patch in patches:
-            self._send(patch)
-        return len(patches)
+            try:
+                self._send(patch)
+                num += 1
+            except ApiError as error:
+                say(f"{patch.job_id}: {patch.name} cannot be let go: {error.detail}")
+        return num
 
     def delete(self, pods: Iterable[GatedPod]) -> None:
         """Delete pods, so that their controllers make new ones, which wait.

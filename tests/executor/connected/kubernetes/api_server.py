@@ -1,5 +1,5 @@
-"""An API server on loopback that keeps the rules of the real one for list, watch, patch and delete. It is no Kubernetes:
-controllers and scheduler are what tests make of `bind` and `put`.
+"""An API server on loopback that keeps the rules of the real one for list, watch, patch and delete. It is no
+Kubernetes: controllers and scheduler are what tests make of `bind` and `put`.
 
 What it keeps to, and where that is written:
 
@@ -8,8 +8,8 @@ What it keeps to, and where that is written:
 - of patches, JSON patch (RFC 6902; a test that fails is a 422) and merge (RFC 7386) for all, strategic merge for
   built-in kinds alone, 415 for custom resources ("Update API Objects in Place Using kubectl patch")
 - a patch with another `resourceVersion` is a 409; another `uid` a 422, for it is immutable
-- pods: gates may only be deleted; `nodeSelector` may only get additions, and only while there is a gate; other fields of
-  the spec do not change ("Pod Scheduling Readiness"; `ValidatePodUpdate` of kubernetes/pkg/apis/core/validation)
+- pods: gates may only be deleted; `nodeSelector` may only get additions, and only while there is a gate; other fields
+  of the spec do not change ("Pod Scheduling Readiness"; `ValidatePodUpdate` of kubernetes/pkg/apis/core/validation)
 - all annotations of an object together have at most 256 KiB (`ValidateAnnotationsSize`)
 - `dryRun=All` checks, and changes nothing
 """
@@ -282,7 +282,7 @@ class ApiServer:
                     "object": {"kind": self._kind(plural)[0], "apiVersion": self._kind(plural)[1], **item},
                 }
 
-    def _patch(self, plural: str, found: Json, request: Request, part: str | None) -> Json:
+    def _changed(self, plural: str, found: Json, request: Request) -> Json:
         body, kind = request.body, request.content_type
         if plural in _CUSTOM and kind == _STRATEGIC:
             raise RefusedError(415, "UnsupportedMediaType", "the body of the request was in an unknown format")
@@ -294,6 +294,10 @@ class ApiServer:
             raise RefusedError(
                 422, "Invalid", f"the server rejected our request due to an error in it: {error}"
             ) from error
+        return merged
+
+    def _patch(self, plural: str, found: Json, request: Request, part: str | None) -> Json:
+        merged = self._changed(plural, found, request)
         metadata = merged["metadata"]
         if metadata["resourceVersion"] != found["metadata"]["resourceVersion"]:
             message = "the object has been modified; please apply your changes to the latest version"

@@ -1,6 +1,7 @@
 """Clusters behind the test server, and connections to them, that the tests of this folder share."""
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,29 +17,38 @@ from executor.connected.kubernetes.backend import KubernetesCluster, Patience
 from executor.connected.kubernetes.clock import Clock
 from executor.connected.kubernetes.cluster import ClusterCopy
 from executor.connected.kubernetes.terms import NUM_PODS, Terms
-from executor.control.controller import Controller, Step
+from executor.connected.loop import decisions
+from executor.control.controller import Planner, Step
 from executor.control.options import ControlOptions
 from models.allocation.gang.parameters import GangParameters
 from models.cluster_state import StateOptions
 from models.cluster_state.kubernetes.pods import PLACEMENT_GATE
+from models.planning import plan
 from tests.executor.connected.kubernetes.api_server import ApiServer, Json
 from tests.models.cluster_state.kubernetes_documents import node, pod
-from tests.waiting import eventually
 
+LIMIT_S = 10.0
 LEAF = "backend.coreweave.cloud/leafgroup"
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PATIENCE = Patience(settle_s=0.0, tries=3, pause_s=0.01, unread_s=30.0)
 
 
 class TestClock(Clock):
-    """The moment stands still; waits are as long as they are."""
+    """The moment stands still; waits end when they last long without anything happening."""
 
     __test__ = False
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+
+    def begin(self) -> None:
+        self._since_s = time.monotonic()
 
     def moment(self) -> datetime:
         return NOW
 
     def wait(self, changed: threading.Condition, limit_s: float) -> None:
+        assert self._since_s is None or time.monotonic() - self._since_s < LIMIT_S, "nothing happens"
         changed.wait(min(limit_s, 0.2))
 
 
@@ -89,13 +99,15 @@ class Connection:
 
     copy: ClusterCopy
     backend: KubernetesCluster
-    controller: Controller
+    steps_to_come: Iterator[Step]
     journal: Journal
+    clock: TestClock
     said: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
 
     def step(self) -> Step | None:
-        found = self.controller.step()
+        self.clock.begin()
+        found = next(self.steps_to_come, None)
         if found is not None:
             self.steps.append(found)
         return found
@@ -111,6 +123,7 @@ def connected(
     file: Path | None = None,
     patience: Patience = PATIENCE,
     timeout_s: float = 5.0,
+    planner: Planner = plan,
     **more: Any,
 ) -> Iterator[Connection]:
     said: list[str] = []
@@ -119,15 +132,17 @@ def connected(
     copy.begin()
     try:
         journal = Journal(said.append, file, is_dry=dry)
+        clock = TestClock()
         backend = KubernetesCluster(
-            copy, terms, StateOptions(), journal, patience=patience, clock=TestClock(), say=said.append, **more
+            copy, terms, StateOptions(), journal, patience=patience, clock=clock, say=said.append, **more
         )
         options = ControlOptions(parameters=parameters or GangParameters())
         yield Connection(
             copy=copy,
             backend=backend,
-            controller=Controller(backend, options),
+            steps_to_come=decisions(backend, options, planner),
             journal=journal,
+            clock=clock,
             said=said,
         )
     finally:
@@ -145,6 +160,17 @@ def where(server: ApiServer, job: str) -> list[str | None]:
     return [name for _, name in found]
 
 
-def seen(connection: Connection, look: Any) -> None:
-    """Wait until the copies have something."""
-    eventually(lambda: look(connection.copy))
+def until(connection: Connection, kind: type, limit: int = 20) -> list[Any]:
+    """Go on until something of a kind happens, at most so many steps; what of it did."""
+    for _ in range(limit):
+        step = connection.step()
+        assert step is not None
+        found = [event for event in step.events if isinstance(event, kind)]
+        if found:
+            return found
+    raise AssertionError(f"no {kind.__name__} within {limit} steps: {connection.steps}")
+
+
+def patches(server: ApiServer) -> list[str]:
+    """Names of what was to be patched, in order."""
+    return [request.path.rpartition("/")[2] for request in server.writes() if request.method == "PATCH"]
