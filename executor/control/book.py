@@ -166,7 +166,7 @@ class Book:
             self._admit(
                 JobFacts(
                     job=event.job,
-                    submitted_s=event.at_s,
+                    submitted_s=event.at_s - event.job.age_s,
                     since_s=event.at_s,
                     remaining_s=event.job.remaining_s,
                     num_starts=event.allocation is not None,

@@ -10,8 +10,8 @@ from topology.cluster import NodeState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A job is submitted. `job.remaining_s` is how long it is expected to run, where somebody knows. `allocation`:
-    where it runs already, since somebody else has started it."""
+    """A job is submitted, or becomes known after it has waited for `job.age_s`. `job.remaining_s` is how long it is
+    expected to run, where somebody knows. `allocation`: where it runs already, since somebody else has started it."""
 
     at_s: float
     job: Job

@@ -308,19 +308,17 @@ class KubernetesCluster:
                     yield self._forget(name)
             elif gang is None or name not in self._observed.jobs:
                 yield self._forget(name)
+            elif gang.workload is not None and gang.quota_since is None:
+                # Kueue has taken its admission back, and asks again when it has quota.
+                yield self._forget(name)
             elif told.nodes is None and (gang.problem is not None or gang.nodes is not None):
                 # Somebody has taken pods away, or another one has placed it.
                 yield self._forget(name)
-            elif told.nodes is not None and self._is_new(gang, told):
+            elif told.started and gang.pods and told.started.isdisjoint(gang.uids):
+                # Nothing is left of what was started: all of it waits again.
                 yield self._broken(name)
             else:
                 told.started |= {uid_of(pod.object) for pod in gang.started}
-
-    def _is_new(self, gang: Gang, told: _Told) -> bool:
-        """Whether nothing is left of what was started: all of it waits again."""
-        if gang.workload is not None and gang.quota_since is None:
-            return True
-        return bool(told.started and gang.pods) and told.started.isdisjoint(gang.uids)
 
     def _forget(self, name: str, fault: str | None = None) -> Completion:
         del self._told[name]

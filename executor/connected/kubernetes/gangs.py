@@ -56,9 +56,8 @@ class Gang:
 
     @property
     def uids(self) -> frozenset[str]:
-        """What it is made of: other pods are another try."""
-        made_of = [pod.object for pod in self.pods] or ([] if self.workload is None else [self.workload.object])
-        return frozenset(uid_of(one) for one in made_of)
+        """What it is made of: other pods are another try, and so is another admission."""
+        return frozenset([*(uid_of(pod.object) for pod in self.pods), self.quota_since or ""])
 
     @property
     def can_be_made_anew(self) -> bool:

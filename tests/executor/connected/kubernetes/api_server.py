@@ -81,6 +81,7 @@ class ApiServer:
     after: Callable[[Request], None] = lambda _request: None
     pages: dict[str, tuple[list[Json], int]] = field(default_factory=dict)
     binds: bool = False
+    num_watches: int = 0
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition()
@@ -256,6 +257,7 @@ class ApiServer:
         at, selector = int(query["resourceVersion"]), query.get("fieldSelector")
         with self.changed:
             generation, position = self.generation, 0
+            self.num_watches += 1
             if at < self.oldest:
                 message = f"too old resource version: {at} ({self.oldest})"
                 yield {"type": "ERROR", "object": RefusedError(410, "Expired", message).body}

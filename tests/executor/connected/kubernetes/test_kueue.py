@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from executor.connected.kubernetes.terms import CONTROLLER, NODES, NUM_PODS
-from executor.control.events import Completion, Failure
+from executor.control.events import Completion
 from models.cluster_state.kubernetes.pods import PLACEMENT_GATE
 from tests.executor.connected.kubernetes.api_server import ApiServer, Json
 from tests.executor.connected.kubernetes.scenes import connected, gang, nodes, patches, served, until, where
@@ -101,7 +101,7 @@ def test_workloads_without_quota_or_of_other_checks_are_left_alone() -> None:
             assert connection.backend.facts().jobs == ()
 
 
-def test_an_admission_that_is_taken_back_breaks_the_job_and_the_next_one_is_placed_anew() -> None:
+def test_an_admission_that_is_taken_back_ends_the_job_and_the_next_one_is_placed_anew() -> None:
     check = {**CHECK, "spec": {"controllerName": CONTROLLER}}
     objects = (("nodes", nodes()), ("workloads", [waiting("train", 2)]), ("admissionchecks", [check]))
     with served(*objects, kueue="v1beta1") as server, connected(server) as connection:
@@ -109,8 +109,8 @@ def test_an_admission_that_is_taken_back_breaks_the_job_and_the_next_one_is_plac
         assert check_of(server, "train")["state"] == "Ready"
         noted = server.get("workloads", "jobset-train-1a2b3", "team")["metadata"]
         server.put("workloads", {**waiting("train", 2, quota=None), "metadata": noted})
-        (broken,) = until(connection, Failure)
-        assert broken.job_id == "team/train"
+        (over,) = until(connection, Completion)
+        assert over.job_id == "team/train"
         later = "2026-11-20T11:50:00Z"
         server.put("workloads", {**waiting("train", 2, quota=later), "metadata": noted})
         for _ in range(5):

@@ -67,7 +67,7 @@ def test_a_list_that_took_too_long_begins_anew() -> None:
 
 def test_a_watch_whose_version_is_forgotten_lists_again() -> None:
     with served(("nodes", nodes(2))) as server, mirrored(server) as mirror:
-        eventually(lambda: watches(server))
+        eventually(lambda: server.num_watches)
         # What happens while nobody watches is not told by any watch.
         with server.changed:
             server.drop_watches()
@@ -81,7 +81,7 @@ def test_a_watch_whose_version_is_forgotten_lists_again() -> None:
 
 def test_bookmarks_keep_a_quiet_watch_young() -> None:
     with served(("nodes", nodes(2))) as server, mirrored(server) as mirror:
-        eventually(lambda: watches(server))
+        eventually(lambda: server.num_watches)
         server.bookmark("nodes")
         mark = server.version
         eventually(lambda: mirror._version, lambda found: found == str(mark))
@@ -89,7 +89,7 @@ def test_bookmarks_keep_a_quiet_watch_young() -> None:
         with server.changed:
             server.oldest = mark
         server.drop_watches()
-        eventually(lambda: len(watches(server)) > 1)
+        eventually(lambda: server.num_watches > 1)
         server.remove("nodes", "n0")
         eventually(lambda: names(mirror), lambda found: found == ["n1"])
         assert watches(server)[-1].query["resourceVersion"] == str(mark)
@@ -99,7 +99,7 @@ def test_bookmarks_keep_a_quiet_watch_young() -> None:
 def test_a_dropped_connection_goes_on_where_it_was() -> None:
     with served(("nodes", nodes(2))) as server, mirrored(server) as mirror:
         for k in range(3):
-            eventually(lambda k=k: len(watches(server)) > k)  # type: ignore[misc]
+            eventually(lambda k=k: server.num_watches > k)  # type: ignore[misc]
             server.drop_watches()
             server.put("nodes", {**nodes(1)[0], "metadata": {"name": f"new{k}", "labels": {}}})
             eventually(lambda k=k: f"new{k}" in names(mirror))  # type: ignore[misc]
