@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from stowplan.errors import InputError, Issue
 
@@ -13,10 +14,35 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOption:
     """An option of a format. `summary`: for people. `choices`: the values that there are, the first one unless another
-    is given (empty: any text, none unless one is given)."""
+    is given (empty: any text, none unless one is given). `is_document`: the text of a document, of which the command
+    line takes the path of its file."""
 
     summary: str
     choices: tuple[str, ...] = ()
+    is_document: bool = False
+
+
+class HasOptions(Protocol):
+    """A format."""
+
+    @property
+    def options(self) -> Mapping[str, ExportOption]:
+        """What may be said beside the plan, by name."""
+
+
+def option_words(formats: Mapping[str, HasOptions]) -> str:
+    """What may be said to formats, for people."""
+    said = [
+        f"{name}: "
+        + "; ".join(f"{option}={_values(known)}: {known.summary}" for option, known in found.options.items())
+        for name, found in formats.items()
+        if found.options
+    ]
+    return f"What may be said beside the plan. {'. '.join(said)}."
+
+
+def _values(option: ExportOption) -> str:
+    return "|".join(option.choices) or ("FILE" if option.is_document else "...")
 
 
 def read_options(pairs: Sequence[str]) -> dict[str, str]:
@@ -40,23 +66,23 @@ def read_options(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def checked(given: Mapping[str, str], declared: Mapping[str, ExportOption], format_: str) -> dict[str, str]:
-    """The options of a format: those that are given, and the first choice of the others.
+def checked(given: Mapping[str, str], declared: Mapping[str, ExportOption], *formats: str) -> dict[str, str]:
+    """The options of formats: those that are given, and the first choice of the others.
 
     Raises
     ------
     InputError
-        With an issue for every option that the format has not, or that has another value than those that there are.
+        With an issue for every option that the formats have not, or that has another value than those that there are.
     """
-    issues = []
+    issues, whose = [], " and ".join(formats)
     for name, value in given.items():
         choices = declared[name].choices if name in declared else ()
         if name not in declared:
-            detail = f"{format_} has no such option; it has {', '.join(declared) or 'none'}"
+            detail = f"there is no such option of {whose}; there are {', '.join(declared) or 'none'}"
             issues.append(Issue(code="unknown_option", pointer=f"/{name}", detail=detail))
         elif choices and value not in choices:
             detail = f"is {value!r}; must be one of {', '.join(choices)}"
             issues.append(Issue(code="bad_option", pointer=f"/{name}", detail=detail))
     if issues:
-        raise InputError(f"options of the export to {format_}", issues)
+        raise InputError(f"options of the export to {whose}", issues)
     return {name: option.choices[0] for name, option in declared.items() if option.choices} | dict(given)
