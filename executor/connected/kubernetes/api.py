@@ -86,10 +86,10 @@ def connect(kubeconfig: Path | None = None, context: str | None = None, *, in_cl
     try:
         if in_cluster:
             configuration = kubernetes.client.Configuration()
-            kubernetes.config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            kubernetes.config.load_incluster_config(client_configuration=configuration)
         else:
             file = None if kubeconfig is None else str(kubeconfig)
-            client = kubernetes.config.new_client_from_config(config_file=file, context=context)  # type: ignore[no-untyped-call]
+            client = kubernetes.config.new_client_from_config(config_file=file, context=context)
             configuration = client.configuration
     except (kubernetes.config.ConfigException, OSError) as error:
         where = (
@@ -208,8 +208,8 @@ class Api:
                 self._send("PATCH", resource.path(namespace, name, part), query, body=body, content_type=kind)
             )
 
-    def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
-        """Delete an object, if it is the one that was seen.
+    def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> Json:
+        """Delete an object, if it is the one that was seen; the answer is the object where it ends in its own time.
 
         Raises
         ------
@@ -218,7 +218,7 @@ class Api:
         """
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
         with _naming_right(resource, "delete"):
-            self._json(self._send("DELETE", resource.path(namespace, name), {}, body=body))
+            return self._json(self._send("DELETE", resource.path(namespace, name), {}, body=body))
 
     def _send(
         self,

@@ -7,9 +7,9 @@ goes on where this one ended.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 
+from executor.connected.calendar import CalendarNews, FollowedCalendar
 from executor.connected.journal import Journal
 from executor.connected.kubernetes.api import ApiError
 from executor.connected.kubernetes.clock import Clock
@@ -18,6 +18,7 @@ from executor.connected.kubernetes.gangs import Gang, due_pods, node_of, uid_of
 from executor.connected.kubernetes.observing import Foreign, Observed, observe
 from executor.connected.kubernetes.sending import MAX_NOTE_BYTES, Sender
 from executor.connected.kubernetes.terms import Terms
+from executor.connected.kubernetes.told import Patience, Told
 from executor.connected.ledger import Ledger
 from executor.control.actions import Action, Place, Stop
 from executor.control.backend import Facts, JobFacts, Measured
@@ -26,46 +27,13 @@ from executor.kubernetes.placing import UnsayableError, hosts_of_pods
 from models.cluster_state import StateOptions
 from models.plan import Change, JobAllocation
 from models.wording import counted
-from models.workload import Job, NodeGpus, Snapshot
+from models.workload import Job, NodeGpus
 from stowplan.errors import InputError
-from topology.calendar import CalendarEntry
 from topology.cluster import Cluster
 
-CalendarNews = Callable[[datetime], tuple[CalendarEntry, ...] | None]
-"""Asked at a moment: entries of a calendar in seconds from then, or None where they are those of the last time."""
 # Whether the watches stand is looked at so often at least.
 _LONGEST_PAUSE_S = 30.0
 _logger = logging.getLogger("stowplan.executor.connected.kubernetes.backend")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """`settle_s`: what changes within it is one event to decide on. `unread_s`: for how long the API may not answer, or
-    what it says not be understood, before that ends the connection. `tries`: how often a gang is tried whose pods
-    cannot be patched, `pause_s` later, and twice as late each time.
-    `calendar_s`: how often the calendar is looked at."""
-
-    settle_s: float = 1.0
-    unread_s: float = 600.0
-    tries: int = 5
-    calendar_s: float = 60.0
-    pause_s: float = 2.0
-
-
-@dataclass(slots=True, kw_only=True)
-class _Told:
-    """A job that the controller knows. `nodes`: of its pods, in rank order, where it is ours and was placed."""
-
-    job: Job
-    submitted_s: float
-    is_ours: bool
-    counts: Mapping[str, int] = field(default_factory=dict)
-    nodes: tuple[str, ...] | None = None
-    since_s: float = 0.0
-    num_starts: int = 0
-    started: frozenset[str] = frozenset()
-    failures: int = 0
-    due_s: float = 0.0
 
 
 class KubernetesCluster:
@@ -88,9 +56,8 @@ class KubernetesCluster:
         say: Callable[[str], None] = _logger.info,
     ) -> None:
         self._copy, self._terms, self._options = copy, terms, options
-        self._news_of_calendar, self._patience = calendar, patience or Patience()
-        self._calendar: tuple[CalendarEntry, ...] = ()
-        self._calendar_due_s = 0.0
+        self._patience = patience or Patience()
+        self._calendar = FollowedCalendar(calendar, self._patience.calendar_s)
         self._clock, self._say = clock or Clock(), say
         self._sender = Sender(copy, journal, self._clock)
         self._start_s, self._now_s = self._clock.now_s(), 0.0
@@ -99,7 +66,7 @@ class KubernetesCluster:
         # Job -> what was said of it last.
         self._said: dict[str, str] = {}
         self.needs_new_controller = self._is_other_cluster = False
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, Told] = {}
         # Jobs that are not planned as they are, by what they were made of when they were given up.
         self._set_aside: dict[str, frozenset[str]] = {}
         self._due: list[Event] = []
@@ -110,9 +77,8 @@ class KubernetesCluster:
         copy.take_news()
         self._observed = self._read()
         self._begin()
-        if calendar is not None:
-            # A calendar that is wrong from the beginning is told at once.
-            self._take_calendar(calendar)
+        # One that is wrong from the beginning ends it.
+        self._calendar.changed(0.0, self._clock.moment(), self._observed.cluster)
 
     @property
     def now_s(self) -> float:
@@ -163,7 +129,7 @@ class KubernetesCluster:
             )
             for name, told in self._told.items()
         )
-        return Facts(cluster=self._observed.cluster, jobs=jobs, calendar=self._calendar)
+        return Facts(cluster=self._observed.cluster, jobs=jobs, calendar=self._calendar.entries)
 
     def measured(self, job_id: str) -> Measured:  # noqa: ARG002 - Kubernetes measures nothing of it
         """Nothing: pods do not say how fast they are."""
@@ -259,6 +225,7 @@ class KubernetesCluster:
             self._tell("", str(error))
             return []
         before, self._observed, self._unread_since_s = self._observed, observed, None
+        self._set_aside = {name: uids for name, uids in self._set_aside.items() if name in observed.gangs}
         if _shape(before.cluster) != _shape(observed.cluster):
             self.needs_new_controller, self._is_other_cluster = True, True
             return []
@@ -279,24 +246,12 @@ class KubernetesCluster:
 
     def _calendar_change(self) -> list[Event]:
         """What has become known of the calendar; one that cannot be had stays as it was."""
-        if self._news_of_calendar is None or self._now_s < self._calendar_due_s:
-            return []
         try:
-            is_new = self._take_calendar(self._news_of_calendar)
+            is_new = self._calendar.changed(self._now_s, self._clock.moment(), self._observed.cluster)
         except InputError as error:
             self._tell("calendar", str(error))
             return []
-        return [CalendarChange(at_s=self._now_s, entries=self._calendar)] if is_new else []
-
-    def _take_calendar(self, news: CalendarNews) -> bool:
-        self._calendar_due_s = self._now_s + self._patience.calendar_s
-        entries = news(self._clock.moment())
-        if entries is None:
-            return False
-        # Of nodes that there are, before anybody relies on it.
-        Snapshot(cluster=self._observed.cluster, jobs=(), calendar=entries)
-        self._calendar = tuple(entry.seen_at(-self._now_s) for entry in entries)
-        return True
+        return [CalendarChange(at_s=self._now_s, entries=self._calendar.entries)] if is_new else []
 
     def _ended(self) -> Iterator[Event]:
         """Jobs that are over, or broke, or that others changed."""
@@ -397,7 +352,7 @@ class KubernetesCluster:
     ) -> Arrival:
         num_gpus = sum(len(part.gpus) for part in parts)
         is_ours = name in self._observed.gangs and name not in self._observed.foreign and name not in self._set_aside
-        self._told[name] = _Told(
+        self._told[name] = Told(
             job=replace(job, min_gpus=num_gpus, gpu_types=None, current=None) if parts else job,
             submitted_s=self._now_s - job.age_s,
             is_ours=is_ours,
@@ -439,9 +394,16 @@ class KubernetesCluster:
 
     def _stop(self, name: str) -> None:
         told, gang = self._told[name], self._observed.gangs[name]
-        self._sender.delete(gang.started)
+        self._delete(name, gang)
         self._ledger.release(name)
         self._told[name] = replace(told, nodes=None, counts={}, started=frozenset())
+
+    def _delete(self, name: str, gang: Gang) -> None:
+        """Have the pods of a gang made anew; those that cannot be deleted are seen to run on, and told so."""
+        try:
+            self._sender.delete(gang.started)
+        except ApiError as error:
+            self._tell(name, f"cannot be deleted: {error.detail}")
 
     def _reconcile(self) -> None:
         """Let go the pods of placed jobs that still wait: those of a new placement, of one that broke off half-way, and
@@ -460,7 +422,7 @@ class KubernetesCluster:
             except ApiError as error:
                 self._failed(name, told, gang, error)
 
-    def _failed(self, name: str, told: _Told, gang: Gang, error: ApiError) -> None:
+    def _failed(self, name: str, told: Told, gang: Gang, error: ApiError) -> None:
         told.failures += 1
         if told.failures < self._patience.tries:
             told.due_s = self._now_s + self._patience.pause_s * 2.0 ** (told.failures - 1)
@@ -472,7 +434,7 @@ class KubernetesCluster:
         """What cannot be started whole is taken back where that is allowed, and set aside where not."""
         started = gang.started
         if started and self._told[name].job.preemptible:
-            self._sender.delete(gang.started)
+            self._delete(name, gang)
             self._tell(name, f"{len(started)} of {len(gang.pods)} pods were started, and are deleted: {why}")
             self._due.append(self._broken(name))
             return
@@ -483,8 +445,7 @@ class KubernetesCluster:
 
     def _pause_s(self) -> float:
         """Until there may be something to do."""
-        due_s = [told.due_s for told in self._told.values() if told.failures]
-        due_s += [] if self._news_of_calendar is None else [self._calendar_due_s]
+        due_s = [self._calendar.due_s, *(told.due_s for told in self._told.values() if told.failures)]
         due_s += [] if self._wake_s is None else [self._wake_s]
         due_s += [] if self._news_since_s is None else [self._news_since_s + self._patience.settle_s]
         return max(0.0, min([_LONGEST_PAUSE_S, *(at_s - self._now_s for at_s in due_s)]))

@@ -81,20 +81,35 @@ def read_gangs(pods: Iterable[Json], terms: Terms) -> dict[str, Gang]:
     return {name: _gang(name, members) for name, members in found.items() if _is_governed(members, terms)}
 
 
-def shown_to_reader(pods: Iterable[Json], gangs: Mapping[str, Gang], names: Mapping[str, str]) -> list[Json]:
-    """Pods as the reader is to see them: one that was given a node is there, though it is not bound yet.
+def shown_to_reader(
+    pods: Sequence[Json], gangs: Mapping[str, Gang], names: Mapping[str, str], room: Mapping[str, int]
+) -> list[Json]:
+    """Pods as the reader is to see them: one that was given a node is there, though it is not bound yet, as far as
+    others have not taken its GPUs meanwhile.
 
     Parameters
     ----------
     names
         Host name of a node, as selectors have it -> its name.
+    room
+        GPUs of each node.
     """
     started = {uid_of(pod.object): pod for gang in gangs.values() if gang.nodes for pod in gang.started}
+    places = {uid: names.get(node_of(pod) or "") for uid, pod in started.items()}
+    left = {node: room[node] for node in places.values() if node is not None and node in room}
+    for item in pods:
+        node = item["spec"].get("nodeName")
+        if node in left and (item.get("status") or {}).get("phase") not in _OVER:
+            left[node] -= gpus_of_pod(Object(_PODS, "", item))
     shown = []
     for item in pods:
-        pod = started.get(item["metadata"].get("uid", ""))
-        node = None if pod is None or item["spec"].get("nodeName") else names.get(node_of(pod) or "")
-        shown.append(item if node is None else {**item, "spec": {**item["spec"], "nodeName": node}})
+        uid = item["metadata"].get("uid", "")
+        node = None if item["spec"].get("nodeName") else places.get(uid)
+        if node in left and left[node] >= started[uid].num_gpus:
+            left[node] -= started[uid].num_gpus
+            shown.append({**item, "spec": {**item["spec"], "nodeName": node}})
+        else:
+            shown.append(item)
     return shown
 
 

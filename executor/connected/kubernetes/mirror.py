@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from executor.connected.kubernetes.api import Api, ApiError, Json, Resource
+from stowplan.collection import without_collection
 
 # The server ends a watch after so long: then it is asked for anew, from where it was.
 _WATCH_S = 240.0
@@ -71,8 +72,9 @@ class Mirror:
             self._keep(found)
 
     def _list(self) -> None:
-        items, version = self._api.list_all(self.resource, self._namespace, self._selector)
-        found = {_key(item): _slim(item) for item in items}
+        with without_collection():
+            items, version = self._api.list_all(self.resource, self._namespace, self._selector)
+            found = {_key(item): _slim(item) for item in items}
         with self._changed:
             self.num_lists += 1
             self._version = version

@@ -9,9 +9,14 @@ from executor.connected.kubernetes.kueue import add_workloads
 from executor.connected.kubernetes.terms import Terms
 from executor.kubernetes.names import HOSTNAME
 from models.cluster_state import ClusterState, StateOptions, read_state
-from models.cluster_state.base import ParsedDocument
+from models.cluster_state.base import ParsedDocument, SourceDocument
+from models.cluster_state.kubernetes.nodes import GPU_RESOURCES
+from models.cluster_state.kubernetes.objects import Object
 from models.workload import Job
+from stowplan.collection import without_collection
 from topology.cluster import Cluster, NodeState
+
+_NODES = SourceDocument(name="nodes", text="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +65,19 @@ def observe(objects: Objects, terms: Terms, options: StateOptions) -> Observed:
     InputError
         When it cannot be planned on: names the object and what is wrong.
     """
+    with without_collection():
+        return _observed(objects, terms, options)
+
+
+def _observed(objects: Objects, terms: Terms, options: StateOptions) -> Observed:
     hostnames = {item["metadata"]["name"]: _hostname(item) for item in objects.nodes}
     documents = _documents(objects)
     gangs = read_gangs(objects.pods, terms)
     gangs = add_workloads(gangs, documents.get("workloads", ()), sorted(objects.check_names), terms)
-    pods = shown_to_reader(objects.pods, gangs, {host: name for name, host in hostnames.items()})
+    names = {host: name for name, host in hostnames.items()}
+    pods = shown_to_reader(
+        objects.pods, gangs, names, {item["metadata"]["name"]: _gpus(item) for item in objects.nodes}
+    )
     state = read_state("kubernetes", {**documents, "pods": [_document("pods", "PodList", "v1", pods)]}, options)
     jobs = {item.job.id: item.job for item in state.jobs if item.held is None}
     nodes = state.cluster.nodes
@@ -89,6 +102,12 @@ def _hostname(node: Json) -> str:
     """What pods ask for a node by."""
     labels = node["metadata"].get("labels") or {}
     return str(labels.get(HOSTNAME, node["metadata"]["name"]))
+
+
+def _gpus(node: Json) -> int:
+    """GPUs that a node has for pods."""
+    allocatable = Object(_NODES, "", node).object("status", "allocatable")
+    return max(allocatable.count(key) for key in GPU_RESOURCES)
 
 
 def _governed(job: Job, gang: Gang, terms: Terms) -> Job:

@@ -87,10 +87,14 @@ class Sender:
             if self._journal.is_dry:
                 continue
             try:
-                self._copy.api.delete(PODS, namespace, name, uid)
+                found = self._copy.api.delete(PODS, namespace, name, uid)
             except ApiError as error:
                 if not error.is_absent:
                     raise
+                continue
+            if found.get("kind") == "Pod" and found["metadata"].get("deletionTimestamp"):
+                # It ends in its own time, and is none of the gang from now on.
+                self._copy.pods.put(found)
 
     def serve_checks(self) -> None:
         """Tell Kueue that our admission checks are served."""

@@ -205,11 +205,11 @@ class ApiServer:
         namespace = None
         if rest[0] == "namespaces":
             namespace, rest = rest[1], rest[2:]
-        plural, name, part = (*rest, None, None)[:3]
-        if request.method == "GET" and name is None:
+        plural, name, part = (*rest, "", "")[:3]
+        if request.method == "GET" and not name:
             return self._list(plural, namespace, request.query)
         with self.changed:
-            found = self.objects.get(plural, {}).get((namespace or "", name or ""))
+            found = self.objects.get(plural, {}).get((namespace or "", name))
             if found is None:
                 raise RefusedError(404, "NotFound", f'{plural} "{name}" not found')
             if request.method == "GET":
@@ -298,7 +298,7 @@ class ApiServer:
             ) from error
         return merged
 
-    def _patch(self, plural: str, found: Json, request: Request, part: str | None) -> Json:
+    def _patch(self, plural: str, found: Json, request: Request, part: str) -> Json:
         merged = self._changed(plural, found, request)
         metadata = merged["metadata"]
         if metadata["resourceVersion"] != found["metadata"]["resourceVersion"]:

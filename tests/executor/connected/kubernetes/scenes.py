@@ -13,10 +13,11 @@ import kubernetes.client
 
 from executor.connected.journal import Journal
 from executor.connected.kubernetes.api import Api
-from executor.connected.kubernetes.backend import KubernetesCluster, Patience
+from executor.connected.kubernetes.backend import KubernetesCluster
 from executor.connected.kubernetes.clock import Clock
 from executor.connected.kubernetes.cluster import ClusterCopy
 from executor.connected.kubernetes.terms import NUM_PODS, Terms
+from executor.connected.kubernetes.told import Patience
 from executor.connected.loop import decisions
 from executor.control.controller import Planner, Step
 from executor.control.options import ControlOptions

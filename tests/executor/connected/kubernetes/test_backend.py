@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.connected.kubernetes.backend import Patience
 from executor.connected.kubernetes.terms import NODES, NUM_PODS, Terms
+from executor.connected.kubernetes.told import Patience
 from executor.control.events import Arrival, Completion, Failure, NodeChange, Tick
 from models.allocation.gang.parameters import GangParameters, QueueOrder
 from models.cluster_state import SourceDocument, StateOptions, read_state
@@ -174,8 +174,14 @@ def test_a_patch_that_fails_is_tried_again() -> None:
     ):
         server.before = fail
         connection.step()
-        server.put("pods", pod("later", "later", node="n0", gpus=1))
-        eventually(lambda: connection.backend.next_events() or not any(map(gated, server.objects["pods"].values())))
+
+        def is_done() -> bool:
+            # Somebody wants to know: the wait for events ends.
+            connection.backend.wake_at(0.0)
+            connection.step()
+            return not any(gated(item) for item in server.objects["pods"].values())
+
+        eventually(is_done)
         assert next(failures, None) is None
         assert not any(gated(item) for item in server.objects["pods"].values())
         assert not any(isinstance(event, Completion | Failure) for step in connection.steps for event in step.events)
@@ -227,9 +233,7 @@ def test_what_stays_half_started_is_told_and_taken_back_where_that_is_allowed(ma
         (over,) = until(connection, Completion)
         assert over.fault.startswith("half-started, 2 of 3 pods: ")
         # What was started has its GPUs, though it is not bound yet.
-        (arrival,) = [event for event in connection.steps[-1].events if isinstance(event, Arrival)] or until(
-            connection, Arrival
-        )
+        (arrival,) = until(connection, Arrival)
         assert [part.node for part in arrival.allocation.gpus] == ["n0", "n1"]
         assert not arrival.job.preemptible
 
@@ -253,6 +257,20 @@ def test_others_work_is_planned_around_as_it_comes_and_goes() -> None:
         if len(patches(server)) < 3:
             until(connection, Completion)
         assert where(server, "train") == ["n0", "n1"]
+
+
+def test_others_may_take_the_gpus_of_pods_that_are_not_bound_yet() -> None:
+    """They are bound when there is room again; until then the others are planned around as far as they fit."""
+    with served(("nodes", nodes(2)), ("pods", gang("train", 1))) as server, connected(server) as connection:
+        connection.step()
+        assert where(server, "train") == [None]
+        server.put("pods", pod("theirs", "theirs", node="n0", gpus=8))
+        server.put("pods", pod("small", "small", node="n1", gpus=1))
+        (arrival,) = until(connection, Arrival)
+        assert arrival.job.id == "team/small"
+        server.remove("pods", "theirs", "team")
+        assert server.bind() == 1
+        assert where(server, "train") == ["n0"]
 
 
 def test_a_node_that_is_cordoned_or_lost_gets_no_new_work_and_keeps_what_runs() -> None:
@@ -398,6 +416,29 @@ def test_a_more_urgent_job_gets_gpus_only_where_pods_may_be_deleted() -> None:
             deleted = [request for request in server.writes() if request.method == "DELETE"]
             assert len(deleted) == may_delete
             assert gated(server.get("pods", "high-workers-0-0-x0", "team")) is not may_delete
+
+
+def test_pods_that_cannot_be_deleted_keep_their_gpus() -> None:
+    def refuse(request: Request) -> None:
+        if request.method == "DELETE":
+            raise RefusedError(403, "Forbidden", "pods is forbidden")
+
+    parameters = GangParameters(order=QueueOrder.PRIORITY, preemption=True)
+    with (
+        served(("nodes", nodes(1)), ("pods", gang("low", 1, priority=1))) as server,
+        connected(server, parameters=parameters, terms=Terms(may_delete=True)) as connection,
+    ):
+        server.binds = True
+        server.before = refuse
+        connection.step()
+        server.put("pods", gang("high", 1, priority=1000)[0])
+        until(connection, Tick)
+        assert any('verbs: ["delete"]' in line for line in connection.said)
+        # The next look finds it where it is.
+        server.put("pods", pod("others", "others", gpus=1))
+        server.put("nodes", node("n0", {LEAF: "leaf0"}, spec={"unschedulable": True}))
+        until(connection, NodeChange)
+        assert where(server, "low") == ["n0"]
 
 
 def test_the_first_event_is_a_tick_where_somebody_waits() -> None:

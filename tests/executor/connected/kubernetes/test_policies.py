@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from executor.connected.kubernetes.backend import Patience
+from executor.connected.kubernetes.told import Patience
 from executor.connected.planning import PlacedByArnold
 from executor.control.events import Arrival, CalendarChange
 from models.placement.arnold.parameters import ArnoldParameters
