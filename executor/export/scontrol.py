@@ -50,8 +50,10 @@ def write_scontrol(plan: ExportedPlan, options: Mapping[str, str]) -> PlanFiles:
     """
     made = hand_over(plan.plan, plan.snapshot, _options(options), plan.taken_at_s)
     files = {SCRIPT: _script(made, plan.taken_at_s), LIST: _list(made, plan.taken_at_s)}
+    told = {item.job_id for item in made.actions if isinstance(item, SteerJob)}
     for job_id, hosts in _rank_orders(plan.plan):
-        files[f"hosts-{job_id}"] = "".join(f"{host}\n" for host in hosts)
+        if job_id in told:
+            files[f"hosts-{job_id}"] = "".join(f"{host}\n" for host in hosts)
     return PlanFiles(files=files, notes=made.notes)
 
 
@@ -102,11 +104,11 @@ def _script(made: HandOver, taken_at_s: float | None) -> str:
 
 def _summary(actions: Sequence[SlurmAction]) -> Iterator[str]:
     """What is done, in words, for whoever reads the script before running it."""
+    if names := [item.name for item in actions if isinstance(item, Reserve)]:
+        yield f"{counted(len(names), 'reservation')}: {_few(names)}"
     for by, words in ((StopBy.REQUEUE, "are requeued"), (StopBy.CANCEL, "are cancelled")):
         if ids := [item.job_id for item in actions if isinstance(item, StopJob) and item.by is by]:
             yield f"jobs that run {words}: {_few(ids)}"
-    if names := [item.name for item in actions if isinstance(item, Reserve)]:
-        yield f"{counted(len(names), 'reservation')}: {_few(names)}"
     steered = {item.job_id: item for item in actions if isinstance(item, SteerJob)}
     if ids := [item.job_id for item in actions if isinstance(item, HoldJob) and item.job_id not in steered]:
         yield f"jobs that are held, and wait: {_few(ids)}"

@@ -1,7 +1,8 @@
 """A plan of any policy as actions on a queue that Slurm has, in the order in which they are to be carried out.
 
-What loses its GPUs gives them back, reservations are made, what is to wait is held. Then every job that starts is held
-and told its nodes, and last all are released with priorities in the order of the plan: none starts before all are told.
+Reservations are made first: Slurm may refuse them, and nothing else is done by then. What loses its GPUs gives them
+back, what is to wait is held. Then every job that starts is held and told its nodes, and last all are released with
+priorities in the order of the plan: none starts before all are told.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -122,9 +123,9 @@ class _HandOver:
             for k, item in enumerate(self._plan.unplaced)
             if item.job_id not in ahead and self._is_known(item.job_id, f"/unplaced/{k}/job_id")
         ]
-        yield from stops.values()
         yield from (entry for entry in self._entries() if entry.name not in named)
         yield from reserves
+        yield from stops.values()
         held = [*(waiting if self._options.waiting is Waiting.HOLD else ()), *(item.job_id for item in told)]
         # What was requeued is on hold.
         yield from (HoldJob(job_id=job_id) for job_id in held if job_id not in stops)

@@ -94,13 +94,13 @@ def test_the_script_tells_slurm_what_the_list_says(scene: Path) -> None:
 def test_the_list_says_what_is_to_be_done() -> None:
     document = json.loads(written()["actions.json"])
     assert [(item["action"], item.get("job_id") or item["name"]) for item in document["actions"]] == [
-        ("stop", "7"),
         ("reserve", "stowplan-9"),
+        ("stop", "7"),
         *(("hold", job_id) for job_id in ("6", "5_2", "8", "9")),
         *(("steer", job_id) for job_id in ("7", "5_2", "8", "9")),
         *((kind, job_id) for job_id in ("7", "5_2", "8", "9") for kind in ("release", "rank")),
     ]
-    reserve = document["actions"][1]
+    reserve = document["actions"][0]
     assert (reserve["nodes"], reserve["users"], reserve["from_s"]) == (["n1", "n2"], ["ada"], 3600.0)
     assert {note["code"] for note in document["notes"]} == {"gpu_indices_not_said", "size_changed"}
 
@@ -129,6 +129,11 @@ def test_hosts_in_rank_order() -> None:
     renamed = replace(nodes.cluster, nodes=tuple(replace(n, id=f"a{k}") for k, n in enumerate(nodes.cluster.nodes)))
     whole = ExportedPlan(plan=plan(item), snapshot=Snapshot(cluster=renamed, jobs=nodes.jobs))
     assert export_plan(whole, "scontrol", {}).files["hosts-1"] == "a0\n" * 4 + "a1\n" * 4
+    # A job that runs on is told nothing, whatever it is called.
+    kept = replace(item, job_id="../x", change=Change.KEPT)
+    jobs = Snapshot(cluster=renamed, jobs=(replace(runs("../x"), current=item.gpus, min_gpus=8),))
+    files = export_plan(ExportedPlan(plan=plan(kept), snapshot=jobs), "scontrol", {}).files
+    assert set(files) == {"apply.sh", "actions.json"}
 
 
 @pytest.mark.parametrize(
