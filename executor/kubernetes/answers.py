@@ -61,6 +61,19 @@ def ready(
     return _patch(workload, job_id, check, answer, options, assigning)
 
 
+def anywhere(workload: AnsweredWorkload, job_id: str, message: str, options: AnswerOptions) -> Patch:
+    """Let it in, wherever Kubernetes puts its pods.
+
+    Raises
+    ------
+    UnsayableError
+        When it has no such check, no quota yet, or was answered.
+    """
+    check = _check(workload, options)
+    _refuse_closed(workload, check)
+    return _patch(workload, job_id, check, {"state": "Ready", "message": message}, options)
+
+
 def retry(
     workload: AnsweredWorkload, job_id: str, message: str, options: AnswerOptions, after_s: float | None = None
 ) -> Patch:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from executor.kubernetes.patches import Patch, adding, removing, same_object, testing
+from executor.kubernetes.patches import Operation, Patch, adding, removing, same_object, testing
 from executor.kubernetes.placing import UnsayableError, hosts_of_pods
 from executor.kubernetes.workloads import refuse_odd_names
 from models.cluster_state.base import SourceDocument
@@ -50,7 +50,7 @@ def read_gated(documents: Sequence[SourceDocument]) -> dict[str, list[GatedPod]]
         gate = gates.index(PLACEMENT_GATE) if PLACEMENT_GATE in gates else None
         jobs.setdefault(job_id(pod), []).append(GatedPod(object=pod, num_gpus=num_gpus, gate=gate))
     gated = {name: pods for name, pods in jobs.items() if any(pod.gate is not None for pod in pods)}
-    return {name: sorted(pods, key=lambda pod: _place(pod.object)) for name, pods in gated.items()}
+    return {name: sorted(pods, key=lambda pod: place_in_job(pod.object)) for name, pods in gated.items()}
 
 
 def lifted(pods: Sequence[GatedPod], job: str, gpus: Sequence[Gpu], node_key: str) -> list[Patch]:
@@ -69,6 +69,12 @@ def lifted(pods: Sequence[GatedPod], job: str, gpus: Sequence[Gpu], node_key: st
     ]
 
 
+def released(pod: GatedPod, job: str) -> Patch:
+    """Let a pod go that waits, wherever Kubernetes puts it."""
+    assert pod.gate is not None  # noqa: S101 - it waits
+    return _without_gate(pod.object, pod.gate, job, (), "goes anywhere")
+
+
 def _lifted(pod: Object, gate: int, job: str, host: str, node_key: str) -> Patch:
     refuse_odd_names(pod)
     selector = pod.object("spec").texts("nodeSelector")
@@ -81,6 +87,10 @@ def _lifted(pod: Object, gate: int, job: str, host: str, node_key: str) -> Patch
     operation = (
         adding(host, "spec", "nodeSelector", node_key) if selector else adding({node_key: host}, "spec", "nodeSelector")
     )
+    return _without_gate(pod, gate, job, (operation,), f"goes to {host}")
+
+
+def _without_gate(pod: Object, gate: int, job: str, choice: tuple[Operation, ...], meaning: str) -> Patch:
     return Patch(
         resource="pods",
         namespace=pod.namespace,
@@ -89,15 +99,15 @@ def _lifted(pod: Object, gate: int, job: str, host: str, node_key: str) -> Patch
         operations=(
             *same_object(pod),
             testing(PLACEMENT_GATE, "spec", "schedulingGates", gate, "name"),
-            operation,
+            *choice,
             removing("spec", "schedulingGates", gate),
         ),
         job_id=job,
-        meaning=f"goes to {host}",
+        meaning=meaning,
     )
 
 
-def _place(pod: Object) -> tuple[object, ...]:
+def place_in_job(pod: Object) -> tuple[object, ...]:
     """What pods of a job are sorted by: their indices where they have some, else their names, numbers as numbers."""
     metadata = pod.object("metadata")
     labels: Mapping[str, str] = {**metadata.texts("annotations"), **metadata.texts("labels")}

@@ -15,7 +15,8 @@ Operation = dict[str, Any]
 class Patch:
     """A change of one object.
 
-    `resource` as kubectl names it (`workloads.v1beta2.kueue.x-k8s.io`), `subresource` None for the object itself.
+    `resource` as kubectl names it (`workloads.v1beta2.kueue.x-k8s.io`), `namespace` empty where it has none,
+    `subresource` None for the object itself.
     `operations` begin with tests: an object that is another one by now, or says something else, is left as it is.
     `job_id`: whose it is in the plan. `meaning`: for people.
     """
@@ -33,11 +34,12 @@ class Patch:
         """JSON."""
         return json.dumps(self.operations) + "\n"
 
-    def kubectl(self, file: str) -> Sequence[str]:
-        """Words of the command that applies it from a file."""
+    def kubectl(self, file: str | None = None) -> Sequence[str]:
+        """Words of the command that applies it, from a file where one is given."""
         below = () if self.subresource is None else (f"--subresource={self.subresource}",)
-        where = ("--namespace", self.namespace, "--type=json", *below, "--patch-file", file)
-        return ("kubectl", "patch", self.resource, self.name, *where)
+        where = ("--namespace", self.namespace) if self.namespace else ()
+        what = ("--patch", self.text.rstrip()) if file is None else ("--patch-file", file)
+        return ("kubectl", "patch", self.resource, self.name, *where, "--type=json", *below, *what)
 
 
 def same_object(found: Object) -> tuple[Operation, ...]:
