@@ -1,7 +1,7 @@
 """The services of one application, put together: each knows its own room, and only here do they meet."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from api.calendars.drawings import CalendarDrawings
 from api.calendars.planned_nodes import PlannedNodes, planned_nodes
@@ -22,14 +22,14 @@ from api.jobs.feedback import JobFeedback
 from api.jobs.service import Jobs
 from api.parallel.service import ParallelPlans
 from api.plans.drawings import PlanDrawings
-from api.plans.exports import export_job
+from api.plans.exports import export_job, export_whole
 from api.plans.service import Plans
 from api.plans.what_if import WhatIfs
 from api.reading.readers import Readers
 from api.reading.requests import RequestReader
 from api.replays.drawings import ReplayDrawings
 from api.replays.service import Replays
-from api.schemas.export import ExportDoc
+from api.schemas.export import ExportDoc, PlanExportDoc
 from api.store.calendars import CalendarStore
 from api.store.calibrations import CalibrationStore
 from api.store.clusters import ClusterStore
@@ -115,9 +115,13 @@ class Services:
         # After the pool: the plans that its end stops are still written.
         self.plans.close()
 
-    def export(self, plan_id: str, job_id: str, formats: Sequence[str]) -> ExportDoc:
+    def export(self, plan_id: str, job_id: str, formats: Sequence[str], options: Sequence[str]) -> ExportDoc:
         """Write a job of a plan as other launchers and frameworks read it; raises what `export_job` does."""
-        return export_job(self.plans, self.snapshots, plan_id, job_id, formats)
+        return export_job(self.plans, self.snapshots, plan_id, job_id, formats, options)
+
+    def export_plan(self, plan_id: str, format_: str, options: Mapping[str, str]) -> PlanExportDoc:
+        """Write a plan as a scheduler takes it over; raises what `export_whole` does."""
+        return export_whole(self.plans, self.snapshots, plan_id, format_, options)
 
     def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
         return planned_job(self.plans.plan(plan_id), self.plans.input_text(plan_id), job_id, self.snapshots)

@@ -152,15 +152,16 @@ def load_snapshot(path: Path, forecaster: Path | None = None) -> Snapshot:
     InputError
         When the document is wrong; pointers are relative to the snapshot.
     """
-    document = _document(path)
-    try:
-        source = _snapshot_document(document)
-        snapshot = snapshot_from_document(source)
-    except InputError as error:
-        raise InputError(f"{path}: {error.detail}", error.issues) from error
+    source, snapshot = _read_snapshot(path)
     if forecaster is None:
         return snapshot
     return _with_forecasts(source, snapshot, load_forecaster(forecaster)).snapshot
+
+
+def load_dated_snapshot(path: Path) -> tuple[Snapshot, datetime | None]:
+    """Read a snapshot as `load_snapshot` does, and its moment, where it says one; raises what that does."""
+    source, snapshot = _read_snapshot(path)
+    return snapshot, source.taken_at
 
 
 def load_calendar(path: Path) -> CalendarFile:
@@ -242,6 +243,15 @@ def _document(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise FileFormatError.at(str(path), None, "must be an object: a plan request, a snapshot or a plan")
     return document
+
+
+def _read_snapshot(path: Path) -> tuple[SnapshotDoc, Snapshot]:
+    document = _document(path)
+    try:
+        source = _snapshot_document(document)
+        return source, snapshot_from_document(source)
+    except InputError as error:
+        raise InputError(f"{path}: {error.detail}", error.issues) from error
 
 
 def _snapshot_document(document: dict[str, Any]) -> SnapshotDoc:

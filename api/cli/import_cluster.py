@@ -5,6 +5,7 @@ One file of a topology becomes a cluster; what a scheduler says of nodes and job
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,15 +16,18 @@ from pydantic_core import to_json
 from api.cli.commands import command
 from api.cli.gpu_facts import GpuFacts, gpu_facts, gpu_names, gpu_types_in
 from api.cli.import_state import import_state, job_changes, state_options, takes_documents
+from api.cli.node_topology import filled, node_facts_in, tell
 from api.cli.options import Catalogue, readable, write
 from api.cli.pretty import pretty_json
 from api.convert.reading import read_document
 from api.schemas.base import MAX_GPUS_PER_NODE
 from api.schemas.snapshot import ClusterDoc
 from models.cluster_state import READERS as STATE_READERS
+from models.cluster_state import LiveSource
 from stowplan.errors import InputError
 from topology.cluster import Cluster
 from topology.gpu_catalogue import known_product
+from topology.node_readers.base import with_node_facts
 from topology.readers import READERS, NodeDefaults
 from topology.serialize import cluster_to_json
 
@@ -63,6 +67,14 @@ def import_command(
     gpu_types: Annotated[
         Path | None, typer.Option(help="Take the facts from the GPU types of this cluster, snapshot or list.")
     ] = None,
+    node_topology: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TYPE=]FILE",
+            help="Take bandwidths and number of GPUs of a node from what `nvidia-smi topo -m` prints, or "
+            "NCCL_TOPO_DUMP_FILE names.",
+        ),
+    ] = None,
     minipod_tier: Annotated[str | None, typer.Option(help="Tier whose units are the minipods.")] = None,
     id_column: Annotated[str | None, typer.Option(help="CSV: column of the host names.")] = None,
     tier_column: Annotated[list[str] | None, typer.Option(help="CSV: columns of the tiers, coarsest first.")] = None,
@@ -76,6 +88,13 @@ def import_command(
     taken_at: Annotated[
         str | None, typer.Option(help="Moment of the documents, such as 2026-12-07T09:00:00Z; else what they tell of.")
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="kubernetes: ask the API of the cluster for what no option gives.")
+    ] = False,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="--live: ways to clusters, in place of those that kubectl takes.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="--live: cluster of the kubeconfig, by context.")] = None,
     as_snapshot: Annotated[
         bool, typer.Option("--snapshot", help="Wrap the cluster as a snapshot without jobs.")
     ] = False,
@@ -91,21 +110,32 @@ def import_command(
         inter_node_bandwidth=inter_node_bandwidth,
     )
     names = gpu_names(gpu_type or ())
+    nodes = node_facts_in(node_topology or (), names, facts)
+    default = names.default or next(iter(nodes), None)
+    facts = filled(facts, nodes.get(default or ""))
     if file is None:
-        options = state_options(names, facts, gpus_per_node, gpu_types, minipod_tier, taken_at)
-        document = import_state(format_, given, options, job_changes(job or ()))
-    elif any(given.values()) or names.products or taken_at is not None or job:
+        options = state_options(
+            replace(names, default=default), facts, gpus_per_node, gpu_types, minipod_tier, taken_at, nodes
+        )
+        source = LiveSource(configuration=None if kubeconfig is None else str(kubeconfig), context=context)
+        if not live and source != LiveSource():
+            raise InputError("--kubeconfig and --context go with --live")
+        document = import_state(format_, given, options, job_changes(job or ()), source if live else None)
+    elif any(given.values()) or names.products or taken_at is not None or job or live:
         raise InputError(
             "FILE has the nodes of a cluster, without jobs; leave it out, and give --topology and the like"
         )
     else:
-        if names.default is None:
+        if default is None:
             raise InputError("--gpu-type is missing; the file does not say which GPUs its nodes have")
-        defaults = node_defaults(names.default, gpus_per_node, facts, gpu_types)
-        cluster = cluster_to_json(
-            import_cluster(format_, readable(file), defaults, minipod_tier, id_column, tier_column)
+        num_gpus = nodes[default].num_gpus if gpus_per_node is None and default in nodes else gpus_per_node
+        defaults = node_defaults(default, num_gpus, facts, gpu_types)
+        cluster, remarks = with_node_facts(
+            import_cluster(format_, readable(file), defaults, minipod_tier, id_column, tier_column), nodes
         )
-        document = {"cluster": cluster, "jobs": []} if as_snapshot else cluster
+        tell(remarks)
+        found = cluster_to_json(cluster)
+        document = {"cluster": found, "jobs": []} if as_snapshot else found
     text = pretty_json(document) + "\n"
     if output is None:
         sys.stdout.write(text)

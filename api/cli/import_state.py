@@ -15,11 +15,12 @@ from api.cli.gpu_facts import GpuFacts, GpuNames, gpu_facts, gpu_types_in
 from api.cli.options import readable
 from api.convert.cluster_state import imported
 from api.schemas.cluster_state import ImportedSnapshotDoc
-from models.cluster_state import READERS, SourceDocument, StateOptions
+from models.cluster_state import READERS, LiveSource, SourceDocument, StateOptions, ask_scheduler
 from stowplan.collection import without_collection
 from stowplan.errors import InputError
 from stowplan.files import read_text
 from topology.gpu_catalogue import known_product
+from topology.node_readers import NodeFacts
 
 _SHOWN = 20
 
@@ -50,6 +51,7 @@ def state_options(
     library: Path | None,
     minipod_tier: str | None,
     taken_at: str | None,
+    node_facts: Mapping[str, NodeFacts],
 ) -> StateOptions:
     """What was said beside the documents.
 
@@ -72,6 +74,7 @@ def state_options(
         gpu_products=names.products,
         minipod_tier=minipod_tier,
         taken_at_s=None if taken_at is None else _moment_s(taken_at),
+        node_facts=node_facts,
     )
 
 
@@ -101,6 +104,7 @@ def import_state(
     given: Mapping[str, Sequence[str] | None],
     options: StateOptions,
     changes: Mapping[str, Mapping[str, Any]],
+    source: LiveSource | None = None,
 ) -> Any:
     """JSON of the snapshot; what was left out or assumed is printed beside it.
 
@@ -110,6 +114,8 @@ def import_state(
         Keyword -> what was given for it, of the options of `takes_documents`.
     changes
         Job id -> fields of it that no scheduler knows.
+    source
+        Where the scheduler is asked for what was not given; None: nowhere.
 
     Raises
     ------
@@ -121,11 +127,13 @@ def import_state(
     reader = READERS[format_]
     said = {name.replace("_", "-"): texts for name, texts in given.items() if texts}
     settings = {name: texts[-1] for name, texts in said.items() if name in reader.settings}
-    documents = {
+    documents: dict[str, Sequence[SourceDocument]] = {
         name: [SourceDocument(name=path, text=read_text(readable(Path(path)))) for path in texts]
         for name, texts in said.items()
         if name not in settings
     }
+    if source is not None:
+        documents |= ask_scheduler(format_, source, documents.keys(), settings)
     with without_collection():
         found = imported(format_, documents, replace(options, settings=settings), changes)
         # What is as if nobody had said it is left out, but for the size of a job.

@@ -7,15 +7,16 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from api.cli.files import load_snapshot, read_json
-from api.convert.export import exported_job
+from api.cli.files import load_dated_snapshot, load_snapshot, read_json
+from api.convert.export import exported_job, exported_plan
 from api.convert.job_model import transformer_from_document
 from api.convert.parallel_plan import plan_from_document
 from api.convert.reading import read_document
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.plan import OutcomeDoc
-from executor.export.job import ExportedJob, job_of_plan, refuse_virtual_nodes
+from executor.export import ExportedJob, ExportedPlan
+from executor.export.job import job_of_plan, refuse_virtual_nodes
 from executor.hosts import on_hosts, read_hosts
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer
@@ -85,6 +86,28 @@ def load_job(path: Path, job_id: str | None, hosts: Path | None, request: Path |
     if model is None and jobs:
         model = _model_of(jobs, job_id)
     return job_of_plan(job_id or path.stem, found.plan, model)
+
+
+def load_whole_plan(path: Path, request: Path | None) -> ExportedPlan:
+    """Read a plan of any policy, and what was planned.
+
+    Raises
+    ------
+    FileFormatError
+        When a file cannot be read or is not JSON.
+    InputError
+        When the document is no plan, or that of another request.
+    """
+    document = read_json(path)
+    if not (isinstance(document, dict) and "allocations" in document):
+        raise InputError(f"{path}: is no plan of a policy; give what `stowplan plan -o` has written")
+    if not document.get("verified"):
+        raise InputError(f"{path}: planning ended without a plan, or nobody checked it")
+    if request is None:
+        raise InputError("a whole plan is handed over beside what was planned; give that with --request FILE")
+    snapshot, taken_at = load_dated_snapshot(request)
+    placed = {name: document[name] for name in (*_PLACED, "unplaced") if document.get(name) is not None}
+    return exported_plan(_read(_OUTCOME, placed, path), snapshot, taken_at)
 
 
 def _parallel(path: Path, document: Any, hosts: Path | None) -> PlannedModel:

@@ -17,6 +17,8 @@ from models.cluster_state import ClusterState, SourceDocument, StateOptions, rea
 from stowplan.collection import without_collection
 from stowplan.errors import InputError, Issue, pointer_of
 from topology.cluster import GpuType
+from topology.gpu_catalogue import known_product
+from topology.node_readers import read_node_facts
 
 _JOB: TypeAdapter[JobDoc] = TypeAdapter(JobDoc)
 
@@ -39,6 +41,10 @@ def imported_body(body: ImportBody) -> ImportedSnapshotDoc:
         gpu_products=body.gpu_products,
         minipod_tier=body.minipod_tier,
         taken_at_s=None if body.taken_at is None else body.taken_at.timestamp(),
+        node_facts={
+            name: read_node_facts(f"node_topologies/{name}", text, known_product(body.gpu_products.get(name, name)))
+            for name, text in body.node_topologies.items()
+        },
         settings=body.settings,
     )
     return imported(body.format, documents, options, body.jobs)

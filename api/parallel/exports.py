@@ -7,7 +7,7 @@ from api.convert.located import located
 from api.convert.parallel_plan import plan_from_document
 from api.schemas.export import ExportBody, ExportDoc
 from executor.deployment import misfits
-from executor.export import export
+from executor.export import export, options_of
 from executor.export.job import job_of_plan, refuse_virtual_nodes
 from executor.hosts import on_hosts, read_hosts
 from models.parallel_plan import ParallelPlan
@@ -33,10 +33,12 @@ def export_parallel_plan(body: ExportBody) -> ExportDoc:
         raise_for_errors([*model_issues(model, "/job"), *misfits(plan, model)], "request")
     placed = _placed(plan, body.hosts)
     job = job_of_plan(body.job_id, placed, model)
+    with located("/options"):
+        options = options_of(body.to, body.options)
     files: dict[str, str] = {}
     for k, name in enumerate(body.to):
         with located(f"/to/{k}"):
-            files |= export(job, [name])
+            files |= export(job, [name], options[name])
     return ExportDoc(job_id=body.job_id, files=files)
 
 

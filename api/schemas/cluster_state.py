@@ -34,6 +34,9 @@ class ImportBody(Document):
     """Name of a GPU type in the documents -> product of the catalogue that it is, where it is called otherwise."""
     gpu_types: Annotated[tuple[GpuTypeDoc, ...], Field(max_length=256)] = ()
     """Facts of GPU types by the name that they have in the documents, for those that the catalogue does not know."""
+    node_topologies: Annotated[dict[Name, str], Field(max_length=256, default_factory=dict)]
+    """GPU type -> what `nvidia-smi topo -m` prints on a node with such GPUs, or NCCL writes as NCCL_TOPO_DUMP_FILE: its
+    bandwidths stand in place of those of the usual node."""
     jobs: Annotated[dict[Name, dict[str, Any]], Field(max_length=MAX_ITEMS)] = Field(
         default_factory=dict, examples=[{"7": {"parallelism": {"tp": 8, "pp": 2, "dp": 4}}}]
     )

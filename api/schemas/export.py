@@ -4,10 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.base import Document, Name, OneOf
+from api.schemas.base import Document, Name, OneOf, Text
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
-from executor.export import FORMATS
+from api.schemas.problem import IssueDoc
+from executor.export import FORMATS, PLAN_FORMATS
+from executor.export.options import MAX_OPTIONS, option_words
 
 MAX_FORMATS, MAX_HOST_LINES = 16, 65_536
 
@@ -26,6 +28,10 @@ class ExportBody(Document):
     hosts: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_HOST_LINES)] | None = None
     """Hosts in the order in which they take the places of the nodes of the plan: names, perhaps with their slots
     (`gpu-7 slots=8`, `gpu-7:8`), or hostlists (`gpu-[01-16]`). Null: the plan names hosts."""
+    options: Annotated[
+        dict[Name, Text],
+        Field(max_length=MAX_OPTIONS, description=option_words(FORMATS), examples=[{"partition": "gpu"}]),
+    ] = Field(default_factory=dict)
 
 
 class ExportDoc(Document):
@@ -34,3 +40,22 @@ class ExportDoc(Document):
     job_id: str
     files: dict[str, str]
     """Text by name of file; scripts find the others in their own folder."""
+
+
+class PlanExportDoc(Document):
+    """Files that hand a whole plan over to a scheduler. Nothing is done before somebody runs them."""
+
+    plan_id: str
+    files: dict[str, str]
+    """Text by name of file."""
+    notes: tuple[IssueDoc, ...]
+    """What the scheduler cannot be told; pointers into the plan, or below `/snapshot` into what was planned."""
+
+
+class PlanExportBody(Document):
+    """Which scheduler a plan is handed over to, and what it is told beside the plan."""
+
+    to: Annotated[str, OneOf(PLAN_FORMATS)]
+    """The scheduler."""
+    options: Annotated[dict[Name, str], Field(max_length=MAX_OPTIONS)] = Field(default_factory=dict)
+    """By name, those of `GET /v1/plans/{id}/export`; what is a document there is its text."""

@@ -3,10 +3,18 @@
 Both start `rank.sh`, which turns their variables into those of torchrun, which frameworks read.
 """
 
+import re
+import shlex
 from collections.abc import Mapping
 
 from executor.deployment import DEFAULT_PORT
 from executor.export.job import ExportedJob
+from executor.launch.slurm_options import GpuRequest, SlurmOptions
+from stowplan.errors import InputError, Issue
+from topology.readers.hostlist import fold_hostlist, hostlist_order
+
+# As sbatch takes times.
+_TIME = re.compile(r"(?:\d{1,5}-)?\d{1,7}(?::\d{1,2}){0,2}", re.ASCII)
 
 _RANK = """\
 #!/bin/sh
@@ -28,15 +36,15 @@ exec "$@"
 """
 _SBATCH = """\
 #!/bin/bash
-# In this folder: sbatch job.sbatch PROGRAM ARGUMENTS, with what your site wants besides, such as --gres=gpu:8.
+# In this folder: sbatch job.sbatch{arguments}, with what your site wants besides, such as --gres=gpu:8.
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks={ranks}
 #SBATCH --nodelist={hosts}
 #SBATCH --exclusive
-# Line r + 1 is the host of rank r.
+{asked}# Line r + 1 is the host of rank r.
 export SLURM_HOSTFILE="$SLURM_SUBMIT_DIR/slurm_hosts"
-exec srun --distribution=arbitrary sh "$SLURM_SUBMIT_DIR/rank.sh" "$@"
+exec srun --distribution=arbitrary sh "$SLURM_SUBMIT_DIR/rank.sh" {command}"$@"
 """
 _MPIRUN = """\
 #!/bin/sh
@@ -46,15 +54,64 @@ exec mpirun -np {ranks} --hostfile "$here/mpi_hosts" --rankfile "$here/rankfile"
 """
 
 
-def write_slurm(job: ExportedJob) -> Mapping[str, str]:
-    """Write a batch script, the file with a host per rank, and what starts a rank."""
-    hosts = job.hosts
-    script = _SBATCH.format(name=job.plain_name, nodes=len(hosts), ranks=len(job.gpus), hosts=",".join(hosts))
+def write_slurm(job: ExportedJob, options: Mapping[str, str]) -> Mapping[str, str]:
+    """Write a batch script, the file with a host per rank, and what starts a rank.
+
+    Raises
+    ------
+    InputError
+        When an option is wrong, or GPUs are asked for and nodes have different numbers of them.
+    """
+    hosts, asked = job.hosts, _slurm_options(options)
+    numbers = {len(ranks) for ranks in hosts.values()}
+    if len(numbers) > 1 and asked.gpu_request is not GpuRequest.NONE:
+        several = " and ".join(map(str, sorted(numbers)))
+        raise InputError(
+            f"Slurm is asked for as many GPUs of every node, and the plan has {several} of them; leave gpus out where "
+            "whole nodes bring theirs"
+        )
+    lines = [f"#SBATCH --{name}={shlex.quote(value)}\n" for name, value in asked.arguments(max(numbers), None)]
+    if limit := options.get("time"):
+        lines.append(f"#SBATCH --time={limit}\n")
+    words = _words(options.get("command", ""))
+    script = _SBATCH.format(
+        name=job.plain_name,
+        nodes=len(hosts),
+        ranks=len(job.gpus),
+        hosts=fold_hostlist(sorted(hosts, key=hostlist_order)),
+        asked="".join(lines),
+        arguments="" if words else " PROGRAM ARGUMENTS",
+        command="".join(f"{shlex.quote(word)} " for word in words),
+    )
     return {
         "job.sbatch": script,
         "slurm_hosts": "".join(f"{host}\n" for host, _ in job.gpus),
         "rank.sh": _rank_script(job),
     }
+
+
+def _slurm_options(given: Mapping[str, str]) -> SlurmOptions:
+    if not _TIME.fullmatch(given.get("time", "1")):
+        detail = f"is {given['time']!r}; must be minutes, hours:minutes:seconds, or days-hours as in 2-12"
+        raise InputError("options of the export to slurm", [Issue(code="bad_option", pointer="/time", detail=detail)])
+    return SlurmOptions(
+        partition=given.get("partition"),
+        account=given.get("account"),
+        qos=given.get("qos"),
+        reservation=given.get("reservation"),
+        constraint=given.get("constraint"),
+        gpu_request=GpuRequest(given["gpus"]),
+        gpu_type=given.get("gpu-type"),
+    )
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        detail = f"is no command: {error}"
+        issue = Issue(code="bad_option", pointer="/command", detail=detail)
+        raise InputError("options of the export to slurm", [issue]) from error
 
 
 def write_mpi(job: ExportedJob) -> Mapping[str, str]:

@@ -60,8 +60,8 @@ class SlurmOptions:
     def __post_init__(self) -> None:
         raise_for_errors(list(_faults(self)), "options for Slurm")
 
-    def arguments(self, gpus_per_host: int, time_limit_s: float) -> Iterator[tuple[str, str]]:
-        """Options of sbatch, by name, with their values."""
+    def arguments(self, gpus_per_host: int, time_limit_s: float | None) -> Iterator[tuple[str, str]]:
+        """Options of sbatch, by name, with their values; without a time limit, no signal before it."""
         for name in _NAMES:
             if value := getattr(self, name):
                 yield name, value
@@ -75,7 +75,8 @@ class SlurmOptions:
         elif self.exclusive:
             # All of it; without this the cluster's default for as many CPUs.
             yield "mem", "0"
-        yield "signal", f"B:USR1@{int(min(self.checkpoint_s, time_limit_s / 2))}"
+        if time_limit_s is not None:
+            yield "signal", f"B:USR1@{int(min(self.checkpoint_s, time_limit_s / 2))}"
 
 
 def _faults(options: SlurmOptions) -> Iterator[Issue]:

@@ -3,15 +3,26 @@
 `READERS` names them, says which documents they take, and loads one when it reads.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name
 from types import MappingProxyType
 
-from models.cluster_state.base import ClusterState, Documents, SourceDocument, StateOptions
-from stowplan.errors import InputError
+from models.cluster_state.base import ClusterState, Documents, LiveSource, Note, SourceDocument, StateOptions
+from stowplan.errors import ExtraMissingError, InputError
+from topology.node_readers.base import with_node_facts
 
-__all__ = ["READERS", "ClusterState", "DocumentRole", "SourceDocument", "StateOptions", "StateReader", "read_state"]
+__all__ = [
+    "READERS",
+    "ClusterState",
+    "DocumentRole",
+    "LiveSource",
+    "SourceDocument",
+    "StateOptions",
+    "StateReader",
+    "ask_scheduler",
+    "read_state",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +41,14 @@ class StateReader:
 
     `function` is `module:function`, (documents by role, `StateOptions`) -> `ClusterState`. `roles`: which documents
     there may be, by name; an option `--name` of the command line is made of each. `settings`: what else the reader may
-    be told, name -> for people; `StateOptions.settings` has what was said.
+    be told, name -> for people; `StateOptions.settings` has what was said. `live`: `module:function` that asks the
+    scheduler, (`LiveSource`, roles that are not asked for, settings) -> documents by role; empty where there is none.
     """
 
     function: str
     roles: Mapping[str, DocumentRole]
     settings: Mapping[str, str] = field(default_factory=dict)
+    live: str = ""
 
 
 READERS: Mapping[str, StateReader] = MappingProxyType(
@@ -60,11 +73,17 @@ READERS: Mapping[str, StateReader] = MappingProxyType(
         ),
         "kubernetes": StateReader(
             function="models.cluster_state.kubernetes.state:read_kubernetes_state",
+            live="models.cluster_state.kubernetes.live:live_documents",
             roles={
                 "nodes": DocumentRole(summary="what `kubectl get nodes -o json` writes", required=True, several=True),
-                "topology": DocumentRole(summary="a Topology of Kueue or KAI, or HyperNodes of Volcano", several=True),
+                "topology": DocumentRole(
+                    summary="a Topology of Kueue or KAI, HyperNodes of Volcano, or NodeFeatures of Topograph",
+                    several=True,
+                ),
                 "pods": DocumentRole(summary="what `kubectl get pods -A -o json` writes", several=True),
-                "workloads": DocumentRole(summary="what `kubectl get workloads -A -o json` writes", several=True),
+                "workloads": DocumentRole(
+                    summary="what `kubectl get workloads -A -o json` writes, or of `jobsets`", several=True
+                ),
             },
             settings={
                 "topology-labels": "gke, eks, oci, coreweave, topograph, aks, none, labels with commas between them "
@@ -74,6 +93,32 @@ READERS: Mapping[str, StateReader] = MappingProxyType(
         ),
     }
 )
+
+
+def ask_scheduler(
+    format_: str, source: LiveSource, given: Collection[str], settings: Mapping[str, str]
+) -> dict[str, Sequence[SourceDocument]]:
+    """What a scheduler says now, but for the roles that are `given` otherwise.
+
+    Raises
+    ------
+    InputError
+        When it is not asked, refuses, or does not answer; says what would help.
+    ExtraMissingError
+        When what asks it is not installed.
+    """
+    if not READERS[format_].live:
+        known = ", ".join(name for name, reader in READERS.items() if reader.live)
+        raise InputError(f"{format_} is read from its documents alone; asked can be {known}")
+    try:
+        ask = resolve_name(READERS[format_].live)
+    except ModuleNotFoundError as error:
+        raise ExtraMissingError(
+            f"asking {format_} needs the package {error.name}; install the extra: pip install -e '.[{format_}]' in a "
+            "checkout"
+        ) from error
+    documents: dict[str, Sequence[SourceDocument]] = ask(source, given, settings)
+    return documents
 
 
 def read_state(format_: str, documents: Documents, options: StateOptions) -> ClusterState:
@@ -103,4 +148,6 @@ def read_state(format_: str, documents: Documents, options: StateOptions) -> Clu
         known = ", ".join(reader.settings) or "none"
         raise InputError(f"{format_} has no setting {unknown[0]!r}; it has {known}")
     state: ClusterState = resolve_name(reader.function)(documents, options)
-    return state
+    cluster, remarks = with_node_facts(state.cluster, options.node_facts)
+    notes = (Note(code=one.code, detail=one.detail, document=one.source, count=one.count) for one in remarks)
+    return replace(state, cluster=cluster, notes=(*state.notes, *notes))

@@ -7,6 +7,7 @@ from models.workload import Job, Snapshot
 from stowplan.errors import FileFormatError
 from topology.calendar import CalendarEntry
 from topology.cluster import Cluster, GpuType
+from topology.node_readers import NodeFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,24 @@ class SourceDocument:
         return FileFormatError.at(self.name, line, detail)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedDocument(SourceDocument):
+    """A JSON document that is there already as `json.loads` would give it, in place of a text."""
+
+    text: str = ""
+    value: object
+
+
 Documents = Mapping[str, Sequence[SourceDocument]]
 """Documents by role; a role that is absent and one without documents are the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSource:
+    """Where a scheduler is asked: a file with the ways to clusters, and the name of one of them (None: the usual)."""
+
+    configuration: str | None = None
+    context: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +52,8 @@ class StateOptions:
     facts of types by the name that documents use; the catalogue is asked for others, under the name that `gpu_products`
     gives for it. `minipod_tier`: None for
     `default_minipod_tier`. `taken_at_s`: the moment of the documents in seconds since 1970 (None: they say it
-    themselves, as far as they do). `settings`: what only one format knows.
+    themselves, as far as they do). `node_facts`: nodes from inside, by GPU type. `settings`: what only one format
+    knows.
     """
 
     gpu_type: str | None = None
@@ -43,6 +61,7 @@ class StateOptions:
     gpu_products: Mapping[str, str] = field(default_factory=dict)
     minipod_tier: str | None = None
     taken_at_s: float | None = None
+    node_facts: Mapping[str, NodeFacts] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
 
 

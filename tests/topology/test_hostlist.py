@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topology.readers.hostlist import MAX_NAMES, expand_hostlist
+from tests.growth import work
+from topology.readers.hostlist import MAX_NAMES, expand_hostlist, fold_hostlist, hostlist_order
 
 
 @pytest.mark.parametrize(
@@ -85,3 +86,47 @@ def test_expansion_is_the_product_of_the_groups(
         written.append(text + (suffix or ""))
         expected += ["".join(parts) + (suffix or "") for parts in product(*choices)]
     assert expand_hostlist(",".join(written)) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "expression"),
+    [
+        (["n1"], "n1"),
+        (["n1", "n2", "n4"], "n[1-2,4]"),
+        (["n099", "n100", "n9", "n10"], "n[099-100,9-10]"),
+        (["n8", "n09"], "n[8,09]"),
+        (["r1n1", "r1n2", "r2n1", "r2n2"], "r[1-2]n[1-2]"),
+        (["r1n1", "r1n2", "r2n1"], "r1n[1-2],r2n1"),
+        (["r1n1", "r2n1"], "r[1-2]n[1]"),
+        (["n1-ib", "n2-ib"], "n1-ib,n2-ib"),
+        (["n3", "n2"], "n[3,2]"),
+        (["login", "n1", "n1"], "login,n[1,1]"),
+        (["1", "2"], "[1-2]"),
+        ([], ""),
+    ],
+)
+def test_folding(names: list[str], expression: str) -> None:
+    assert fold_hostlist(names) == expression
+
+
+def test_sorted_names_are_folded_to_few_words() -> None:
+    names = [f"r{rack:02d}n{node}" for node in range(1, 251) for rack in range(1, 41)]
+    assert fold_hostlist(sorted(names, key=hostlist_order)) == "r[01-40]n[1-250]"
+
+
+def test_folding_grows_linearly() -> None:
+    few, many = ([f"r{k % 7}n{k // 3}" for k in range(num)] for num in (500, 4000))
+    assert work(lambda: fold_hostlist(sorted(many, key=hostlist_order))) < 9 * work(
+        lambda: fold_hostlist(sorted(few, key=hostlist_order))
+    )
+
+
+_PARTS = st.sampled_from(["n", "-", "rack", ".", "0", "1", "2", "9", "10", "007", "08", "099", "100", "9" * 19])
+_NAMES = st.lists(st.lists(_PARTS, min_size=1, max_size=5).map("".join), min_size=1, max_size=30)
+
+
+@given(_NAMES)
+@settings(deadline=None, max_examples=300)
+def test_what_is_folded_expands_to_the_same_names(names: list[str]) -> None:
+    assert expand_hostlist(fold_hostlist(names)) == names
+    assert sorted(expand_hostlist(fold_hostlist(sorted(names, key=hostlist_order)))) == sorted(names)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,7 +48,32 @@ def _as_topograph(tree: Tree) -> str:
     return json.dumps({"switches": switches, "blocks": blocks})  # JSON is YAML
 
 
-WRITERS = {"csv": _as_csv, "slurm": _as_slurm, "topograph": _as_topograph}
+def _as_slurm_yaml(tree: Tree) -> str:
+    switches: list[dict[str, str]] = [{"switch": pod, "children": ",".join(leaves)} for pod, leaves in tree.items()]
+    switches += [
+        {"switch": leaf, "nodes": ",".join(nodes)} for leaves in tree.values() for leaf, nodes in leaves.items()
+    ]
+    return yaml.safe_dump([{"topology": "ib", "tree": {"switches": switches}}], sort_keys=False)
+
+
+def _as_graph(tree: Tree) -> str:
+    instances = [
+        {"id": node, "network_layers": [leaf, pod]}
+        for pod, leaves in tree.items()
+        for leaf, nodes in leaves.items()
+        for node in nodes
+    ]
+    return json.dumps({"instances": instances})
+
+
+# Name of a file -> format, and what writes it.
+WRITERS = {
+    "hosts.csv": ("csv", _as_csv),
+    "topology.conf": ("slurm", _as_slurm),
+    "topology.yaml": ("slurm", _as_slurm_yaml),
+    "model.yaml": ("topograph", _as_topograph),
+    "graph.json": ("topograph", _as_graph),
+}
 
 
 @settings(max_examples=25, deadline=None)
@@ -57,12 +83,11 @@ def test_all_formats_of_one_fabric_give_one_cluster(
 ) -> None:
     folder = tmp_path_factory.mktemp("formats")
     tree, clusters = _tree(sizes), {}
-    for name, write in WRITERS.items():
+    for name, (format_, write) in WRITERS.items():
         (folder / name).write_text(write(tree))
-        clusters[name] = READERS[name](folder / name, DEFAULTS)
-    assert clusters["slurm"] == clusters["csv"]
-    assert clusters["topograph"] == clusters["csv"]
-    cluster: Cluster = clusters["csv"]
+        clusters[name] = READERS[format_](folder / name, DEFAULTS)
+    cluster: Cluster = clusters["hosts.csv"]
+    assert all(other == cluster for other in clusters.values())
     assert cluster_from_json(cluster_to_json(cluster), "test") == cluster
     expected = {node: (pod, leaf) for pod, leaves in tree.items() for leaf, nodes in leaves.items() for node in nodes}
     assert {node.id: node.path for node in cluster.nodes} == expected
@@ -70,9 +95,9 @@ def test_all_formats_of_one_fabric_give_one_cluster(
 
 @pytest.mark.parametrize("name", sorted(WRITERS))
 def test_defaults_and_minipod_tier_are_taken_over(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "file"
-    path.write_text(WRITERS[name](_tree([[2, 1], [1]])))
-    cluster = READERS[name](path, replace(DEFAULTS, num_gpus=4), minipod_tier="switch-2")
+    path, (format_, write) = tmp_path / name, WRITERS[name]
+    path.write_text(write(_tree([[2, 1], [1]])))
+    cluster = READERS[format_](path, replace(DEFAULTS, num_gpus=4), minipod_tier="switch-2")
     assert cluster.minipod_tier == "switch-2"
     assert {node.num_gpus for node in cluster.nodes} == {4}
     assert {tier.bandwidth_fraction for tier in cluster.tiers} == {1.0}

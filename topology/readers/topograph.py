@@ -1,4 +1,5 @@
-"""Topograph model YAML: switches, blocks of nodes below them, accelerator domains.
+"""Topograph model YAML: switches, blocks of nodes below them, accelerator domains. What its graph engine writes, too:
+`topograph_graph.py`.
 
     switches: {core: {switches: [leaf-1, leaf-2]}}
     blocks: [{switch: leaf-1, nodes: ["n[01-18]"], annotations: {accelerator.topology.test/domain: nvl-1}}]
@@ -25,6 +26,7 @@ from stowplan.files import read_text
 from topology.cluster import Cluster
 from topology.readers.base import NodeDefaults, build_cluster, nodes_from_paths
 from topology.readers.hostlist import expand_hostlist
+from topology.readers.topograph_graph import is_graph, read_topograph_graph
 from topology.readers.tree import SwitchForest
 
 _DOMAIN = re.compile(r"accelerator\.topology\.[^/]+/(domain|sub-domain)")
@@ -33,7 +35,7 @@ _BLOCK_FIELDS = ("switch", "nodes", "labels", "annotations")
 
 
 def read_topograph(path: Path, defaults: NodeDefaults, *, minipod_tier: str | None = None) -> Cluster:
-    """Read a cluster from a Topograph model.
+    """Read a cluster from a Topograph model, or from what its graph engine writes.
 
     Parameters
     ----------
@@ -51,8 +53,11 @@ def read_topograph(path: Path, defaults: NodeDefaults, *, minipod_tier: str | No
     InputError
         When no tier is called `minipod_tier`.
     """
+    text = read_text(path)
+    if is_graph(text):
+        return read_topograph_graph(str(path), text, defaults, minipod_tier=minipod_tier)
     document = _Document(str(path))
-    parts = dict(document.fields(document.compose(read_text(path)), "the model", ("switches", "blocks")))
+    parts = dict(document.fields(document.compose(text), "the model", ("switches", "blocks")))
     model = _Model(document=document, forest=SwitchForest(document.source))
     for name, line, value in document.entries(parts.get("switches"), "switches"):
         model.add_switch(name, line, value)

@@ -1,13 +1,15 @@
 """A forest of switches with nodes below, as files describe it: every fault is reported with its line."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import networkx as nx
 
 from stowplan.errors import FileFormatError
 
 Paths = dict[str, tuple[str, ...]]
+Fault = Callable[[str | None, str], FileFormatError]
+"""(node, None for all of them; what is wrong) -> the error, with the place of the node."""
 
 
 class SwitchForest:
@@ -69,58 +71,12 @@ class SwitchForest:
         paths: Paths = {node: () if switch is None else above[switch] for node, (switch, _) in self._home.items()}
         if not paths:
             raise self._error(None, "there are no nodes in the file")
-        self._refuse_uneven(paths)
+        refuse_uneven(paths, self._fault_of)
         return paths
 
     def insert_tier(self, paths: Paths, group_of: Mapping[str, tuple[str, ...]], what: str) -> tuple[Paths, int]:
-        """Insert a grouping of the nodes as a tier, as fine as it nests.
-
-        Groups (accelerator domains, blocks) are stated beside the switches, not in the tree. A grouping becomes a
-        tier below the finest tier whose units hold every group whole; all finer units must lie inside one group.
-        Nodes without a group are alone in theirs.
-
-        Parameters
-        ----------
-        paths
-            Path of each node, all of one length.
-        group_of
-            Group of each node; a key may have several parts, the last one names the unit.
-        what
-            The word for a group in errors.
-
-        Returns
-        -------
-        The extended paths and the position of the new tier.
-
-        Raises
-        ------
-        FileFormatError
-            When the grouping cuts across the units.
-        """
-        groups = {node: group_of.get(node, ("", node)) for node in paths}
-        num_groups = len(set(groups.values()))
-        depth = len(next(iter(paths.values())))
-        position = next(
-            k for k in range(depth, -1, -1) if len({(groups[node], paths[node][:k]) for node in paths}) == num_groups
-        )
-        seen: dict[tuple[str, ...], str] = {}
-        for node, path in paths.items() if position < depth else ():
-            unit = path[: position + 1]
-            other = seen.setdefault(unit, node)
-            if groups[other] != groups[node]:
-                here, there = (
-                    f"{one!r} is in {what} {group_of[one][-1]!r}" if one in group_of else f"{one!r} is in no {what}"
-                    for one in (other, node)
-                )
-                raise self._error(
-                    self._home[node][1],
-                    f"{what}s cut across the tree: {here} and {there}, both in unit {'/'.join(unit)!r}, while some "
-                    f"{what} reaches beyond such a unit; put each {what} inside one unit or make it of whole units",
-                )
-        extended = {node: (*path[:position], groups[node][-1], *path[position:]) for node, path in paths.items()}
-        if len({path[: position + 1] for path in extended.values()}) < num_groups:
-            raise self._error(None, f"a {what} is called like a node that is in no {what}; rename it")
-        return extended, position
+        """Insert a grouping of the nodes as a tier, as fine as it nests; see `insert_tier`."""
+        return insert_tier(paths, group_of, what, self._fault_of)
 
     def _switch_paths(self) -> Paths:
         graph: nx.DiGraph[str] = nx.DiGraph()
@@ -136,19 +92,83 @@ class SwitchForest:
             above[switch] = (*above[parent[0]], switch) if parent else (switch,)
         return above
 
-    def _refuse_uneven(self, paths: Paths) -> None:
-        usual = Counter(len(path) for path in paths.values()).most_common(1)[0][0]
-        model = next(node for node, path in paths.items() if len(path) == usual)
-        for node, path in paths.items():
-            if len(path) != usual:
-                raise self._error(
-                    self._home[node][1],
-                    f"node {node!r} sits below {len(path)} switches ({_chain(path)}), but {model!r} and most others "
-                    f"below {usual} ({_chain(paths[model])}); all nodes must sit at the same depth",
-                )
+    def _fault_of(self, node: str | None, detail: str) -> FileFormatError:
+        return self._error(None if node is None else self._home[node][1], detail)
 
     def _error(self, line: int | None, detail: str) -> FileFormatError:
         return FileFormatError.at(self._source, line, detail)
+
+
+def insert_tier(paths: Paths, group_of: Mapping[str, tuple[str, ...]], what: str, fault: Fault) -> tuple[Paths, int]:
+    """Insert a grouping of the nodes as a tier, as fine as it nests.
+
+    Groups (accelerator domains, blocks) are stated beside the switches, not in the tree. A grouping becomes a
+    tier below the finest tier whose units hold every group whole; all finer units must lie inside one group.
+    Nodes without a group are alone in theirs.
+
+    Parameters
+    ----------
+    paths
+        Path of each node, all of one length.
+    group_of
+        Group of each node; a key may have several parts, the last one names the unit.
+    what
+        The word for a group in errors.
+    fault
+        The error for a node.
+
+    Returns
+    -------
+    The extended paths and the position of the new tier.
+
+    Raises
+    ------
+    FileFormatError
+        When the grouping cuts across the units.
+    """
+    groups = {node: group_of.get(node, ("", node)) for node in paths}
+    num_groups = len(set(groups.values()))
+    depth = len(next(iter(paths.values())))
+    position = next(
+        k for k in range(depth, -1, -1) if len({(groups[node], paths[node][:k]) for node in paths}) == num_groups
+    )
+    seen: dict[tuple[str, ...], str] = {}
+    for node, path in paths.items() if position < depth else ():
+        unit = path[: position + 1]
+        other = seen.setdefault(unit, node)
+        if groups[other] != groups[node]:
+            here, there = (
+                f"{one!r} is in {what} {group_of[one][-1]!r}" if one in group_of else f"{one!r} is in no {what}"
+                for one in (other, node)
+            )
+            raise fault(
+                node,
+                f"{what}s cut across the tree: {here} and {there}, both in unit {'/'.join(unit)!r}, while some "
+                f"{what} reaches beyond such a unit; put each {what} inside one unit or make it of whole units",
+            )
+    extended = {node: (*path[:position], groups[node][-1], *path[position:]) for node, path in paths.items()}
+    if len({path[: position + 1] for path in extended.values()}) < num_groups:
+        raise fault(None, f"a {what} is called like a node that is in no {what}; rename it")
+    return extended, position
+
+
+def refuse_uneven(paths: Paths, fault: Fault) -> None:
+    """Refuse nodes at different depths.
+
+    Raises
+    ------
+    FileFormatError
+        Names the first node that is not as deep as most.
+    """
+    usual = Counter(len(path) for path in paths.values()).most_common(1)[0][0]
+    model = next(node for node, path in paths.items() if len(path) == usual)
+    for node, path in paths.items():
+        if len(path) != usual:
+            raise fault(
+                node,
+                f"node {node!r} sits below {len(path)} switches ({_chain(path)}), but {model!r} and most others "
+                f"below {usual} ({_chain(paths[model])}); all nodes must sit at the same depth",
+            )
 
 
 def _named(switch: str | None) -> str:

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from api.common.examples import example
-from api.http.body import json_text
+from api.http.body import json_body, json_text
 from api.http.routers.common import (
     PLAN_BODY_NAME,
     Arrival,
@@ -24,13 +24,20 @@ from api.http.routers.common import (
 )
 from api.plans.present import plan_path, plan_text
 from api.plans.reading import READ_PLAN
-from api.schemas.export import ExportDoc
+from api.schemas.export import ExportDoc, PlanExportBody, PlanExportDoc
 from api.schemas.plan import EVENT_DATA, PageQuery, PlanDoc, PlanList
 from api.schemas.request import PlanBody
 from api.store.database import PlanRecord
-from executor.export import FORMATS
+from executor.export import FORMATS, PLAN_FORMATS
+from executor.export.options import MAX_OPTIONS, option_words, read_options
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
+_PLAN_EXPORTS = {
+    "Workloads of Kueue": {
+        "to": "kubernetes",
+        "options": {"workloads": '{"apiVersion": "v1", "kind": "List", "items": []}', "check": "stowplan"},
+    }
+}
 
 _REQUESTS = {known.title: known.request for known in map(example, ("sia-paper-table1", "arnold-fig12"))}
 DOCUMENTED_REQUEST = documented_body(PLAN_BODY_NAME, _REQUESTS)
@@ -127,13 +134,43 @@ async def export_job(
     plan_id: PlanId,
     job_id: Annotated[str, Path(examples=["job-7"])],
     to: Annotated[list[str], Query(description=f"One or more of {', '.join(FORMATS)}.", min_length=1, max_length=16)],
+    option: Annotated[list[str], Query(description=option_words(FORMATS), max_length=MAX_OPTIONS)] = [],  # noqa: B006
 ) -> Response:
     """Get the files with which other launchers and frameworks put a job where the plan has it, of any policy.
 
     Rank r of the framework is on the GPU that the plan gives it. What a framework cannot have (stages whose degrees
     differ, ranks of a host in pieces) is an error that names it.
     """
-    return json_response(await run_in_threadpool(services.export, plan_id, job_id, to))
+    return json_response(await run_in_threadpool(services.export, plan_id, job_id, to, option))
+
+
+@router.get("/{plan_id:id}/export", summary="Hand a plan over to a scheduler", response_model=PlanExportDoc)
+async def export_plan(
+    services: Services,
+    plan_id: PlanId,
+    to: Annotated[str, Query(description=f"One of {', '.join(PLAN_FORMATS)}.", max_length=64)],
+    option: Annotated[list[str], Query(description=option_words(PLAN_FORMATS), max_length=MAX_OPTIONS)] = [],  # noqa: B006
+) -> Response:
+    """Get the files with which a scheduler that has the queue is told what the plan wants: which jobs start where, what
+    waits, what is reserved. They name the jobs as the snapshot does. Nothing is done before somebody runs them.
+
+    What the scheduler cannot be told is among the notes, or an error that names it.
+    """
+    return json_response(await run_in_threadpool(services.export_plan, plan_id, to, read_options(option)))
+
+
+@router.post(
+    "/{plan_id:id}:export",
+    summary="Hand a plan over to a scheduler, beside documents",
+    response_model=PlanExportDoc,
+    openapi_extra=documented_body(PlanExportBody.__name__, _PLAN_EXPORTS),
+)
+async def export_plan_beside(
+    services: Services, plan_id: PlanId, body: Annotated[PlanExportBody, Depends(json_body(PlanExportBody))]
+) -> Response:
+    """Get what `GET /v1/plans/{id}/export` gives, with options that are documents, such as the workloads that Kueue has
+    by now."""
+    return json_response(await run_in_threadpool(services.export_plan, plan_id, body.to, body.options))
 
 
 @router.get(

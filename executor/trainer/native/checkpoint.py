@@ -16,8 +16,7 @@ from torch.distributed.checkpoint.planner_helpers import create_read_items_for_c
 
 from executor.redeployment import Region
 from executor.trainer.native.boxes import boxes, whole_shape
-from executor.trainer.native.flat import FlatParameters
-from executor.trainer.native.update import Update
+from executor.trainer.native.update import Optimised
 from stowplan.errors import WorkerError
 
 
@@ -43,9 +42,14 @@ class _Piece:
         return Region(tensor=self.name, top=top, bottom=top + rows, left=left, right=left + columns)
 
 
-def pieces(flat: FlatParameters, update: Update, *, tensor_rank: int, tensor_degree: int) -> Iterator[_Piece]:
-    """What a rank has of the state of a training."""
-    state = {"weights": update.masters, "exp_avg": update.first_moments, "exp_avg_sq": update.second_moments}
+def pieces(optimised: Optimised, *, tensor_rank: int, tensor_degree: int) -> Iterator[_Piece]:
+    """What a rank has of the state of a training, of one set of parameters."""
+    flat = optimised.flat
+    state = {
+        "weights": flat.masters,
+        "exp_avg": optimised.first_moments,
+        "exp_avg_sq": optimised.second_moments,
+    }
     for entry, start, end in flat.held():
         shape, before = torch.Size(whole_shape(entry, tensor_degree)), entry.start - flat.shard.start
         for box in boxes(entry, start, end, tensor_rank=tensor_rank):

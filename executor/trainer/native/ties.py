@@ -4,6 +4,7 @@ The stages may have other degrees, so that their ranks have other intervals of t
 overlap exchange the overlap. a + b is b + a to the last bit, so that both stages apply the same update.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -37,15 +38,15 @@ class Ties:
         When tensor ranks hold a tied parameter whole, or share it along another axis than the first.
     """
 
-    def __init__(self, flat: FlatParameters, place: Coordinates, tensor_degree: int) -> None:
+    def __init__(self, flats: Sequence[FlatParameters], place: Coordinates, tensor_degree: int) -> None:
         own = {}
-        for entry, start, end in flat.held():
-            if entry.is_tied:
-                _refuse_unsplit(entry, tensor_degree)
-                offset = place.tensor * entry.size
-                held = _Held(entry.name, place.pipe, offset + start, offset + end)
-                before = entry.start - flat.shard.start
-                own[held] = flat.summed[before + start : before + end]
+        tied = [(flat, *held) for flat in flats for held in flat.held() if held[0].is_tied]
+        for flat, entry, start, end in tied:
+            _refuse_unsplit(entry, tensor_degree)
+            offset = place.tensor * entry.size
+            held = _Held(entry.name, place.pipe, offset + start, offset + end)
+            before = entry.start - flat.shard.start
+            own[held] = flat.summed[before + start : before + end]
         everybody: list[list[_Held]] = [[]] * dist.get_world_size()
         dist.all_gather_object(everybody, sorted(own))
         self._parts = [

@@ -1,6 +1,8 @@
 """From the gradients of a rank's micro-batches to the weights of the next step."""
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,27 +10,42 @@ import torch.distributed as dist
 from torch.optim.adamw import adamw
 
 from executor.trainer.clock import StepClock
-from executor.trainer.native.flat import FlatParameters
+from executor.trainer.native.flat import FlatParameters, sum_parts
 from executor.trainer.native.ties import Ties
 from executor.training_job import Schedule
 from models.transformer import Optimizer
 
 # That of torch's `clip_grad_norm_`.
 _CLIPPING_EPSILON = 1e-6
-# Elements whose squares are added in fp32.
-_BLOCK = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimised:
+    """A set of parameters with optimiser states of this rank's shard of it, in fp32."""
+
+    flat: FlatParameters
+    first_moments: torch.Tensor
+    second_moments: torch.Tensor
+    num_steps: torch.Tensor
+
+    def decaying(self) -> Iterator[torch.Tensor]:
+        """Views, of matrices alone: norms and biases do not decay."""
+        for entry, first, last in self.flat.held():
+            if len(entry.shape) > 1:
+                before = entry.start - self.flat.shard.start
+                yield self.flat.masters[before + first : before + last]
 
 
 class Update:
-    """Sums gradients over tensor ranks, replicas of a stage and ties, clips by the norm over all stages, applies AdamW
-    (or SGD with momentum).
+    """Sums gradients over tensor ranks, replicas and ties, clips by the norm over all stages, applies AdamW (or SGD
+    with momentum).
 
     Gradients are sums over samples of shares of the mean loss, so that uneven shares need no weights here.
 
     Parameters
     ----------
-    group
-        Ranks with the same part of the stage in its replicas, None for one replica.
+    flats
+        All parameters of the rank, each in one set.
     tensor_group
         Ranks of one replica, which have parts of the gradients of some parameters; None: one, or none has.
     ties
@@ -37,38 +54,39 @@ class Update:
 
     def __init__(
         self,
-        flat: FlatParameters,
+        flats: Sequence[FlatParameters],
         schedule: Schedule,
         *,
-        group: Any,
         ties: Ties | None,
         clock: StepClock,
         optimizer: Optimizer = Optimizer.ADAM,
         tensor_group: Any = None,
     ) -> None:
-        self._flat, self._schedule, self._group, self._ties, self._clock = flat, schedule, group, ties, clock
+        self._flats, self._schedule, self._ties, self._clock = tuple(flats), schedule, ties, clock
         self._tensor_group = tensor_group
-        self.masters = flat.masters()
-        self.first_moments = torch.zeros_like(self.masters)
-        # SGD has no second ones: checkpoints hold the first ones twice.
+        # SGD has no second moments: checkpoints hold the first ones twice.
         self._is_sgd = optimizer is Optimizer.SGD
-        self.second_moments = self.first_moments if self._is_sgd else torch.zeros_like(self.masters)
-        self._num_steps = torch.zeros((), device=self.masters.device)
-        # Views, of matrices alone: norms and biases do not decay.
-        self._decaying = [
-            self.masters[entry.start + first - flat.shard.start : entry.start + last - flat.shard.start]
-            for entry, first, last in flat.held()
-            if len(entry.shape) > 1
-        ]
+        self.optimised = tuple(self._optimised(flat) for flat in self._flats)
+        self._decaying = [values for each in self.optimised for values in each.decaying()]
+
+    def _optimised(self, flat: FlatParameters) -> Optimised:
+        first = torch.zeros_like(flat.masters)
+        return Optimised(
+            flat=flat,
+            first_moments=first,
+            second_moments=first if self._is_sgd else torch.zeros_like(first),
+            num_steps=torch.zeros((), device=first.device),
+        )
 
     @property
     def step(self) -> int:
         """Updates done."""
-        return int(self._num_steps)
+        return int(self.optimised[0].num_steps)
 
     def resume(self, step: int) -> None:
         """Go on behind a step, with masters and moments that have been loaded."""
-        self._num_steps.fill_(step)
+        for each in self.optimised:
+            each.num_steps.fill_(step)
         self._publish()
 
     def apply(self, loss: torch.Tensor, learning_rate: float) -> tuple[float, float, float, float]:
@@ -81,24 +99,24 @@ class Update:
 
         Returns
         -------
-            Loss and gradient norm of the whole model; squared norms of this rank's gradient before it was summed, and
-            of its part of the sum, both over the parameters that no other stage has.
+            Loss and gradient norm of the whole model; squared norms of this rank's gradient before it was summed (at
+            ZeRO stages 2 and 3 of each micro-batch, added up), and of its part of the sum, both over the parameters
+            that no other stage has.
         """
-        flat, gradients = self._flat, self._flat.summed
-        self._sum_partial()
-        alone = _square(flat.gradients[: flat.num_untied])
-        if self._group is not None:
-            dist.reduce_scatter_single(flat.summed, flat.gradients, group=self._group)
+        sum_parts([part for flat in self._flats for part in flat.partial_gradients()], self._tensor_group)
+        alone = torch.stack([flat.square() for flat in self._flats]).sum()
+        for flat in self._flats:
+            flat.sum_replicas()
         if self._ties is not None:
             self._ties.sum_gradients()
         self._clock.lap("reduction")
-        ends = [max(0, count - flat.shard.start) for count in (flat.num_untied, flat.num_counted)]
-        untied = _square(gradients[: ends[0]])
-        totals = torch.stack([loss, untied + _square(gradients[ends[0] : ends[1]])])
+        untied, tied = torch.stack([flat.summed_squares() for flat in self._flats]).sum(dim=0)
+        totals = torch.stack([loss, untied + tied])
         dist.all_reduce(totals)
         norm = totals[1].sqrt()
+        gradients = [flat.summed for flat in self._flats]
         if limit := self._schedule.gradient_clipping:
-            gradients *= (limit / (norm + _CLIPPING_EPSILON)).clamp(max=1.0).float()
+            torch._foreach_mul_(gradients, (limit / (norm + _CLIPPING_EPSILON)).clamp(max=1.0).float())
         self._descend(gradients, learning_rate)
         self._publish()
         self._clock.lap("optimizer")
@@ -106,30 +124,28 @@ class Update:
         mean, square, small, large = torch.stack([*totals, alone, untied]).tolist()
         return mean, math.sqrt(square) if square >= 0 else math.nan, small, large
 
-    def _sum_partial(self) -> None:
-        """Sum over the tensor ranks what each has computed of its part of the sequences alone."""
-        parts = [self._flat.gradients[part] for part in self._flat.partial]
-        if parts:
-            summed = torch.cat(parts)
-            dist.all_reduce(summed, group=self._tensor_group)
-            torch._foreach_copy_(parts, list(summed.split([len(part) for part in parts])))
-
-    def _descend(self, gradients: torch.Tensor, learning_rate: float) -> None:
+    def _descend(self, gradients: list[torch.Tensor], learning_rate: float) -> None:
         schedule = self._schedule
+        masters = [flat.masters for flat in self._flats]
+        first, second, num_steps = (
+            [getattr(each, name) for each in self.optimised]
+            for name in ("first_moments", "second_moments", "num_steps")
+        )
         if schedule.weight_decay and self._decaying:
             torch._foreach_mul_(self._decaying, 1.0 - learning_rate * schedule.weight_decay)
         if self._is_sgd:
-            self.first_moments.mul_(schedule.beta1).add_(gradients)
-            self.masters.add_(self.first_moments, alpha=-learning_rate)
-            self._num_steps += 1
+            torch._foreach_mul_(first, schedule.beta1)
+            torch._foreach_add_(first, gradients)
+            torch._foreach_add_(masters, first, alpha=-learning_rate)
+            torch._foreach_add_(num_steps, 1)
             return
         adamw(
-            [self.masters],
-            [gradients],
-            [self.first_moments],
-            [self.second_moments],
+            masters,
+            gradients,
+            first,
+            second,
             [],
-            [self._num_steps],
+            num_steps,
             fused=True,
             amsgrad=False,
             beta1=schedule.beta1,
@@ -141,17 +157,5 @@ class Update:
         )
 
     def _publish(self) -> None:
-        """Give this shard's weights to the other replicas."""
-        own = self._flat.weights[self._flat.shard]
-        if own.dtype != self.masters.dtype:
-            own.copy_(self.masters)
-        if self._group is not None:
-            dist.all_gather_single(self._flat.weights, own, group=self._group)
-
-
-def _square(values: torch.Tensor) -> torch.Tensor:
-    """Squared norm, a scalar in fp64; summed in fp32 over short blocks only, which on CPU takes a tenth of the time."""
-    end = len(values) - len(values) % _BLOCK
-    norms = torch.linalg.vector_norm(values[:end].view(-1, _BLOCK), dim=1)
-    rest = torch.linalg.vector_norm(values[end:]).view(1)
-    return torch.cat([norms, rest]).double().square().sum()
+        for flat in self._flats:
+            flat.publish()

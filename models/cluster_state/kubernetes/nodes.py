@@ -135,6 +135,10 @@ def _node(
         for part in ("allocatable", "capacity")
     }
     state, reason = _state(node, conditions, tolerated)
+    counted = labels.get("nvidia.com/gpu.count", "")
+    if counted.isdecimal() and int(counted) != has["capacity"]:
+        detail = f"node {node.name!r} has {has['capacity']} GPUs; its label nvidia.com/gpu.count says {counted}"
+        notes.add("gpu_count_differs", node.document, f"{node.pointer}/metadata/labels", detail)
     num_gpus = has["allocatable"]
     if num_gpus < has["capacity"]:
         detail = f"node {node.name!r} has {has['capacity']} GPUs, of which {num_gpus} can be given to pods"

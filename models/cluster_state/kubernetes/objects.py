@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from models.cluster_state.base import SourceDocument
 from models.cluster_state.json_documents import read_json_document
@@ -10,6 +11,8 @@ from stowplan.errors import FileFormatError, pointer_of
 
 MAX_OBJECTS = 500_000
 _QUANTITY = re.compile(r"\d+")
+# The same few keys over and over, of each of many objects.
+_step = lru_cache(maxsize=1024)(pointer_of)
 
 
 class Object:
@@ -33,7 +36,7 @@ class Object:
         found, pointer = self.value, self.pointer
         for key in keys:
             found = found.get(key) or {}
-            pointer += pointer_of(key)
+            pointer += _step(key)
             if not isinstance(found, dict):
                 raise self.document.fault("must be an object", pointer=pointer)
         return Object(self.document, pointer, found)
@@ -44,7 +47,7 @@ class Object:
         if not isinstance(found, list):
             raise self.fault("must be a list", key)
         for k, value in enumerate(found):
-            yield Object(self.document, f"{self.pointer}{pointer_of(key)}/{k}", value)
+            yield Object(self.document, f"{self.pointer}{_step(key)}/{k}", value)
 
     def text(self, key: str) -> str:
         """A text; empty where there is none."""

@@ -9,13 +9,12 @@ from models.cluster_state.kubernetes.nodes import KubernetesNodes, read_nodes
 from models.cluster_state.kubernetes.objects import Object
 from models.cluster_state.kubernetes.pods import PodJob, read_pods
 from models.cluster_state.kubernetes.topology import Units, units_of
-from models.cluster_state.kubernetes.workloads import KueueWorkload, read_workloads
+from models.cluster_state.kubernetes.workloads import QUEUE_LABEL, KueueWorkload, read_workloads
 from models.workload import Job, NodeGpus
 from stowplan.collection import without_collection
 from topology.cluster import Cluster, Node, Tier
 from topology.readers.base import default_minipod_tier
 
-_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 _NAME_CHARS = 256
 
 
@@ -38,7 +37,7 @@ def _state(documents: Documents, options: StateOptions) -> ClusterState:
     tolerated = frozenset(filter(None, (key.strip() for key in options.settings.get("tolerated", "").split(","))))
     nodes = read_nodes(documents["nodes"], gpus, notes, tolerated)
     planned = [node.object for node in nodes.planned.values()]
-    units = units_of(planned, documents.get("topology", ()), options.settings.get("topology-labels"))
+    units = units_of(planned, documents.get("topology", ()), options.settings.get("topology-labels"), notes)
     pods, seen_s = read_pods(documents.get("pods", ()), notes)
     workloads = read_workloads(documents.get("workloads", ()), notes)
     at_s = options.taken_at_s or max(nodes.seen_s, seen_s)
@@ -128,7 +127,7 @@ class _Jobs:
         """Jobs that run, then those that wait, in the order of the documents."""
         queued = {workload.id: workload for workload in self.workloads}
         priorities = [_priority(job.first.object("spec")) for job in self.pods]
-        priorities += [_priority(workload.object.object("spec")) for workload in self.workloads]
+        priorities += [workload.priority for workload in self.workloads]
         ranks = priority_ranks(priorities)
         made = [self._of_pods(job, queued.get(job.id), ranks) for job in self.pods]
         with_pods = {job.id for job in self.pods if job.running or not job.is_kueues}
@@ -164,7 +163,7 @@ class _Jobs:
                 priority=ranks[_priority(spec)],
                 age_s=self._age_s(job.first),
                 remaining_s=_left_s(limit_s, running_s),
-                queue=_name(job.first.object("metadata").texts("labels").get(_QUEUE_LABEL, "")),
+                queue=_name(job.first.object("metadata").texts("labels").get(QUEUE_LABEL, "")),
                 attained_gpu_s=num_gpus * (running_s or 0.0),
                 user=_name(job.first.namespace),
                 application=_name(job.id.partition("/")[2]),
@@ -178,22 +177,19 @@ class _Jobs:
 
     def _of_workload(self, workload: KueueWorkload, ranks: Mapping[float, int]) -> StateJob | None:
         """A workload without pods that run."""
-        spec = workload.object.object("spec")
-        limit_s = spec.number("maximumExecutionTimeSeconds")
-        pod_set = next(spec.objects("podSets"))
         return self._state_job(
             workload.object,
             Job(
                 id=workload.id[:_NAME_CHARS],
                 min_gpus=workload.num_gpus,
-                gpu_types=self._types(pod_set.object("template", "spec"), workload.object),
-                priority=ranks[_priority(spec)],
+                gpu_types=self._types(workload.pod_spec, workload.object),
+                priority=ranks[workload.priority],
                 age_s=self._age_s(workload.object),
-                remaining_s=limit_s,
-                queue=_name(spec.text("queueName")),
+                remaining_s=workload.limit_s,
+                queue=_name(workload.queue),
                 user=_name(workload.object.namespace),
                 application=_name(workload.id.partition("/")[2]),
-                time_limit_s=limit_s or None,
+                time_limit_s=workload.limit_s or None,
             ),
             num_nodes=None,
             gpus_per_pod=workload.gpus_per_pod,

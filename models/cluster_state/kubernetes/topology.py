@@ -7,24 +7,29 @@ Presets, coarsest first:
     eks         topology.k8s.aws/network-node-layer-{1,2,3}
     oci         oci.oraclecloud.com/rdma.{hpc_island_id,network_block_id,local_block_id}
     coreweave   backend.coreweave.cloud/{fabric,superpod,leafgroup}
-    topograph   network.topology.nvidia.com/tier-N (largest N first), accelerator; before 1.0 core, spine, leaf,
-                accelerator, or datacenter, spine, block
+    topograph   fabric.topograph.run/tier-N (largest N first); before 1.0 network.topology.nvidia.com/ with tier-N, or
+                core, spine, leaf, or datacenter, spine, block
     aks         topology.kubernetes.io/zone: AKS writes no labels of its fabric; Topograph does
 
-A tier is called as its label is behind the last "/".
+A tier is called as its label is behind the last "/". Beside the labels of a preset, those of NVLink across nodes count
+(accelerator.topograph.run/domain and sub-domain, before 1.0 network.topology.nvidia.com/accelerator; without them
+nvidia.com/gpu.clique): they are a tier as fine as they nest, and not every node needs one. With NFD, Topograph writes
+NodeFeatures in place of labels.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from models.cluster_state.base import SourceDocument
+from models.cluster_state.base import Notes, SourceDocument
 from models.cluster_state.kubernetes.hypernodes import MAX_TIERS, hypernode_units
 from models.cluster_state.kubernetes.objects import Object, kubernetes_objects
-from stowplan.errors import InputError
+from stowplan.errors import FileFormatError, InputError
+from topology.readers.tree import insert_tier
 
 _TOPOGRAPH = "network.topology.nvidia.com/"
+_FABRIC = "fabric.topograph.run/"
 _OCI = "oci.oraclecloud.com/rdma."
 _COREWEAVE = "backend.coreweave.cloud/"
 _AWS = "topology.k8s.aws/network-node-layer-"
@@ -48,8 +53,16 @@ coarsest."""
 
 NONE = "none"
 _FOUND_BY_THEMSELVES = ("topograph", "gke", "eks", "oci", "coreweave")
-_ACCELERATOR = f"{_TOPOGRAPH}accelerator"
-_TIER = re.compile(re.escape(_TOPOGRAPH) + r"tier-(\d+)")
+# Of NVLink across nodes, coarsest first; the first of these that some node has count.
+_ACCELERATORS = (
+    ("accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain"),
+    (f"{_TOPOGRAPH}accelerator",),
+    ("nvidia.com/gpu.clique",),
+)
+_TIER = re.compile(f"({re.escape(_FABRIC)}|{re.escape(_TOPOGRAPH)}|fabric-)" + r"tier-(\d+)")
+# Attributes of NodeFeatures that Topograph writes, and where they say which node they are of.
+_NETWORK, _NAME = "topograph.network", "system.name"
+_FEATURE_ACCELERATORS = ("accelerator-domain", "accelerator-sub-domain")
 _HOST_LABELS = frozenset({"kubernetes.io/hostname", f"{_GCE}host"})
 _COMMAND = "kubectl get topologies.kueue.x-k8s.io -o json"
 _KINDS = {
@@ -60,6 +73,8 @@ _KINDS = {
         "kai.scheduler/v1alpha1",
     ),
     "HyperNode": ("topology.volcano.sh/v1alpha1",),
+    "NodeFeature": ("nfd.k8s-sigs.io/v1alpha1",),
+    "ResourceFlavor": ("kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"),
 }
 _NAMED = 3
 
@@ -72,7 +87,7 @@ class Units:
     paths: Mapping[str, tuple[str, ...]]
 
 
-def units_of(nodes: Sequence[Object], documents: Sequence[SourceDocument], setting: str | None) -> Units:
+def units_of(nodes: Sequence[Object], documents: Sequence[SourceDocument], setting: str | None, notes: Notes) -> Units:
     """Where nodes are.
 
     Parameters
@@ -89,20 +104,48 @@ def units_of(nodes: Sequence[Object], documents: Sequence[SourceDocument], setti
     InputError
         When there is no such topology.
     """
+    labels = {node.name: node.object("metadata").texts("labels") for node in nodes}
     if not documents:
-        return _by_labels(nodes, _labels(nodes, setting))
-    hypernodes, topologies = [], {}
-    for kind, found in kubernetes_objects(documents, _KINDS, _COMMAND):
-        if kind == "HyperNode":
-            hypernodes.append(found)
-        else:
-            topologies[found.name] = found
-    if hypernodes and topologies:
-        raise hypernodes[0].fault("stands beside topologies by labels; give one or the other", "kind")
-    if hypernodes:
-        tiers, paths = hypernode_units(nodes, hypernodes)
+        chosen, accelerators = _labels(labels, setting)
+        return _by_labels(nodes, labels, chosen, accelerators, notes)
+    found: dict[str, list[Object]] = {}
+    for kind, one in kubernetes_objects(documents, _KINDS, _COMMAND):
+        found.setdefault(kind, []).append(one)
+    flavors = found.pop("ResourceFlavor", [])
+    if len(found) > 1:
+        first, other = list(found)[:2]
+        raise found[other][0].fault(f"stands beside objects of kind {first!r}; give one or the other", "kind")
+    if "HyperNode" in found:
+        tiers, paths = hypernode_units(nodes, found["HyperNode"])
         return Units(tiers=tiers, paths=paths)
-    return _by_labels(nodes, _levels(topologies, setting))
+    if "NodeFeature" in found:
+        features = _features(found["NodeFeature"])
+        chosen = _tiers({label for one in features.values() for label in one})
+        return _by_labels(nodes, features, chosen, _FEATURE_ACCELERATORS, notes)
+    topologies = {one.name: one for one in found.get("Topology", ())}
+    return _by_labels(nodes, labels, _levels(topologies, setting or _of_flavors(flavors, labels)), (), notes)
+
+
+def _features(objects: Sequence[Object]) -> dict[str, Mapping[str, str]]:
+    """Node -> what Topograph says of it; features that others write are not looked at."""
+    found: dict[str, Mapping[str, str]] = {}
+    for one in objects:
+        attributes = one.object("spec", "features", "attributes")
+        said = attributes.object(_NETWORK).texts("elements")
+        if said:
+            found[attributes.object(_NAME, "elements").text("nodename")] = said
+    return found
+
+
+def _of_flavors(flavors: Sequence[Object], labels: Mapping[str, Mapping[str, str]]) -> str | None:
+    """The topology that Kueue's flavors have for the nodes; None where that is none, or several."""
+    named = {
+        flavor.object("spec").text("topologyName")
+        for flavor in flavors
+        if any(flavor.object("spec").texts("nodeLabels").items() <= of_node.items() for of_node in labels.values())
+    }
+    named.discard("")
+    return named.pop() if len(named) == 1 else None
 
 
 def _levels(topologies: Mapping[str, Object], setting: str | None) -> tuple[str, ...]:
@@ -117,35 +160,37 @@ def _levels(topologies: Mapping[str, Object], setting: str | None) -> tuple[str,
     return tuple(label for label in labels if label not in _HOST_LABELS)
 
 
-def _labels(nodes: Sequence[Object], setting: str | None) -> tuple[str, ...]:
-    """Labels of tiers, coarsest first."""
+def _labels(labels: Mapping[str, Mapping[str, str]], setting: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Labels of tiers, coarsest first, and those of NVLink across nodes."""
     if setting == NONE:
-        return ()
-    present = {label for node in nodes for label in node.object("metadata").texts("labels")}
-    names = _FOUND_BY_THEMSELVES if setting is None else (setting,)
-    for name in names:
+        return (), ()
+    present = {label for of_node in labels.values() for label in of_node}
+    accelerators = next((names for names in _ACCELERATORS if present.intersection(names)), ())
+    for name in _FOUND_BY_THEMSELVES if setting is None else (setting,):
         if name not in PRESETS:
-            return _listed(name)
+            return _listed(name), ()
         found = _of_preset(name, present)
         if found:
-            return found
+            return found, accelerators
     if setting is not None:
         wanted = ", ".join(label for labels in PRESETS[setting] for label in labels)
         raise InputError(f"topology is {setting!r}, and no node has a label of it: {wanted}")
-    return ()
+    return (), accelerators
 
 
-def _of_preset(name: str, present: Iterable[str]) -> tuple[str, ...]:
-    present = set(present)
-    found: tuple[str, ...] = ()
-    if name == "topograph":
-        numbered = sorted((int(match[1]) for label in present if (match := _TIER.fullmatch(label))), reverse=True)
-        found = tuple(f"{_TOPOGRAPH}tier-{k}" for k in numbered)
-    if not found:
-        found = max((tuple(label for label in labels if label in present) for labels in PRESETS[name]), key=len)
-    if name == "topograph" and _ACCELERATOR in present:
-        found = (*found, _ACCELERATOR)
-    return found
+def _of_preset(name: str, present: Collection[str]) -> tuple[str, ...]:
+    found = _tiers(present) if name == "topograph" else ()
+    return found or max((tuple(label for label in labels if label in present) for labels in PRESETS[name]), key=len)
+
+
+def _tiers(present: Iterable[str]) -> tuple[str, ...]:
+    """Labels of Topograph's tiers, coarsest first; of several families the one with most."""
+    families: dict[str, list[int]] = {}
+    for label in present:
+        if match := _TIER.fullmatch(label):
+            families.setdefault(match[1], []).append(int(match[2]))
+    family = max(sorted(families), key=lambda name: len(families[name]), default="")
+    return tuple(f"{family}tier-{k}" for k in sorted(families.get(family, ()), reverse=True))
 
 
 def _listed(setting: str) -> tuple[str, ...]:
@@ -160,10 +205,15 @@ def _listed(setting: str) -> tuple[str, ...]:
     return labels
 
 
-def _by_labels(nodes: Sequence[Object], labels: Sequence[str]) -> Units:
-    of_node = {node.name: node.object("metadata").texts("labels") for node in nodes}
+def _by_labels(
+    nodes: Sequence[Object],
+    of_node: Mapping[str, Mapping[str, str]],
+    labels: Sequence[str],
+    accelerators: Sequence[str],
+    notes: Notes,
+) -> Units:
     for label in labels:
-        lacking = [node for node in nodes if not of_node[node.name].get(label)]
+        lacking = [node for node in nodes if not of_node.get(node.name, {}).get(label)]
         if lacking:
             names = ", ".join(repr(node.name) for node in lacking[:_NAMED]) + (", ..." if len(lacking) > _NAMED else "")
             raise lacking[0].fault(
@@ -172,8 +222,29 @@ def _by_labels(nodes: Sequence[Object], labels: Sequence[str]) -> Units:
                 "metadata",
                 "labels",
             )
-    paths = {name: tuple(found[label] for label in labels) for name, found in of_node.items()}
-    return Units(tiers=_tier_names(labels), paths=paths)
+    paths = {node.name: tuple(of_node[node.name][label] for label in labels) if labels else () for node in nodes}
+    tiers = list(_tier_names(labels))
+    objects = {node.name: node for node in nodes}
+
+    def fault(name: str | None, detail: str) -> FileFormatError:
+        return objects[name or nodes[0].name].fault(detail, "metadata", "labels")
+
+    above: tuple[str, ...] = ()
+    for label in accelerators:
+        said = {node.name: of_node.get(node.name, {}).get(label, "") for node in nodes}
+        groups = {
+            name: (*(of_node[name].get(other, "") for other in above), value) for name, value in said.items() if value
+        }
+        if not groups:
+            continue
+        try:
+            paths, position = insert_tier(paths, groups, label, fault)
+        except FileFormatError as error:
+            notes.add("domains_not_nested", nodes[0].document, "", f"{error.detail}; {label} is left out")
+            continue
+        tiers.insert(position, _tier_names((label,))[0])
+        above = (*above, label)
+    return Units(tiers=tuple(tiers), paths=paths)
 
 
 def _tier_names(labels: Sequence[str]) -> tuple[str, ...]:

@@ -56,6 +56,19 @@ def planned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any
     return plans
 
 
+def assert_is_handed_over(folder: Path) -> None:
+    """What starts is told the nodes of the plan; the large job, its two."""
+    for name, wanted in (("handover", {"5_0", "5_1", "7", "8"}), ("large-handover", {"4"})):
+        actions = json.loads((folder / name / "actions.json").read_text())["actions"]
+        assert {item["job_id"] for item in actions if item["action"] == "steer"} == wanted
+    assert (folder / "large-handover" / "hosts-4").read_text().split() in (
+        ["n2"] * 8 + ["n3"] * 8,
+        ["n3"] * 8 + ["n2"] * 8,
+    )
+    script = (folder / "large-job" / "job.sbatch").read_text().splitlines()
+    assert {"#SBATCH --nodelist=n[2-3]", "#SBATCH --account=llm", "#SBATCH --gres=gpu:8"} <= set(script)
+
+
 def assert_is_the_plan(folder: Path, plans: list[dict[str, Any]]) -> None:
     """Both plans are verified; what runs stays, what is free is used, and the large job is on the two free nodes."""
     snapshot = json.loads((folder / "snapshot.json").read_text())
@@ -78,6 +91,7 @@ def test_on_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shutil.copy(_SAMPLES / source, tmp_path / name)
     shutil.copy(_SAMPLES / "reservations.txt", tmp_path)
     assert_is_the_plan(tmp_path, planned(tmp_path, monkeypatch))
+    assert_is_handed_over(tmp_path)
 
 
 @pytest.fixture
@@ -104,4 +118,17 @@ def test_on_a_real_slurm(cluster: dict[str, str], tmp_path: Path, monkeypatch: p
     shutil.copy(tmp_path / "slurm" / "topology.conf", tmp_path)
     for line in blocks("sh slurm-22.05"):
         shell(line, cluster, tmp_path)
-    assert_is_the_plan(tmp_path, planned(tmp_path, monkeypatch))
+    plans = planned(tmp_path, monkeypatch)
+    assert_is_the_plan(tmp_path, plans)
+    assert_is_handed_over(tmp_path)
+    for line in blocks("sh slurm"):
+        assert "job 8 is heterogeneous" in shell(line, cluster, tmp_path)
+    # Job 8 aside, which Slurm places by itself, all that starts runs where it was planned, and nothing else does.
+    places = {item["job_id"]: ",".join(item["gpus"]) for item in plans[0]["allocations"] if item["job_id"] != "8"}
+
+    def running() -> dict[str, str]:
+        lines = shell("squeue --noheader --array --states=R --format='%i %N'", cluster, tmp_path).splitlines()
+        return {job_id: node for job_id, node in map(str.split, lines) if "+" not in job_id}
+
+    eventually(running, places.__eq__)
+    assert shell("scontrol --oneliner show reservations", cluster, tmp_path).count("ReservationName=") == 1

@@ -1,9 +1,12 @@
+import json
+
 import httpx
 import pytest
 
 from api.common.examples import example
 from tests.api.asking import planned, post
 from tests.api.requests import Json, changed
+from tests.models.cluster_state.kubernetes_documents import listed, node, pod
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,46 @@ def test_what_cannot_be_exported(client: httpx.Client, plan: Json, job: str, to:
 
 def test_a_format_has_to_be_named(client: httpx.Client, plan: Json) -> None:
     assert client.get(f"{plan['links']['self']}/jobs/moe-24b/export").status_code == 422
+
+
+def test_a_job_is_exported_with_options(client: httpx.Client, plan: Json) -> None:
+    query = {"to": "slurm", "option": ["partition=gpu", "command=python train.py"]}
+    answer = client.get(f"{plan['links']['self']}/jobs/moe-24b/export", params=query)
+    script = answer.json()["files"]["job.sbatch"]
+    assert "#SBATCH --partition=gpu" in script
+    assert "python train.py" in script
+    wrong = client.get(f"{plan['links']['self']}/jobs/moe-24b/export", params={"to": "slurm", "option": "x=1"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["code"]) == (422, "unknown_option")
+
+
+def test_a_whole_plan_is_handed_over(client: httpx.Client) -> None:
+    request = changed(example("arnold-fig12").request, "/snapshot/jobs/0/id", "41")
+    whole = planned(client, request)
+    answer = client.get(f"{whole['links']['self']}/export", params={"to": "scontrol", "option": "priority=keep"})
+    assert answer.status_code == 200, answer.text
+    document = answer.json()
+    assert document["plan_id"] == whole["id"]
+    actions = json.loads(document["files"]["actions.json"])
+    assert [item["action"] for item in actions["actions"]] == ["hold", "steer", "release"]
+    assert set(actions["actions"][1]["nodes"]) == set(whole["communication"]["hosts"])
+    # Of a snapshot that says no moment: when it came.
+    assert actions["taken_at_s"] > 0
+    assert document["files"]["hosts-41"].split()[::8] == whole["communication"]["hosts"]
+    assert document["notes"] == actions["notes"] == []
+
+
+def test_what_cannot_be_handed_over(client: httpx.Client, plan: Json) -> None:
+    def said(path: str, **query: str) -> tuple[int, str]:
+        answer = client.get(path, params=query)
+        return answer.status_code, answer.json()["code"]
+
+    path = f"{plan['links']['self']}/export"
+    assert said(path, to="slurm") == (422, "invalid_input")
+    assert said(path, to="scontrol") == (422, "invalid_input")
+    assert client.get(path).status_code == 422
+    assert said("/v1/plans/nobody/export", to="scontrol") == (404, "not_found")
+    infeasible = planned(client, example("infeasible-reservations").request)
+    assert said(f"{infeasible['links']['self']}/export", to="scontrol") == (404, "not_found")
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +118,7 @@ def test_a_parallel_plan_is_exported_to_hosts(client: httpx.Client, export: Json
         ("/plan/stages/0/num_layers", 15, "/plan/stages", "the plan has 31 layers, the model 32"),
         ("/plan/num_micro_batches", 8, "/plan", "the plan makes 32 sequences a step, the model's global batch is 64"),
         ("/job/optimizer", "sgd", "/to/0", "torchtitan has no optimiser sgd"),
+        ("/options", {"x": "1"}, "/options/x", "no such option of torchtitan and slurm"),
         ("/job", None, "/to/0", "torchtitan trains models of its own"),
     ],
 )
@@ -101,3 +145,31 @@ def test_stages_that_differ_are_for_launchers_only(client: httpx.Client, export:
         (issue,) = answer.json()["errors"]
         assert (issue["pointer"], "needs the same degrees in all stages" in issue["detail"]) == ("/to/0", True)
     assert post(client, "/v1/parallel-plans:export", uneven | {"to": ["torchrun", "slurm", "mpi"]}).status_code == 200
+
+
+def test_a_plan_is_handed_over_to_kubernetes(client: httpx.Client) -> None:
+    gated = [{"name": "stowplan/placement"}]
+    documents = [
+        {"role": "nodes", "text": listed(node("n1", {}))},
+        {"role": "pods", "text": listed(pod("x-0", "x", schedulingGates=gated))},
+    ]
+    asked = {"format": "kubernetes", "documents": documents}
+    snapshot = post(client, "/v1/snapshots:import", asked).json()["snapshot"]
+    plan = planned(client, {"policy": "gang", "snapshot": snapshot})
+    given = {"to": "kubernetes", "options": {"pods": documents[1]["text"]}}
+    answer = post(client, f"{plan['links']['self']}:export", given)
+    assert answer.status_code == 200, answer.text
+    assert "kubectl patch pods x-0 --namespace team" in answer.json()["files"]["apply.sh"]
+    # Small documents go into the path, too.
+    query = {"to": "kubernetes", "option": [f"pods={documents[1]['text']}"]}
+    assert client.get(f"{plan['links']['self']}/export", params=query).json() == answer.json()
+    query = {"to": "trainjob", "option": ["image=a:1", "command=train.py"]}
+    files = client.get(f"{plan['links']['self']}/jobs/team/x/export", params=query).json()["files"]
+    assert "kubernetes.io/hostname: n1" in files["trainjob.yaml"]
+    for wrong, pointer in (
+        ({"to": "jobset"}, "/to"),
+        ({"to": "kubernetes", "options": {"pods": documents[1]["text"], "retry": "x"}}, "/retry"),
+        ({"to": "kubernetes", "options": {"queue": "x"}}, "/queue"),
+    ):
+        answer = post(client, f"{plan['links']['self']}:export", wrong)
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer), answer.text

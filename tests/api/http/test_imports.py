@@ -8,6 +8,7 @@ import pytest
 from api.schemas.cluster_state import IMPORT_EXAMPLE
 from benchmarks.workloads.slurm_documents import document, job, node, running
 from tests.api.asking import planned, post
+from tests.topology.node_readers.test_nccl import gpu, net, system
 
 _PATH = "/v1/snapshots:import"
 _NODES = [node(f"n{k}") for k in range(4)]
@@ -89,3 +90,15 @@ def test_what_is_wrong_in_a_document_is_told_with_its_place(client: httpx.Client
     assert answer.json()["code"] == "invalid_file"
     said = "queue.json: /jobs/0/nodes: job '1' runs on node 'n7', which nodes.json does not have"
     assert answer.json()["detail"] == said
+
+
+def test_nodes_are_known_from_inside(client: httpx.Client) -> None:
+    topology = system(gpu(0), gpu(1), net("mlx5_0"))
+    found = post(client, _PATH, body(node_topologies={"h100": topology})).json()
+    (kind,) = found["snapshot"]["cluster"]["gpu_types"]
+    assert kind["inter_node_bandwidth_bytes_per_s"] == 50e9
+    (note,) = found["notes"]
+    assert (note["code"], note["document"], note["count"]) == ("node_topology_differs", "node_topologies/h100", 4)
+    refused = post(client, _PATH, body(node_topologies={"h100": "GPU0 GPU1"}))
+    assert refused.status_code == 422
+    assert "node_topologies/h100" in refused.text

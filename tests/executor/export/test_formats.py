@@ -7,6 +7,7 @@ import yaml
 
 from executor.export import FORMATS, ExportedJob, export
 from executor.export.job import Layout, job_of_plan
+from executor.export.options import read_options
 from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
 from models.parallelism.training import Training
@@ -237,3 +238,61 @@ def test_wrong_jobs() -> None:
     assert [issue.code for issue in refused.value.issues] == ["gpu_taken_twice", "degrees"]
     with pytest.raises(InputError):
         ExportedJob(name="j", gpus=())
+
+
+def test_what_slurm_is_asked_for() -> None:
+    options = {
+        "partition": "gpu",
+        "account": "llm team",
+        "qos": "high",
+        "reservation": "r",
+        "constraint": "a&b",
+        "time": "2-12",
+        "gpus": "gpus-per-node",
+        "gpu-type": "h100",
+        "command": "python train.py --name 'a b; $(id)'",
+    }
+    script = export(ExportedJob(name="j", gpus=(("n9", 0), ("n10", 0))), ["slurm", "mpi"], options)["job.sbatch"]
+    for line in (
+        "#SBATCH --nodelist=n[9-10]",
+        "#SBATCH --partition=gpu",
+        "#SBATCH --account='llm team'",
+        "#SBATCH --qos=high",
+        "#SBATCH --reservation=r",
+        "#SBATCH --constraint='a&b'",
+        "#SBATCH --gpus-per-node=h100:1",
+        "#SBATCH --time=2-12",
+    ):
+        assert line in script.splitlines()
+    assert script.endswith("""rank.sh" python train.py --name 'a b; $(id)' "$@"\n""")
+    assert "--signal" not in script
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"time": "1h"}, "/time: is '1h'; must be minutes"),
+        ({"time": "1\n#SBATCH --uid=0"}, "/time: is '1"),
+        ({"partition": "a\n#SBATCH --uid=0"}, "/partition: is 'a"),
+        ({"command": "sh -c 'x"}, "/command: is no command: No closing quotation"),
+        ({"gpus": "all"}, "/gpus: is 'all'; must be one of none, gres, gpus-per-node"),
+        ({"nodes": "2"}, "/nodes: there is no such option of slurm and mpi; there are command, partition"),
+        ({"gpus": "gres"}, "the plan has 1 and 2 of them"),
+    ],
+)
+def test_wrong_options_of_slurm(options: dict[str, str], said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        export(ExportedJob(name="j", gpus=(("a", 0), ("b", 0), ("b", 1))), ["slurm", "mpi"], options)
+    assert said in str(refused.value)
+
+
+def test_formats_without_options_say_so() -> None:
+    with pytest.raises(InputError, match="there is no such option of mpi; there are none"):
+        export(job(), ["mpi"], {"time": "3"})
+
+
+@pytest.mark.parametrize("pairs", [["partition"], ["Partition=x"], ["=x"], ["a b=x"], ["a=1", "a=2"], ["a=1"] * 65])
+def test_options_in_words(pairs: list[str]) -> None:
+    with pytest.raises(InputError, match="option"):
+        read_options(pairs)
+    assert read_options(["command=a=b c", "users="]) == {"command": "a=b c", "users": ""}

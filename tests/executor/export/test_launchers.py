@@ -1,6 +1,7 @@
 """The launchers themselves put ranks where the files say."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,26 @@ def test_slurm(tmp_path: Path) -> None:
     command = ["sbatch", "--wait", "--quiet", "--output=out", "job.sbatch", "sh", "-c", SHOW]
     subprocess.run(command, cwd=folder, check=True, timeout=_LIMIT_S)
     assert lines((folder / "out").read_text()) == EXPECTED
+
+
+@pytest.mark.training
+@pytest.mark.usefixtures("slurm")
+def test_slurm_with_options(tmp_path: Path) -> None:
+    even = ExportedJob(name="j", gpus=(("n3", 0), ("n3", 1), ("n1", 0), ("n1", 1)))
+    options = {"partition": "all", "account": "llm", "qos": "high", "time": "2:00:00", "gpus": "gres"}
+    options["command"] = f"sh -c {shlex.quote(SHOW)}"
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    for name, text in export(even, ["slurm"], options).items():
+        (folder / name).write_text(text)
+    said = ["sbatch", "--parsable", "--wait", "--output=out", "job.sbatch"]
+    job_id = subprocess.run(said, cwd=folder, check=True, capture_output=True, text=True, timeout=_LIMIT_S).stdout
+    assert [line[-1] for line in lines((folder / "out").read_text())] == ["n3", "n3", "n1", "n1"]
+    show = ["scontrol", "show", "job", job_id.strip()]
+    shown = subprocess.run(show, check=True, capture_output=True, text=True, timeout=_LIMIT_S).stdout
+    # A quality of service is known to accounting only, which this Slurm has not: it is taken and not kept.
+    for word in ("Account=llm", "Partition=all", "TimeLimit=02:00:00", "TresPerNode=gres:gpu:2"):
+        assert word in shown
 
 
 def test_open_mpi(tmp_path: Path) -> None:

@@ -25,7 +25,15 @@ def node(name: str, labels: Mapping[str, str], *, gpus: int = 8, **changes: Any)
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **GFD_H100, **labels}},
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                **GFD_H100,
+                "nvidia.com/gpu.count": str(changes.get("capacity", gpus)),
+                **labels,
+            },
+        },
         "spec": {"taints": [GPU_TAINT], **changes.get("spec", {})},
         "status": {
             "capacity": {"cpu": "208", "nvidia.com/gpu": str(changes.get("capacity", gpus))},

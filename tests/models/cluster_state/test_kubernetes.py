@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -146,6 +147,7 @@ def test_pods_become_jobs() -> None:
             pod("next-0", "next", priority=900),
             pod("next-1", "next", priority=900),
             pod("gated-0", "gated", schedulingGates=[{"name": "example.com/hold"}]),
+            pod("ours-0", "ours", schedulingGates=[{"name": "stowplan/placement"}]),
             pod("web-0", "web", gpus=0),
         ),
     )
@@ -157,7 +159,7 @@ def test_pods_become_jobs() -> None:
     assert (jobs["team/next"].job.priority, jobs["team/big"].job.priority) == (1, 2)
     assert jobs["team/next"].job.age_s == 5400
     assert jobs["team/gated"].held == "scheduling gate example.com/hold"
-    assert {job.id for job in state.snapshot().jobs} == {"team/big", "team/small", "team/next"}
+    assert {job.id for job in state.snapshot().jobs} == {"team/big", "team/small", "team/next", "team/ours"}
 
 
 def test_workloads_of_kueue_wait_for_their_queue() -> None:
@@ -179,6 +181,47 @@ def test_workloads_of_kueue_wait_for_their_queue() -> None:
     assert (waits.min_gpus, waits.queue, waits.remaining_s, waits.priority) == (16, "team-queue", 3600, 1)
     assert jobs["team/off"].held == "deactivated (spec.active)"
     assert of(state, "team/in") is not None
+
+
+def jobset(name: str, *, replicas: int = 1, labels: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """As JobSet's API has it (api/jobset/v1alpha2/jobset_types.go of kubernetes-sigs/jobset)."""
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    driver = {"name": "driver", "template": {"spec": {"template": {"spec": {"containers": [{"name": "main"}]}}}}}
+    workers = {
+        "name": "workers",
+        "replicas": replicas,
+        "template": {"spec": {"parallelism": 2, "template": {"spec": {"containers": [container]}}}},
+    }
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": "team", "labels": dict(labels or {})},
+        "spec": {"replicatedJobs": [driver, workers], **spec},
+        "status": {},
+    }
+
+
+def test_jobsets_wait_where_they_have_no_pods() -> None:
+    queue = {"kueue.x-k8s.io/queue-name": "team-queue"}
+    over = jobset("over") | {"status": {"conditions": [{"type": "Completed", "status": "True"}]}}
+    state = read(
+        nodes=listed(node("n1", {})),
+        pods=listed(pod("run-0", "run", node="n1", gpus=4)),
+        workloads=listed(
+            jobset("run"),
+            jobset("next", replicas=3),
+            jobset("queued", labels=queue, suspend=True),
+            jobset("stopped", suspend=True),
+            jobset("both", labels=queue, suspend=True),
+            workload("both", pods=1),
+            over,
+        ),
+    )
+    jobs = {item.job.id: item for item in state.jobs}
+    assert set(jobs) == {"team/run", "team/next", "team/queued", "team/stopped", "team/both"}
+    assert (jobs["team/run"].job.min_gpus, jobs["team/next"].job.min_gpus, jobs["team/both"].job.min_gpus) == (4, 48, 8)
+    assert (jobs["team/queued"].job.queue, jobs["team/queued"].held) == ("team-queue", None)
+    assert jobs["team/stopped"].held == "suspended (spec.suspend)"
 
 
 def test_topologies_of_kueue_and_kai() -> None:
@@ -272,6 +315,12 @@ TOPOLOGY = {"kind": "Topology", "apiVersion": "kueue.x-k8s.io/v1beta1", "metadat
             "/items/0/spec/containers/0/resources/limits/nvidia.com~1gpu: is '-1'; must be a whole number",
         ),
         ({"nodes": BOTH, "workloads": listed(workload("w", pods=-2))}, {}, "/spec/podSets/0/count: is -2.0; must be"),
+        (
+            {"nodes": BOTH, "workloads": listed(jobset("s", replicas=-1))},
+            {},
+            "/spec/replicatedJobs/1/replicas: is -1.0; must be a whole number",
+        ),
+        ({"nodes": BOTH, "workloads": listed(jobset("s"), jobset("s"))}, {}, "a second jobset stands for team/s"),
         (
             {"nodes": BOTH, "topology": json.dumps(TOPOLOGY)},
             {},

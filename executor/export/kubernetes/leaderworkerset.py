@@ -1,0 +1,52 @@
+"""A LeaderWorkerSet of one group: pod k has worker index k, the leader is the first host.
+
+`LeaderWorkerSetSpec` of `api/leaderworkerset/v1/leaderworkerset_types.go` at v0.9.0. Workers have one template, so pods
+of several hosts wait behind our gate.
+"""
+
+from collections.abc import Mapping
+
+from executor.export.job import ExportedJob
+from executor.export.kubernetes.gate import one_template
+from executor.export.kubernetes.pods import from_metadata, metadata, pod_metadata, pod_spec, torchrun_variables
+
+_SET, _INDEX = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/worker-index"
+_COMMENT = """\
+# Needs the LeaderWorkerSet controller. kubectl apply -f leaderworkerset.yaml{then}. Worker k of {name} has node rank k;
+# the device plugin chooses which GPUs of the node it gets. Its pods are those of StatefulSets, which start again
+# whatever way they end: a training that is done has to be deleted; job and jobset end by themselves.
+"""
+
+
+def write_leaderworkerset(job: ExportedJob, options: Mapping[str, str]) -> Mapping[str, str]:
+    """Write the LeaderWorkerSet, and what brings pods to their hosts.
+
+    Raises
+    ------
+    InputError
+        When an option is wrong, hosts have ranks in pieces or different numbers of them, or no name of a node.
+    """
+    # The hash of a revision stands behind the name in a label of pods.
+    made = one_template(job, options, "leaderworkerset", "-0-0123456789")
+    name, settings, rank = made.name, made.settings, from_metadata("labels", _INDEX)
+    variables = torchrun_variables(made.num_hosts, made.num_ranks, f"{name}-0.{name}", rank)
+    document = {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": metadata(name, settings),
+        "spec": {
+            "replicas": 1,
+            "startupPolicy": "LeaderCreated",
+            "networkConfig": {"subdomainPolicy": "Shared"},
+            "leaderWorkerTemplate": {
+                "size": made.num_hosts,
+                # Collectives cannot go on without a rank.
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "workerTemplate": {
+                    "metadata": pod_metadata(settings),
+                    "spec": pod_spec(settings, num_gpus=made.num_ranks, host=made.host, variables=variables),
+                },
+            },
+        },
+    }
+    return made.files("leaderworkerset.yaml", _COMMENT, {_SET: name}, _INDEX, document)
