@@ -8,6 +8,7 @@ from api.calendars.planned_nodes import PlannedNodes, planned_nodes
 from api.calendars.reservations import Reservations
 from api.calendars.service import Calendars
 from api.calibrations.service import Calibrations
+from api.clusters.service import Clusters
 from api.common.metrics import Metrics
 from api.common.settings import Settings
 from api.comparisons.drawings import ComparisonDrawings
@@ -31,6 +32,7 @@ from api.replays.service import Replays
 from api.schemas.export import ExportDoc, PlanExportDoc
 from api.store.calendars import CalendarStore
 from api.store.calibrations import CalibrationStore
+from api.store.clusters import ClusterStore
 from api.store.database import Store
 from api.store.purge import Purging, Retention
 from api.store.snapshots import Snapshots
@@ -53,6 +55,7 @@ class Services:
         self.reader = RequestReader(
             readers,
             self.snapshots,
+            ClusterStore(store),
             CalendarStore(store),
             CalibrationStore(store),
             measured,
@@ -68,7 +71,8 @@ class Services:
         self.comparison_drawings = ComparisonDrawings(self.comparisons, pool)
         self.replays = Replays(settings, store)
         self.replay_drawings = ReplayDrawings(self.replays, pool)
-        self.calendars = Calendars(store, self.snapshots)
+        self.clusters = Clusters(store)
+        self.calendars = Calendars(store, self.snapshots, self.clusters)
         self.calendar_drawings = CalendarDrawings(self.calendars, pool)
         self.reservations = Reservations(store, self._planned_nodes)
         self._store = store

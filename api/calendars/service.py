@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from api.calendars.conflicts import cluster_of, oddities, refuse_conflicts, refuse_faults
 from api.calendars.reservations import RESERVATIONS_PATH, seen_at
+from api.clusters.service import CLUSTERS_PATH, Clusters
 from api.common.errors import NotFoundError, PreconditionFailedError, PreconditionRequiredError
 from api.common.times import time_of
 from api.convert.calendar import calendar_from_documents
@@ -20,14 +21,15 @@ from api.store.database import Store
 from api.store.snapshots import Snapshots, source_document
 from stowplan.errors import InputError, Issue
 
-CLUSTERS_PATH = "/v1/clusters"
-
 
 class Calendars:
     """The stored calendars. now_s: a clock (Unix seconds)."""
 
-    def __init__(self, store: Store, snapshots: Snapshots, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: Store, snapshots: Snapshots, clusters: Clusters, now_s: Callable[[], float] = time.time
+    ) -> None:
         self._store = CalendarStore(store)
+        self._clusters = clusters
         self._snapshots = snapshots
         self._now_s = now_s
 
@@ -55,9 +57,9 @@ class Calendars:
         now_s = self._now_s()
         now = time_of(now_s)
         known = self._store.calendar(name, now_s)
-        cluster = self._cluster_text(body) or (None if known is None else known.cluster)
+        cluster = self._cluster_text(body) or (self._clusters.text(name) if known is None else known.cluster)
         if cluster is None:
-            detail = f"is missing; there is no calendar {name!r} yet that would say whose nodes the entries are over"
+            detail = f"is missing; there is no calendar and no cluster {name!r} yet that has these nodes"
             raise InputError(detail, [Issue(code="missing_field", pointer="/cluster", detail=detail)])
         with located("/cluster"):
             built = cluster_of(cluster)

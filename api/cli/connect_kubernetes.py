@@ -95,7 +95,7 @@ def kubernetes_command(
     options, planner = control_options(policy, parameters, time_limit), planner_of(arnold)
     settings = {"topology-labels": topology_labels, "tolerated": tolerated}
     reading = replace(
-        state_options(gpu_names(gpu_type or ()), _NO_FACTS, None, gpu_types, minipod_tier, None),
+        state_options(gpu_names(gpu_type or ()), _NO_FACTS, None, gpu_types, minipod_tier, None, {}),
         settings={name: text for name, text in settings.items() if text is not None},
     )
     terms = Terms(namespaces=tuple(namespace or ()), queues=tuple(queue or ()), may_delete=may_delete)

@@ -18,7 +18,7 @@ from api.convert.snapshot import cluster_from_document, snapshot_from_document
 from api.jobs.forecast_snapshots import ForecastSnapshot, with_forecasts
 from api.schemas.calendar import CalendarEntryDoc, CalendarReference
 from api.schemas.request import MAX_THREADS, MAX_TIME_LIMIT_S, PLAN_BODIES, PLAN_BODY, AllocationDoc, PlanBodyDoc
-from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
+from api.schemas.snapshot import SNAPSHOT, SnapshotDoc
 from models.forecast.extra import require_lightgbm
 from models.forecast.forecaster import Forecaster
 from models.forecast.known import unforeseen_jobs
@@ -268,9 +268,9 @@ def _with_forecasts(document: SnapshotDoc, snapshot: Snapshot, forecaster: Forec
     return with_forecasts(document, snapshot, found, forecaster.history)
 
 
-def _inline(source: SnapshotDoc | SnapshotReference) -> Snapshot:
-    if isinstance(source, SnapshotReference):
-        raise InputError("names a stored snapshot, which only a service has; give the cluster and its jobs here")
+def _inline(source: object) -> Snapshot:
+    if not isinstance(source, SnapshotDoc):
+        raise InputError("refers to what only a service has; give the cluster and its jobs here")
     return snapshot_from_document(source)
 
 

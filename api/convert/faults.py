@@ -23,7 +23,9 @@ from api.schemas.replay import REPLAY_POLICIES, ReplayBody
 from api.schemas.request import PLAN_BODIES, AllocationDoc, VerifyBody
 from api.schemas.reservation import CalendarBody, ReservationBody
 from api.schemas.snapshot import (
+    ChangedSnapshot,
     ClusterDoc,
+    ClusterSnapshot,
     GpuTypeDoc,
     JobDoc,
     PlannedSnapshotReference,
@@ -61,7 +63,12 @@ _UNION_MEMBERS: Mapping[str, Mapping[str, type[Document] | None]] = {
     "cluster": {"inline": ClusterDoc, "stored": SnapshotReference},
     "policies": REPLAY_POLICIES,
     "job": {"transformer": TransformerDoc, "operators": OperatorModelDoc},
-    "snapshot": {"inline": SnapshotDoc, "stored": PlannedSnapshotReference},
+    "snapshot": {
+        "inline": SnapshotDoc,
+        "stored": PlannedSnapshotReference,
+        "on_cluster": ClusterSnapshot,
+        "changed": ChangedSnapshot,
+    },
     "calendar": {"inline": CalendarEntryDoc, "stored": CalendarReference},
     "calibration": {"inline": CalibrationDoc, "named": None},
     "performance": {"goodput": GoodputDoc, "throughput_table": ThroughputTableDoc, "goodput_table": GoodputTableDoc},

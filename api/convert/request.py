@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 from api.common.settings import Settings
 from api.convert.located import located
-from api.schemas.request import OptionsDoc, PlanBodyDoc
+from api.schemas.request import PLAN_BODY, OptionsDoc, PlanBodyDoc
+from api.schemas.snapshot import SnapshotDoc, SnapshotReference
 from models.plan import PlanRequest
 from models.policies import POLICIES
 from models.validation import request_issues, solver_fault
@@ -47,6 +48,15 @@ def check_request(body: PlanBodyDoc, snapshot: Snapshot, settings: Settings) -> 
     issues += [issue_in_request(issue) for issue in request_issues(snapshot, parameters)]
     request = PlanRequest(snapshot=snapshot, parameters=parameters, options=_options(body.options, settings))
     return CheckedRequest(request=request, issues=tuple(issues))
+
+
+def stored_request(text: str) -> tuple[PlanBodyDoc, SnapshotDoc | SnapshotReference]:
+    """A request as it was stored, and its snapshot, in which all is filled in that it referred to; those that were
+    stored with schema 0001 may refer to a stored snapshot."""
+    body = PLAN_BODY.validate_json(text)
+    if not isinstance(body.snapshot, SnapshotDoc | SnapshotReference):
+        raise TypeError("a stored request has its snapshot in it")
+    return body, body.snapshot
 
 
 def issue_in_request(issue: Issue) -> Issue:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from api.common.errors import NotFoundError, PlanNotFinishedError
 from api.convert.export import exported_job
+from api.convert.request import stored_request
 from api.deployments.choice import PlannedJob
 from api.schemas.plan import PlanDoc
-from api.schemas.request import PLAN_BODY
 from api.store.snapshots import Snapshots
 
 
@@ -26,7 +26,7 @@ def planned_job(plan: PlanDoc, input_text: str, job_id: str, snapshots: Snapshot
     if found is None:
         planned = [known.job_id for known in plan.allocations if known.parallel_plan is not None]
         raise NotFoundError(f"{plan.id} holds no parallel plan for job {job_id!r}; it holds some for {planned}")
-    snapshot = snapshots.resolve(PLAN_BODY.validate_json(input_text).snapshot).snapshot
+    snapshot = snapshots.resolve(stored_request(input_text)[1]).snapshot
     job = next(job for job in snapshot.jobs if job.id == job_id)
     parallel = exported_job(plan, job_id, job).as_plan()
     if parallel is None:

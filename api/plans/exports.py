@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from api.common.errors import NotFoundError, PlanNotFinishedError
 from api.convert.export import exported_job, exported_plan
 from api.convert.outcome import issue_documents
+from api.convert.request import stored_request
 from api.plans.service import Plans
 from api.schemas.export import ExportDoc, PlanExportDoc
-from api.schemas.request import PLAN_BODY
 from api.store.snapshots import Snapshots
 from executor.export import export, export_plan
 from executor.export.options import read_options
@@ -63,4 +63,4 @@ def export_whole(
 
 def _snapshot(plans: Plans, snapshots: Snapshots, plan_id: str) -> Snapshot:
     """What was planned."""
-    return snapshots.resolve(PLAN_BODY.validate_json(plans.input_text(plan_id)).snapshot).snapshot
+    return snapshots.resolve(stored_request(plans.input_text(plan_id))[1]).snapshot

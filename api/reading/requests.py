@@ -13,6 +13,7 @@ from api.reading.readers import Readers
 from api.reading.texts import Lacking, RequestText, WantedForecasts
 from api.store.calendars import CalendarStore
 from api.store.calibrations import CalibrationStore
+from api.store.clusters import ClusterStore
 from api.store.snapshots import Snapshots
 from models.forecast.known import SnapshotForecasts
 from stowplan.errors import Issue
@@ -28,6 +29,7 @@ class RequestReader:
         self,
         readers: Readers,
         snapshots: Snapshots,
+        clusters: ClusterStore,
         calendars: CalendarStore,
         calibrations: CalibrationStore,
         measured: MeasuredJobs,
@@ -36,6 +38,7 @@ class RequestReader:
     ) -> None:
         self._readers = readers
         self._snapshots = snapshots
+        self._clusters = clusters
         self._calendars = calendars
         self._calibrations = calibrations
         self._measured = measured
@@ -70,6 +73,9 @@ class RequestReader:
         if calendar is not None:
             # The snapshot has nodes of its own.
             calendar = replace(calendar, cluster="")
+        if lacking.cluster is not None:
+            cluster = self._clusters.cluster(lacking.cluster)
+            text = replace(text, clusters={lacking.cluster: None if cluster is None else cluster.body.text})
         calibrations = {name: self._calibrations.find(name) for name in lacking.calibrations}
         text = replace(text, calibrations={**text.calibrations, **calibrations})
         return text.with_found(lacking, stored, {job: self._measured.of(job) for job in lacking.jobs}, calendar)

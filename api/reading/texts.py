@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from api.common.settings import Settings
 from api.common.times import time_of
+from api.convert.changed_snapshot import changed_snapshot, on_cluster
 from api.convert.hashing import snapshot_id
 from api.convert.located import located
 from api.convert.snapshot import cluster_from_document
@@ -14,7 +15,15 @@ from api.jobs.calibrated_snapshots import MeasuredJob, MeasuredSnapshot, filled_
 from api.jobs.forecast_snapshots import with_forecasts
 from api.schemas.calendar import CalendarEntryDoc, CalendarReference, CalendarSource
 from api.schemas.model import CalibrationDoc
-from api.schemas.snapshot import ClusterDoc, PlannedSnapshotReference, SnapshotDoc, SnapshotReference
+from api.schemas.snapshot import (
+    SNAPSHOT,
+    ChangedSnapshot,
+    ClusterDoc,
+    ClusterSnapshot,
+    PlannedSnapshotReference,
+    SnapshotDoc,
+    SnapshotReference,
+)
 from api.store.calendars import StoredCalendar, entries_of
 from api.store.snapshots import ResolvedSnapshot, resolved_document, source_document
 from models.forecast.known import KnownJob, SnapshotForecasts, unforeseen_jobs
@@ -23,15 +32,18 @@ from stowplan.errors import InputError, Issue
 from topology.cluster import Cluster
 
 T = TypeVar("T")
+# All ways in which a request says its snapshot.
+Source = SnapshotDoc | SnapshotReference | ClusterSnapshot | ChangedSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestText:
     """The body of a request, and what is known of what it may refer to.
 
-    `snapshots`: texts of stored ones by id, None for one that there is not; `calendars` and `calibrations` by name
-    likewise. `measured`: of those jobs, among `measured_jobs`, that the request has. `forecasts`: what the forecaster
-    that it names says of its jobs, or why it says nothing, with a pointer relative to the request.
+    `snapshots`: texts of stored ones, and of those of plans, by id, None for one that there is not; `clusters`,
+    `calendars` and `calibrations` by name likewise. `measured`: of those jobs, among `measured_jobs`, that the request
+    has. `forecasts`: what the forecaster that it names says of its jobs, or why it says nothing, with a pointer
+    relative to the request.
     """
 
     body: bytes
@@ -39,6 +51,7 @@ class RequestText:
     measured_jobs: frozenset[str] = frozenset()
     snapshots: Mapping[str, str | None] = field(default_factory=dict)
     measured: Mapping[str, MeasuredJob] = field(default_factory=dict)
+    clusters: Mapping[str, str | None] = field(default_factory=dict)
     calendars: Mapping[str, StoredCalendar | None] = field(default_factory=dict)
     calibrations: Mapping[str, CalibrationDoc | None] = field(default_factory=dict)
     forecasts: SnapshotForecasts | Issue | None = None
@@ -58,7 +71,7 @@ class RequestText:
     @property
     def num_bytes(self) -> int:
         """Size of everything that is to be read."""
-        texts = [*self.snapshots.values()]
+        texts = [*self.snapshots.values(), *self.clusters.values()]
         for calendar in self.calendars.values():
             texts += () if calendar is None else (calendar.entries, *calendar.reservations)
         return len(self.body) + sum(len(text or "") for text in texts)
@@ -76,10 +89,11 @@ class WantedForecasts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lacking:
-    """What a text refers to and does not bring: a stored snapshot or calendar, stored calibrations, measurements of
-    jobs, or forecasts."""
+    """What a text refers to and does not bring: a stored snapshot, cluster or calendar, stored calibrations,
+    measurements of jobs, or forecasts."""
 
     snapshot_id: str | None = None
+    cluster: str | None = None
     calendar: str | None = None
     calibrations: frozenset[str] = frozenset()
     jobs: frozenset[str] = frozenset()
@@ -107,7 +121,7 @@ def reading_task(read: Callable[[RequestText], T]) -> Callable[[RequestText, Sol
     return task
 
 
-def snapshot_of(source: SnapshotDoc | SnapshotReference, text: RequestText) -> ResolvedSnapshot:
+def snapshot_of(source: Source, text: RequestText) -> ResolvedSnapshot:
     """Give the snapshot that a request brings or refers to, with the calendar and forecasts that it refers to; the id
     is that of what the request says itself.
 
@@ -118,7 +132,7 @@ def snapshot_of(source: SnapshotDoc | SnapshotReference, text: RequestText) -> R
     LackingError
         When it is to be fetched first.
     """
-    return _as_posted(source, _resolved(source, text).used)
+    return _as_posted(source, _resolved(_expanded(source, text), text).used)
 
 
 def cluster_of(source: ClusterDoc | SnapshotReference, text: RequestText) -> Cluster:
@@ -150,10 +164,10 @@ def calendar_entries(source: CalendarSource, text: RequestText) -> tuple[Calenda
     return entries_of(_stored_calendar(source.cluster, text)) if isinstance(source, CalendarReference) else source
 
 
-def measured_snapshot_of(source: SnapshotDoc | SnapshotReference, policy: str, text: RequestText) -> MeasuredSnapshot:
+def measured_snapshot_of(source: Source, policy: str, text: RequestText) -> MeasuredSnapshot:
     """Give the snapshot, filled in with forecasts and with what was measured of its jobs; raises what `snapshot_of`
     does."""
-    found = _resolved(source, text)
+    found = _resolved(_expanded(source, text), text)
     measured = text.measured_jobs & {job.id for job in found.used.snapshot.jobs}
     if measured - text.measured.keys():
         raise LackingError(Lacking(jobs=measured))
@@ -161,6 +175,30 @@ def measured_snapshot_of(source: SnapshotDoc | SnapshotReference, policy: str, t
     if measured:
         filled = filled_in(found.used, found.document, policy, {job: text.measured[job] for job in measured})
     return replace(filled, posted=_as_posted(source, found.used), notes=(*found.notes, *filled.notes))
+
+
+def _expanded(source: Source, text: RequestText) -> SnapshotDoc | SnapshotReference:
+    """A snapshot that is told by what is other than in what the service has, as if it had been posted whole."""
+    with located("/snapshot"):
+        if isinstance(source, ClusterSnapshot):
+            return on_cluster(source, _stored_cluster(source.cluster, text))
+        if isinstance(source, ChangedSnapshot):
+            base = _stored(source.base, text)
+            if base is None:
+                detail = f"there is no snapshot and no plan {source.base!r}; post the snapshot whole"
+                raise InputError(detail, [Issue(code="unknown_snapshot", pointer="/base", detail=detail)])
+            return changed_snapshot(source, SNAPSHOT.validate_json(base))
+        return source
+
+
+def _stored_cluster(name: str, text: RequestText) -> ClusterDoc:
+    if name not in text.clusters:
+        raise LackingError(Lacking(cluster=name))
+    stored = text.clusters[name]
+    if stored is None:
+        detail = f"there is no cluster {name!r}; PUT it to /v1/clusters/NAME first"
+        raise InputError(detail, [Issue(code="unknown_cluster", pointer="/cluster", detail=detail)])
+    return ClusterDoc.model_validate_json(stored)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,10 +238,12 @@ def _forecast(name: str, used: ResolvedSnapshot, document: SnapshotDoc, text: Re
     return _Resolved(used=used, document=filled.document, notes=filled.notes)
 
 
-def _as_posted(source: SnapshotDoc | SnapshotReference, found: ResolvedSnapshot) -> ResolvedSnapshot:
-    """The same under the id of the request, which is the same whatever is in the calendar and the calibrations that it
-    names, and whatever the forecaster says."""
-    if _calendar_name(source) is None and _forecaster_name(source) is None and not _calibration_names(source):
+def _as_posted(source: Source, found: ResolvedSnapshot) -> ResolvedSnapshot:
+    """The same under the id of the request, which is the same whatever is in the cluster, the calendar and the
+    calibrations that it names, and whatever the forecaster says."""
+    if isinstance(source, SnapshotDoc | SnapshotReference) and not (
+        _calendar_name(source) or _forecaster_name(source) or _calibration_names(source)
+    ):
         return found
     posted = source.model_dump_json()
     return replace(found, id=snapshot_id(posted), text=posted)

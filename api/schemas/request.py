@@ -8,7 +8,13 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, create_
 from api.schemas.base import MAX_ITEMS, Document, Epsilon, GpuMap, Name, OneOf
 from api.schemas.parameters import PARAMETERS
 from api.schemas.policies.base import ParametersDoc
-from api.schemas.snapshot import PlannedSnapshotReference, SnapshotDoc, SnapshotReference
+from api.schemas.snapshot import (
+    ChangedSnapshot,
+    ClusterSnapshot,
+    PlannedSnapshotReference,
+    SnapshotDoc,
+    SnapshotReference,
+)
 from models.epsilon import EPSILON
 from models.policies import POLICIES
 from solver.registry import AUTO, SOLVER_NAMES
@@ -24,9 +30,21 @@ def which_snapshot(value: Any) -> str:
     return "stored" if stored else "inline"
 
 
+def _which_source(value: Any) -> str:
+    """Tell apart the ways to say a snapshot."""
+    if isinstance(value, ChangedSnapshot) or (isinstance(value, dict) and "base" in value):
+        return "changed"
+    if isinstance(value, ClusterSnapshot) or (isinstance(value, dict) and isinstance(value.get("cluster"), str)):
+        return "on_cluster"
+    return which_snapshot(value)
+
+
 SnapshotSource = Annotated[
-    Annotated[SnapshotDoc, Tag("inline")] | Annotated[PlannedSnapshotReference, Tag("stored")],
-    Discriminator(which_snapshot),
+    Annotated[SnapshotDoc, Tag("inline")]
+    | Annotated[PlannedSnapshotReference, Tag("stored")]
+    | Annotated[ClusterSnapshot, Tag("on_cluster")]
+    | Annotated[ChangedSnapshot, Tag("changed")],
+    Discriminator(_which_source),
 ]
 
 

@@ -202,6 +202,47 @@ class SnapshotDoc(Document):
 SNAPSHOT: TypeAdapter[SnapshotDoc] = TypeAdapter(SnapshotDoc)
 
 
+class NodeChangeDoc(Document):
+    """What is other of a node; null: as before."""
+
+    state: NodeState | None = None
+    state_reason: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    gpus_in_use: GpusInUse | None = None
+
+
+class ClusterSnapshot(Document):
+    """Jobs on a cluster that the service has under a name."""
+
+    cluster: Name
+    """`PUT /v1/clusters/{name}` before."""
+    nodes: Annotated[dict[Name, NodeChangeDoc], Field(max_length=MAX_ITEMS)] = Field(default_factory=dict)
+    """Node id -> what is other than in the cluster."""
+    jobs: Annotated[tuple[JobDoc, ...], Field(max_length=MAX_ITEMS)]
+    taken_at: AwareDatetime | None = None
+    calendar: CalendarSource = ()
+    forecaster: ForecasterName | None = None
+
+
+class ChangedSnapshot(Document):
+    """A snapshot that is known to the service, and what is other now."""
+
+    base: Annotated[str, Field(min_length=1, max_length=128, examples=["plan-0f87a8"])]
+    """A stored snapshot, or a plan: the snapshot that it was made of, with all that was filled in."""
+    nodes: Annotated[dict[Name, NodeChangeDoc], Field(max_length=MAX_ITEMS)] = Field(default_factory=dict)
+    """Node id -> what is other."""
+    jobs: Annotated[dict[Name, dict[str, Any]], Field(max_length=MAX_ITEMS)] = Field(
+        default_factory=dict, examples=[{"llm": {"age_s": 360, "current": {"n0": [0, 1]}}}]
+    )
+    """Job id -> fields with their new values, as a job of a snapshot has them; null is a value, too."""
+    add_jobs: Annotated[tuple[JobDoc, ...], Field(max_length=MAX_ITEMS)] = ()
+    remove_jobs: Annotated[tuple[Name, ...], Field(max_length=MAX_ITEMS)] = ()
+    taken_at: AwareDatetime | None = None
+    """The moment; needed where the base says one."""
+    calendar: CalendarSource | None = None
+    """In place of the entries of the base."""
+    forecaster: ForecasterName | None = None
+
+
 class SnapshotReference(Document):
     """A snapshot that was posted before."""
 

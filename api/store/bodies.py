@@ -1,4 +1,4 @@
-"""Texts that are stored once however often they come: those of snapshots."""
+"""Texts that are stored once however often they come: those of snapshots and clusters."""
 
 import hashlib
 import zlib
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, exists
+from sqlalchemy import Connection, delete, exists, or_
 from sqlalchemy.dialects.sqlite import insert
 
-from api.store.tables import BODIES, PLANS, SNAPSHOTS
+from api.store.tables import BODIES, CLUSTERS, PLANS, SNAPSHOTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,7 @@ def body_of(row: Any) -> Body:
 
 
 def forget_bodies(connection: Connection, hashes: Sequence[str]) -> None:
-    """Delete those of these texts that no plan and no stored snapshot has any more."""
-    is_used = exists().where(PLANS.c.snapshot_hash == BODIES.c.hash) | exists().where(
-        SNAPSHOTS.c.body_hash == BODIES.c.hash
-    )
+    """Delete those of these texts that nothing has any more."""
+    users = (PLANS.c.snapshot_hash, SNAPSHOTS.c.body_hash, CLUSTERS.c.body_hash)
+    is_used = or_(*(exists().where(column == BODIES.c.hash) for column in users))
     connection.execute(delete(BODIES).where(BODIES.c.hash.in_(hashes), ~is_used))

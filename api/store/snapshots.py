@@ -10,16 +10,19 @@ from api.convert.hashing import snapshot_id
 from api.convert.located import located
 from api.convert.snapshot import snapshot_from_document
 from api.schemas.service import SnapshotLinksDoc, SnapshotReceiptDoc
-from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
+from api.schemas.snapshot import SNAPSHOT, PlannedSnapshotReference, SnapshotDoc, SnapshotReference
 from api.store.bodies import Body
 from api.store.database import SnapshotRecord, Store
 from models.workload import Snapshot
 from stowplan.errors import InputError, Issue
 
+# How a document begins that refers to a snapshot.
+_REFERENCE = '{"snapshot_id":'
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedSnapshot:
-    """A snapshot, the id of its content, and the JSON text of the document that named it."""
+    """A snapshot, the id of its content, and its document as JSON text."""
 
     snapshot: Snapshot
     id: str
@@ -67,9 +70,15 @@ class Snapshots:
         return self._record(id_).document.text
 
     def find(self, id_: str) -> str | None:
-        """One snapshot as JSON text; None when there is none."""
+        """One snapshot as JSON text, by its id or by that of a plan that was made of it; None when there is none."""
         record = self._store.snapshot(id_)
-        return None if record is None else record.document.text
+        if record is not None:
+            return record.document.text
+        text = self._store.plan_snapshot(id_)
+        # Plans of schema 0001 may have kept what they were asked with: the id of a stored snapshot.
+        if text is not None and text.startswith(_REFERENCE):
+            return self.find(PlannedSnapshotReference.model_validate_json(text).snapshot_id)
+        return text
 
     def resolve(self, source: SnapshotDoc | SnapshotReference) -> ResolvedSnapshot:
         """Give the snapshot that a request brings or refers to; raises what `resolved` does."""
@@ -96,8 +105,8 @@ def resolved(source: SnapshotDoc | SnapshotReference, find: Callable[[str], str 
 
 
 def resolved_document(source: SnapshotDoc | SnapshotReference, document: SnapshotDoc) -> ResolvedSnapshot:
-    """The same where the document that a request brings or refers to is known."""
-    text = source.model_dump_json()
+    """The same where the document that a request brings or refers to is known; the text is that of the document."""
+    text = document.model_dump_json()
     with located("/snapshot"):
         snapshot = snapshot_from_document(document)
     id_ = source.snapshot_id if isinstance(source, SnapshotReference) else snapshot_id(text)

@@ -22,7 +22,7 @@ from api.schemas.metrics import StepRecordDoc
 from api.store.compressed import CompressedText
 
 METADATA = MetaData()
-# Texts of snapshots, compressed: each is there once, and as long as a plan or a stored snapshot has it.
+# Texts of snapshots and clusters, compressed: each is there once, and as long as something has it.
 BODIES = Table(
     "bodies",
     METADATA,
@@ -84,6 +84,15 @@ BEGUN_AGAIN = Table(
     METADATA,
     Column("plan_id", String, primary_key=True),
     Column("times", Integer, nullable=False),
+)
+# Nodes and their fabric, by the name of the cluster.
+CLUSTERS = Table(
+    "clusters",
+    METADATA,
+    Column("name", String, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("updated_at_s", Float, nullable=False),
+    Column("body_hash", String, nullable=False, index=True),
 )
 SNAPSHOTS = Table(
     "snapshots",

@@ -1,24 +1,19 @@
 """Calendars of clusters: look at them, write them, take them elsewhere."""
 
-import re
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path
+from fastapi import APIRouter, Depends, Header
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.calendars.service import CLUSTERS_PATH
-from api.common.errors import HeaderError
+from api.clusters.service import CLUSTERS_PATH
 from api.figures.request import PictureFormat
 from api.http.body import json_body
-from api.http.routers.common import Services, documented_body, json_response
+from api.http.routers.common import ETAG, ClusterName, Services, documented_body, json_response, version_of
 from api.schemas.reservation import CALENDAR_EXAMPLE, CalendarBody, CalendarDoc
 
 router = APIRouter(prefix=CLUSTERS_PATH, tags=["calendars"])
 
-ClusterName = Annotated[
-    str, Path(min_length=1, max_length=256, pattern=r"^[^/\x00-\x1f\x7f-\x9f\u2028\u2029]+$", examples=["main"])
-]
 IfMatch = Annotated[
     str | None,
     Header(
@@ -27,14 +22,13 @@ IfMatch = Annotated[
         json_schema_extra={"pattern": '^"[0-9]{1,15}"$'},
     ),
 ]
-_ETAG: dict[str, Any] = {"ETag": {"schema": {"type": "string"}, "description": "The version, in quotation marks."}}
 
 
 @router.get(
     "/{name}/calendar",
     summary="Look at a calendar",
     response_model=CalendarDoc,
-    responses={200: {"headers": _ETAG}},
+    responses={200: {"headers": ETAG}},
 )
 async def get_calendar(services: Services, name: ClusterName) -> Response:
     """The entries of a calendar, the reservations that are confirmed or active, and what is odd about them now."""
@@ -46,8 +40,8 @@ async def get_calendar(services: Services, name: ClusterName) -> Response:
     summary="Write a calendar",
     response_model=CalendarDoc,
     responses={
-        200: {"headers": _ETAG},
-        201: {"model": CalendarDoc, "headers": _ETAG, "description": "There was none before."},
+        200: {"headers": ETAG},
+        201: {"model": CalendarDoc, "headers": ETAG, "description": "There was none before."},
     },
     openapi_extra=documented_body(CalendarBody.__name__, {"Maintenance of a minipod": CALENDAR_EXAMPLE}),
 )
@@ -62,7 +56,7 @@ async def put_calendar(
     Two who change it at the same time do not overwrite each other: `If-Match` says which version is changed (428
     without it, 412 when it is another one by now). What excludes a confirmed reservation is refused (409).
     """
-    version = _version(if_match)
+    version = version_of(if_match)
     document, created = await run_in_threadpool(services.calendars.put, name, body, version)
     return _answer(document, 201 if created else 200)
 
@@ -108,10 +102,3 @@ async def _figure(services: Services, name: str, format_: PictureFormat, media_t
 def _answer(document: CalendarDoc, status: int = 200) -> Response:
     made = {"Location": document.links.self} if status == 201 else {}
     return json_response(document, status, {"ETag": f'"{document.version}"', **made})
-
-
-def _version(if_match: str | None) -> int | None:
-    found = None if if_match is None else re.fullmatch('"([0-9]{1,15})"', if_match)
-    if if_match is not None and found is None:
-        raise HeaderError(f'If-Match is {if_match!r}; must be an ETag of this calendar, such as "3"')
-    return None if found is None else int(found[1])

@@ -28,6 +28,10 @@ class _IdConvertor(StringConvertor):
 
 register_url_convertor("id", _IdConvertor())
 PlanId = Annotated[str, Path(examples=["plan-0190f3a2"])]
+ClusterName = Annotated[
+    str, Path(min_length=1, max_length=256, pattern=r"^[^/\x00-\x1f\x7f-\x9f\u2028\u2029]+$", examples=["main"])
+]
+ETAG: dict[str, Any] = {"ETag": {"schema": {"type": "string"}, "description": "The version, in quotation marks."}}
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -42,6 +46,14 @@ IdempotencyKey = Annotated[
 async def arrival_s() -> float:
     """Give the time of a monotonic clock. Parameters are resolved in order: ask for it before the body."""
     return time.perf_counter()
+
+
+def version_of(if_match: str | None) -> int | None:
+    """The version that a client changes; HeaderError when `If-Match` is no ETag of ours."""
+    found = None if if_match is None else re.fullmatch('"([0-9]{1,15})"', if_match)
+    if if_match is not None and found is None:
+        raise HeaderError(f'If-Match is {if_match!r}; must be an ETag of what is changed, such as "3"')
+    return None if found is None else int(found[1])
 
 
 Services = Annotated[rooms.Services, Depends(services_of)]

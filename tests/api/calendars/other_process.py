@@ -14,7 +14,7 @@ from api.calendars import conflicts, reservations
 from api.calendars.planned_nodes import PlannedNodes
 from api.calendars.reservations import Reservations
 from api.schemas.reservation import ReservationDoc
-from api.store import database
+from api.store import connection
 from api.store.calendars import StoredCalendar
 from api.store.database import Store
 from stowplan.errors import StowplanError
@@ -37,7 +37,7 @@ class Unguarded:
 
 def main(path: str, now_s: str) -> None:
     """Do what the lines say until there are none."""
-    vars(database)["DatabaseFile"] = Unguarded
+    vars(connection)["DatabaseFile"] = Unguarded
     store = Store(Path(path))
     holds = False
 

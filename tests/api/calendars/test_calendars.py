@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from api.calendars.planned_nodes import PlannedNodes
 from api.calendars.reservations import Reservations
 from api.calendars.service import Calendars
+from api.clusters.service import Clusters
 from api.common.errors import (
     CalendarConflictError,
     IdempotencyConflictError,
@@ -29,7 +30,7 @@ from api.schemas.reservation import (
     ReservationPageQuery,
     ReservationStatus,
 )
-from api.store import database
+from api.store import connection
 from api.store.database import Store
 from api.store.snapshots import Snapshots
 from stowplan.errors import InputError, StowplanError
@@ -57,7 +58,7 @@ class Rooms:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.clock = clock
-        self.calendars = Calendars(store, Snapshots(store), clock)
+        self.calendars = Calendars(store, Snapshots(store), Clusters(store), clock)
         self.reservations = Reservations(store, lambda plan, _: PlannedNodes(nodes=(f"n{len(plan) % 4}",)), clock)
 
     def write(self, version: int | None = None, **fields: Any) -> int:
@@ -293,7 +294,7 @@ def test_of_two_confirmations_at_the_same_time_one_wins(
     num_stores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two threads of one service, or two services with connections of their own to one file."""
-    monkeypatch.setattr(database, "DatabaseFile", Unguarded)
+    monkeypatch.setattr(connection, "DatabaseFile", Unguarded)
     clock = Clock()
     stores = [Store(tmp_path / "plans.sqlite") for _ in range(num_stores)]
     services = [Rooms(store, clock) for store in stores]
@@ -314,7 +315,7 @@ def test_of_two_confirmations_at_the_same_time_one_wins(
 
 
 def test_of_two_writers_of_a_version_one_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "DatabaseFile", Unguarded)
+    monkeypatch.setattr(connection, "DatabaseFile", Unguarded)
     clock = Clock()
     stores = [Store(tmp_path / "plans.sqlite") for _ in range(2)]
     one, other = (Rooms(store, clock) for store in stores)

@@ -12,7 +12,7 @@ import pytest
 
 from api.cli.exit_codes import ExitCode
 from api.schemas.reservation import ReservationDoc
-from api.store import database
+from api.store import connection
 from api.store.database import Store
 from stowplan.child_environment import child_environment
 from tests.api.calendars import other_process
@@ -52,7 +52,7 @@ class Service:
 @pytest.fixture
 def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rooms]:
     """A calendar in a file that others may open."""
-    monkeypatch.setattr(database, "DatabaseFile", Unguarded)
+    monkeypatch.setattr(connection, "DatabaseFile", Unguarded)
     store = Store(tmp_path / "plans.sqlite")
     made = Rooms(store, Clock())
     made.write()

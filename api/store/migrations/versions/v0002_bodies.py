@@ -1,4 +1,4 @@
-"""Snapshots are stored once per content, also those of plans; long texts are compressed."""
+"""Snapshots are stored once per content, also those of plans; long texts are compressed; clusters have names."""
 
 import hashlib
 import json
@@ -70,6 +70,14 @@ def upgrade() -> None:
     connection.execute(sa.text("DELETE FROM sqlite_sequence WHERE name = 'plans'"))
     connection.execute(sa.text("UPDATE sqlite_sequence SET name = 'plans' WHERE name = 'plans_0001'"))
     op.drop_table("plans_0001")
+
+    op.create_table(
+        "clusters",
+        sa.Column("name", sa.String, primary_key=True),
+        sa.Column("version", sa.Integer, nullable=False),
+        sa.Column("updated_at_s", sa.Float, nullable=False),
+        sa.Column("body_hash", sa.String, nullable=False, index=True),
+    )
 
     op.rename_table("snapshots", "snapshots_0001")
     snapshots = op.create_table(

@@ -1,0 +1,1 @@
+"""Clusters by name: written once, named by many snapshots."""
