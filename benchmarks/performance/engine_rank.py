@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from executor.progress import Progress
 from executor.token_stream import micro_batch, open_stream
 from executor.trainer import deepspeed_engine
 from executor.trainer.clock import HostClock
-from executor.trainer.engine import Engine, place_of
+from executor.trainer.engine import Batches, Engine, place_of
 from executor.trainer.native import engine as native_engine
 from executor.trainer.rank import leave_process
 from executor.training_job import EngineName, TrainingJob, read_training_job
@@ -55,14 +54,14 @@ def main(job_file: str, num_steps: str, result: str) -> None:
     leave_process(0)
 
 
-def _batches(job: TrainingJob, step: int, rank: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def _batches(job: TrainingJob, step: int, rank: int) -> Batches:
     pipe, data, _ = job.coordinates(rank)
     stream = open_stream(job)
     parts = [
         torch.from_numpy(micro_batch(stream, job, first=step * job.global_batch, index=index, data=data, pipe=pipe))
         for index in range(job.num_micro_batches)
     ]
-    return iter([(tokens[:, :-1], tokens[:, 1:].contiguous()) for tokens in parts])
+    return Batches(pairs=tuple((tokens[:, :-1], tokens[:, 1:].contiguous()) for tokens in parts))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from executor.trainer.documents import Documents, apply
 from executor.trainer.layers import PipelineLayers
 from executor.training_job import Compiler
 from stowplan.errors import InputError
@@ -45,15 +46,18 @@ class StageModule(nn.Module):
         self._index = index
         self.layers, self.tied = nn.ModuleDict(), nn.ModuleDict()
         self._order: list[tuple[nn.Module, Any]] = []
+        self.spread: list[nn.Module] = []
         specs = layers.specs
         for place in range(bounds[index], bounds[index + 1]):
             spec, key = specs[place], getattr(specs[place], "key", None)
             family, name = (self.layers, str(place)) if key is None else (self.tied, key)
             if name not in family:
                 family[name] = spec.build()
-                if compiler is not None and 0 <= place - len(layers.before) < len(layers.layers):
+                if compiler is not None and layers.is_spread(place):
                     family[name].compile(backend=compiler.value, dynamic=False)
             self._order.append((family[name], getattr(spec, "forward_fn", None)))
+            if layers.is_spread(place):
+                self.spread.append(family[name])
         self._parts: dict[str, set[int]] = {}
         for k in range(len(bounds) - 1):
             for spec in specs[bounds[k] : bounds[k + 1]]:
@@ -79,8 +83,8 @@ class StageModule(nn.Module):
             if name.split(".")[0] in shared
         }
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
+    def forward(self, values: torch.Tensor, documents: Documents | None = None) -> torch.Tensor:
         """Apply the layers."""
         for module, function in self._order:
-            values = module(values) if function is None else function(module, values)
+            values = apply(module, values, documents) if function is None else function(module, values)
         return values

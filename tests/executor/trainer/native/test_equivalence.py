@@ -42,7 +42,8 @@ PLANS = [
 
 def _alone(job: TrainingJob) -> TrainingJob:
     """The same in one process, computed exactly."""
-    return tiny_job(replace(job.model, **_EXACT), stage_layers=(job.model.num_layers,), num_steps=job.num_steps)
+    more: dict[str, Any] = {"num_steps": job.num_steps, "data": job.data}
+    return tiny_job(replace(job.model, **_EXACT), stage_layers=(job.model.num_layers,), **more)
 
 
 def _check_losses(job: TrainingJob, folder: Path, tolerance: float) -> None:
