@@ -7,12 +7,12 @@ A user's hook is a function in an importable module, named `module:function` in 
 Every rank calls it and gets specifications, of which the engine builds those of the rank's stage; DeepSpeed's own
 (`LayerSpec`, `TiedLayerSpec`) do as well. A layer maps one tensor to one tensor; the first gets token ids (micro-batch,
 sequence), and the native engine wants (micro-batch, sequence, hidden) between stages. Where attention must stay within
-documents (`data.document_mask`), layers that mix tokens say so and are told of them (`executor.trainer.documents`);
-labels that the loss must leave out (`data.eod_mask_loss`) are -100, and its mean is then over the others. `model`
-carries the sizes, of which the hook uses what it likes; `layers` must be as many as `model.num_layers`. To start from
-the same weights in every layout, draw them with `executor.trainer.context.seeded_parameter`. With a tensor degree above
-1 a layer shares its parameters over `context.tensor_group` (`executor.trainer.tensor_parallel` has linear layers), or
-is whole on all its ranks.
+documents (`data.document_mask`), `layers` must say that they take these (`executor.trainer.documents`); labels that the
+loss must leave out (`data.eod_mask_loss`) are -100, and its mean is then over the others. `model` carries the sizes, of
+which the hook uses what it likes; `layers` must be as many as `model.num_layers`. To start from the same weights in
+every layout, draw them with `executor.trainer.context.seeded_parameter`. With a tensor degree above 1 a layer shares
+its parameters over `context.tensor_group` (`executor.trainer.tensor_parallel` has linear layers), or is whole on all
+its ranks.
 """
 
 import importlib
