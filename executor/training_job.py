@@ -6,12 +6,12 @@ the same data.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from executor.data.sources import Data, Source, TokenType, sources_of
+from executor.data.sources import Data, Source, TokenType, document_faults, sources_of
 from executor.progress import ScalingRule, scaling_faults
 from executor.records import read_record, write_record
 from executor.weights.families import family_of
@@ -250,6 +250,16 @@ class TrainingJob:
     def sources(self) -> tuple[Source, ...]:
         """Where the data come from; none: they are synthetic."""
         return sources_of(self.token_file, self.token_type, self.data)
+
+    @property
+    def document_mask(self) -> bool:
+        """Whether attention stays within documents."""
+        return self.data.document_mask
+
+    @property
+    def eod_mask_loss(self) -> bool:
+        """Whether the loss leaves out first tokens of documents."""
+        return self.data.eod_mask_loss
 
     @property
     def pp(self) -> int:
@@ -541,6 +551,8 @@ def _input_faults(job: TrainingJob) -> Iterator[Issue]:
     """What does not go together of data and weights."""
     if job.token_file is not None and job.data.sources:
         yield _fault("training_data", "token_file", "is given beside data.sources; name it there, with its token_type")
+    for issue in document_faults(job.sources, job.data, job.model.vocabulary_size):
+        yield replace(issue, pointer=f"/data{issue.pointer}")
     for name in ("initial_weights", "final_weights"):
         if getattr(job, name) is None:
             continue

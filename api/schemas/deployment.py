@@ -105,6 +105,13 @@ class DataDoc(Document):
     """Steps between evaluations; 0: none. There is one behind the last step, too."""
     evaluation_batches: Count = 10
     """Global batches of an evaluation, always the same ones; fewer where there are no more."""
+    document_mask: bool = False
+    """Attention stays within the documents that were packed into a sequence, and positions begin again in each."""
+    eod_token: Annotated[int, Field(ge=0, le=MAX_COUNT)] | None = None
+    """Id of the token behind every document. Null: documents end where the .idx of a dataset of Megatron-LM says so;
+    files of tokens need it. With it they end in both places."""
+    eod_mask_loss: bool = False
+    """The loss leaves out the first token of every document, which nothing in the one before foretells."""
 
 
 class TrainingOptionsDoc(Document):

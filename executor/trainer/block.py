@@ -14,6 +14,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from executor.trainer.context import LayerContext, constant_parameter
+from executor.trainer.documents import Documents, attend_within
 from executor.trainer.rotary import frequencies, rotate
 from executor.trainer.tensor_parallel import ColumnParallelLinear, RowParallelLinear, enter, entered
 from models.dimensions import Dimensions
@@ -96,21 +97,29 @@ class Attention(nn.Module):
             bias=model.biases is Biases.ALL,
         )
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """(batch, sequence, hidden) -> the same."""
+    def forward(self, values: torch.Tensor, documents: Documents | None = None) -> torch.Tensor:
+        """(batch, sequence, hidden) -> the same; within `documents`, where they are given."""
         with entered(values, self._context, gather_again=self._gather_again) as whole:
             columns = [layer(whole) for layer in (self.query, self.key, self.value)]
-        heads = [each.unflatten(-1, (-1, self._head)).transpose(1, 2) for each in columns]
-        mixed = _recomputed(self._mix, *heads) if self._recompute else self._mix(*heads)
+        query, key, value = (each.unflatten(-1, (-1, self._head)).transpose(1, 2) for each in columns)
+        if self._recompute:
+            mixed = _recomputed(self._mix, query, key, value, documents)
+        else:
+            mixed = self._mix(query, key, value, documents)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
-    def _mix(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    def _mix(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, documents: Documents | None
+    ) -> torch.Tensor:
         """Attention proper, (batch, heads, sequence, head size)."""
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         if self._frequencies is not None:
-            query, key = rotate(query, self._frequencies), rotate(key, self._frequencies)
+            positions = None if documents is None else documents.positions
+            query, key = (rotate(each, self._frequencies, positions) for each in (query, key))
         grouped = query.shape[1] != key.shape[1]
+        if documents is not None:
+            return attend_within(documents, query, key, value, grouped=grouped)
         return functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
 
 
@@ -152,6 +161,8 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """One layer of the model, recomputed in the backward pass when the model says so."""
 
+    takes_documents = True
+
     def __init__(self, context: LayerContext, model: Transformer, index: int) -> None:
         super().__init__()
         name = f"block.{index}"
@@ -161,15 +172,15 @@ class Block(nn.Module):
         self.feed_forward_norm = Norm(context, model, f"{name}.feed_forward_norm")
         self.feed_forward = FeedForward(context, model, f"{name}.feed_forward")
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """(batch, sequence, hidden) -> the same."""
-        return _recomputed(self._block, values) if self._recompute else self._block(values)
+    def forward(self, values: torch.Tensor, documents: Documents | None = None) -> torch.Tensor:
+        """(batch, sequence, hidden) -> the same; no token attends to other documents, where they are given."""
+        return _recomputed(self._block, values, documents) if self._recompute else self._block(values, documents)
 
-    def _block(self, values: torch.Tensor) -> torch.Tensor:
-        values = values + self.attention(self.attention_norm(values))
+    def _block(self, values: torch.Tensor, documents: Documents | None) -> torch.Tensor:
+        values = values + self.attention(self.attention_norm(values), documents)
         return values + self.feed_forward(self.feed_forward_norm(values))
 
 
-def _recomputed(function: object, *values: torch.Tensor) -> torch.Tensor:
+def _recomputed(function: object, *values: torch.Tensor | Documents | None) -> torch.Tensor:
     """Run without keeping activations; there is no dropout, so no random state to keep either."""
     return checkpoint(function, *values, use_reentrant=False, preserve_rng_state=False)

@@ -23,6 +23,7 @@ from executor.checkpoints import Checkpoint
 from executor.launch.pulse import Pulse
 from executor.trainer.clock import StepClock
 from executor.trainer.context import LayerContext
+from executor.trainer.documents import refuse_unmasked, share_of
 from executor.trainer.engine import Batches, Held, Place, StepResult, patience_of
 from executor.trainer.layers import layers_of
 from executor.trainer.micro_noise import MicroBatchSquares
@@ -99,6 +100,9 @@ class NativeEngine:
             StageModule(layers, layers.bounds(job.part_layers), index, job.pp, job.compiler, sharding)
             for index in indices
         ]
+        if job.document_mask:
+            for module in modules:
+                refuse_unmasked(module.spread)
         self._tensor_group, self._modules = context.tensor_group, modules
         self._flats: Sequence[FlatParameters] = [flat for module in modules for flat in module.flats]
         if sharding is None:
@@ -123,11 +127,12 @@ class NativeEngine:
         self._num_parts = 1 if sharding is None else job.num_micro_batches
         self._loss = layers.loss
         self._share = layout.batches[where.data] / job.global_batch
-        parts = [
+        self._num_counted: int | None = None
+        self._parts = [
             UnevenStage(module, job, index, where, self.device, dtype, clock)
             for module, index in zip(modules, indices, strict=True)
         ]
-        self._schedule = _schedule(job, parts, self._shared_loss)
+        self._schedule = _schedule(job, self._parts, self._shared_loss)
 
     @property
     def step(self) -> int:
@@ -161,9 +166,13 @@ class NativeEngine:
         losses: list[torch.Tensor] = []
         first, last = self._place.pipe == 0, self._place.pipe == self._job.last_stage
         if first or last:
-            tokens, targets = (torch.cat(parts).to(self.device) for parts in zip(*batches, strict=True))
+            tokens, targets = (torch.cat(parts).to(self.device) for parts in zip(*batches.pairs, strict=True))
             inputs = (tokens,) if first else ()
             labels = {"target": targets, "losses": losses} if last else {}
+        documents = [each.to(self.device) for each in batches.documents]
+        for part in self._parts:
+            part.take(documents)
+        self._num_counted = batches.num_counted
         self._clock.lap("load")
         passes(*inputs, **labels, return_outputs=False)
         self._clock.lap("send" if self._job.pp > 1 else None)
@@ -201,7 +210,8 @@ class NativeEngine:
 
     def _shared_loss(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """What the samples of this replica add to the mean over the batch."""
-        loss = self._loss(outputs, labels) * self._share
+        share = self._share if self._num_counted is None else share_of(labels, self._num_counted)
+        loss = self._loss(outputs, labels) * share
         self._clock.lap("forward")
         return loss
 

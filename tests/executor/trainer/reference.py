@@ -9,8 +9,9 @@ from torch import nn
 
 from executor.learning_rate import learning_rate_at
 from executor.progress import Progress
-from executor.token_stream import micro_batch, open_stream
+from executor.token_stream import TokenStream, open_stream
 from executor.trainer.context import LayerContext
+from executor.trainer.documents import IGNORED, Documents, apply
 from executor.trainer.layers import PipelineLayers, TiedLayerSpec, layers_of
 from executor.training_job import TrainingJob
 from models.transformer import Optimizer
@@ -41,9 +42,9 @@ class Sequence(nn.Module):
                 self._steps.append((None, module))
         self.parts = nn.ModuleList(dict.fromkeys(module for _, module in self._steps))
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
+    def forward(self, values: torch.Tensor, documents: Documents | None = None) -> torch.Tensor:
         for function, module in self._steps:
-            values = module(values) if function is None else function(module, values)
+            values = apply(module, values, documents) if function is None else function(module, values)
         return values
 
 
@@ -64,6 +65,19 @@ def reference(job: TrainingJob, replicas: int = 1) -> tuple[ReferenceStep, ...]:
         torch.set_num_threads(threads)
 
 
+def stream_documents(job: TrainingJob, stream: TokenStream, first: int, count: int) -> Documents | None:
+    """Those of samples, where attention stays within them."""
+    return Documents.beginning_at(stream.batch_starts(first, count)[:, :-1]) if job.document_mask else None
+
+
+def stream_labels(job: TrainingJob, stream: TokenStream, first: int, count: int) -> torch.Tensor:
+    """Labels of samples, of which first tokens of documents may be left out."""
+    labels = torch.from_numpy(stream.batch(first, count)[:, 1:])
+    if not job.eod_mask_loss:
+        return labels
+    return labels.masked_fill(torch.from_numpy(stream.batch_starts(first, count)[:, 1:]), IGNORED)
+
+
 def _train(job: TrainingJob, replicas: int) -> list[ReferenceStep]:
     layers = layers_of(job, LayerContext(seed=job.seed))
     model, schedule, stream = Sequence(layers), job.schedule, open_stream(job)
@@ -80,14 +94,18 @@ def _train(job: TrainingJob, replicas: int) -> list[ReferenceStep]:
     )
     steps = []
     for step in range(job.num_steps):
+        num_counted = (stream_labels(job, stream, step * job.global_batch, job.global_batch) != IGNORED).sum()
         losses, replica_gradients = [], []
         for data in range(replicas):
             count = job.num_micro_batches // replicas
             total = torch.tensor(0.0)
             for index in range(count):
-                place = {"first": step * job.global_batch, "index": index * replicas + data, "data": 0}
-                tokens = torch.from_numpy(micro_batch(stream, job, **place))
-                total = total + layers.loss(model(tokens[:, :-1]), tokens[:, 1:]) / count
+                first = step * job.global_batch + (index * replicas + data) * job.micro_batch
+                tokens = torch.from_numpy(stream.batch(first, job.micro_batch))
+                labels = stream_labels(job, stream, first, job.micro_batch)
+                outputs = model(tokens[:, :-1], stream_documents(job, stream, first, job.micro_batch))
+                share = (labels != IGNORED).sum() / num_counted * replicas
+                total = total + layers.loss(outputs, labels) * share
             losses.append(float(total.detach()))
             replica_gradients.append(torch.autograd.grad(total, parameters))
         for parameter, *gradients in zip(parameters, *replica_gradients, strict=True):

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from executor.token_stream import open_stream
 from executor.trainer.context import LayerContext
+from executor.trainer.documents import Documents
 from executor.trainer.layers import layers_of
 from executor.training_job import EngineName, Schedule, StageLayout, TrainingJob
 from executor.weights.given import numerics_of
@@ -86,6 +88,21 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
         theirs = _model(name)(tokens).logits
     assert theirs.std() > 0.5
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_of_packed_documents_are_those_of_each_alone(name: str, tmp_path: Path) -> None:
+    job = _job(_stored(name, tmp_path), stage_layers=(2,))
+    tokens = torch.from_numpy(open_stream(job).batch(0, 2))[:, :-1]
+    starts = np.zeros(tokens.shape, dtype=np.bool_)
+    starts[:, 0] = starts[0, 5] = starts[0, 6] = starts[1, 11] = True
+    model = _model(name)
+    with torch.no_grad():
+        ours = Sequence(layers_of(job, LayerContext()))(tokens, Documents.beginning_at(starts))
+        for sequence, first, end in ((0, 0, 5), (0, 5, 6), (0, 6, 16), (1, 0, 11), (1, 11, 16)):
+            theirs = model(tokens[sequence : sequence + 1, first:end]).logits[0]
+            torch.testing.assert_close(ours[sequence, first:end], theirs, rtol=0, atol=1e-4)
+        assert (ours - model(tokens).logits).abs().max() > 0.1
 
 
 # Two replicas, then two tensor ranks.
