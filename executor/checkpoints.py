@@ -12,7 +12,7 @@ good one; every step is atomic, so a crash or a full disk leaves the checkpoint 
 import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -252,7 +252,9 @@ def _remove_old(folder: Path, newest: str, keep: int) -> None:
 
 
 def _identity(training: Checkpoint | TrainingJob) -> Mapping[str, Any]:
-    values = {name: value for name, value in asdict(training.model).items() if name not in _FREE}
+    # Of all ZeRO stages checkpoints are the same; those of versions that had the first one alone say so.
+    model = replace(training.model, zero_stage=1)
+    values = {name: value for name, value in asdict(model).items() if name not in _FREE}
     others = {"seed": training.seed, "layers_hook": training.layers_hook}
     return values | asdict(Dimensions.of(training.model)) | asdict(training.numerics) | others
 

@@ -69,6 +69,16 @@ _SOFTWARE = {
 }
 
 
+_ZERO_STAGES = {EngineName.DEEPSPEED: (1,), EngineName.NATIVE: (1, 2, 3)}
+_ZERO_REASONS = {
+    EngineName.DEEPSPEED: (
+        "stage 1 only under DeepSpeed, as a pipeline, which it has not with 2 and 3; with 0 it clips by a wrong norm "
+        "where tensors are split: plan with stage 1, or take the engine native for 1 to 3"
+    ),
+    EngineName.NATIVE: "stages 1, 2 and 3 under the engine native: plan with one of these",
+}
+
+
 class Compiler(StrEnum):
     """Backends of `torch.compile`: kernels that are made for the layers, which takes a compiler of C++ on every host;
     or the passes as they are traced ahead of time, made of the usual kernels.
@@ -450,6 +460,12 @@ def _split_faults(job: TrainingJob) -> Iterator[Issue]:
     if job.model.checkpointing is not Checkpointing.NONE:
         detail = f"is {kind} with {job.model.checkpointing} checkpointing, which torch repeats for every weight; none"
         yield _fault("schedule", "pipeline_schedule", detail)
+    if job.model.zero_stage > 1:
+        detail = (
+            f"is {kind} with ZeRO stage {job.model.zero_stage}; under it torch gives the gradients of weights of all "
+            "layers of a part at once, so that nothing is saved: plan with stage 1, or 1f1b"
+        )
+        yield _fault("schedule", "pipeline_schedule", detail)
     if kind is PipelineSchedule.ZBV and job.model.tied_embeddings:
         detail = "is zbv, under which one stage has embedding and head; the native engine ties those of two stages"
         yield _fault("schedule", "pipeline_schedule", detail)
@@ -512,13 +528,8 @@ def model_faults(model: Transformer, engine: EngineName = EngineName.DEEPSPEED) 
     if model.optimizer is not Optimizer.ADAM and engine is EngineName.DEEPSPEED:
         detail = f"is {model.optimizer}; with DeepSpeed the trainer knows adam, the native engine sgd, too"
         yield _fault("optimizer", "model/optimizer", detail)
-    if model.zero_stage != 1:
-        why = (
-            "it has no pipelines with stages 2 and 3, and runs every plan as a pipeline"
-            if model.zero_stage > 1
-            else "with stage 0 DeepSpeed clips gradients by a wrong norm where tensors are split"
-        )
-        detail = f"is {model.zero_stage}; the trainer runs stage 1 only, {why}: plan with stage 1"
+    if model.zero_stage not in _ZERO_STAGES[engine]:
+        detail = f"is {model.zero_stage}; the trainer runs {_ZERO_REASONS[engine]}"
         yield _fault("zero_stage", "model/zero_stage", detail)
 
 

@@ -175,7 +175,7 @@ class DeepSpeedEngine:
 
     def write_weights(self, job: TrainingJob) -> str | None:
         """Write them for transformers."""
-        return save_weights(self._engine.module, self._engine.grid.get_slice_parallel_group(), job)
+        return save_weights(self._engine.module.parameters(), self._engine.grid.get_slice_parallel_group(), job)
 
     def load_checkpoint(self, folder: Path, checkpoint: Checkpoint) -> None:
         """Load weights, optimiser states and the step counter.

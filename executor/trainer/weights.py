@@ -4,7 +4,8 @@ writes what its tensor ranks hold together.
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +86,11 @@ def open_weights(job: TrainingJob) -> Weights | None:
     return None if job.initial_weights is None else StoredWeights(Path(job.initial_weights), job)
 
 
-def save_weights(module: nn.Module, tensor_group: Any, job: TrainingJob) -> str | None:
+def save_weights(parameters: Iterable[nn.Parameter], tensor_group: Any, job: TrainingJob) -> str | None:
     """Write the weights for transformers into `final_weights`, at once or not at all; give what went wrong, or None.
 
-    Collective. The first replica writes, a file per stage; tensor ranks come together parameter by parameter.
+    Collective. The first replica writes, a file per stage; tensor ranks come together parameter by parameter. Of
+    `parameters` each is whole until the next one is asked for, which all replicas do.
     """
     folder = Path(job.final_weights or "")
     partial = folder.with_name(folder.name + PARTIAL)
@@ -98,8 +100,10 @@ def save_weights(module: nn.Module, tensor_group: Any, job: TrainingJob) -> str 
     dist.barrier()
     tensors: dict[str, torch.Tensor] = {}
     failure = None
-    if place.data == 0:
-        whole = dict(_whole_parameters(module, tensor_group, job.stages[place.pipe].tp, holds=place.tensor == 0))
+    if place.data > 0:
+        deque(parameters, maxlen=0)
+    else:
+        whole = dict(_whole_parameters(parameters, tensor_group, job.stages[place.pipe].tp, holds=place.tensor == 0))
         if place.pipe and job.model.tied_embeddings:
             # The first stage has it, too.
             whole.pop("embedding", None)
@@ -148,16 +152,19 @@ def _opened(path: Path) -> Any:
         raise InputError(f"{path} cannot be read as safetensors: {error}") from error
 
 
-def _whole_parameters(module: nn.Module, group: Any, degree: int, *, holds: bool) -> Iterator[tuple[str, torch.Tensor]]:
+def _whole_parameters(
+    parameters: Iterable[nn.Parameter], group: Any, degree: int, *, holds: bool
+) -> Iterator[tuple[str, torch.Tensor]]:
     """Every parameter of a stage by name, on the CPU, on the tensor rank that `holds`; nothing on the others."""
-    for parameter in module.parameters():
+    for parameter in parameters:
         held, axis = parameter.detach(), getattr(parameter, "tensor_axis", None)
         if degree > 1 and axis is not None:
             parts = [torch.empty_like(held) for _ in range(degree)]
             dist.all_gather(parts, held.contiguous(), group=group)
             held = torch.cat(parts, dim=axis)
         if holds:
-            yield parameter.stored_name, held[: getattr(parameter, "vocabulary_size", None)].cpu()
+            # A copy: of the parameter the storage may be given up.
+            yield parameter.stored_name, held[: getattr(parameter, "vocabulary_size", None)].to("cpu", copy=True)
 
 
 def _as_stored(whole: Mapping[str, torch.Tensor], stored: Mapping[str, Stored]) -> dict[str, torch.Tensor]:

@@ -173,6 +173,8 @@ def test_named_checkpoint_must_exist(tmp_path: Path) -> None:
 def test_only_what_changes_the_mathematics_changes_the_fingerprint() -> None:
     job = tiny_job()
     same = replace(GPT, name="mine", feed_forward_size=256, checkpointing=Checkpointing.FULL)
+    sharded = tiny_job(replace(GPT, zero_stage=3), engine=EngineName.NATIVE)
+    assert fingerprint_of(sharded) == fingerprint_of(job)
     assert fingerprint_of(tiny_job(same, stage_layers=(2, 2), dp=2)) == fingerprint_of(job)
     assert fingerprint_of(tiny_job(replace(GPT, global_batch=16), num_micro_batches=8)) == fingerprint_of(job)
     assert fingerprint_of(tiny_job(replace(GPT, tied_embeddings=False))) != fingerprint_of(job)

@@ -144,8 +144,23 @@ def test_memory_may_be_ignored() -> None:
 def test_a_model_that_cannot_be_trained_is_refused() -> None:
     refuse_model(GPT, EngineName.DEEPSPEED)
     with pytest.raises(InputError, match="the trainer cannot run the model of the job") as error:
-        refuse_model(replace(GPT, zero_stage=3), EngineName.NATIVE)
+        refuse_model(replace(GPT, zero_stage=3), EngineName.DEEPSPEED)
     assert {pointer for _, pointer in codes(error)} == {"/model/zero_stage"}
+    with pytest.raises(InputError, match="the trainer cannot run the model of the job"):
+        refuse_model(replace(GPT, zero_stage=4), EngineName.NATIVE)
+
+
+@pytest.mark.parametrize("zero_stage", [2, 3])
+def test_zero_2_and_3_are_of_the_native_engine_with_pipelines_planned_for_torch(zero_stage: int) -> None:
+    flat = replace(PLAN, stages=(replace(UNEQUAL.stages[0], num_layers=4),))
+    model = replace(GPT, zero_stage=zero_stage)
+    native = replace(candidate(flat), model=model, engine=EngineName.NATIVE)
+    assert deployable_plan(native, may_project=False, ignore_memory=False) == (flat, None)
+    with pytest.raises(InputError, match="does not fit the model or the cluster") as error:
+        deployable_plan(replace(native, plan=UNEQUAL), may_project=False, ignore_memory=False)
+    assert codes(error) == {("zero_with_pipeline", "/plan/stages")}
+    of_torch = replace(native, plan=UNEQUAL, model=replace(model, software=Software.TORCH_EAGER))
+    assert deployable_plan(of_torch, may_project=False, ignore_memory=False) == (UNEQUAL, None)
 
 
 def test_a_job_may_use_what_is_free_and_what_it_has() -> None:

@@ -46,7 +46,7 @@ def pieces(optimised: Optimised, *, tensor_rank: int, tensor_degree: int) -> Ite
     """What a rank has of the state of a training, of one set of parameters."""
     flat = optimised.flat
     state = {
-        "weights": optimised.masters,
+        "weights": flat.masters,
         "exp_avg": optimised.first_moments,
         "exp_avg_sq": optimised.second_moments,
     }

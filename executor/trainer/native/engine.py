@@ -1,4 +1,4 @@
-"""An engine for any plan, on torch alone: stages with degrees and shares of their own, ZeRO-1 inside each stage."""
+"""An engine for any plan, on torch alone: stages with degrees and shares of their own, sharded by ZeRO 1 to 3."""
 
 import logging
 import os
@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.pipelining import (
     Schedule1F1B,
     ScheduleGPipe,
@@ -29,8 +28,9 @@ from executor.trainer.layers import layers_of
 from executor.trainer.micro_noise import MicroBatchSquares
 from executor.trainer.native import checkpoint as stored
 from executor.trainer.native.flat import FlatParameters, Replicas
-from executor.trainer.native.module import StageModule
+from executor.trainer.native.module import Sharding, StageModule, trained
 from executor.trainer.native.noise import noise_squares
+from executor.trainer.native.sharded import ShardedParameters, Traffic
 from executor.trainer.native.stage import UnevenStage
 from executor.trainer.native.ties import Ties
 from executor.trainer.native.update import Update
@@ -89,19 +89,22 @@ class NativeEngine:
         dtype = torch.bfloat16 if job.model.precision is Precision.BF16 else torch.float32
         layers = layers_of(job, context)
         indices = job.parts_of(where.pipe)
+        shared: dict[str, Any] = {
+            "replicas": Replicas(group=_group(replicas, job), index=where.data, count=layout.dp),
+            "tensor_rank": where.tensor,
+            "dtype": dtype,
+        }
+        sharding = _sharding(shared, job.model.zero_stage, context.tensor_group, clock)
         modules = [
-            StageModule(layers, layers.bounds(job.part_layers), index, job.pp, job.compiler) for index in indices
+            StageModule(layers, layers.bounds(job.part_layers), index, job.pp, job.compiler, sharding)
+            for index in indices
         ]
-        self._tensor_group, self._modules = context.tensor_group, nn.ModuleList(modules)
-        self._flats = (
-            FlatParameters(
-                [item for module in modules for item in module.named_parameters() if item[1].requires_grad],
-                {name: counts for module in modules for name, counts in module.ties.items()},
-                replicas=Replicas(group=_group(replicas, job), index=where.data, count=layout.dp),
-                tensor_rank=where.tensor,
-                dtype=dtype,
-            ),
-        )
+        self._tensor_group, self._modules = context.tensor_group, modules
+        self._flats: Sequence[FlatParameters] = [flat for module in modules for flat in module.flats]
+        if sharding is None:
+            parameters = [item for module in modules for item in trained(module)]
+            tied = {name: counts for module in modules for name, counts in module.ties.items()}
+            self._flats = (FlatParameters(parameters, tied, **shared),)
         ties = Ties(self._flats, where, layout.tp) if modules[0].has_ties else None
         self._update = Update(
             self._flats,
@@ -111,7 +114,10 @@ class NativeEngine:
             optimizer=job.model.optimizer,
             tensor_group=context.tensor_group,
         )
-        self._squares = MicroBatchSquares(self._modules.parameters()) if job.measures_micro_batches else None
+        trained_ones = [parameter for module in modules for _, parameter in trained(module)]
+        self._squares = MicroBatchSquares(trained_ones) if job.measures_micro_batches else None
+        # Of a step, whose gradients are known one by one.
+        self._num_parts = 1 if sharding is None else job.num_micro_batches
         self._loss = layers.loss
         self._share = layout.batches[where.data] / job.global_batch
         parts = [
@@ -129,11 +135,11 @@ class NativeEngine:
         """Do one step."""
         self._clock.lap(None)
         for flat in self._flats:
-            flat.gradients.zero_()
+            flat.zero_gradients()
         loss = self._run(self._schedule.step, batches)
         mean, norm, alone, summed = self._update.apply(loss, learning_rate)
         if self._squares is None:
-            small, large = noise_squares(self._job, self._place, alone, summed)
+            small, large = noise_squares(self._job, self._place, alone, summed, num_parts=self._num_parts)
         else:
             small, large = self._squares.take(self._job.num_micro_batches), summed
         return StepResult(loss=mean, gradient_norm=norm, small_square=small, large_square=large)
@@ -169,7 +175,8 @@ class NativeEngine:
 
     def write_weights(self, job: TrainingJob) -> str | None:
         """Write them for transformers."""
-        return save_weights(self._modules, self._tensor_group, job)
+        parameters = (parameter for module in self._modules for parameter in module.whole_parameters())
+        return save_weights(parameters, self._tensor_group, job)
 
     def load_checkpoint(self, folder: Path, checkpoint: Checkpoint) -> None:
         """Load what this rank needs."""
@@ -217,6 +224,14 @@ def _schedule(job: TrainingJob, parts: list[UnevenStage], loss: Callable[..., to
         return _OF_PARTS[job.pipeline_schedule](parts, **options)
     kind = Schedule1F1B if job.num_micro_batches >= job.pp else ScheduleGPipe
     return kind(parts[0], **options)
+
+
+def _sharding(shared: Mapping[str, Any], zero_stage: int, tensor_group: Any, clock: StepClock) -> Sharding | None:
+    """How parameters are sharded layer by layer; None where they are not, or there is one replica only."""
+    if zero_stage < 2 or shared["replicas"].count == 1:
+        return None
+    more = {"shards_weights": zero_stage > 2, "traffic": Traffic(clock), "tensor_group": tensor_group}
+    return lambda parameters, tied: (ShardedParameters(parameters, tied, **shared, **more),)
 
 
 def _group(ranks: list[int], job: TrainingJob) -> Any:

@@ -3,7 +3,9 @@
 from executor.training_job import Coordinates, TrainingJob
 
 
-def noise_squares(job: TrainingJob, place: Coordinates, alone: float, summed: float) -> tuple[float, float]:
+def noise_squares(
+    job: TrainingJob, place: Coordinates, alone: float, summed: float, num_parts: int = 1
+) -> tuple[float, float]:
     """A rank's parts of the squared norms that `StepResult` has: over `small_batch` sequences, and over all.
 
     Over b sequences the squared norm is |G|^2 + S / b in the mean (McCandlish et al. 2018, appendix A.1), with S of the
@@ -15,12 +17,15 @@ def noise_squares(job: TrainingJob, place: Coordinates, alone: float, summed: fl
     alone, summed
         Squared norms of the rank's gradient over its replica's samples, as a part of the mean over the batch, and of
         its part of the gradient over all samples.
+    num_parts
+        Of the replica's samples, each with a gradient of its own, whose squared norms are added up in `alone`.
     """
     layout, batch = job.stages[place.pipe], job.global_batch
     if job.small_batch == batch:
         return summed, summed
-    own = layout.batches[place.data] * job.num_micro_batches
-    measured = sum(1 / (share * job.num_micro_batches) for share in layout.batches) / layout.dp
+    # Samples of a part, by replica.
+    shares = [share * job.num_micro_batches / num_parts for share in layout.batches]
+    measured = sum(1 / share for share in shares) / layout.dp
     factor = (1 / job.small_batch - 1 / batch) / (measured - 1 / batch)
-    small = alone * (batch / own) ** 2 / layout.dp
+    small = alone / num_parts * (batch / shares[place.data]) ** 2 / layout.dp
     return factor * small + (1.0 - factor) * summed, summed

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.pipelining.stage import _PipelineStageBase
 
 from executor.trainer.clock import StepClock
+from executor.trainer.native.module import StageModule
 from executor.trainer.native.peers import Peer, receivers, senders
 from executor.training_job import Coordinates, TrainingJob
 from stowplan.errors import InputError
@@ -33,7 +33,7 @@ class UnevenStage(_PipelineStageBase):
 
     def __init__(
         self,
-        module: nn.Module,
+        module: StageModule,
         job: TrainingJob,
         index: int,
         place: Coordinates,
@@ -43,7 +43,7 @@ class UnevenStage(_PipelineStageBase):
     ) -> None:
         # In a group it would be one of at most one rank per stage; all messages go over the default group.
         super().__init__(module, index, job.pp * job.virtual_stages, device, group=dist.GroupMember.NON_GROUP_MEMBER)
-        self.group = None
+        self.group, self._module = None, module
         # All ranks of a stage do the same at the same time.
         self.group_size, self.group_rank = job.pp, place.pipe
         self._clock, self._dtype = clock, dtype
@@ -104,6 +104,7 @@ class UnevenStage(_PipelineStageBase):
         """Compute gradients; likewise."""
         self._lap_until("send" if self.is_last else "receive")
         super().backward_one_chunk(bwd_chunk_id, *values, **named)
+        self._module.end_backward()
         self._clock.lap("backward")
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, *values: Any, **named: Any) -> None:

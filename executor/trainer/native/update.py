@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.optim.adamw import adamw
 
 from executor.trainer.clock import StepClock
-from executor.trainer.native.flat import FlatParameters
+from executor.trainer.native.flat import FlatParameters, sum_parts
 from executor.trainer.native.ties import Ties
 from executor.training_job import Schedule
 from models.transformer import Optimizer
@@ -21,10 +21,9 @@ _CLIPPING_EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimised:
-    """A set of parameters with weights and optimiser states of this rank's shard of it, all in fp32."""
+    """A set of parameters with optimiser states of this rank's shard of it, in fp32."""
 
     flat: FlatParameters
-    masters: torch.Tensor
     first_moments: torch.Tensor
     second_moments: torch.Tensor
     num_steps: torch.Tensor
@@ -34,7 +33,7 @@ class Optimised:
         for entry, first, last in self.flat.held():
             if len(entry.shape) > 1:
                 before = entry.start - self.flat.shard.start
-                yield self.masters[before + first : before + last]
+                yield self.flat.masters[before + first : before + last]
 
 
 class Update:
@@ -71,14 +70,12 @@ class Update:
         self._decaying = [values for each in self.optimised for values in each.decaying()]
 
     def _optimised(self, flat: FlatParameters) -> Optimised:
-        masters = flat.masters()
-        first = torch.zeros_like(masters)
+        first = torch.zeros_like(flat.masters)
         return Optimised(
             flat=flat,
-            masters=masters,
             first_moments=first,
-            second_moments=first if self._is_sgd else torch.zeros_like(masters),
-            num_steps=torch.zeros((), device=masters.device),
+            second_moments=first if self._is_sgd else torch.zeros_like(first),
+            num_steps=torch.zeros((), device=first.device),
         )
 
     @property
@@ -102,13 +99,14 @@ class Update:
 
         Returns
         -------
-            Loss and gradient norm of the whole model; squared norms of this rank's gradient before it was summed, and
-            of its part of the sum, both over the parameters that no other stage has.
+            Loss and gradient norm of the whole model; squared norms of this rank's gradient before it was summed (at
+            ZeRO stages 2 and 3 of each micro-batch, added up), and of its part of the sum, both over the parameters
+            that no other stage has.
         """
-        self._sum_partial()
+        sum_parts([part for flat in self._flats for part in flat.partial_gradients()], self._tensor_group)
         alone = torch.stack([flat.square() for flat in self._flats]).sum()
         for flat in self._flats:
-            flat.reduce()
+            flat.sum_replicas()
         if self._ties is not None:
             self._ties.sum_gradients()
         self._clock.lap("reduction")
@@ -126,19 +124,12 @@ class Update:
         mean, square, small, large = torch.stack([*totals, alone, untied]).tolist()
         return mean, math.sqrt(square) if square >= 0 else math.nan, small, large
 
-    def _sum_partial(self) -> None:
-        """Sum over the tensor ranks what each has computed of its part of the sequences alone."""
-        parts = [part for flat in self._flats for part in flat.partial]
-        if parts:
-            summed = torch.cat(parts)
-            dist.all_reduce(summed, group=self._tensor_group)
-            torch._foreach_copy_(parts, list(summed.split([len(part) for part in parts])))
-
     def _descend(self, gradients: list[torch.Tensor], learning_rate: float) -> None:
         schedule = self._schedule
-        masters, first, second, num_steps = (
+        masters = [flat.masters for flat in self._flats]
+        first, second, num_steps = (
             [getattr(each, name) for each in self.optimised]
-            for name in ("masters", "first_moments", "second_moments", "num_steps")
+            for name in ("first_moments", "second_moments", "num_steps")
         )
         if schedule.weight_decay and self._decaying:
             torch._foreach_mul_(self._decaying, 1.0 - learning_rate * schedule.weight_decay)
@@ -166,5 +157,5 @@ class Update:
         )
 
     def _publish(self) -> None:
-        for each in self.optimised:
-            each.flat.publish(each.masters)
+        for flat in self._flats:
+            flat.publish()

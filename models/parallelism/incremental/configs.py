@@ -6,7 +6,7 @@ import numpy as np
 
 from models.parallelism.incremental.landscape import Landscape
 from models.parallelism.incremental.tables import CostTables
-from models.performance.iteration.memory import gradient_shard, optimizer_shard, parameter_shard
+from models.performance.iteration.memory import gradient_shard, in_full, optimizer_shard, shard
 from stowplan.arrays import FloatArray, IntArray, Mask
 
 
@@ -63,8 +63,10 @@ class StageConfigs:
         local_batch = _local_batches(tables, count, degree)
         costs = tables.layer_s[np.arange(len(tables.kinds)), degree[:, None, None], local_batch]
         possible = (total[:, None] > 0) & (tables.micro_batch >= dp[:, None])
-        fixed = sizes.parameter_bytes * np.asarray(parameter_shard(0.0, tp, dp, zero))
-        weights = sizes.parameter_bytes * np.asarray(parameter_shard(1.0, tp, dp, zero)) - fixed
+        weights_in_full = sizes.parameter_bytes * np.asarray(in_full(tp, dp, zero >= 3))
+        gradients_in_full = sizes.gradient_bytes * np.asarray(in_full(tp, dp, zero >= 2))
+        states = sizes.parameter_bytes * np.asarray(shard(1.0, tp, dp, zero >= 3))
+        states += sizes.optimizer_bytes * optimizer_shard(1.0, tp, dp, zero)
         return cls(
             degree=degree,
             tp=tp,
@@ -77,8 +79,8 @@ class StageConfigs:
             send_s_per_byte=landscape.send_s_per_byte(replicas, tp),
             optimizer_s=np.where(uses, tables.optimizer_s, 0.0).max(axis=1),
             overlap=np.where(total > 0, np.where(uses, tables.overlap, np.inf).min(axis=1), 1.0),
-            fixed_bytes=fixed,
-            state_bytes=weights + sizes.optimizer_bytes * optimizer_shard(1.0, tp, dp, zero),
+            fixed_bytes=np.broadcast_to(weights_in_full + gradients_in_full, dp.shape),
+            state_bytes=states,
             gradient_bytes=sizes.gradient_bytes * np.asarray(gradient_shard(1.0, tp, dp, zero)),
         )
 

@@ -36,7 +36,7 @@ from models.performance.iteration.fabric import Fabric
 from models.performance.iteration.formulas import exposed_reduction_s, hiding_s
 from models.performance.iteration.kernels import KernelCurve
 from models.performance.iteration.measurement import Measurement, measurement_issues
-from models.performance.iteration.memory import shard, working_bytes
+from models.performance.iteration.memory import in_full, shard, working_bytes
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import ModelProfile
 from models.performance.iteration.shares import StageShares
@@ -49,7 +49,8 @@ LARGEST_OVERLAP = 64.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where in the plan a GPU was measured, and what it holds in mean layers."""
+    """Where in the plan a GPU was measured, and what it holds in mean layers; `passing`: gradients that are in full for
+    a while."""
 
     stage: Stage
     replica: Replica
@@ -59,12 +60,14 @@ class _Place:
     parameters: float
     gradients: float
     optimizer: float
+    passing: float
 
     @classmethod
     def of(cls, model: PerformanceModel, plan: ParallelPlan, stage_index: int, replica_index: int) -> "_Place":
         stage, shares = plan.stages[stage_index], model.shares(plan)[stage_index]
         zero = model.profile.zero_stage
         held = [float(shard(shares.parameters, stage.tp, stage.dp, zero >= least)) for least in (3, 2, 1)]
+        elsewhere = model.elsewhere(shares.parameters, shares.experts)
         return cls(
             stage=stage,
             replica=stage.replicas[replica_index],
@@ -74,6 +77,7 @@ class _Place:
             parameters=held[0],
             gradients=held[1],
             optimizer=held[2],
+            passing=float(in_full(stage.tp, stage.dp, zero >= 2, elsewhere)),
         )
 
 
@@ -275,8 +279,9 @@ def _activation_bytes(model: PerformanceModel, plan: ParallelPlan, m: Measuremen
     if m.peak_bytes is None:
         return None
     (states,) = model.memory_of(plan, [(m.stage, place.replica.local_batch)])
-    rest = m.peak_bytes - states.parameter_bytes - states.optimizer_bytes
-    gradients = model.coefficients.sizes.gradient_bytes * place.gradients
+    gradient_bytes = model.coefficients.sizes.gradient_bytes
+    rest = m.peak_bytes - states.parameter_bytes - states.optimizer_bytes - gradient_bytes * place.passing
+    gradients = gradient_bytes * place.gradients
     if plan.num_micro_batches > place.in_flight:
         return rest - gradients
     return rest if rest > gradients else None

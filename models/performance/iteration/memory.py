@@ -7,7 +7,9 @@ r"""Peak memory of a stage (Suika appendix A.3), with ZeRO and activation checkp
     M_grad         k_param p / TP / Z2 where gradients and all activations coexist, N_b > PP - i
 
 p, q, r: shares of the stage in parameters and activations. ZeRO stage z shards over the replicas: Z1 = DP from z = 1,
-Z2 from z = 2, Z3 from z = 3, else 1. At z = 3 the weights of the layer at work are there in full: one mean layer more.
+Z2 from z = 2, Z3 from z = 3, else 1. From z = 2 the gradients of the layer at work and of the one that is reduced
+meanwhile are there in full, at z = 3 the weights of the layer at work and of the next one: two mean layers more, as
+PyTorch's FSDP2 and the native engine have them.
 Of experts that replicas share (`elsewhere`: the part of p that others hold) there is less: p (1 - elsewhere) where ZeRO
 does not shard, and p / DP as without sharing where it does, since fewer replicas have the same experts. b counts parts
 of sequences with context parallelism, and the activations are those of a part. g: what waits for passes of weights, 0
@@ -51,14 +53,19 @@ def shard(share: Floats, tp: Floats, dp: Floats, sharded: bool, elsewhere: Float
     return share / tp / dp if sharded else share / tp * (1.0 - elsewhere)
 
 
+def in_full(tp: Floats, dp: Floats, sharded: bool, elsewhere: Floats = 0.0) -> Floats:
+    """What a GPU has for a while of layers at work beside its shard of them, in mean layers."""
+    return 2.0 * (1.0 - 1.0 / dp - elsewhere) / tp if sharded else 0.0
+
+
 def parameter_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int, elsewhere: Floats = 0.0) -> Floats:
-    """Weights on one GPU at the peak in mean layers: at ZeRO stage 3 with those of the layer at work."""
-    resident = shard(share, tp, dp, zero_stage >= 3, elsewhere)
-    return resident + (1.0 - 1.0 / dp - elsewhere) / tp if zero_stage >= 3 else resident
+    """Weights on one GPU at the peak in mean layers."""
+    is_sharded = zero_stage >= 3
+    return shard(share, tp, dp, is_sharded, elsewhere) + in_full(tp, dp, is_sharded, elsewhere)
 
 
 def gradient_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int, elsewhere: Floats = 0.0) -> Floats:
-    """Gradients on one GPU in mean layers."""
+    """Gradients on one GPU in mean layers, without those that are in full for a while."""
     return shard(share, tp, dp, zero_stage >= 2, elsewhere)
 
 
@@ -121,10 +128,11 @@ def peak_parts(
     )
     activation = local_batch * ((np.minimum(num_micro_batches, stages_behind) + waiting) * per_sample + working)
     gradient = sizes.gradient_bytes * gradient_shard(parameters, tp, dp, zero_stage, elsewhere)
+    passing = sizes.gradient_bytes * in_full(tp, dp, zero_stage >= 2, elsewhere)
     coexist = np.greater(num_micro_batches, stages_behind)
     return (
         sizes.parameter_bytes * parameter_shard(parameters, tp, dp, zero_stage, elsewhere),
         sizes.optimizer_bytes * optimizer_shard(parameters, tp, dp, zero_stage, elsewhere),
-        np.where(coexist, gradient, np.maximum(np.subtract(gradient, activation), 0.0)),
+        passing + np.where(coexist, gradient, np.maximum(np.subtract(gradient, activation), 0.0)),
         activation,
     )

@@ -1,5 +1,6 @@
 """Evaluation on what is kept for validation, on real ranks."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,15 @@ _FOLDED = {**_UNEVEN, "pipeline_schedule": PipelineSchedule.ZBV}
 
 
 @pytest.mark.parametrize(
-    "layout", [{"stage_layers": (2, 2), "dp": 2}, _UNEVEN, _FOLDED], ids=["deepspeed", "native", "zbv"]
+    ("layout", "zero_stage"),
+    [({"stage_layers": (2, 2), "dp": 2}, 1), (_UNEVEN, 3), (_FOLDED, 1)],
+    ids=["deepspeed", "native-zero-3", "zbv"],
 )
-def test_validation_loss_is_that_of_one_process(layout: dict[str, Any], tmp_path: Path) -> None:
+def test_validation_loss_is_that_of_one_process(layout: dict[str, Any], zero_stage: int, tmp_path: Path) -> None:
     """A model that learns nothing; of 20 and 25 samples 4 and 5 are kept, the last of them in a second batch of 8."""
     data = Data(sources=_sources(tmp_path, 641, 801), validation_share=0.2, evaluation_interval=2)
     job = tiny_job(
-        LLAMA,
+        replace(LLAMA, zero_stage=zero_stage),
         **layout,
         num_steps=3,
         data=data,

@@ -70,9 +70,10 @@ def _stored(name: str, folder: Path) -> Path:
     return folder
 
 
-def _job(folder: Path, **more: Any) -> TrainingJob:
+def _job(folder: Path, zero_stage: int = 1, **more: Any) -> TrainingJob:
     """A training that begins with the weights in a folder."""
-    model = read_model_file(folder).transformer(global_batch=8, precision=Precision.FP32, sequence_length=16)
+    sizes: dict[str, Any] = {"global_batch": 8, "precision": Precision.FP32, "sequence_length": 16}
+    model = read_model_file(folder).transformer(**sizes, zero_stage=zero_stage)
     return tiny_job(model, initial_weights=str(folder), numerics=numerics_of(folder, model), **more)
 
 
@@ -99,18 +100,20 @@ _UNEVEN = {
 
 
 @pytest.mark.parametrize(
-    ("name", "layout"),
-    [("gpt2", {"stage_layers": (1, 1), "tp": 2}), ("qwen3", _UNEVEN)],
-    ids=["gpt2-deepspeed", "qwen3-native"],
+    ("name", "layout", "zero_stage"),
+    [("gpt2", {"stage_layers": (1, 1), "tp": 2}, 1), ("qwen3", _UNEVEN, 3)],
+    ids=["gpt2-deepspeed", "qwen3-native-zero-3"],
 )
-def test_every_rank_reads_and_writes_its_part(name: str, layout: dict[str, Any], tmp_path: Path) -> None:
+def test_every_rank_reads_and_writes_its_part(
+    name: str, layout: dict[str, Any], zero_stage: int, tmp_path: Path
+) -> None:
     """Two stages of two ranks that learn nothing: what they write is what they read, and what they compute is
     what transformers computes."""
     folder = _stored(name, tmp_path / "given")
     (folder / "tokenizer.json").write_text("{}")
     still = Schedule(learning_rate=0.0, weight_decay=0.0)
     paths = {"final_weights": str(tmp_path / "weights"), "metrics_folder": str(tmp_path)}
-    job = _job(folder, **layout, num_steps=1, schedule=still, **paths)
+    job = _job(folder, zero_stage, **layout, num_steps=1, schedule=still, **paths)
     run_job(job, tmp_path)
     model, tokens = _model(name), torch.from_numpy(open_stream(job).batch(0, 8))
     with torch.no_grad():

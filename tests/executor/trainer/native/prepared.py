@@ -1,13 +1,20 @@
-"""What happens to ranks that hand a state over, or take one, by the function that they are prepared with."""
+"""What happens to ranks, by the function that they are prepared with."""
 
+import gc
+import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import torch
+import torch.distributed as dist
+
 from executor.trainer import handing, reception
 from executor.trainer.carriage import receive, send
+from executor.trainer.native.engine import NativeEngine
 
 
 def shares_no_memory(_: int) -> None:
@@ -35,3 +42,41 @@ def _dying(carry: Any) -> Any:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return first_batch
+
+
+def counts_bytes(folder: str, rank: int) -> None:
+    """Write of every step what tensors take behind it, and at most where replicas communicate, and what they gather
+    and reduce there.
+    """
+    steps: list[dict[str, int]] = []
+    seen = {"peak": 0, "all_gather_single": 0, "reduce_scatter_single": 0}
+
+    def counted(name: str) -> Any:
+        collective = getattr(dist, name)
+
+        def call(into: torch.Tensor, out_of: torch.Tensor, **more: Any) -> Any:
+            seen["peak"] = max(seen["peak"], _tensor_bytes())
+            seen[name] += max(into.nbytes, out_of.nbytes)
+            return collective(into, out_of, **more)
+
+        return call
+
+    train = NativeEngine.train_step
+
+    def step(engine: NativeEngine, *arguments: Any) -> Any:
+        seen.update(dict.fromkeys(seen, 0))
+        result = train(engine, *arguments)
+        gc.collect()
+        steps.append({**seen, "behind": _tensor_bytes()})
+        (Path(folder) / f"bytes-{rank}.json").write_text(json.dumps(steps))
+        return result
+
+    for name in ("all_gather_single", "reduce_scatter_single"):
+        patch.object(dist, name, counted(name)).start()
+    patch.object(NativeEngine, "train_step", step).start()
+
+
+def _tensor_bytes() -> int:
+    """Of all storages that Python knows tensors of; what autograd keeps is not among them."""
+    storages = [each.untyped_storage() for each in gc.get_objects() if isinstance(each, torch.Tensor)]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())

@@ -42,10 +42,11 @@ PLANS = [
 
 def _alone(job: TrainingJob) -> TrainingJob:
     """The same in one process, computed exactly."""
-    return tiny_job(replace(job.model, **_EXACT), stage_layers=(job.model.num_layers,), num_steps=job.num_steps)
+    model = replace(job.model, **_EXACT)
+    return tiny_job(model, stage_layers=(model.num_layers,), num_steps=job.num_steps, engine=job.engine)
 
 
-def _check_losses(job: TrainingJob, folder: Path, tolerance: float) -> None:
+def check_losses(job: TrainingJob, folder: Path, tolerance: float) -> None:
     expected = [step.loss for step in reference(_alone(job))]
     for rank in range(job.num_ranks):
         steps = steps_of(folder, rank)
@@ -59,6 +60,7 @@ _EXACT: dict[str, Any] = {
     "checkpointing": Checkpointing.NONE,
     "software": Software.DEEPSPEED,
     "sequence_parallel": None,
+    "zero_stage": 1,
 }
 
 
@@ -67,7 +69,7 @@ def test_plan_trains_like_one_process(model: Transformer, stages: tuple[StageLay
     """Clipping is in force in most steps, so that a wrong norm would be seen in the losses."""
     job = native_job(model, *stages, metrics_folder=str(tmp_path), num_steps=8)
     run_job(job, tmp_path)
-    _check_losses(job, tmp_path, 1e-5)
+    check_losses(job, tmp_path, 1e-5)
     if model.tied_embeddings and job.pp > 1:
         return
     expected = reference(tiny_job(model, num_steps=8), max(1, job.global_batch // job.small_batch))
@@ -89,7 +91,7 @@ def test_interleaved_plan_trains_like_one_process(
 ) -> None:
     job = native_job(model, *stages, virtual_stages=parts, metrics_folder=str(tmp_path), num_steps=8)
     run_job(job, tmp_path)
-    _check_losses(job, tmp_path, 1e-5)
+    check_losses(job, tmp_path, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_gradients_of_weights_that_wait_are_those_of_one_process(
     more: dict[str, Any] = {"virtual_stages": 2, "pipeline_schedule": schedule, "metrics_folder": str(tmp_path)}
     job = native_job(model, *stages, num_steps=8, **more)
     run_job(job, tmp_path)
-    _check_losses(job, tmp_path, tolerance)
+    check_losses(job, tmp_path, tolerance)
 
 
 _SPLIT: dict[str, Any] = {"software": Software.TORCH_EAGER, "sequence_parallel": True}
@@ -134,7 +136,7 @@ def test_sequence_parallel_plan_trains_like_one_process(
     """Tensor ranks have halves of the sequences between their layers, and send no more."""
     job = native_job(replace(model, **_SPLIT), *stages, metrics_folder=str(tmp_path), num_steps=4)
     run_job(job, tmp_path)
-    _check_losses(job, tmp_path, 1e-5)
+    check_losses(job, tmp_path, 1e-5)
 
 
 def test_stages_that_recompute_on_their_own_train_like_one_process(tmp_path: Path) -> None:
@@ -144,14 +146,14 @@ def test_stages_that_recompute_on_their_own_train_like_one_process(tmp_path: Pat
     model = replace(GPT, num_layers=6)
     job = native_job(model, first, last, virtual_stages=2, metrics_folder=str(tmp_path), num_steps=3)
     run_job(job, tmp_path)
-    _check_losses(job, tmp_path, 1e-5)
+    check_losses(job, tmp_path, 1e-5)
 
 
 def test_compiled_layers_train_like_one_process(tmp_path: Path) -> None:
     model = replace(LLAMA, num_layers=2, **_SPLIT)
     job = native_job(model, stage(2, 2, 2), compiler=Compiler.AOT_EAGER, metrics_folder=str(tmp_path), num_steps=2)
     run_job(job, tmp_path)
-    _check_losses(job, tmp_path, 1e-5)
+    check_losses(job, tmp_path, 1e-5)
 
 
 @pytest.mark.parametrize("checkpointing", [Checkpointing.SELECTIVE, Checkpointing.FULL])
@@ -159,7 +161,7 @@ def test_bf16_with_masters_in_fp32_is_as_near_as_8_bits_go(checkpointing: Checkp
     model = replace(GPT, precision=Precision.BF16, checkpointing=checkpointing)
     job = native_job(model, stage(3, 1, 3, 1), stage(1, 2, 4), metrics_folder=str(tmp_path), num_steps=8)
     run_job(job, tmp_path)
-    _check_losses(job, tmp_path, 1e-2)
+    check_losses(job, tmp_path, 1e-2)
     first, last = steps_of(tmp_path, 0)[-1], steps_of(tmp_path, 2)[-1]
     for step in (first, last):
         parts_s = (step.forward_s, step.backward_s, step.send_s, step.receive_s, step.load_s, step.optimizer_s)

@@ -65,7 +65,7 @@ def deployment() -> Iterator[Deployment]:
     with forking() as command:
         yield Deployment(
             name="job",
-            model=LLAMA,
+            model=replace(LLAMA, zero_stage=3),
             plan=_FOUR,
             training=TrainingOptions(
                 num_steps=100_000,
@@ -104,8 +104,8 @@ def test_four_ranks_become_six_and_nothing_else_changes(
     supervisor: Supervisor, deployment: Deployment, tmp_path: Path
 ) -> None:
     """Losses behind the change are exactly those behind a checkpoint of the same step, which the old ranks have written
-    while the new ones trained, and those of four ranks that go on from there."""
-    state = _changed(supervisor, deployment, replace(deployment, plan=_SIX))
+    while the new ones trained, and those of four ranks that go on from there. ZeRO stage 3 becomes 2."""
+    state = _changed(supervisor, deployment, replace(deployment, plan=_SIX, model=replace(LLAMA, zero_stage=2)))
     old, new = state.runs
     step = steps_of(supervisor.folder(1) / "metrics")[-1].step
     assert (new.cause, new.from_step) == (Cause.RECONFIGURED, step)

@@ -19,21 +19,24 @@ def _job(*shares: tuple[int, ...]) -> TrainingJob:
     second=st.sampled_from([(2, 2), (1, 1, 1, 1), (1, 2, 1)]),
     signal=st.floats(0, 10),
     noise=st.floats(0, 10),
+    apart=st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
 def test_what_follows_the_law_is_found_at_the_common_batch(
-    first: tuple[int, ...], second: tuple[int, ...], signal: float, noise: float
+    first: tuple[int, ...], second: tuple[int, ...], signal: float, noise: float, apart: bool
 ) -> None:
-    """Of both stages the squared norm over b sequences is signal + noise / b."""
+    """Of both stages the squared norm over b sequences is signal + noise / b, whether the gradients of micro-batches
+    are seen apart or summed."""
     job = _job(first, second)
     small = large = 0.0
     for rank in range(job.num_ranks):
         place = job.coordinates(rank)
         layout = job.stages[place.pipe]
-        own = layout.batches[place.data] * job.num_micro_batches
+        parts = job.num_micro_batches if apart else 1
+        own = layout.batches[place.data] * job.num_micro_batches // parts
         # The rank's gradient is a part of the mean over the batch; of the sum it has as much as each other replica.
-        alone = (signal + noise / own) * (own / job.global_batch) ** 2
-        found = noise_squares(job, place, alone, (signal + noise / job.global_batch) / layout.dp)
+        alone = parts * (signal + noise / own) * (own / job.global_batch) ** 2
+        found = noise_squares(job, place, alone, (signal + noise / job.global_batch) / layout.dp, parts)
         small, large = small + found[0], large + found[1]
     assert small == pytest.approx(2 * (signal + noise / job.small_batch))
     assert large == pytest.approx(2 * (signal + noise / job.global_batch))
