@@ -15,11 +15,12 @@ class Routing:
 
     `balance_loss`: factor of the loss of balance of every layer with experts, E sum_i f_i P_i, with f_i the share of
     the choices of a sequence that fell on expert i of E and P_i the mean of its probability (Fedus et al. 2021, Switch
-    Transformer, eq. 4; of single sequences: DeepSeek-V3, section 2.1.2): 1 where all experts have as many. `router_loss`:
-    of the mean square of the logarithm of the sum of exponentials of the router's logits (Zoph et al. 2022, ST-MoE,
-    eq. 5). Both are added to the loss that is learned from, and are not in the one that is told. `capacity`: an expert
-    works on so many times its mean share of the choices of a sequence at most, rounded up; what falls beyond that is
-    dropped, second choices before first ones, then later tokens before earlier ones. None: nothing is dropped.
+    Transformer, eq. 4; of single sequences: DeepSeek-V3, section 2.1.2): 1 where all experts have as many.
+    `router_loss`: of the mean square of the logarithm of the sum of exponentials of the router's logits (Zoph et al.
+    2022, ST-MoE, eq. 5). Both are added to the loss that is learned from, and are not in the one that is told.
+    `capacity`: an expert works on so many times its mean share of the choices of a sequence at most, rounded up; what
+    falls beyond that is dropped, second choices before first ones, then later tokens before earlier ones. None: nothing
+    is dropped.
     """
 
     balance_loss: float = 0.01

@@ -176,9 +176,10 @@ class TrainingJob:
     `pipeline_schedule` is zero-bubble. `expert_parallel`: so many consecutive replicas of a stage have different
     experts (`models.parallel_plan`). `compiler`: of the layers, under the native engine; None: they are not compiled.
 
-    Weights. `numerics`: what the model computes with beside its sizes; `routing`: how its experts are chosen. `initial_weights`: a folder of Hugging Face with
-    the weights that a training begins with, unless it goes on from a checkpoint; None: they are drawn. `final_weights`:
-    where the weights are written in that format behind the last step.
+    Weights. `numerics`: what the model computes with beside its sizes; `routing`: how its experts are chosen.
+    `initial_weights`: a folder of Hugging Face with the weights that a training begins with, unless it goes on from a
+    checkpoint; None: they are drawn. `final_weights`: where the weights are written in that format behind the last
+    step.
 
     Data. `data`, or a `token_file` of `token_type` alone; without either, a seeded synthetic stream.
 
@@ -576,21 +577,26 @@ def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
         )
     if job.model.positions is Positions.ROTARY and sizes.head % 2:
         yield _fault("head_size", "model/head_size", f"is {sizes.head}; rotary positions need an even size")
-    kinds = {LayerKind.of(job.model, k).experts for k in range(job.model.num_layers)}
-    divided = [("num_heads", sizes.heads), ("num_kv_heads", sizes.kv_heads)]
-    if False in kinds:
-        divided.append(("feed_forward_size", sizes.feed_forward))
-    if True in kinds:
-        divided.append(("expert_feed_forward_size", sizes.expert))
-    if True in kinds and job.model.shared_expert_size is not None:
-        divided.append(("shared_expert_size", job.model.shared_expert_size))
-    if job.model.splits_sequences:
-        divided.append(("sequence_length", job.model.sequence_length))
+    divided = [*_divided(job.model, sizes)]
     for k, stage in enumerate(job.stages):
         for name, count in divided:
             if stage.tp > 0 and count % stage.tp:
                 detail = f"{stage.tp} does not divide the model's {name} of {count}"
                 yield _fault("tensor_degree", f"stages/{k}/tp", detail)
+
+
+def _divided(model: Transformer, sizes: Dimensions) -> Iterator[tuple[str, int]]:
+    """What tensor ranks share."""
+    yield from (("num_heads", sizes.heads), ("num_kv_heads", sizes.kv_heads))
+    kinds = {LayerKind.of(model, k).experts for k in range(model.num_layers)}
+    if False in kinds:
+        yield "feed_forward_size", sizes.feed_forward
+    if True in kinds:
+        yield "expert_feed_forward_size", sizes.expert
+        if model.shared_expert_size is not None:
+            yield "shared_expert_size", model.shared_expert_size
+    if model.splits_sequences:
+        yield "sequence_length", model.sequence_length
 
 
 def _input_faults(job: TrainingJob) -> Iterator[Issue]:
@@ -603,7 +609,8 @@ def _input_faults(job: TrainingJob) -> Iterator[Issue]:
         if job.layers_hook is not None:
             yield _fault("hook", name, "is given beside layers_hook: of your own layers nobody else knows the weights")
         elif family_of(job.model, job.numerics) is None:
-            detail = "needs a model that transformers has as gpt2, llama, qwen2 or qwen3; this one is none of them"
+            types = "gpt2, llama, qwen2, qwen3, mixtral, qwen2_moe or qwen3_moe"
+            detail = f"needs a model that transformers has as {types}; this one is none of them"
             yield _fault("no_family", name, detail)
 
 
