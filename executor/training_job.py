@@ -588,7 +588,8 @@ def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
 def _divided(model: Transformer, sizes: Dimensions) -> Iterator[tuple[str, int]]:
     """What tensor ranks share."""
     yield from (("num_heads", sizes.heads), ("num_kv_heads", sizes.kv_heads))
-    kinds = {LayerKind.of(model, k).experts for k in range(model.num_layers)}
+    layers = range(model.num_layers if model.expert_interval > 0 else 0)
+    kinds = {LayerKind.of(model, k).experts for k in layers}
     if False in kinds:
         yield "feed_forward_size", sizes.feed_forward
     if True in kinds:

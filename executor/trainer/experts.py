@@ -22,6 +22,9 @@ from executor.trainer.tensor_parallel import entered, entered_parameter, leave
 from models.dimensions import Dimensions
 from models.transformer import Checkpointing, Transformer
 
+# Of rows of matrices, for torch's grouped product.
+_ALIGNMENT_BYTES = 16
+
 
 class MixtureOfExperts(nn.Module):
     """Router, experts, and the shared expert."""
@@ -161,12 +164,25 @@ class Experts(nn.Module):
     def forward(self, rows: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         """(rows, hidden), sorted by expert -> the same; `counts` of rows of each expert."""
         ends = counts.cumsum(dim=0, dtype=torch.int32)
-        inner = functional.grouped_mm(rows, self.up.transpose(1, 2), offs=ends)
+        inner = _products(rows, self.up.transpose(1, 2), ends)
         if self.gate is None:
             inner = self._activation(inner)
         else:
-            inner = self._activation(functional.grouped_mm(rows, self.gate.transpose(1, 2), offs=ends)) * inner
-        return functional.grouped_mm(inner, self.down, offs=ends)
+            inner = self._activation(_products(rows, self.gate.transpose(1, 2), ends)) * inner
+        return _products(inner, self.down, ends)
+
+
+def _products(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Rows that end at `ends` times the matrix of their expert, (experts, inputs, outputs); in one kernel where all
+    lies as it needs it.
+    """
+    size = rows.element_size()
+    steps = [matrices.shape[-1], *rows.stride(), *matrices.stride()]
+    aligned = all(step == 1 or step * size % _ALIGNMENT_BYTES == 0 for step in steps)
+    if aligned and matrices.data_ptr() % _ALIGNMENT_BYTES == 0:
+        return functional.grouped_mm(rows, matrices, offs=ends)
+    parts = rows.tensor_split(ends[:-1].tolist())
+    return torch.cat([part @ matrix for part, matrix in zip(parts, matrices, strict=True)])
 
 
 class _Exchange(torch.autograd.Function):

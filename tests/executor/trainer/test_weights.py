@@ -119,12 +119,18 @@ _UNEVEN = {
     ),
     "num_micro_batches": 4,
 }
+_DIVIDED = _UNEVEN | {"stages": (StageLayout(num_layers=1, tp=1, batches=(1, 1)),) * 2, "expert_parallel": 2}
 
 
 @pytest.mark.parametrize(
     ("name", "layout", "zero_stage"),
-    [("gpt2", {"stage_layers": (1, 1), "tp": 2}, 1), ("qwen3", _UNEVEN, 3)],
-    ids=["gpt2-deepspeed", "qwen3-native-zero-3"],
+    [
+        ("gpt2", {"stage_layers": (1, 1), "tp": 2}, 1),
+        ("qwen3", _UNEVEN, 3),
+        ("mixtral", _UNEVEN, 1),
+        ("qwen2-moe", _DIVIDED, 3),
+    ],
+    ids=["gpt2-deepspeed", "qwen3-native-zero-3", "mixtral", "qwen2-moe-divided-zero-3"],
 )
 def test_every_rank_reads_and_writes_its_part(
     name: str, layout: dict[str, Any], zero_stage: int, tmp_path: Path
