@@ -57,7 +57,8 @@ class Features:
 # `--context-parallel-size` and `--expert-model-parallel-size`, that of 2021 has neither.
 # torch: torchtitan, which wraps the layers of every stage, with `context_parallel_degree` and
 # `expert_parallel_degree`; MXFP8 by torchao, which needs compiled products. Its zero-bubble schedules refuse compiled
-# modules (`torch.distributed.pipelining.schedules`).
+# modules (`torch.distributed.pipelining.schedules`). Under its pipelines FSDP2 leaves gradients and weights whole until
+# the last micro-batch (`stage.py`, `backward_maybe_with_nosync`); the native engine shards them again behind each.
 FEATURES = MappingProxyType(
     {
         Software.DEEPSPEED: Features(

@@ -7,22 +7,30 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
 
+from benchmarks.performance.plain_deepspeed import PlainDeepSpeed
 from executor.learning_rate import learning_rate_at
 from executor.progress import Progress
 from executor.token_stream import micro_batch, open_stream
 from executor.trainer import deepspeed_engine
 from executor.trainer.clock import HostClock
-from executor.trainer.engine import Engine, place_of
+from executor.trainer.engine import Batches, StepResult, place_of
 from executor.trainer.native import engine as native_engine
 from executor.trainer.rank import leave_process
 from executor.training_job import EngineName, TrainingJob, read_training_job
+
+
+class Trains(Protocol):
+    """What steps are measured of."""
+
+    def train_step(self, batches: Batches, learning_rate: float) -> StepResult:
+        """Do one step."""
 
 
 def main(job_file: str, num_steps: str, result: str) -> None:
@@ -30,9 +38,15 @@ def main(job_file: str, num_steps: str, result: str) -> None:
     job = read_training_job(Path(job_file))
     place = place_of(os.environ, job)
     deepspeed_engine.join(job, place)
-    engines: dict[str, Engine] = {
-        EngineName.DEEPSPEED: deepspeed_engine.build(job, place, HostClock()),
-        EngineName.NATIVE: native_engine.build(replace(job, engine=EngineName.NATIVE), place, HostClock()),
+    # Its pipelines have ZeRO 1 alone.
+    other: Trains = (
+        PlainDeepSpeed(job)
+        if job.model.zero_stage > 1
+        else deepspeed_engine.build(replace(job, engine=EngineName.DEEPSPEED), place, HostClock())
+    )
+    engines: dict[str, Trains] = {
+        EngineName.DEEPSPEED: other,
+        EngineName.NATIVE: native_engine.build(job, place, HostClock()),
     }
     steps: dict[str, list[tuple[float, float, float]]] = {name: [] for name in engines}
     for step in range(int(num_steps)):
@@ -55,7 +69,7 @@ def main(job_file: str, num_steps: str, result: str) -> None:
     leave_process(0)
 
 
-def _batches(job: TrainingJob, step: int, rank: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def _batches(job: TrainingJob, step: int, rank: int) -> Batches:
     pipe, data, _ = job.coordinates(rank)
     stream = open_stream(job)
     parts = [

@@ -120,8 +120,11 @@ class NativeEngine:
             optimizer=job.model.optimizer,
             tensor_group=context.tensor_group,
         )
-        trained_ones = [parameter for module in modules for _, parameter in trained(module)]
-        self._squares = MicroBatchSquares(trained_ones) if job.measures_micro_batches else None
+        self._squares = (
+            MicroBatchSquares(parameter for module in modules for parameter in module.parameters())
+            if job.measures_micro_batches
+            else None
+        )
         # Of a step, whose gradients are known one by one.
         self._num_parts = 1 if sharding is None else job.num_micro_batches
         self._loss = layers.loss

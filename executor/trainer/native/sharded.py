@@ -115,10 +115,10 @@ class ShardedParameters(FlatParameters):
         self._square += square_of(whole[: self.num_untied])
         shard = torch.empty_like(self.summed)
         work = dist.reduce_scatter_single(shard, whole, group=self._replicas.group, async_op=True)
-        return work, lambda: self._take_sum(whole, shard)
+        return work, partial(self._take_sum, shard, whole)
 
-    def _take_sum(self, _: torch.Tensor, shard: torch.Tensor) -> None:
-        """What was summed is kept until here."""
+    def _take_sum(self, shard: torch.Tensor, _: torch.Tensor) -> None:
+        """Add what was summed, of which the parts are kept until here."""
         self.summed.add_(shard)
 
     def zero_gradients(self) -> None:

@@ -108,12 +108,17 @@ def test_what_the_native_engine_cannot_run(
 
 
 def test_uneven_shares_on_gpus_of_two_types_are_deployed(client: httpx.Client) -> None:
-    """Also where nobody knows the nodes; but every node has GPUs of one type."""
-    request = body(job=MODEL, plan=uneven(3, 1), training={**NATIVE, "num_steps": 12})
+    """Also where nobody knows the nodes; but every node has GPUs of one type. At ZeRO stage 3, beside which pipelines
+    are planned for torch."""
+    sharded = {**MODEL, "zero_stage": 3, "software": "torch-eager", "sequence_parallel": False}
+    request = body(job=sharded, plan=uneven(3, 1), training={**NATIVE, "num_steps": 12})
     mixed = uneven(3, 1)
     mixed["stages"][0]["replicas"][1]["gpu_type"] = "fast"
     refused = client.post("/v1/deployments", json={**request, "plan": mixed})
     assert refusal(refused) == (422, [("gpu_type", "/plan/stages/0/replicas/1/gpu_type")])
+    other = {"job": {**sharded, "software": "deepspeed"}, "cluster": CLUSTER}
+    refused = client.post("/v1/deployments", json={**request, **other})
+    assert refusal(refused) == (422, [("zero_with_pipeline", "/plan/stages")])
     for known in ({}, {"cluster": CLUSTER}):
         made = client.post("/v1/deployments", json={**request, **known})
         assert made.status_code == 201, made.text

@@ -12,8 +12,9 @@ pytestmark = [
 ]
 
 
-def test_both_engines_do_the_same_steps() -> None:
-    row = measure(2, 1, 1, Precision.FP32, num_steps=6)
-    assert (row["plan"], row["precision"]) == ("PP2 DP1 TP1", "fp32")
+@pytest.mark.parametrize(("pp", "dp", "zero_stage"), [(2, 1, 1), (1, 2, 3)])
+def test_both_engines_do_the_same_steps(pp: int, dp: int, zero_stage: int) -> None:
+    row = measure(pp, dp, 1, zero_stage, Precision.FP32, num_steps=6)
+    assert (row["plan"], row["precision"]) == (f"PP{pp} DP{dp} TP1", "fp32")
     assert float(str(row["loss_difference"])) < 1e-5
     assert all(float(str(row[name])) > 0 for name in ("deepspeed_s", "native_s", "ratio", "cpu_ratio"))

@@ -78,6 +78,23 @@ def test_sharded_plan_trains_like_one_process(
 
 @pytest.mark.slow
 @pytest.mark.training
+def test_noise_is_that_between_micro_batches_of_replicas(tmp_path: Path) -> None:
+    """Squared norms of gradients of single samples, brought to the batch of a replica."""
+    model = replace(LLAMA, zero_stage=2)
+    job = native_job(model, stage(4, 1, 1, 1), metrics_folder=str(tmp_path), num_steps=2)
+    run_job(job, tmp_path)
+    one_by_one = tiny_job(LLAMA, stages=(stage(4, 1, 1),), num_micro_batches=job.global_batch, num_steps=2)
+    factor = (1 / job.small_batch - 1 / job.global_batch) / (1 - 1 / job.global_batch)
+    for found, expected in zip(steps_of(tmp_path), reference(one_by_one, job.global_batch), strict=True):
+        large = expected.large_gradient_square
+        assert found.large_gradient_square == pytest.approx(large, rel=1e-4)
+        small = large + factor * (expected.small_gradient_square - large)
+        assert found.small_gradient_square == pytest.approx(small, rel=1e-4)
+        assert found.reduction_s > 0
+
+
+@pytest.mark.slow
+@pytest.mark.training
 def test_training_goes_on_at_another_stage(tmp_path: Path) -> None:
     """1, then 3 with more replicas, then 2 in a pipeline: what is written is the same."""
     folders = {"checkpoint_folder": str(tmp_path / "checkpoints"), "metrics_folder": str(tmp_path / "metrics")}
