@@ -53,7 +53,7 @@ class MixtureOfExperts(nn.Module):
         return leave(part, self._context)
 
     # Tokens per expert are known when they are chosen only: no compiler has their number.
-    @torch.compiler.disable
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _routed(self, whole: torch.Tensor) -> torch.Tensor:
         chosen = self.router(whole)
         rows = whole.flatten(0, 1)

@@ -6,6 +6,7 @@ The parameters are called as `executor.trainer` calls them (`block.3.attention.q
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from types import MappingProxyType
 from typing import Any
 
@@ -174,16 +175,12 @@ def _mixture_parameters(
 
 
 def _joined(model: Transformer) -> Iterator[tuple[str, JoinedExperts]]:
-    for index in range(model.num_layers):
-        theirs = f"model.layers.{index}.mlp.experts"
-        for k in range(model.num_experts):
-            name, place = f"block.{index}.feed_forward.experts", {"expert": k, "num_experts": model.num_experts}
-            for part, ours in enumerate(("gate", "up")):
-                yield (
-                    f"{name}.{ours}.{k}",
-                    JoinedExperts(tensor=f"{theirs}.gate_up_proj", part=part, num_parts=2, **place),
-                )
-            yield f"{name}.down.{k}", JoinedExperts(tensor=f"{theirs}.down_proj", transposed=True, **place)
+    for index, k in product(range(model.num_layers), range(model.num_experts)):
+        ours, theirs = f"block.{index}.feed_forward.experts", f"model.layers.{index}.mlp.experts"
+        both = JoinedExperts(tensor=f"{theirs}.gate_up_proj", expert=k, num_experts=model.num_experts, num_parts=2)
+        yield f"{ours}.gate.{k}", both
+        yield f"{ours}.up.{k}", replace(both, part=1)
+        yield f"{ours}.down.{k}", replace(both, tensor=f"{theirs}.down_proj", transposed=True, num_parts=1)
 
 
 def _mixtral_parameters(model: Transformer) -> Iterator[tuple[str, Stored]]:

@@ -66,8 +66,8 @@ def test_the_native_engine_takes_it_as_it_is(cluster: Cluster | None, may_projec
 
 
 def test_experts_are_shared_under_the_native_engine_and_context_is_not() -> None:
-    eager = {"software": Software.TORCH_EAGER, "sequence_parallel": False, "biases": Biases.NONE}
-    model = replace(GPT, num_experts=4, experts_per_token=2, **eager)
+    dense = replace(GPT, software=Software.TORCH_EAGER, sequence_parallel=False, biases=Biases.NONE)
+    model = replace(dense, num_experts=4, experts_per_token=2)
     gpus = tuple(("a", k) for k in range(4))
     plan = symmetric_plan(
         num_layers=4, pp=2, dp=2, tp=1, ep=2, global_batch=8, num_micro_batches=2, gpu_type="h100", gpus=gpus

@@ -81,7 +81,7 @@ def test_losses_of_balance_and_logits_reach_the_router(degree: int) -> None:
     router = Router(context, _MODEL, "router")
     chosen = router(tokens)
     (chosen.weights * 0.0).sum().backward()
-    expected = 0.0
+    expected = torch.zeros(())
     weight = router.weight.detach().clone().requires_grad_()
     for sequence in tokens.detach():
         logits = sequence @ weight.T
