@@ -7,9 +7,9 @@ r"""Peak memory of a stage (Suika appendix A.3), with ZeRO and activation checkp
     M_grad         k_param p / TP / Z2 where gradients and all activations coexist, N_b > PP - i
 
 p, q, r: shares of the stage in parameters and activations. ZeRO stage z shards over the replicas: Z1 = DP from z = 1,
-Z2 from z = 2, Z3 from z = 3, else 1. From z = 2 the gradients of the layer at work and of the one that is reduced
-meanwhile are there in full, at z = 3 the weights of the layer at work and of the next one: two mean layers more, as
-PyTorch's FSDP2 and the native engine have them.
+Z2 from z = 2, Z3 from z = 3, else 1. Of the layer at work gradients are there in full from z = 2, weights at z = 3: one
+mean layer more. What is reduced of the layer before and gathered of the next one meanwhile is left to the headroom:
+with it, 14 of 302 published plans would not fit that ran, 8 without.
 Of experts that replicas share (`elsewhere`: the part of p that others hold) there is less: p (1 - elsewhere) where ZeRO
 does not shard, and p / DP as without sharing where it does, since fewer replicas have the same experts. b counts parts
 of sequences with context parallelism, and the activations are those of a part. g: what waits for passes of weights, 0
@@ -54,8 +54,8 @@ def shard(share: Floats, tp: Floats, dp: Floats, sharded: bool, elsewhere: Float
 
 
 def in_full(tp: Floats, dp: Floats, sharded: bool, elsewhere: Floats = 0.0) -> Floats:
-    """What a GPU has for a while of layers at work beside its shard of them, in mean layers."""
-    return 2.0 * (1.0 - 1.0 / dp - elsewhere) / tp if sharded else 0.0
+    """What a GPU has of the layer at work beside its shard of it, in mean layers."""
+    return (1.0 - 1.0 / dp - elsewhere) / tp if sharded else 0.0
 
 
 def parameter_shard(share: Floats, tp: Floats, dp: Floats, zero_stage: int, elsewhere: Floats = 0.0) -> Floats:

@@ -47,9 +47,9 @@ def test_gradients_come_when_activations_go() -> None:
 
 @pytest.mark.parametrize(
     ("zero_stage", "weights", "optimizer", "gradients"),
-    # 4 layers, 4 replicas without tensor parallelism. Of two layers at work another 3/4 come in: of their gradients, at
-    # stage 3 of their weights, too.
-    [(0, 40, 160, 120), (1, 40, 40, 120), (2, 40, 40, 30 + 45), (3, 10 + 15, 40, 30 + 45)],
+    # 4 layers, 4 replicas without tensor parallelism. Of the layer at work another 3/4 come in: of its gradients, at
+    # stage 3 of its weights, too.
+    [(0, 40, 160, 120), (1, 40, 40, 120), (2, 40, 40, 30 + 22.5), (3, 10 + 7.5, 40, 30 + 22.5)],
 )
 def test_zero_by_hand(zero_stage: int, weights: float, optimizer: float, gradients: float) -> None:
     job = model(profile(4, zero_stage=zero_stage))
