@@ -537,7 +537,7 @@ def model_faults(model: Transformer, engine: EngineName = EngineName.DEEPSPEED) 
 def _mixture_faults(model: Transformer, engine: EngineName) -> Iterator[Issue]:
     """What the trainer does not know of a mixture of experts."""
     if engine is EngineName.DEEPSPEED:
-        detail = f"is {model.num_experts}; under DeepSpeed the trainer knows dense models only, the engine native all"
+        detail = f"is {model.num_experts}; under DeepSpeed the trainer knows dense models only: take the engine native"
         yield _fault("experts", "model/num_experts", detail)
     if not 1 <= model.experts_per_token <= model.num_experts:
         detail = f"is {model.experts_per_token}; from 1 to the model's num_experts of {model.num_experts}"

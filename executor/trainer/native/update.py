@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import torch
@@ -107,15 +108,15 @@ class Update:
             that no other stage has, and all replicas of this one.
         """
         sum_parts([part for flat in self._flats for part in flat.partial_gradients()], self._tensor_group)
-        alone = torch.stack([flat.square() for flat in self._flats])[self._is_measured].sum()
+        alone = torch.stack([flat.square() for flat in compress(self._flats, self._is_measured)]).sum()
         for flat in self._flats:
             flat.sum_replicas()
         if self._ties is not None:
             self._ties.sum_gradients()
         self._clock.lap("reduction")
-        squares = torch.stack([flat.summed_squares() for flat in self._flats])
-        untied = squares[self._is_measured, 0].sum()
-        totals = torch.stack([loss, squares.sum()])
+        squares = [flat.summed_squares() for flat in self._flats]
+        untied = torch.stack([of_set[0] for of_set in compress(squares, self._is_measured)]).sum()
+        totals = torch.stack([loss, torch.stack(squares).sum()])
         dist.all_reduce(totals)
         norm = totals[1].sqrt()
         gradients = [flat.summed for flat in self._flats]
