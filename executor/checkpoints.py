@@ -43,6 +43,8 @@ _FREE = (
     "num_kv_heads",
     "head_size",
     "feed_forward_size",
+    "expert_feed_forward_size",
+    "capacity_factor",
 )
 
 

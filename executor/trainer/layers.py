@@ -23,8 +23,8 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from executor.trainer.block import WEIGHT_STD, Block, Norm
-from executor.trainer.context import LayerContext, seeded_parameter
+from executor.trainer.block import Block, Norm
+from executor.trainer.context import WEIGHT_STD, LayerContext, seeded_parameter
 from executor.trainer.documents import Documents
 from executor.trainer.tensor_parallel import CrossEntropy, Vocabulary
 from executor.trainer.weights import open_weights
@@ -165,7 +165,13 @@ def layers_of(job: TrainingJob, context: LayerContext) -> PipelineLayers:
         When the hook cannot be imported, fails, or gives something else or another number of layers, or the weights
         cannot be opened.
     """
-    context = replace(context, numerics=job.numerics, weights=open_weights(job))
+    context = replace(
+        context,
+        numerics=job.numerics,
+        weights=open_weights(job),
+        routing=job.routing,
+        sequence_share=1 / job.global_batch,
+    )
     if job.layers_hook is None:
         return transformer_layers(job.model, context, job.layer_checkpointing)
     module_name, function_name = job.layers_hook.split(":")

@@ -88,6 +88,13 @@ def enter(values: torch.Tensor, context: LayerContext) -> torch.Tensor:
     return values if context.tensor_degree == 1 else _Enter.apply(values, context.tensor_group)
 
 
+def entered_parameter(parameter: nn.Parameter, context: LayerContext) -> torch.Tensor:
+    """A parameter that all tensor ranks hold whole and each computes a part of the gradient of: these are summed, where
+    ranks have parts of sequences with those of all such parameters, once a step.
+    """
+    return parameter if context.splits_sequences else enter(parameter, context)
+
+
 @contextmanager
 def entered(values: torch.Tensor, context: LayerContext, *, gather_again: bool = True) -> Iterator[torch.Tensor]:
     """What column-parallel layers get of what other layers hand on: the same, or, where each rank has a part of the

@@ -1,7 +1,9 @@
 """The training that all layouts must reproduce: one process, plain torch, no DeepSpeed, no pipeline."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 from typing import Any
 
 import torch
@@ -49,18 +51,20 @@ class Sequence(nn.Module):
 
 
 @lru_cache(maxsize=8)
-def reference(job: TrainingJob, replicas: int = 1) -> tuple[ReferenceStep, ...]:
+def reference(job: TrainingJob, replicas: int = 1, without: str | None = None) -> tuple[ReferenceStep, ...]:
     """Train in this process.
 
     Parameters
     ----------
     replicas
         Into how many parts the batch is cut for the gradients of single replicas.
+    without
+        Part of the names of parameters that do not count in the squared norms.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return tuple(_train(job, replicas))
+        return tuple(_train(job, replicas, without))
     finally:
         torch.set_num_threads(threads)
 
@@ -78,10 +82,11 @@ def stream_labels(job: TrainingJob, stream: TokenStream, first: int, count: int)
     return labels.masked_fill(torch.from_numpy(stream.batch_starts(first, count)[:, 1:]), IGNORED)
 
 
-def _train(job: TrainingJob, replicas: int) -> list[ReferenceStep]:
+def _train(job: TrainingJob, replicas: int, without: str | None) -> list[ReferenceStep]:
     layers = layers_of(job, LayerContext(seed=job.seed))
     model, schedule, stream = Sequence(layers), job.schedule, open_stream(job)
     parameters = list(model.parameters())
+    counts = [without is None or without not in parameter.stored_name for parameter in parameters]
     # Norms and biases are vectors, and do not decay.
     groups: list[dict[str, Any]] = [
         {"params": [p for p in parameters if p.dim() > 1], "weight_decay": schedule.weight_decay},
@@ -112,9 +117,14 @@ def _train(job: TrainingJob, replicas: int) -> list[ReferenceStep]:
             parameter.grad = torch.stack(gradients).mean(dim=0)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate_at(job, Progress.plain(step * job.global_batch))
-        large = float(torch.nn.utils.clip_grad_norm_(parameters, schedule.gradient_clipping)) ** 2
+        large = _square(parameter.grad for parameter in compress(parameters, counts))
+        torch.nn.utils.clip_grad_norm_(parameters, schedule.gradient_clipping)
         optimizer.step()
-        small = sum(float(g.square().sum()) for gradients in replica_gradients for g in gradients) / replicas
+        small = sum(_square(compress(gradients, counts)) for gradients in replica_gradients) / replicas
         loss = sum(losses) / replicas
         steps.append(ReferenceStep(loss=loss, large_gradient_square=large, small_gradient_square=small))
     return steps
+
+
+def _square(gradients: Iterable[torch.Tensor]) -> float:
+    return sum(float(gradient.square().sum()) for gradient in gradients)
