@@ -111,8 +111,9 @@ def main(
     num_steps: Annotated[int, typer.Option(help="Of each engine; the first ones are left out.", min=_SETTLED + 1)] = 24,
     sharded: Annotated[bool, typer.Option(help="Two replicas at ZeRO stages 1, 2 and 3.")] = False,
 ) -> None:
-    """Measure steps of the native engine beside DeepSpeed's on symmetric plans; with --sharded at ZeRO 1 to 3, of which
-    DeepSpeed has 2 and 3 without a pipeline, in fp32.
+    """Measure steps of the native engine beside DeepSpeed's on symmetric plans.
+
+    With --sharded at ZeRO 1 to 3, of which DeepSpeed has 2 and 3 without a pipeline, in fp32.
     """
     if missing := missing_extra("a step of both engines"):
         sys.stderr.write(f"{missing}\n")

@@ -127,7 +127,7 @@ def measure(num_runs: int, state_bytes: int) -> list[Row]:
 
 
 def main(num_runs: Annotated[int, typer.Option(help="Of each way and size of a chunk.", min=1)] = 7) -> None:
-    """Measure how long a state takes between two processes of one host, by both ways."""
+    """Measure how long a state takes between two processes of one host: through shared memory, and through TCP."""
     if missing := missing_extra("the state of a training"):
         sys.stderr.write(f"{missing}\n")
         raise typer.Exit(2)
