@@ -88,9 +88,10 @@ def kubernetes_command(
     if missing := missing_extra("this command", ("kubernetes",), extra="kubernetes"):
         raise ExtraMissingError(missing)
     # Only now: they load the client, which need not be installed.
-    from executor.connected.kubernetes.api import connect
+    from executor.connected.kubernetes.api import ConnectedApi
     from executor.connected.kubernetes.backend import KubernetesCluster
     from executor.connected.kubernetes.cluster import ClusterCopy
+    from models.cluster_state.kubernetes.client import configured
 
     options, planner = control_options(policy, parameters, time_limit), planner_of(arnold)
     settings = {"topology-labels": topology_labels, "tolerated": tolerated}
@@ -102,7 +103,8 @@ def kubernetes_command(
     out, err = output(), errors()
     say = partial(err.print, soft_wrap=True, markup=False)
     journal = Journal(partial(out.print, soft_wrap=True, markup=False), log, is_dry=not send)
-    copy = ClusterCopy(connect(kubeconfig, context, in_cluster=in_cluster))
+    file = None if kubeconfig is None else str(kubeconfig)
+    copy = ClusterCopy(ConnectedApi(configured(file, context, in_cluster=in_cluster)))
     try:
         copy.begin()
         source = None if calendar is None else ConnectedCalendar(calendar).news

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from executor.connected.calendar import CalendarNews, FollowedCalendar
 from executor.connected.journal import Journal
-from executor.connected.kubernetes.api import ApiError
 from executor.connected.kubernetes.clock import Clock
 from executor.connected.kubernetes.cluster import ClusterCopy
 from executor.connected.kubernetes.gangs import Gang, due_pods, node_of, uid_of
@@ -25,6 +24,7 @@ from executor.control.backend import Facts, JobFacts, Measured
 from executor.control.events import Arrival, CalendarChange, Completion, Event, Failure, NodeChange, Tick
 from executor.kubernetes.placing import UnsayableError, hosts_of_pods
 from models.cluster_state import StateOptions
+from models.cluster_state.kubernetes.client import ApiError
 from models.plan import Change, JobAllocation
 from models.wording import counted
 from models.workload import Job, NodeGpus

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from executor.connected.kubernetes.api import Json
 from executor.connected.kubernetes.terms import NODES, NUM_PODS, PARALLELISM, QUEUE_LABEL, Terms
 from executor.kubernetes.gates import GatedPod, place_in_job
 from executor.kubernetes.names import HOSTNAME
 from executor.kubernetes.workloads import AnsweredWorkload
 from models.cluster_state.base import SourceDocument
+from models.cluster_state.kubernetes.client import Json
 from models.cluster_state.kubernetes.objects import Object
 from models.cluster_state.kubernetes.pods import PLACEMENT_GATE, gpus_of_pod, job_id
 from models.workload import Parallelism

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from executor.connected.journal import Journal
-from executor.connected.kubernetes.api import PODS, ApiError, Resource
 from executor.connected.kubernetes.clock import Clock
 from executor.connected.kubernetes.cluster import ClusterCopy
 from executor.connected.kubernetes.gangs import Gang, uid_of
@@ -15,6 +14,7 @@ from executor.kubernetes.answers import AnswerOptions, anywhere, ready
 from executor.kubernetes.gates import GatedPod, lifted, released
 from executor.kubernetes.names import HOSTNAME
 from executor.kubernetes.patches import Patch
+from models.cluster_state.kubernetes.client import PODS, ApiError, Resource
 from models.parallel_plan import Gpu
 
 _JSON_PATCH = "application/json-patch+json"

@@ -89,7 +89,7 @@ def test_the_way_out(server: ApiServer, config: Path) -> None:
     [
         (("--policy", "sia"), "--policy is 'sia'; a scheduler says of jobs what these need: gang, gang-ilp"),
         (("--in-cluster",), "--in-cluster is given beside --kubeconfig"),
-        (("--context", "two"), "there is no configuration of a Kubernetes cluster"),
+        (("--context", "two"), "there is no way to a Kubernetes cluster in "),
         (("--parameters", '{"order": "best"}'), "parameter object of gang"),
         (("--calendar", "absent.json", "--once"), "absent.json"),
         (("--topology-labels", "gke", "--once"), "no node has a label of it"),
