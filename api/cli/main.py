@@ -54,7 +54,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.purge:purge_command",
         "Delete what is older than it is kept, and give its space back to the disk.",
     ),
-    "restore": LazyCommand("api.cli.backup:restore_command", "Put a copy of a database in its place."),
+    "restore": LazyCommand(
+        "api.cli.backup:restore_command",
+        "Check a copy and put it in the place of a database, which is kept under another name.",
+    ),
     "backup": LazyCommand(
         "api.cli.backup:backup_command",
         "Copy the database of a service, also while it runs, and check the copy for damage.",
