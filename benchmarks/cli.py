@@ -109,6 +109,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.performance.engine_steps:main",
         "Measure steps of the native engine beside DeepSpeed's on symmetric plans.",
     ),
+    "state-carriage": LazyCommand(
+        "benchmarks.performance.state_carriage:main",
+        "Measure how long a state takes between two processes of one host: through shared memory, and through TCP.",
+    ),
     "plan-changes": LazyCommand(
         "benchmarks.performance.plan_changes:main",
         "Change the plan of a training beside it, and by stopping it: what it waits for, by part.",

@@ -43,6 +43,8 @@ _FREE = (
     "num_kv_heads",
     "head_size",
     "feed_forward_size",
+    "expert_feed_forward_size",
+    "capacity_factor",
 )
 
 
@@ -74,6 +76,8 @@ class Checkpoint:
     engine: EngineName = EngineName.DEEPSPEED
     numerics: Numerics = field(default_factory=Numerics)
     progress: Progress | None = None
+    document_mask: bool = False
+    eod_mask_loss: bool = False
 
     @property
     def done(self) -> Progress:
@@ -121,6 +125,8 @@ def checkpoint_of(
         engine=job.engine,
         numerics=job.numerics,
         progress=progress,
+        document_mask=job.document_mask,
+        eod_mask_loss=job.eod_mask_loss,
     )
 
 
@@ -255,7 +261,8 @@ def _identity(training: Checkpoint | TrainingJob) -> Mapping[str, Any]:
     # Of all ZeRO stages checkpoints are the same; those of versions that had the first one alone say so.
     model = replace(training.model, zero_stage=1)
     values = {name: value for name, value in asdict(model).items() if name not in _FREE}
-    others = {"seed": training.seed, "layers_hook": training.layers_hook}
+    names = ("seed", "layers_hook", "document_mask", "eod_mask_loss")
+    others = {name: getattr(training, name) for name in names}
     return values | asdict(Dimensions.of(training.model)) | asdict(training.numerics) | others
 
 

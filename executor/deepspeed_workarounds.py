@@ -3,7 +3,8 @@
 - `forbid_builds`: `init_distributed` would compile a shared-memory extension for over a minute.
 - `load_muon_uncompiled`, `load_libraries`: every engine loads an optimiser that nobody here uses, and with it torch's
   compiler, which takes as long as torch itself; what else it loads late is loaded before anybody waits for it.
-- `StagedPipeline`: explicit stage bounds; the library partitions by its own weights only.
+- `StagedPipeline`: explicit stage bounds; the library partitions by its own weights only. Documents of micro-batches
+  beside what stages send each other, which would all have to be tensors.
 - `topology_of`: the order of ranks that every launcher and every checkpoint relies on.
 - `time_instructions`: times per instruction; `wall_clock_breakdown` crashes with two stages or more, and the
   throughput timer reports -inf.
@@ -18,9 +19,10 @@ Settings with the same purpose (torch's Adam, ZeRO-1, no throughput timer) are i
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import version
+from itertools import repeat
 from typing import Any
 
 import deepspeed
@@ -31,6 +33,8 @@ from deepspeed.runtime.checkpoint_engine import TorchCheckpointEngine
 from deepspeed.runtime.pipe.module import PipelineModule
 from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology
 from torch import nn
+
+from executor.trainer.documents import Documents, apply
 
 PINNED = {"torch": "2.13.0", "deepspeed": "0.19.8"}
 
@@ -93,11 +97,25 @@ def topology_of(pp: int, dp: int, tp: int) -> PipeModelDataParallelTopology:
 
 
 class StagedPipeline(PipelineModule):
-    """A pipeline whose stage s holds the specifications bounds[s] .. bounds[s + 1] - 1."""
+    """A pipeline whose stage s holds the specifications bounds[s] .. bounds[s + 1] - 1; its layers recompute on their
+    own.
+    """
 
     def __init__(self, *, bounds: Sequence[int], **options: Any) -> None:
         self._bounds = list(bounds)
+        self._documents: Iterator[Documents | None] = repeat(None)
         super().__init__(**options)
+
+    def take(self, documents: Sequence[Documents]) -> None:
+        """Keep the documents of the next micro-batches, which every schedule has in order; none: no layer is told."""
+        self._documents = iter(documents) if documents else repeat(None)
+
+    def forward(self, forward_input: torch.Tensor) -> torch.Tensor:
+        """Apply the layers to the next micro-batch."""
+        documents = next(self._documents)
+        for layer in self.forward_funcs:
+            forward_input = apply(layer, forward_input, documents)
+        return forward_input
 
     def _partition_layers(self, method: str = "uniform") -> None:  # noqa: ARG002
         stage = self._topo.get_coord(self.global_rank).pipe

@@ -12,6 +12,7 @@ from executor.launch.backends import BACKENDS
 from executor.launch.slurm_options import SlurmOptions
 from executor.progress import ScalingRule
 from executor.rank_table import Rank, rank_table, ranks_of
+from executor.routing import Routing
 from executor.training_job import (
     DEFAULT_CHUNK_BYTES,
     LAST,
@@ -53,6 +54,7 @@ class TrainingOptions:
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     numerics: Numerics = field(default_factory=Numerics)
+    routing: Routing = field(default_factory=Routing)
     initial_weights: str | None = None
     final_weights: bool = False
     token_file: str | None = None
@@ -190,12 +192,14 @@ class Deployment:
             num_steps=options.num_steps,
             engine=options.engine,
             virtual_stages=self.plan.virtual_stages,
+            expert_parallel=self.plan.expert_parallel,
             pipeline_schedule=self.plan.schedule,
             compiler=options.compiler,
             device=options.device,
             schedule=options.schedule,
             seed=options.seed,
             numerics=options.numerics,
+            routing=options.routing,
             initial_weights=options.initial_weights,
             final_weights=str(checkpoints.parent / "weights") if options.final_weights else None,
             token_file=options.token_file,

@@ -81,9 +81,9 @@ def rank_table(plan: ParallelPlan, engine: EngineName = EngineName.DEEPSPEED) ->
 
 
 def refuse_plan(plan: ParallelPlan, engine: EngineName, where: str = "") -> None:
-    """Raise InputError where replicas share sequences or experts; under DeepSpeed also where stages are cut into parts
-    or have a checkpointing of their own, and AsymmetricPlanError where stages have other degrees or replicas other
-    batches.
+    """Raise InputError where replicas share sequences; under DeepSpeed also where they share experts, or stages are
+    cut into parts or have a checkpointing of their own, and AsymmetricPlanError where stages have other degrees or
+    replicas other batches.
 
     `where`: pointer to the plan.
     """
@@ -102,10 +102,14 @@ def refuse_plan(plan: ParallelPlan, engine: EngineName, where: str = "") -> None
         Issue(
             code="not_in_software",
             pointer=f"{where}/{name}",
-            detail=f"is {degree}; the trainer has none: plan with software deepspeed",
+            detail=f"is {degree}; {lacking}",
         )
-        for name in ("context_parallel", "expert_parallel")
+        for name, lacking in (
+            ("context_parallel", "the trainer has none: plan with software deepspeed, or context degree 1"),
+            ("expert_parallel", "DeepSpeed's pipelines have none; train with the engine native"),
+        )
         if (degree := getattr(plan, name)) > 1
+        if name == "context_parallel" or engine is EngineName.DEEPSPEED
     ]
     if shared:
         raise InputError(f"the plan {plan.notation()} shares sequences or experts and cannot be deployed", shared)

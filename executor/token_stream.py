@@ -14,7 +14,7 @@ import numpy as np
 from executor.data.blend import place_of, shares_of
 from executor.data.windows import Windows
 from executor.training_job import SYNTHETIC_DATA, TrainingJob
-from stowplan.arrays import IntArray
+from stowplan.arrays import IntArray, Mask
 
 Tokens = IntArray
 _logger = logging.getLogger("stowplan.executor.token_stream")
@@ -33,9 +33,17 @@ class TokenStream(ABC):
             When an id is outside the model's vocabulary.
         """
 
+    @abstractmethod
+    def starts(self, number: int) -> Mask:
+        """With which tokens of a sample documents begin, (sequence_length + 1,); the first one counts as such."""
+
     def batch(self, first: int, count: int) -> Tokens:
         """Samples first .. first + count - 1, (count, sequence_length + 1)."""
         return np.stack([self.sample(first + k) for k in range(count)])
+
+    def batch_starts(self, first: int, count: int) -> Mask:
+        """Likewise of `starts`."""
+        return np.stack([self.starts(first + k) for k in range(count)])
 
 
 class SyntheticStream(TokenStream):
@@ -55,6 +63,12 @@ class SyntheticStream(TokenStream):
         tokens[noise] = random.integers(self._vocabulary_size, size=int(noise.sum()))
         return tokens.astype(np.int64)
 
+    def starts(self, number: int) -> Mask:  # noqa: ARG002 - all alike
+        """A sequence is a document."""
+        found = np.zeros(self._length, dtype=np.bool_)
+        found[0] = True
+        return found
+
 
 class BlendedStream(TokenStream):
     """Samples of several sources, as their weights say."""
@@ -65,17 +79,26 @@ class BlendedStream(TokenStream):
 
     def sample(self, number: int) -> Tokens:
         """One sample of the blend."""
+        windows, index = self._window(number)
+        return windows.tokens(index)
+
+    def starts(self, number: int) -> Mask:
+        """Where its documents begin."""
+        windows, index = self._window(number)
+        return windows.starts(index)
+
+    def _window(self, number: int) -> tuple[Windows, int]:
+        """The window that is a sample, and its source."""
         source, place = place_of(number, self._shares)
-        return self._windows[source].training(place)
+        return self._windows[source], self._windows[source].training(place)
 
 
 class ValidationStream(BlendedStream):
     """The same of what is kept for validation; each evaluation begins at the first sample."""
 
-    def sample(self, number: int) -> Tokens:
-        """One sample of the blend."""
+    def _window(self, number: int) -> tuple[Windows, int]:
         source, place = place_of(number, self._shares)
-        return self._windows[source].validation(place)
+        return self._windows[source], self._windows[source].validation(place)
 
     @property
     def num_samples(self) -> int:
@@ -108,7 +131,7 @@ def _windows(job: TrainingJob) -> list[tuple[float, Windows]]:
                 seed=(job.seed, k) if k else (job.seed,),
                 vocabulary_size=job.model.vocabulary_size,
                 sequence_length=job.model.sequence_length,
-                validation_share=job.data.validation_share,
+                data=job.data,
             ),
         )
         for k, source in enumerate(job.sources)
@@ -120,5 +143,10 @@ def micro_batch(stream: TokenStream, job: TrainingJob, *, first: int, index: int
 
     Parts and micro-batches follow each other, so together they are the samples from `first` on of the global batch.
     """
+    return stream.batch(*samples_of(job, first=first, index=index, data=data, pipe=pipe))
+
+
+def samples_of(job: TrainingJob, *, first: int, index: int, data: int, pipe: int) -> tuple[int, int]:
+    """The first sample of that part, and how many there are."""
     start, end = job.stages[pipe].interval(data)
-    return stream.batch(first + index * job.micro_batch + start, end - start)
+    return first + index * job.micro_batch + start, end - start

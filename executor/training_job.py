@@ -6,21 +6,24 @@ the same data.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from executor.data.sources import Data, Source, TokenType, sources_of
+from executor.data.sources import Data, Source, TokenType, document_faults, sources_of
 from executor.progress import ScalingRule, scaling_faults
 from executor.records import read_record, write_record
+from executor.routing import Routing, routing_faults
 from executor.weights.families import family_of
 from models.dimensions import Dimensions
 from models.numerics import Numerics
 from models.parallel_plan import layers_of_parts
+from models.performance.iteration.layer_sizes import LayerKind
 from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
-from models.transformer import Checkpointing, Optimizer, Positions, Precision, Transformer
+from models.transformer import Biases, Checkpointing, Optimizer, Positions, Precision, Transformer
+from models.wording import counted
 from stowplan.errors import Issue, raise_for_errors
 
 # Of a training's state, while it is handed over: large enough that nothing waits for the first byte of it.
@@ -170,11 +173,13 @@ class TrainingJob:
     Layout. `stages` in pipeline order; the first also holds the embedding, the last one the head. `num_micro_batches`
     make a step. `engine`: DeepSpeed runs layouts whose stages have the same degrees and whose replicas the same batch.
     `virtual_stages`: parts into which the layers of every stage are cut, for interleaved pipelines, and those whose
-    `pipeline_schedule` is zero-bubble. `compiler`: of the layers, under the native engine; None: they are not compiled.
+    `pipeline_schedule` is zero-bubble. `expert_parallel`: so many consecutive replicas of a stage have different
+    experts (`models.parallel_plan`). `compiler`: of the layers, under the native engine; None: they are not compiled.
 
-    Weights. `numerics`: what the model computes with beside its sizes. `initial_weights`: a folder of Hugging Face with
-    the weights that a training begins with, unless it goes on from a checkpoint; None: they are drawn. `final_weights`:
-    where the weights are written in that format behind the last step.
+    Weights. `numerics`: what the model computes with beside its sizes; `routing`: how its experts are chosen.
+    `initial_weights`: a folder of Hugging Face with the weights that a training begins with, unless it goes on from a
+    checkpoint; None: they are drawn. `final_weights`: where the weights are written in that format behind the last
+    step.
 
     Data. `data`, or a `token_file` of `token_type` alone; without either, a seeded synthetic stream.
 
@@ -208,12 +213,14 @@ class TrainingJob:
     num_steps: int
     engine: EngineName = EngineName.DEEPSPEED
     virtual_stages: int = 1
+    expert_parallel: int = 1
     pipeline_schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
     compiler: Compiler | None = None
     device: Device = Device.CUDA
     schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
     numerics: Numerics = field(default_factory=Numerics)
+    routing: Routing = field(default_factory=Routing)
     initial_weights: str | None = None
     final_weights: str | None = None
     token_file: str | None = None
@@ -250,6 +257,16 @@ class TrainingJob:
     def sources(self) -> tuple[Source, ...]:
         """Where the data come from; none: they are synthetic."""
         return sources_of(self.token_file, self.token_type, self.data)
+
+    @property
+    def document_mask(self) -> bool:
+        """Whether attention stays within documents."""
+        return self.data.document_mask
+
+    @property
+    def eod_mask_loss(self) -> bool:
+        """Whether the loss leaves out first tokens of documents."""
+        return self.data.eod_mask_loss
 
     @property
     def pp(self) -> int:
@@ -390,8 +407,36 @@ def _layout_faults(job: TrainingJob) -> Iterator[Issue]:
         detail = "have other degrees, or replicas other batches; DeepSpeed needs the same, the native engine does not"
         yield _fault("asymmetric_stage", "stages", detail)
     yield from _interleaving_faults(job)
+    yield from _expert_faults(job)
     if job.virtual_stages > 0:
         yield from _recomputation_faults(job)
+
+
+def _expert_faults(job: TrainingJob) -> Iterator[Issue]:
+    """What experts do not go with."""
+    degree, model = job.expert_parallel, job.model
+    if model.num_experts > 1 and job.pipeline_schedule.splits_backward:
+        detail = (
+            f"is {job.pipeline_schedule}, under which torch goes back through a layer for its inputs and again for its "
+            "weights, and tokens would go to their experts twice: plan with 1f1b"
+        )
+        yield _fault("schedule", "pipeline_schedule", detail)
+    if degree < 1:
+        yield _fault("not_positive", "expert_parallel", f"is {degree}; at least 1")
+    if degree <= 1:
+        return
+    if job.engine is EngineName.DEEPSPEED:
+        yield _fault("expert_parallel", "expert_parallel", f"is {degree}; DeepSpeed has none, the native engine has it")
+    if job.layers_hook is not None:
+        detail = f"is {degree} beside layers_hook; of your own layers all replicas have everything: 1"
+        yield _fault("hook", "expert_parallel", detail)
+    if model.num_experts % degree:
+        detail = f"is {degree}, which does not divide the model's num_experts of {model.num_experts}"
+        yield _fault("expert_degree", "expert_parallel", detail)
+    for k, stage in enumerate(job.stages):
+        if stage.dp % degree:
+            detail = f"is {degree}, which does not divide the {counted(stage.dp, 'replica')} of stage {k}"
+            yield _fault("expert_degree", "expert_parallel", detail)
 
 
 def _interleaving_faults(job: TrainingJob) -> Iterator[Issue]:
@@ -484,7 +529,7 @@ def model_faults(model: Transformer, engine: EngineName = EngineName.DEEPSPEED) 
         if value is not None and value < 1:
             yield _fault("not_positive", f"model/{name}", f"is {value}; at least 1")
     if model.num_experts > 1:
-        yield _fault("experts", "model/num_experts", f"is {model.num_experts}; the trainer knows dense models only")
+        yield from _mixture_faults(model, engine)
     if model.positions is Positions.ALIBI:
         yield _fault("positions", "model/positions", "is alibi; the trainer knows learned and rotary positions")
     for name, what in _NOT_TRAINED.items():
@@ -497,6 +542,21 @@ def model_faults(model: Transformer, engine: EngineName = EngineName.DEEPSPEED) 
     if model.zero_stage not in _ZERO_STAGES[engine]:
         detail = f"is {model.zero_stage}; the trainer runs {_ZERO_REASONS[engine]}"
         yield _fault("zero_stage", "model/zero_stage", detail)
+
+
+def _mixture_faults(model: Transformer, engine: EngineName) -> Iterator[Issue]:
+    """What the trainer does not know of a mixture of experts."""
+    if engine is EngineName.DEEPSPEED:
+        detail = f"is {model.num_experts}; under DeepSpeed the trainer knows dense models only: take the engine native"
+        yield _fault("experts", "model/num_experts", detail)
+    if not 1 <= model.experts_per_token <= model.num_experts:
+        detail = f"is {model.experts_per_token}; from 1 to the model's num_experts of {model.num_experts}"
+        yield _fault("experts", "model/experts_per_token", detail)
+    for name in ("expert_feed_forward_size", "shared_expert_size", "expert_interval"):
+        if (value := getattr(model, name)) is not None and value < 1:
+            yield _fault("not_positive", f"model/{name}", f"is {value}; at least 1")
+    if model.biases is Biases.ALL:
+        yield _fault("experts", "model/biases", "is all; the trainer's experts have no biases: none, or qkv")
 
 
 def _computation_faults(model: Transformer, engine: EngineName) -> Iterator[Issue]:
@@ -527,9 +587,7 @@ def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
         )
     if job.model.positions is Positions.ROTARY and sizes.head % 2:
         yield _fault("head_size", "model/head_size", f"is {sizes.head}; rotary positions need an even size")
-    divided = [("num_heads", sizes.heads), ("num_kv_heads", sizes.kv_heads), ("feed_forward_size", sizes.feed_forward)]
-    if job.model.splits_sequences:
-        divided.append(("sequence_length", job.model.sequence_length))
+    divided = [*_divided(job.model, sizes)]
     for k, stage in enumerate(job.stages):
         for name, count in divided:
             if stage.tp > 0 and count % stage.tp:
@@ -537,17 +595,35 @@ def _degree_faults(job: TrainingJob) -> Iterator[Issue]:
                 yield _fault("tensor_degree", f"stages/{k}/tp", detail)
 
 
+def _divided(model: Transformer, sizes: Dimensions) -> Iterator[tuple[str, int]]:
+    """What tensor ranks share."""
+    yield from (("num_heads", sizes.heads), ("num_kv_heads", sizes.kv_heads))
+    layers = range(model.num_layers if model.expert_interval > 0 else 0)
+    kinds = {LayerKind.of(model, k).experts for k in layers}
+    if False in kinds:
+        yield "feed_forward_size", sizes.feed_forward
+    if True in kinds:
+        yield "expert_feed_forward_size", sizes.expert
+        if model.shared_expert_size is not None:
+            yield "shared_expert_size", model.shared_expert_size
+    if model.splits_sequences:
+        yield "sequence_length", model.sequence_length
+
+
 def _input_faults(job: TrainingJob) -> Iterator[Issue]:
     """What does not go together of data and weights."""
     if job.token_file is not None and job.data.sources:
         yield _fault("training_data", "token_file", "is given beside data.sources; name it there, with its token_type")
+    for issue in document_faults(job.sources, job.data, job.model.vocabulary_size):
+        yield replace(issue, pointer=f"/data{issue.pointer}")
     for name in ("initial_weights", "final_weights"):
         if getattr(job, name) is None:
             continue
         if job.layers_hook is not None:
             yield _fault("hook", name, "is given beside layers_hook: of your own layers nobody else knows the weights")
         elif family_of(job.model, job.numerics) is None:
-            detail = "needs a model that transformers has as gpt2, llama, qwen2 or qwen3; this one is none of them"
+            types = "gpt2, llama, qwen2, qwen3, mixtral, qwen2_moe or qwen3_moe"
+            detail = f"needs a model that transformers has as {types}; this one is none of them"
             yield _fault("no_family", name, detail)
 
 
@@ -572,6 +648,7 @@ def _run_faults(job: TrainingJob) -> Iterator[Issue]:
         detail = f"is {job.compiler}; under DeepSpeed layers are not compiled, under the engine native they may be"
         yield _fault("compiler", "compiler", detail)
     yield from _schedule_faults(job.schedule)
+    yield from routing_faults(job.routing, "/routing")
     yield from scaling_faults(job.schedule.scaling, job.schedule.initial_batch, job.model.optimizer)
     if job.checkpoint_interval < 0:
         yield _fault("negative", "checkpoint_interval", f"is {job.checkpoint_interval}; at least 0")

@@ -43,13 +43,17 @@ class Numerics:
     """Constants and functions of a transformer.
 
     `rotary_base`: the theta of rotary positions (Su et al. 2021). `norm_epsilon`: added to the variance in norms.
-    `activation` None: SiLU in a gated feed-forward part, else GELU.
+    `activation` None: SiLU in a gated feed-forward part, else GELU. `normalised_routing`: the weights of the experts
+    that a token has chosen, probabilities among all of them, are made to add up to 1 (Mixtral: the softmax of their
+    logits alone). `gated_shared_expert`: what the shared expert gives is multiplied by a sigmoid of the token (Qwen2).
     """
 
     rotary_base: float = 10_000.0
     rotary_scaling: RotaryScaling | None = None
     norm_epsilon: float = 1e-5
     activation: Activation | None = None
+    normalised_routing: bool = True
+    gated_shared_expert: bool = False
 
     def __post_init__(self) -> None:
         issues = [

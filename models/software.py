@@ -50,8 +50,8 @@ class Features:
 
 
 # DeepSpeed: its pipeline engine has 1F1B alone, refuses ZeRO 2 and 3 and sends whole activations, one after another; of
-# its groups (pipe, data, model) none is of contexts, and those of experts are not made by our executor, whose trainer
-# has one checkpointing of all layers.
+# its groups (pipe, data, model) none is of contexts, those of experts our executor makes for its own engine alone, and
+# under DeepSpeed its trainer has one checkpointing of all layers.
 # Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser; MXFP8 is that of Transformer Engine.
 # `--recompute-num-layers` and `--recompute-granularity` are read by every rank for itself. Its core has
 # `--context-parallel-size` and `--expert-model-parallel-size`, that of 2021 has neither.

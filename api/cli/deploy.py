@@ -95,6 +95,17 @@ def deploy_command(
         float | None, typer.Option(help="With --from: of every dataset, kept for validation.")
     ] = None,
     evaluate_every: Annotated[int | None, typer.Option(help="With --from: steps between evaluations.")] = None,
+    document_mask: Annotated[
+        bool,
+        typer.Option("--document-mask", help="With --from: attention and positions stay within packed documents."),
+    ] = False,
+    eod_token: Annotated[
+        int | None,
+        typer.Option(help="With --from: id of the token behind every document; datasets of Megatron-LM need none."),
+    ] = None,
+    eod_mask_loss: Annotated[
+        bool, typer.Option("--eod-mask-loss", help="With --from: the loss leaves out first tokens of documents.")
+    ] = False,
     initial_weights: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="With --from: weights of Hugging Face to begin with.")
     ] = None,
@@ -148,6 +159,9 @@ def deploy_command(
         "data": data or None,
         "validation_share": validation_share,
         "evaluate_every": evaluate_every,
+        "document_mask": document_mask or None,
+        "eod_token": eod_token,
+        "eod_mask_loss": eod_mask_loss or None,
         "initial_weights": initial_weights,
         "final_weights": final_weights or None,
         "learning_rate": learning_rate,

@@ -41,6 +41,9 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "data": ("training", "data", "sources"),
     "validation_share": ("training", "data", "validation_share"),
     "evaluate_every": ("training", "data", "evaluation_interval"),
+    "document_mask": ("training", "data", "document_mask"),
+    "eod_token": ("training", "data", "eod_token"),
+    "eod_mask_loss": ("training", "data", "eod_mask_loss"),
 }
 
 

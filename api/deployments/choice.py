@@ -20,6 +20,7 @@ from executor.feedback.run import write_cluster
 from executor.launch.slurm_options import SlurmOptions
 from executor.projection import Projection
 from executor.records import write_text
+from executor.routing import Routing
 from executor.training_job import EngineName, Schedule
 from executor.weights.given import numerics_of
 from models.numerics import Numerics, RotaryScaling
@@ -194,6 +195,7 @@ def deployment_of(body: DeploymentBody, choice: Choice, secrets: Path | None = N
     with in_request(body):
         training["data"] = _data(body.training.data)
         training["numerics"] = _numerics(body.training, choice.model)
+        training["routing"] = Routing(**dict(body.training.routing))
         return Deployment(
             name=deployment_name(body.job_id),
             model=choice.model,

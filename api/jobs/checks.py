@@ -59,10 +59,9 @@ def run_from_document(document: MeasuredRunDoc) -> Run:
     gpus = {node.id: (node.gpu_type, frozenset(range(node.num_gpus))) for node in cluster.nodes}
     violations = plan_violations(plan, performance_model(job, cluster), gpus)
     issues = [replace(issue, pointer="/plan" + issue.pointer) for issue in violations if issue.code != "out_of_memory"]
-    for name in () if document.own_program else ("context_parallel", "expert_parallel"):
-        if (degree := getattr(plan, name)) > 1:
-            detail = f"is {degree}; steps are measured of plans whose replicas share nothing: 1"
-            issues.append(Issue(code=name, pointer=f"/plan/{name}", detail=detail))
+    if (degree := plan.context_parallel) > 1 and not document.own_program:
+        detail = f"is {degree}; steps are measured of plans whose replicas share no sequences: 1"
+        issues.append(Issue(code="context_parallel", pointer="/plan/context_parallel", detail=detail))
     raise_for_errors(issues, "measured run")
     return Run(
         launch=document.launch,

@@ -18,8 +18,10 @@ from executor.launch.base import RunState
 from executor.launch.slurm_options import MAX_SIGNAL_S, GpuRequest
 from executor.lifecycle import Cause, Phase
 from executor.progress import ScalingRule
+from executor.routing import MAX_LOSS_FACTOR
 from executor.training_job import DEFAULT_CHUNK_BYTES, Compiler, Decay, Device, EngineName
 from models.numerics import Activation
+from models.transformer import MAX_CAPACITY_FACTOR
 
 PATH_PATTERN, VALUE_PATTERN = r"^[^\x00-\x1f]+$", r"^[^\x00]*$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -81,6 +83,25 @@ class NumericsDoc(Document):
     norm_epsilon: Positive = 1e-5
     activation: Activation | None = None
     """Of the feed-forward part; null: silu where it is gated, else gelu."""
+    normalised_routing: bool = True
+    """Whether the weights of the experts that a token has chosen add up to 1 (Mixtral), or are the probabilities that
+    they had among all (`norm_topk_prob` false)."""
+    gated_shared_expert: bool = False
+    """Whether what the shared expert gives is multiplied by a sigmoid of the token (Qwen2-MoE)."""
+
+
+class RoutingDoc(Document):
+    """How the tokens of a training find their experts. All is of one sequence each, so that no number depends on the
+    plan."""
+
+    balance_loss: Annotated[float, Field(ge=0, le=MAX_LOSS_FACTOR)] = 0.01
+    """Factor of the loss of balance, which is 1 in every layer whose experts have as many tokens (Switch Transformer).
+    It is learned from, and not in the loss that is told."""
+    router_loss: Annotated[float, Field(ge=0, le=MAX_LOSS_FACTOR)] = 0.0
+    """Factor of the z-loss of the router's logits (ST-MoE); likewise."""
+    capacity: Annotated[float, Field(gt=0, le=MAX_CAPACITY_FACTOR)] | None = None
+    """An expert works on so many times its mean share of a sequence at most, and what is beyond is dropped; null:
+    nothing is."""
 
 
 class SourceDoc(Document):
@@ -105,6 +126,13 @@ class DataDoc(Document):
     """Steps between evaluations; 0: none. There is one behind the last step, too."""
     evaluation_batches: Count = 10
     """Global batches of an evaluation, always the same ones; fewer where there are no more."""
+    document_mask: bool = False
+    """Attention stays within the documents that were packed into a sequence, and positions begin again in each."""
+    eod_token: Annotated[int, Field(ge=0, le=MAX_COUNT)] | None = None
+    """Id of the token behind every document. Null: documents end where the .idx of a dataset of Megatron-LM says so;
+    files of tokens need it. With it they end in both places."""
+    eod_mask_loss: bool = False
+    """The loss leaves out the first token of every document, which nothing in the one before foretells."""
 
 
 class TrainingOptionsDoc(Document):
@@ -123,10 +151,12 @@ class TrainingOptionsDoc(Document):
     schedule: ScheduleDoc = ScheduleDoc()
     initial_weights: _Path | None = None
     """Folder of Hugging Face, on every host and here, whose weights the training begins with: config.json and
-    safetensors of gpt2, llama, mistral, qwen2 or qwen3. Null: they are drawn. A service reads below the folders that
-    its operator names."""
+    safetensors of gpt2, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3 or qwen3_moe. Null: they are drawn. A service
+    reads below the folders that its operator names."""
     numerics: NumericsDoc | None = None
     """Null: as config.json of `initial_weights` says, else the usual ones."""
+    routing: RoutingDoc = RoutingDoc()
+    """Of a mixture of experts, which the engine native trains."""
     final_weights: bool = False
     """Whether the weights are written for Hugging Face behind the last step, into `weights` in the deployment's
     folder."""

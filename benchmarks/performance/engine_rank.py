@@ -76,7 +76,7 @@ def _batches(job: TrainingJob, step: int, rank: int) -> Batches:
         torch.from_numpy(micro_batch(stream, job, first=step * job.global_batch, index=index, data=data, pipe=pipe))
         for index in range(job.num_micro_batches)
     ]
-    return iter([(tokens[:, :-1], tokens[:, 1:].contiguous()) for tokens in parts])
+    return Batches(pairs=tuple((tokens[:, :-1], tokens[:, 1:].contiguous()) for tokens in parts))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class PlainDeepSpeed:
         for group in self._engine.optimizer.param_groups:
             group["lr"] = learning_rate
         total = torch.zeros((), dtype=torch.float64)
-        for tokens, targets in batches:
+        for tokens, targets in batches.pairs:
             loss = self._loss(self._engine(tokens), targets)
             self._engine.backward(loss)
             self._engine.step()

@@ -11,13 +11,16 @@ Source: `megatron/core/datasets/indexed_dataset.py` and `readme.md` there.
 import os
 import struct
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from stowplan.arrays import IntVector
 from stowplan.errors import FileFormatError, InputError
 
 _MAGIC = b"MMIDIDX\x00\x00"
@@ -26,6 +29,41 @@ _HEADER = struct.Struct("<9sQBQQ")
 # Of the formats those that tokens may have.
 _FORMATS: Mapping[int, str] = MappingProxyType({1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"})
 _CODES: Mapping[str, int] = MappingProxyType({"<u2": 8, "<i4": 4})
+
+
+class _Head(NamedTuple):
+    """The first bytes of an index that was checked."""
+
+    number: np.dtype[np.integer]
+    sequences: int
+    bounds: int
+
+
+class DocumentIndex:
+    """Where the documents of a dataset begin; looked up in its index, which is not read as a whole."""
+
+    def __init__(self, prefix: Path) -> None:
+        index = _with(prefix, ".idx")
+        head = _head(index)
+        self._bytes_per_token = head.number.itemsize
+        place = _HEADER.size + 4 * head.sequences
+        # Neither lies where its numbers could be searched by numpy without a copy of all.
+        self._offsets = np.memmap(index, dtype="<i8", mode="r", offset=place, shape=(head.sequences,))
+        place += 8 * head.sequences
+        self._bounds = np.memmap(index, dtype="<i8", mode="r", offset=place, shape=(head.bounds,))
+
+    @property
+    def num_documents(self) -> int:
+        """How many there are."""
+        return len(self._bounds) - 1
+
+    def starts(self, first: int, end: int) -> IntVector:
+        """Of the tokens from `first` to before `end` those with which documents begin, in order."""
+        sequences = (bisect_left(self._offsets, token * self._bytes_per_token) for token in (first, end))
+        documents = slice(*(bisect_left(self._bounds, sequence) for sequence in sequences))
+        begun = self._bounds[documents]
+        # Behind the last sequence stands the end of the last document.
+        return np.asarray(self._offsets[begun[begun < len(self._offsets)]] // self._bytes_per_token, dtype=np.int64)
 
 
 def open_indexed(prefix: Path) -> npt.NDArray[np.integer]:
@@ -37,11 +75,27 @@ def open_indexed(prefix: Path) -> npt.NDArray[np.integer]:
         When a file is missing, or is of another format, version or length.
     """
     index, data = _with(prefix, ".idx"), _with(prefix, ".bin")
+    number, sequences, _ = _head(index)
+    try:
+        data_size = data.stat().st_size
+    except OSError as error:
+        raise FileFormatError.at(error.filename, None, f"cannot be read: {error.strerror}") from error
+    if not data_size or not sequences:
+        raise FileFormatError.at(str(data), None, "has no tokens")
+    lengths = np.memmap(index, dtype="<i4", mode="r", offset=_HEADER.size, shape=(sequences,))
+    tokens = int(lengths.sum(dtype=np.int64))
+    if tokens * number.itemsize != data_size:
+        detail = f"has {data_size} bytes; its index says {tokens} tokens of {number.name}"
+        raise FileFormatError.at(str(data), None, detail)
+    return np.memmap(data, dtype=number, mode="r")
+
+
+def _head(index: Path) -> _Head:
+    """What an index says of itself; FileFormatError when it is none."""
     try:
         with index.open("rb") as file:
             head = file.read(_HEADER.size)
         size = index.stat().st_size
-        data_size = data.stat().st_size
     except OSError as error:
         raise FileFormatError.at(error.filename, None, f"cannot be read: {error.strerror}") from error
     if len(head) < _HEADER.size or not head.startswith(_MAGIC):
@@ -56,14 +110,7 @@ def open_indexed(prefix: Path) -> npt.NDArray[np.integer]:
     if size not in (shortest, shortest + sequences):
         detail = f"has {size} bytes; {sequences} sequences and {bounds} bounds of documents take {shortest}"
         raise FileFormatError.at(str(index), None, detail)
-    if not data_size or not sequences:
-        raise FileFormatError.at(str(data), None, "has no tokens")
-    lengths = np.memmap(index, dtype="<i4", mode="r", offset=_HEADER.size, shape=(sequences,))
-    number, tokens = np.dtype(_FORMATS[code]), int(lengths.sum(dtype=np.int64))
-    if tokens * number.itemsize != data_size:
-        detail = f"has {data_size} bytes; its index says {tokens} tokens of {number.name}"
-        raise FileFormatError.at(str(data), None, detail)
-    return np.memmap(data, dtype=number, mode="r")
+    return _Head(np.dtype(_FORMATS[code]), sequences, bounds)
 
 
 def write_indexed(prefix: Path, documents: Iterable[npt.ArrayLike], *, vocabulary_size: int) -> int:

@@ -1,32 +1,26 @@
 """One transformer block: x + attention(norm(x)), then x + feed-forward(norm(x)).
 
 GPT: LayerNorm, biases, GELU between two matrices, learned positions. LLaMA: RMSNorm, no biases, SiLU gate between
-three matrices, rotary positions, grouped-query attention. Any mixture of these.
+three matrices, rotary positions, grouped-query attention. Any mixture of these; of several layers the feed-forward
+part may be a mixture of experts.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from functools import partial
 
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from executor.trainer.context import LayerContext, constant_parameter
+from executor.trainer.context import WEIGHT_STD, LayerContext, constant_parameter
+from executor.trainer.documents import Documents, attend_within
+from executor.trainer.experts import MixtureOfExperts
+from executor.trainer.feed_forward import FeedForward
 from executor.trainer.rotary import frequencies, rotate
-from executor.trainer.tensor_parallel import ColumnParallelLinear, RowParallelLinear, enter, entered
+from executor.trainer.tensor_parallel import ColumnParallelLinear, RowParallelLinear, entered, entered_parameter
 from models.dimensions import Dimensions
-from models.numerics import Activation
+from models.performance.iteration.layer_sizes import LayerKind
 from models.transformer import Biases, Checkpointing, Normalisation, Positions, Transformer
-
-WEIGHT_STD = 0.02
-
-_ACTIVATIONS: Mapping[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
-    Activation.SILU: functional.silu,
-    Activation.GELU: functional.gelu,
-    Activation.GELU_TANH: partial(functional.gelu, approximate="tanh"),
-}
 
 
 class Norm(nn.Module):
@@ -56,10 +50,8 @@ class HeadNorm(nn.Module):
         self.weight = constant_parameter(context, 1.0, head, name=name)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Normalise the last dimension. Each tensor rank has other heads: the gradients of the weight are summed, with
-        those of all whole parameters where ranks have parts of sequences.
-        """
-        weight = self.weight if self._context.splits_sequences else enter(self.weight, self._context)
+        """Normalise the last dimension. Each tensor rank has other heads."""
+        weight = entered_parameter(self.weight, self._context)
         return functional.rms_norm(values, weight.shape, weight, self._context.numerics.norm_epsilon)
 
 
@@ -96,61 +88,36 @@ class Attention(nn.Module):
             bias=model.biases is Biases.ALL,
         )
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """(batch, sequence, hidden) -> the same."""
+    def forward(self, values: torch.Tensor, documents: Documents | None = None) -> torch.Tensor:
+        """(batch, sequence, hidden) -> the same; within `documents`, where they are given."""
         with entered(values, self._context, gather_again=self._gather_again) as whole:
             columns = [layer(whole) for layer in (self.query, self.key, self.value)]
-        heads = [each.unflatten(-1, (-1, self._head)).transpose(1, 2) for each in columns]
-        mixed = _recomputed(self._mix, *heads) if self._recompute else self._mix(*heads)
+        query, key, value = (each.unflatten(-1, (-1, self._head)).transpose(1, 2) for each in columns)
+        if self._recompute:
+            mixed = _recomputed(self._mix, query, key, value, documents)
+        else:
+            mixed = self._mix(query, key, value, documents)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
-    def _mix(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    def _mix(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, documents: Documents | None
+    ) -> torch.Tensor:
         """Attention proper, (batch, heads, sequence, head size)."""
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         if self._frequencies is not None:
-            query, key = rotate(query, self._frequencies), rotate(key, self._frequencies)
+            positions = None if documents is None else documents.positions
+            query, key = (rotate(each, self._frequencies, positions) for each in (query, key))
         grouped = query.shape[1] != key.shape[1]
+        if documents is not None:
+            return attend_within(documents, query, key, value, grouped=grouped)
         return functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
-
-
-class FeedForward(nn.Module):
-    """Two matrices, or three with a gate."""
-
-    def __init__(self, context: LayerContext, model: Transformer, name: str) -> None:
-        super().__init__()
-        sizes = Dimensions.of(model)
-        self._context = context
-        bias = model.biases is Biases.ALL
-        self._gather_again = model.checkpointing is not Checkpointing.FULL
-        self._activation = _ACTIVATIONS[context.numerics.activation_of(gated=model.gated)]
-
-        def column(part: str) -> ColumnParallelLinear:
-            return ColumnParallelLinear(
-                context, f"{name}.{part}", sizes.hidden, sizes.feed_forward, std=WEIGHT_STD, bias=bias
-            )
-
-        self.up = column("up")
-        self.gate = column("gate") if model.gated else None
-        self.down = RowParallelLinear(
-            context,
-            f"{name}.down",
-            sizes.feed_forward,
-            sizes.hidden,
-            std=WEIGHT_STD / math.sqrt(2 * model.num_layers),
-            bias=bias,
-        )
-
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """(batch, sequence, hidden) -> the same."""
-        with entered(values, self._context, gather_again=self._gather_again) as whole:
-            up = self.up(whole)
-            gate = None if self.gate is None else self.gate(whole)
-        return self.down(self._activation(up) if gate is None else self._activation(gate) * up)
 
 
 class Block(nn.Module):
     """One layer of the model, recomputed in the backward pass when the model says so."""
+
+    takes_documents = True
 
     def __init__(self, context: LayerContext, model: Transformer, index: int) -> None:
         super().__init__()
@@ -159,17 +126,18 @@ class Block(nn.Module):
         self.attention_norm = Norm(context, model, f"{name}.attention_norm")
         self.attention = Attention(context, model, f"{name}.attention")
         self.feed_forward_norm = Norm(context, model, f"{name}.feed_forward_norm")
-        self.feed_forward = FeedForward(context, model, f"{name}.feed_forward")
+        part = MixtureOfExperts if LayerKind.of(model, index).experts else FeedForward
+        self.feed_forward = part(context, model, f"{name}.feed_forward")
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """(batch, sequence, hidden) -> the same."""
-        return _recomputed(self._block, values) if self._recompute else self._block(values)
+    def forward(self, values: torch.Tensor, documents: Documents | None = None) -> torch.Tensor:
+        """(batch, sequence, hidden) -> the same; no token attends to other documents, where they are given."""
+        return _recomputed(self._block, values, documents) if self._recompute else self._block(values, documents)
 
-    def _block(self, values: torch.Tensor) -> torch.Tensor:
-        values = values + self.attention(self.attention_norm(values))
+    def _block(self, values: torch.Tensor, documents: Documents | None) -> torch.Tensor:
+        values = values + self.attention(self.attention_norm(values), documents)
         return values + self.feed_forward(self.feed_forward_norm(values))
 
 
-def _recomputed(function: object, *values: torch.Tensor) -> torch.Tensor:
+def _recomputed(function: object, *values: torch.Tensor | Documents | None) -> torch.Tensor:
     """Run without keeping activations; there is no dropout, so no random state to keep either."""
     return checkpoint(function, *values, use_reentrant=False, preserve_rng_state=False)

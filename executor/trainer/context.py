@@ -7,7 +7,11 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from executor.routing import Routing
 from models.numerics import Numerics
+
+# Of weights that are drawn.
+WEIGHT_STD = 0.02
 
 
 class Weights(Protocol):
@@ -31,10 +35,15 @@ class LayerContext:
     tensor_degree: int = 1
     tensor_group: Any = None
     splits_sequences: bool = False
+    expert_rank: int = 0
+    expert_degree: int = 1
+    expert_group: Any = None
     device: str = "cpu"
     seed: int = 0
     numerics: Numerics = field(default_factory=Numerics)
     weights: Weights | None = None
+    routing: Routing = field(default_factory=Routing)
+    sequence_share: float = 1.0
 
     def share(self, count: int, what: str) -> int:
         """This rank's part of `count`; ValueError when the degree does not divide it."""
@@ -65,6 +74,35 @@ def seeded_parameter(
         Along which the tensor ranks share it; None: all have the whole. A size that the degree does not divide is
         padded with zeros at the end.
     """
+    return _parameter(context, _drawn(context, name, shape, std=std, axis=axis), name, axis)
+
+
+def expert_parameter(
+    context: LayerContext, name: str, shape: tuple[int, int], *, num_experts: int, std: float
+) -> nn.Parameter:
+    """A matrix of every expert that this rank has, (experts, rows or a part of them, columns): the experts are divided
+    over `expert_group`, the rows of each over the tensor ranks.
+
+    Parameters
+    ----------
+    name
+        That of expert k is `name.k`.
+    shape
+        Of one matrix, over all tensor ranks.
+    """
+    if num_experts % context.expert_degree:
+        raise ValueError(f"{name}: {num_experts} experts do not divide by the degree {context.expert_degree}")
+    count = num_experts // context.expert_degree
+    context.share(shape[0], name)
+    first = context.expert_rank * count
+    drawn = [_drawn(context, f"{name}.{k}", shape, std=std, axis=0) for k in range(first, first + count)]
+    parameter = _parameter(context, torch.stack(drawn), name, 1)
+    parameter.first_expert, parameter.num_experts = first, num_experts
+    return parameter
+
+
+def _drawn(context: LayerContext, name: str, shape: tuple[int, ...], *, std: float, axis: int | None) -> torch.Tensor:
+    """This rank's part of a parameter, as it is drawn or read."""
     cut, degree, rank = (0, 1, 0) if axis is None else (axis, context.tensor_degree, context.tensor_rank)
     part = -(-shape[cut] // degree)
     start = min(part * rank, shape[cut])
@@ -77,7 +115,7 @@ def seeded_parameter(
     else:
         held = context.weights.read(name, shape, cut, start, count).to(context.device)
     padding = [0, 0] * (len(shape) - 1 - cut) + [0, part - count]
-    return _parameter(context, nn.functional.pad(held, padding).clone(), name, axis)
+    return nn.functional.pad(held, padding).clone()
 
 
 def constant_parameter(

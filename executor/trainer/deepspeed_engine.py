@@ -4,6 +4,7 @@ import logging
 import math
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from executor.trainer.checkpointing import PATIENT
 from executor.trainer.clock import StepClock
 from executor.trainer.context import LayerContext
 from executor.trainer.decay import parameter_groups
+from executor.trainer.documents import refuse_unmasked, share_of
 from executor.trainer.engine import Batches, Place, StepResult, patience_of
 from executor.trainer.layers import Buildable, LayerSpec, TiedLayerSpec, layers_of
 from executor.trainer.micro_noise import MicroBatchSquares
@@ -119,10 +121,16 @@ class DeepSpeedEngine:
             bounds=layers.bounds(job.stage_layers),
             layers=[_known(spec) for spec in layers.specs],
             topology=topology,
-            loss_fn=layers.loss,
+            loss_fn=self._shared_loss,
         )
+        if job.document_mask:
+            first = layers.bounds(job.stage_layers)[job.coordinates(place.rank).pipe]
+            built = enumerate(module.forward_funcs, first)
+            refuse_unmasked(layer for index, layer in built if layers.is_spread(index))
         module.universal_checkpoint_info = universal_info(module)
-        self._job = job
+        self._job, self._module = job, module
+        self._loss = layers.loss
+        self._num_counted: int | None = None
         self._engine, *_ = deepspeed.initialize(
             model=module,
             model_parameters=parameter_groups(module, job.schedule.weight_decay),
@@ -151,7 +159,7 @@ class DeepSpeedEngine:
         """Do one step."""
         for group in self._engine.optimizer.param_groups:
             group["lr"] = learning_rate
-        loss = float(self._engine.train_batch(data_iter=batches))
+        loss = float(self._engine.train_batch(data_iter=self._taken(batches)))
         norm = float(self._engine.get_global_grad_norm())
         if self._squares is not None:
             self._small_square = self._squares.take(self._job.num_micro_batches)
@@ -164,7 +172,7 @@ class DeepSpeedEngine:
 
     def evaluate(self, batches: Batches) -> float:
         """Loss of a batch."""
-        return float(self._engine.eval_batch(data_iter=batches))
+        return float(self._engine.eval_batch(data_iter=self._taken(batches)))
 
     def write_checkpoint(self, folder: Path) -> str | None:
         """Write the files of this rank."""
@@ -206,6 +214,19 @@ class DeepSpeedEngine:
             Always.
         """
         raise WorkerError(f"DeepSpeed cannot go on behind step {checkpoint.step} without a checkpoint")
+
+    def _taken(self, batches: Batches) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """What DeepSpeed reads of a batch, when all else of it is where it is used."""
+        self._module.take([each.to(self.device) for each in batches.documents])
+        self._num_counted = batches.num_counted
+        return iter(batches.pairs)
+
+    def _shared_loss(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Loss of a micro-batch, of which DeepSpeed takes the mean over all of them and all replicas."""
+        loss = self._loss(outputs, labels)
+        if self._num_counted is None:
+            return loss
+        return loss * share_of(labels, self._num_counted) * (self._job.num_micro_batches * self._num_replicas)
 
     def _note_small_gradient(self) -> None:
         """Squared norm of the part of this replica's gradient that this rank counts."""

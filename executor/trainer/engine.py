@@ -1,6 +1,6 @@
 """What the loop asks of an engine, and what engines share: the place of a process, and sums over all of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from executor.checkpoints import Checkpoint
 from executor.redeployment import Region
+from executor.trainer.documents import Documents
 from executor.training_job import Device, TrainingJob
 from models.wording import counted
 from stowplan.errors import InputError
@@ -20,8 +21,18 @@ from stowplan.errors import InputError
 # yet.
 _PATIENCE = 1.5
 
-# Inputs and labels of the part that a rank's replica has in each micro-batch.
-Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    """What a rank's replica has of the micro-batches of a step.
+
+    `pairs`: inputs and labels of each; none in stages in the middle. `documents`: of each, in every stage; none where
+    attention does not stay within them. `num_counted`: predictions of the whole step that the loss counts; None: all.
+    """
+
+    pairs: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    documents: tuple[Documents, ...] = ()
+    num_counted: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

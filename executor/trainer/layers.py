@@ -6,7 +6,9 @@ A user's hook is a function in an importable module, named `module:function` in 
 
 Every rank calls it and gets specifications, of which the engine builds those of the rank's stage; DeepSpeed's own
 (`LayerSpec`, `TiedLayerSpec`) do as well. A layer maps one tensor to one tensor; the first gets token ids (micro-batch,
-sequence), and the native engine wants (micro-batch, sequence, hidden) between stages. `model` carries the sizes, of
+sequence), and the native engine wants (micro-batch, sequence, hidden) between stages. Where attention must stay within
+documents (`data.document_mask`), `layers` must say that they take these (`executor.trainer.documents`); labels that the
+loss must leave out (`data.eod_mask_loss`) are -100, and its mean is then over the others. `model` carries the sizes, of
 which the hook uses what it likes; `layers` must be as many as `model.num_layers`. To start from the same weights in
 every layout, draw them with `executor.trainer.context.seeded_parameter`. With a tensor degree above 1 a layer shares
 its parameters over `context.tensor_group` (`executor.trainer.tensor_parallel` has linear layers), or is whole on all
@@ -21,8 +23,9 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from executor.trainer.block import WEIGHT_STD, Block, Norm
-from executor.trainer.context import LayerContext, seeded_parameter
+from executor.trainer.block import Block, Norm
+from executor.trainer.context import WEIGHT_STD, LayerContext, seeded_parameter
+from executor.trainer.documents import Documents
 from executor.trainer.tensor_parallel import CrossEntropy, Vocabulary
 from executor.trainer.weights import open_weights
 from executor.training_job import TrainingJob
@@ -87,6 +90,10 @@ class PipelineLayers:
         """All, in order."""
         return [*self.before, *self.layers, *self.after]
 
+    def is_spread(self, place: int) -> bool:
+        """Whether a specification is of a layer that the plan spreads over the stages."""
+        return 0 <= place - len(self.before) < len(self.layers)
+
     def bounds(self, stage_layers: tuple[int, ...]) -> list[int]:
         """First spec of every stage, and the number of specs at the end."""
         ends = [len(self.before) + sum(stage_layers[: k + 1]) for k in range(len(stage_layers) - 1)]
@@ -96,14 +103,18 @@ class PipelineLayers:
 class LearnedPositions(nn.Module):
     """Adds a learned vector to every position."""
 
+    takes_documents = True
+
     def __init__(self, context: LayerContext, model: Transformer) -> None:
         super().__init__()
         self._part = context.part(model.sequence_length)
         self.weight = seeded_parameter(context, "positions", (model.sequence_length, model.hidden_size), std=WEIGHT_STD)
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """(batch, sequence, hidden) -> the same."""
-        return values + self.weight[self._part][: values.shape[1]]
+    def forward(self, values: torch.Tensor, documents: Documents | None = None) -> torch.Tensor:
+        """(batch, sequence, hidden) -> the same; positions are those in `documents`, where they are given."""
+        if documents is None:
+            return values + self.weight[self._part][: values.shape[1]]
+        return values + nn.functional.embedding(documents.positions[:, self._part], self.weight)
 
 
 class Head(Vocabulary):
@@ -154,7 +165,13 @@ def layers_of(job: TrainingJob, context: LayerContext) -> PipelineLayers:
         When the hook cannot be imported, fails, or gives something else or another number of layers, or the weights
         cannot be opened.
     """
-    context = replace(context, numerics=job.numerics, weights=open_weights(job))
+    context = replace(
+        context,
+        numerics=job.numerics,
+        weights=open_weights(job),
+        routing=job.routing,
+        sequence_share=1 / job.global_batch,
+    )
     if job.layers_hook is None:
         return transformer_layers(job.model, context, job.layer_checkpointing)
     module_name, function_name = job.layers_hook.split(":")

@@ -23,7 +23,7 @@ def frequencies(numerics: Numerics, head: int, device: str) -> torch.Tensor:
     return plain * (kept + (1.0 - kept) / scaling.factor)
 
 
-def rotate(values: torch.Tensor, frequencies: torch.Tensor) -> torch.Tensor:
+def rotate(values: torch.Tensor, frequencies: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
     """Turn halves of every head against each other, in fp32.
 
     Parameters
@@ -32,9 +32,14 @@ def rotate(values: torch.Tensor, frequencies: torch.Tensor) -> torch.Tensor:
         (batch, heads, sequence, head size)
     frequencies
         (head size / 2,)
+    positions
+        Of the tokens, (batch, sequence); None: their places in the sequence.
     """
-    positions = torch.arange(values.shape[-2], device=values.device, dtype=torch.float32)
-    angles = torch.outer(positions, frequencies)
+    if positions is None:
+        places = torch.arange(values.shape[-2], device=values.device, dtype=torch.float32)
+        angles = torch.outer(places, frequencies)
+    else:
+        angles = positions[:, None, :, None].float() * frequencies
     sine, cosine = angles.sin(), angles.cos()
     first, second = (half.float() for half in values.chunk(2, dim=-1))
     turned = torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)

@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from executor.trainer.context import LayerContext, constant_parameter, seeded_parameter
+from executor.trainer.documents import IGNORED
 
 
 class _Enter(torch.autograd.Function):
@@ -85,6 +86,13 @@ def _scattered(values: torch.Tensor, context: LayerContext) -> torch.Tensor:
 def enter(values: torch.Tensor, context: LayerContext) -> torch.Tensor:
     """Pass replicated values to column-parallel layers; their gradients are summed over the tensor ranks."""
     return values if context.tensor_degree == 1 else _Enter.apply(values, context.tensor_group)
+
+
+def entered_parameter(parameter: nn.Parameter, context: LayerContext) -> torch.Tensor:
+    """A parameter that all tensor ranks hold whole and each computes a part of the gradient of: these are summed, where
+    ranks have parts of sequences with those of all such parameters, once a step.
+    """
+    return parameter if context.splits_sequences else enter(parameter, context)
 
 
 @contextmanager
@@ -206,7 +214,7 @@ class Vocabulary(nn.Module):
 
 
 class _SharedCrossEntropy(torch.autograd.Function):
-    """Mean cross-entropy over logits whose columns are spread over the tensor ranks."""
+    """Mean cross-entropy, over labels that count, of logits whose columns are spread over the tensor ranks."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor, first: int, group: Any) -> torch.Tensor:
@@ -221,19 +229,22 @@ class _SharedCrossEntropy(torch.autograd.Function):
         hit = logits.gather(-1, columns).squeeze(-1).masked_fill(elsewhere, 0.0)
         dist.all_reduce(hit, group=group)
         shares /= total.unsqueeze(-1)
-        ctx.save_for_backward(shares, columns, elsewhere)
-        return (total.log() + largest - hit).mean()
+        counts = (labels != IGNORED) / (labels != IGNORED).sum().clamp(min=1)
+        ctx.save_for_backward(shares, columns, elsewhere, counts)
+        return ((total.log() + largest - hit) * counts).sum()
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
-        shares, columns, elsewhere = ctx.saved_tensors
+        shares, columns, elsewhere, counts = ctx.saved_tensors
         ones = torch.ones_like(columns, dtype=shares.dtype).masked_fill(elsewhere.unsqueeze(-1), 0.0)
         difference = shares.clone().scatter_add_(-1, columns, -ones)
-        return difference * (gradient / elsewhere.numel()), None, None, None
+        return difference * (gradient * counts).unsqueeze(-1), None, None, None
 
 
 class CrossEntropy:
-    """Mean cross-entropy of next tokens, in fp32, for the logits of `Vocabulary.logits`."""
+    """Mean cross-entropy of next tokens, in fp32, for the logits of `Vocabulary.logits`; labels that are IGNORED count
+    for nothing.
+    """
 
     def __init__(self, context: LayerContext, vocabulary_size: int) -> None:
         self._context = context
@@ -243,7 +254,10 @@ class CrossEntropy:
         """Logits (batch, sequence, columns of this rank), labels (batch, sequence) -> mean loss, a scalar."""
         logits = logits.float()
         if self._context.tensor_degree == 1:
-            return functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+            total = functional.cross_entropy(
+                logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum"
+            )
+            return total / (labels != IGNORED).sum().clamp(min=1)
         columns = logits.shape[-1]
         first = self._context.tensor_rank * columns
         padded = columns - max(0, min(columns, self._vocabulary_size - first))

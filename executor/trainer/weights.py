@@ -19,7 +19,7 @@ from executor.checkpoints import PARTIAL
 from executor.records import write_text
 from executor.trainer.context import Weights
 from executor.training_job import TrainingJob
-from executor.weights.families import Family, Stored, family_of
+from executor.weights.families import Family, JoinedExperts, Stored, family_of
 from stowplan.errors import InputError
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -42,6 +42,7 @@ class StoredWeights:
         self._folder = folder
         self._family = _family(job)
         self._stored = self._family.parameters(job.model)
+        self._joined = self._family.joined_experts(job.model)
         self._files = _files_of(folder)
         self._open: dict[Path, Any] = {}
 
@@ -54,6 +55,8 @@ class StoredWeights:
             When the folder has no such tensor, or one of another shape.
         """
         stored = self._stored[name]
+        if (joined := self._joined.get(name)) is not None and self._has(joined.tensor):
+            return self._of_all_experts(joined, shape, axis, start, count)
         tensor = self._tensor(stored.tensor)
         outputs, *inputs = shape
         wanted = [outputs * stored.num_parts, *inputs]
@@ -71,9 +74,28 @@ class StoredWeights:
         part = tensor[tuple(ranges[::-1] if stored.transposed else ranges)]
         return (part.T if stored.transposed else part).contiguous().float()
 
+    def _of_all_experts(
+        self, joined: JoinedExperts, shape: tuple[int, ...], axis: int, start: int, count: int
+    ) -> torch.Tensor:
+        """A part of the matrix of one expert, which stands in a tensor of all."""
+        tensor = self._tensor(joined.tensor)
+        outputs, inputs = shape[::-1] if joined.transposed else shape
+        found, right = tensor.get_shape(), [joined.num_experts, outputs * joined.num_parts, inputs]
+        if found != right:
+            raise InputError(f"{self._folder}: {joined.tensor} has the shape {found}; the model of the job has {right}")
+        ranges = [slice(0, outputs), slice(0, inputs)]
+        ranges[1 - axis if joined.transposed else axis] = slice(start, start + count)
+        first = joined.part * outputs
+        ranges[0] = slice(first + ranges[0].start, first + ranges[0].stop)
+        part = tensor[(slice(joined.expert, joined.expert + 1), *ranges)][0]
+        return (part.T if joined.transposed else part).contiguous().float()
+
+    def _has(self, name: str) -> bool:
+        return any(candidate in self._files for candidate in self._family.names(name))
+
     def _tensor(self, name: str) -> Any:
         """A tensor by name, also without the prefix that checkpoints without a head leave out."""
-        for candidate in (name, name.removeprefix(self._family.prefix)):
+        for candidate in self._family.names(name):
             if path := self._files.get(candidate):
                 if path not in self._open:
                     self._open[path] = _opened(path)
@@ -89,8 +111,9 @@ def open_weights(job: TrainingJob) -> Weights | None:
 def save_weights(parameters: Iterable[nn.Parameter], tensor_group: Any, job: TrainingJob) -> str | None:
     """Write the weights for transformers into `final_weights`, at once or not at all; give what went wrong, or None.
 
-    Collective. The first replica writes, a file per stage; tensor ranks come together parameter by parameter. Of
-    `parameters` each is whole until the next one is asked for, which all replicas do.
+    Collective. The first replica writes, and those beside it that have other experts write these, a file per stage and
+    replica; tensor ranks come together parameter by parameter. Of `parameters` each is whole until the next one is
+    asked for, which all replicas do.
     """
     folder = Path(job.final_weights or "")
     partial = folder.with_name(folder.name + PARTIAL)
@@ -100,15 +123,17 @@ def save_weights(parameters: Iterable[nn.Parameter], tensor_group: Any, job: Tra
     dist.barrier()
     tensors: dict[str, torch.Tensor] = {}
     failure = None
-    if place.data > 0:
+    if place.data >= job.expert_parallel:
         deque(parameters, maxlen=0)
     else:
-        whole = dict(_whole_parameters(parameters, tensor_group, job.stages[place.pipe].tp, holds=place.tensor == 0))
+        wanted = (each for each in parameters if place.data == 0 or hasattr(each, "first_expert"))
+        whole = dict(_whole_parameters(wanted, tensor_group, job.stages[place.pipe].tp, holds=place.tensor == 0))
         if place.pipe and job.model.tied_embeddings:
             # The first stage has it, too.
             whole.pop("embedding", None)
         tensors = _as_stored(whole, _family(job).parameters(job.model))
-    name = f"model-{place.pipe + 1:05d}-of-{job.pp:05d}.safetensors" if job.pp > 1 else _SINGLE
+    count, number = job.pp * job.expert_parallel, place.pipe * job.expert_parallel + place.data + 1
+    name = f"model-{number:05d}-of-{count:05d}.safetensors" if count > 1 else _SINGLE
     if tensors:
         failure = _attempt(partial, lambda: _save(tensors, partial / name))
     said: list[Any] = [None] * dist.get_world_size()
@@ -164,7 +189,12 @@ def _whole_parameters(
             held = torch.cat(parts, dim=axis)
         if holds:
             # A copy: of the parameter the storage may be given up.
-            yield parameter.stored_name, held[: getattr(parameter, "vocabulary_size", None)].to("cpu", copy=True)
+            whole = held[: getattr(parameter, "vocabulary_size", None)].to("cpu", copy=True)
+            first = getattr(parameter, "first_expert", None)
+            if first is None:
+                yield parameter.stored_name, whole
+            else:
+                yield from ((f"{parameter.stored_name}.{first + k}", matrix) for k, matrix in enumerate(whole))
 
 
 def _as_stored(whole: Mapping[str, torch.Tensor], stored: Mapping[str, Stored]) -> dict[str, torch.Tensor]:
@@ -195,7 +225,7 @@ def _complete(job: TrainingJob, partial: Path, folder: Path, held: list[tuple[st
             shutil.copy(file, partial)
     config = _family(job).config(job.model, job.numerics) | kept
     write_text(partial / "config.json", json.dumps(config, indent=2) + "\n")
-    if job.pp > 1:
+    if job.pp * job.expert_parallel > 1:
         index = {
             "metadata": {"total_size": sum(size for _, sizes in held for size in sizes.values())},
             "weight_map": {tensor: file for file, sizes in held for tensor in sizes},

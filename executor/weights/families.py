@@ -5,7 +5,8 @@ The parameters are called as `executor.trainer` calls them (`block.3.attention.q
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +29,8 @@ _LLAMA_LAYER = MappingProxyType(
         "feed_forward.down": "mlp.down_proj",
     }
 )
+_EXPERT = MappingProxyType({"gate": "gate_proj", "up": "up_proj", "down": "down_proj"})
+_MIXTRAL_EXPERT = MappingProxyType({"gate": "w1", "up": "w3", "down": "w2"})
 _GPT_NORMS = MappingProxyType({"attention_norm": "ln_1", "feed_forward_norm": "ln_2"})
 _GPT_MATRICES = MappingProxyType(
     {"attention.output": "attn.c_proj", "feed_forward.up": "mlp.c_fc", "feed_forward.down": "mlp.c_proj"}
@@ -51,14 +54,40 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedExperts:
+    """Where the matrix of an expert stands in a tensor of all experts, (experts, outputs, inputs): the `part`-th of
+    `num_parts` along its outputs. `transposed`: as in `Stored`.
+    """
+
+    tensor: str
+    expert: int
+    num_experts: int
+    transposed: bool = False
+    part: int = 0
+    num_parts: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A type of transformers. `prefix`: of tensors that checkpoints without a head have without it."""
+    """A type of transformers. `prefix`: of tensors that checkpoints without a head have without it. `renamed`: a part
+    of names of tensors, and what stands in its place where transformers 5 wrote them as it holds them.
+    """
 
     model_type: str
     architecture: str
     prefix: str
     stored: Callable[[Transformer], Iterator[tuple[str, Stored]]]
     keys: Callable[[Transformer, Numerics], dict[str, Any]]
+    renamed: tuple[str, str] | None = None
+
+    def names(self, tensor: str) -> tuple[str, ...]:
+        """All that a tensor may have."""
+        names = [tensor] if self.renamed is None else [tensor, tensor.replace(*self.renamed)]
+        return (*names, *(name.removeprefix(self.prefix) for name in names))
+
+    def joined_experts(self, model: Transformer) -> Mapping[str, JoinedExperts]:
+        """Where matrices of experts stand in checkpoints that have no tensors of single experts."""
+        return dict(_joined(model) if model.num_experts > 1 else ())
 
     def parameters(self, model: Transformer) -> Mapping[str, Stored]:
         """Where every parameter of a model stands, by its name; also of some that the model does not have."""
@@ -78,8 +107,9 @@ class Family:
 
 def family_of(model: Transformer, numerics: Numerics) -> Family | None:
     """The type that has this architecture; None where there is none."""
+    if model.num_experts > 1:
+        return _mixture_of(model, numerics)
     sizes = Dimensions.of(model)
-    activation = numerics.activation_of(gated=model.gated)
     gpt = (
         not model.gated
         and model.normalisation is Normalisation.LAYERNORM
@@ -91,13 +121,31 @@ def family_of(model: Transformer, numerics: Numerics) -> Family | None:
     )
     if gpt:
         return _GPT2
-    rotary = (
+    return _ROTARY.get((model.biases, model.query_key_norms)) if _is_rotary(model, numerics) else None
+
+
+def _is_rotary(model: Transformer, numerics: Numerics) -> bool:
+    """Whether it is made as LLaMA is."""
+    return (
         model.gated
-        and activation is Activation.SILU
+        and numerics.activation_of(gated=True) is Activation.SILU
         and model.normalisation is Normalisation.RMSNORM
         and model.positions is Positions.ROTARY
     )
-    return _ROTARY.get((model.biases, model.query_key_norms)) if rotary else None
+
+
+def _mixture_of(model: Transformer, numerics: Numerics) -> Family | None:
+    if not _is_rotary(model, numerics):
+        return None
+    if model.shared_expert_size is not None:
+        qwen2 = numerics.gated_shared_expert and model.biases is not Biases.ALL and not model.query_key_norms
+        return _QWEN2_MOE if qwen2 else None
+    if model.biases is not Biases.NONE:
+        return None
+    if model.query_key_norms:
+        return _QWEN3_MOE
+    everywhere = model.expert_interval == 1 and model.first_dense_layers == 0
+    return _MIXTRAL if everywhere and numerics.normalised_routing else None
 
 
 def _llama_parameters(model: Transformer) -> Iterator[tuple[str, Stored]]:
@@ -109,6 +157,57 @@ def _llama_parameters(model: Transformer) -> Iterator[tuple[str, Stored]]:
             yield f"block.{index}.{ours}.bias", Stored(tensor=f"{tensor}.bias")
     yield "norm", Stored(tensor="model.norm.weight")
     yield "head", Stored(tensor="lm_head.weight")
+
+
+def _mixture_parameters(
+    model: Transformer, *, part: str = "mlp", matrices: Mapping[str, str] = _EXPERT
+) -> Iterator[tuple[str, Stored]]:
+    yield from _llama_parameters(model)
+    for index in range(model.num_layers):
+        layer, theirs = f"block.{index}.feed_forward", f"model.layers.{index}.{part}"
+        yield f"{layer}.router", Stored(tensor=f"{theirs}.gate.weight")
+        yield f"{layer}.shared_gate", Stored(tensor=f"{theirs}.shared_expert_gate.weight")
+        for ours, name in matrices.items():
+            yield f"{layer}.shared.{ours}", Stored(tensor=f"{theirs}.shared_expert.{name}.weight")
+            for k in range(model.num_experts):
+                tensor = f"{theirs}.experts.{k}.{name}.weight"
+                yield f"{layer}.experts.{ours}.{k}", Stored(tensor=tensor, transposed=ours == "down")
+
+
+def _joined(model: Transformer) -> Iterator[tuple[str, JoinedExperts]]:
+    for index, k in product(range(model.num_layers), range(model.num_experts)):
+        ours, theirs = f"block.{index}.feed_forward.experts", f"model.layers.{index}.mlp.experts"
+        both = JoinedExperts(tensor=f"{theirs}.gate_up_proj", expert=k, num_experts=model.num_experts, num_parts=2)
+        yield f"{ours}.gate.{k}", both
+        yield f"{ours}.up.{k}", replace(both, part=1)
+        yield f"{ours}.down.{k}", replace(both, tensor=f"{theirs}.down_proj", transposed=True, num_parts=1)
+
+
+def _mixtral_parameters(model: Transformer) -> Iterator[tuple[str, Stored]]:
+    return _mixture_parameters(model, part="block_sparse_moe", matrices=_MIXTRAL_EXPERT)
+
+
+def _mixtral_keys(model: Transformer, numerics: Numerics) -> dict[str, Any]:
+    return _llama_keys(model, numerics) | {
+        "intermediate_size": Dimensions.of(model).expert,
+        "num_local_experts": model.num_experts,
+        "num_experts_per_tok": model.experts_per_token,
+        "sliding_window": None,
+    }
+
+
+def _qwen_keys(model: Transformer, numerics: Numerics) -> dict[str, Any]:
+    shared = {"shared_expert_intermediate_size": model.shared_expert_size} if model.shared_expert_size else {}
+    return _llama_keys(model, numerics) | {
+        "num_experts": model.num_experts,
+        "num_experts_per_tok": model.experts_per_token,
+        "moe_intermediate_size": Dimensions.of(model).expert,
+        "decoder_sparse_step": model.expert_interval,
+        "mlp_only_layers": list(range(model.first_dense_layers)),
+        "norm_topk_prob": numerics.normalised_routing,
+        "qkv_bias": model.biases is Biases.QKV,
+        **shared,
+    }
 
 
 def _llama_keys(model: Transformer, numerics: Numerics) -> dict[str, Any]:
@@ -184,6 +283,18 @@ def _rotary(model_type: str, architecture: str) -> Family:
     )
 
 
+def _mixture(model_type: str, architecture: str) -> Family:
+    return replace(_rotary(model_type, architecture), stored=_mixture_parameters, keys=_qwen_keys)
+
+
+_MIXTRAL = replace(
+    _rotary("mixtral", "MixtralForCausalLM"),
+    stored=_mixtral_parameters,
+    keys=_mixtral_keys,
+    renamed=("block_sparse_moe", "mlp"),
+)
+_QWEN2_MOE = _mixture("qwen2_moe", "Qwen2MoeForCausalLM")
+_QWEN3_MOE = _mixture("qwen3_moe", "Qwen3MoeForCausalLM")
 _GPT2 = Family(
     model_type="gpt2",
     architecture="GPT2LMHeadModel",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from models.dimensions import Dimensions
 from models.numerics import Numerics
+from models.performance.iteration.layer_sizes import LayerKind
 from models.readers import read_model_file
 from models.transformer import Transformer
 from stowplan.errors import FileFormatError, InputError, Issue
@@ -12,7 +13,8 @@ from stowplan.errors import FileFormatError, InputError, Issue
 # What must be the same beside the sizes; sequences may be of another length, and weights are converted.
 _SAME = (
     *("num_layers", "hidden_size", "vocabulary_size", "gated", "normalisation", "biases", "positions"),
-    *("tied_embeddings", "query_key_norms", "kv_rank", "num_experts", "post_norms", "attention_window"),
+    *("tied_embeddings", "query_key_norms", "kv_rank", "post_norms", "attention_window"),
+    *("num_experts", "experts_per_token", "expert_interval", "first_dense_layers", "shared_expert_size"),
 )
 
 
@@ -46,13 +48,15 @@ def numerics_of(folder: Path, model: Transformer) -> Numerics:
         raise InputError("the trainer cannot start from these weights", issues)
     differences = [(name, getattr(theirs, name), getattr(model, name)) for name in _SAME]
     sizes, wanted = Dimensions.of(theirs), Dimensions.of(model)
+    has_dense = not all(LayerKind.of(model, k).experts for k in range(model.num_layers))
     differences += [
         (pointer, getattr(sizes, name), getattr(wanted, name))
         for name, pointer in (
             ("heads", "num_heads"),
             ("kv_heads", "num_kv_heads"),
             ("head", "head_size"),
-            ("feed_forward", "feed_forward_size"),
+            *((("expert", "expert_feed_forward_size"),) if model.num_experts > 1 else ()),
+            *((("feed_forward", "feed_forward_size"),) if has_dense else ()),
         )
     ]
     issues = [

@@ -10,6 +10,7 @@ from models.transformer import MAX_TOKENS
 from stowplan.errors import InputError
 
 _ROTARY = ("llama", "mistral", "qwen2", "qwen3")
+_MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe")
 _GPT = ("gpt2",)
 _ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
     {
@@ -24,12 +25,14 @@ _ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
 
 def numerics_of(config: Reading, kind: str) -> Numerics | None:
     """Numerics of a configuration of type `kind`; None where `config` has got an issue."""
-    if kind not in (*_ROTARY, *_GPT):
-        known = ", ".join((*_ROTARY, *_GPT))
-        config.refuse("model_type", f"is {kind!r}; the trainer knows {known}", code="unsupported")
+    known = (*_ROTARY, *_MIXTURES, *_GPT)
+    if kind not in known:
+        config.refuse("model_type", f"is {kind!r}; the trainer knows {', '.join(known)}", code="unsupported")
         return None
     _refuse_all(config)
     values = _gpt(config) if kind in _GPT else _rotary(config)
+    if kind in _MIXTURES:
+        values |= _routing(config, kind)
     if config.issues:
         return None
     try:
@@ -65,6 +68,16 @@ def _rotary(config: Reading) -> dict[str, Any]:
         "rotary_scaling": _scaling(rope),
         "norm_epsilon": config.real("rms_norm_eps", default=1e-6),
         "activation": config.word("hidden_act", _ACTIVATIONS, default="silu"),
+    }
+
+
+def _routing(config: Reading, kind: str) -> dict[str, Any]:
+    """Mixtral has no key for it: its weights add up to 1."""
+    if config.given("router_jitter_noise"):
+        config.refuse("router_jitter_noise", "is given; the trainer's routers add no noise", code="unsupported")
+    return {
+        "normalised_routing": kind == "mixtral" or config.flag("norm_topk_prob"),
+        "gated_shared_expert": kind == "qwen2_moe",
     }
 
 

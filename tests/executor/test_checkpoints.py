@@ -22,6 +22,7 @@ from executor.checkpoints import (
     remove_partial,
     tag_of,
 )
+from executor.data.sources import Data, Source
 from executor.training_job import EngineName, TrainingJob
 from models.transformer import Checkpointing
 from stowplan.errors import InputError
@@ -180,3 +181,7 @@ def test_only_what_changes_the_mathematics_changes_the_fingerprint() -> None:
     assert fingerprint_of(tiny_job(replace(GPT, tied_embeddings=False))) != fingerprint_of(job)
     assert fingerprint_of(tiny_job(seed=8)) != fingerprint_of(job)
     assert fingerprint_of(tiny_job(layers_hook="mine:layers")) != fingerprint_of(job)
+    sources = (Source(path="corpus"),)
+    assert fingerprint_of(tiny_job(data=Data(sources=sources))) == fingerprint_of(job)
+    masked = [Data(sources=sources, **{name: True}) for name in ("document_mask", "eod_mask_loss")]
+    assert len({fingerprint_of(job), *(fingerprint_of(tiny_job(data=data)) for data in masked)}) == 3

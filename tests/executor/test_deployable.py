@@ -10,7 +10,7 @@ from executor.training_job import EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
 from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
-from models.transformer import Checkpointing, Precision
+from models.transformer import Biases, Checkpointing, Precision
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT
 from topology.cluster import Cluster, Node, NodeState
@@ -63,6 +63,29 @@ def test_a_plan_that_is_not_symmetric_is_refused_or_projected() -> None:
 def test_the_native_engine_takes_it_as_it_is(cluster: Cluster | None, may_project: bool) -> None:
     native = replace(candidate(UNEQUAL, cluster), engine=EngineName.NATIVE)
     assert deployable_plan(native, may_project=may_project, ignore_memory=False) == (UNEQUAL, None)
+
+
+def test_experts_are_shared_under_the_native_engine_and_context_is_not() -> None:
+    dense = replace(GPT, software=Software.TORCH_EAGER, sequence_parallel=False, biases=Biases.NONE)
+    model = replace(dense, num_experts=4, experts_per_token=2)
+    gpus = tuple(("a", k) for k in range(4))
+    plan = symmetric_plan(
+        num_layers=4, pp=2, dp=2, tp=1, ep=2, global_batch=8, num_micro_batches=2, gpu_type="h100", gpus=gpus
+    )
+    native = Candidate(plan=plan, model=model, cluster=CLUSTER, engine=EngineName.NATIVE)
+    assert deployable_plan(native, may_project=True, ignore_memory=False) == (plan, None)
+    for wrong, found in (
+        (
+            replace(native, engine=EngineName.DEEPSPEED),
+            {("experts", "/model/num_experts"), ("software", "/model/software")},
+        ),
+        (replace(native, plan=replace(plan, context_parallel=2)), {("not_in_software", "/plan/context_parallel")}),
+        (replace(native, model=replace(model, num_experts=3)), {("expert_degree", "/plan/expert_parallel")}),
+        (replace(native, model=replace(model, experts_per_token=5)), {("out_of_range", "/model/experts_per_token")}),
+    ):
+        with pytest.raises(InputError) as error:
+            deployable_plan(wrong, may_project=True, ignore_memory=False)
+        assert codes(error) == found
 
 
 def test_memory_is_asked_of_every_stage_of_it() -> None:

@@ -11,7 +11,7 @@ from executor.deployment import Deployment, LaunchOptions, TrainingOptions, depl
 from executor.training_job import Device, EngineName, TrainingJob
 from models.parallel_plan import symmetric_plan
 from stowplan.errors import InputError
-from tests.executor.jobs import GPT
+from tests.executor.jobs import GPT, LLAMA
 
 PLAN = symmetric_plan(
     num_layers=4, pp=2, dp=1, tp=1, global_batch=8, num_micro_batches=2, gpu_type="h100", gpus=(("a", 0), ("a", 1))
@@ -66,3 +66,15 @@ def test_the_native_engine_gets_the_parts_of_an_interleaved_plan(tmp_path: Path)
         tmp_path, tmp_path
     )
     assert (job.engine, job.part_layers) == (EngineName.NATIVE, (1, 1, 1, 1))
+
+
+def test_the_native_engine_learns_who_shares_experts(tmp_path: Path) -> None:
+    model = replace(LLAMA, num_experts=4, experts_per_token=2)
+    gpus = tuple(("a", k) for k in range(4))
+    plan = symmetric_plan(
+        num_layers=4, pp=2, dp=2, tp=1, ep=2, global_batch=8, num_micro_batches=2, gpu_type="h100", gpus=gpus
+    )
+    native = TrainingOptions(engine=EngineName.NATIVE)
+    made = Deployment(name="llm", model=model, plan=plan, training=native)
+    assert made.training_job(tmp_path, tmp_path).expert_parallel == 2
+    assert [rank.expert for rank in made.ranks()] == [0, 1, 0, 1]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from executor.projection import project
@@ -109,6 +111,11 @@ def test_replicas_that_share_have_coordinates_and_are_refused() -> None:
         ("not_in_software", "/context_parallel"),
         ("not_in_software", "/expert_parallel"),
     ]
+    with pytest.raises(InputError, match="cannot be deployed") as caught:
+        rank_table(plan, EngineName.NATIVE)
+    assert [issue.pointer for issue in caught.value.issues] == ["/context_parallel"]
+    table = rank_table(replace(plan, context_parallel=1), EngineName.NATIVE)
+    assert [rank.expert for rank in table] == [0, 1, 2, 3] * 2
 
 
 def test_asymmetric_plans_are_refused_stage_by_stage() -> None:

@@ -129,6 +129,48 @@ def test_validation_is_never_trained_on_and_always_the_same(tmp_path: Path) -> N
     np.testing.assert_array_equal(validation.batch(0, 8), open_validation(job).batch(0, 8))
 
 
+def _packed(folder: Path, *, end: int | None, indexed: bool) -> TrainingJob:
+    """Documents of 3, 2, 4 and 4 tokens, in samples of 4; each ends with a 9."""
+    documents = [[1, 2, 9], [3, 9], [4, 5, 6, 9], [7, 8, 1, 9]]
+    if indexed:
+        write_indexed(folder / "corpus", documents, vocabulary_size=10)
+        source = Source(path=str(folder / "corpus"))
+    else:
+        np.concatenate(documents).astype("<u2").tofile(folder / "corpus.bin")
+        source = Source(path=str(folder / "corpus.bin"), token_type=TokenType.UINT16)
+    model = replace(GPT, sequence_length=4)
+    return tiny_job(model, data=Data(sources=(source,), document_mask=True, eod_token=end))
+
+
+@pytest.mark.parametrize(("end", "indexed"), [(None, True), (9, True), (9, False)])
+def test_documents_begin_where_the_data_say(end: int | None, indexed: bool, tmp_path: Path) -> None:
+    stream = open_stream(_packed(tmp_path, end=end, indexed=indexed))
+    starts = {tuple(stream.sample(k)): stream.starts(k).astype(int).tolist() for k in range(3)}
+    assert starts == {
+        (1, 2, 9, 3, 9): [1, 0, 0, 1, 0],
+        (9, 4, 5, 6, 9): [1, 1, 0, 0, 0],
+        (9, 7, 8, 1, 9): [1, 1, 0, 0, 0],
+    }
+
+
+def test_documents_end_in_both_places_where_the_token_is_another_one(tmp_path: Path) -> None:
+    stream = open_stream(_packed(tmp_path, end=8, indexed=True))
+    starts = {tuple(stream.sample(k)): stream.starts(k).astype(int).tolist() for k in range(3)}
+    assert starts[9, 7, 8, 1, 9] == [1, 1, 0, 1, 0]
+
+
+def test_data_that_say_nothing_of_documents_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"eod_token.*is missing.*corpus\.bin is a file of tokens"):
+        _packed(tmp_path, end=None, indexed=False)
+    with pytest.raises(InputError, match=r"corpus\.bin has no token 77 \(eod_token\)"):
+        open_stream(_packed(tmp_path, end=77, indexed=False))
+    write_indexed(tmp_path / "one", [range(9)], vocabulary_size=10)
+    job = tiny_job(replace(GPT, sequence_length=4), data=Data(sources=(Source(path=str(tmp_path / "one")),)))
+    assert not open_stream(job).starts(0)[1:].any()
+    with pytest.raises(InputError, match=r"one\.idx says that all is one document; give eod_token"):
+        open_stream(replace(job, data=replace(job.data, document_mask=True)))
+
+
 def test_validation_without_samples_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"large has 10 samples, of which a share of 0\.05 .* leaves 0 there and 10"):
         open_stream(_blend(tmp_path, validation_share=0.05))

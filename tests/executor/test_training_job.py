@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from executor.learning_rate import learning_rate_at
 from executor.progress import Progress
+from executor.routing import Routing
 from executor.training_job import (
     Compiler,
     Decay,
@@ -27,7 +28,7 @@ from executor.training_job import (
 )
 from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
-from models.transformer import Checkpointing, Optimizer, Positions, Precision, Transformer
+from models.transformer import Biases, Checkpointing, Optimizer, Positions, Precision, Transformer
 from stowplan.errors import InputError
 from stowplan.records import from_document, to_json
 from tests.executor.jobs import GPT, LLAMA, tiny_job
@@ -69,6 +70,13 @@ def test_number_must_be_a_finite_number(value: object) -> None:
 
 def _stage(num_layers: int, *batches: int, tp: int = 1) -> StageLayout:
     return StageLayout(num_layers=num_layers, tp=tp, batches=batches)
+
+
+_MIXTURE = replace(LLAMA, num_experts=4, experts_per_token=2, expert_feed_forward_size=25)
+
+
+def _mixture(**changes: Any) -> dict[str, Any]:
+    return {"model": _MIXTURE, "engine": EngineName.NATIVE} | changes
 
 
 @pytest.mark.parametrize(
@@ -119,7 +127,22 @@ def _stage(num_layers: int, *batches: int, tp: int = 1) -> StageLayout:
         ({"schedule": Schedule(learning_rate=-1.0)}, "at least 0"),
         ({"model": replace(GPT, precision=Precision.FP16)}, "knows bf16 and fp32"),
         ({"model": replace(GPT, optimizer=Optimizer.SGD)}, "the trainer knows adam, the native engine sgd, too"),
-        ({"model": replace(GPT, num_experts=4)}, "dense models only"),
+        ({"model": replace(GPT, num_experts=4)}, "is 4; under DeepSpeed the trainer knows dense models only"),
+        (_mixture(model=replace(_MIXTURE, biases=Biases.ALL)), "/model/biases: is all; the trainer's experts have no"),
+        (_mixture(model=replace(_MIXTURE, experts_per_token=5)), "is 5; from 1 to the model's num_experts of 4"),
+        (_mixture(model=replace(_MIXTURE, expert_interval=0)), "/model/expert_interval: is 0; at least 1"),
+        (_mixture(expert_parallel=0), "/expert_parallel: is 0; at least 1"),
+        (_mixture(expert_parallel=2), "is 2, which does not divide the 1 replica of stage 0"),
+        (_mixture(expert_parallel=3), "is 3, which does not divide the model's num_experts of 4"),
+        (_mixture(expert_parallel=2, layers_hook="a:b"), "is 2 beside layers_hook"),
+        (_mixture(engine=EngineName.DEEPSPEED, expert_parallel=2), "/expert_parallel: is 2; DeepSpeed has none"),
+        (_mixture(pipeline_schedule=PipelineSchedule.ZERO_BUBBLE), "tokens would go to their experts twice"),
+        (
+            _mixture(stages=(_stage(4, 2, tp=2),)),
+            "/stages/0/tp: 2 does not divide the model's expert_feed_forward_size",
+        ),
+        (_mixture(routing=Routing(balance_loss=-1.0)), "/routing/balance_loss: is -1.0; from 0, for none, to 100"),
+        (_mixture(routing=Routing(capacity=0.0)), "/routing/capacity: is 0.0; above 0"),
         ({"model": replace(GPT, kv_rank=8)}, "the trainer has no latent attention"),
         ({"schedule": Schedule(warmup_steps=4, warmup_samples=32)}, "is given beside warmup_steps; say it in one"),
         ({"schedule": Schedule(cooldown_samples=8)}, "cosine has none, wsd has"),
@@ -207,6 +230,15 @@ def test_stages_may_recompute_on_their_own_under_the_native_engine() -> None:
             tiny_job(model, stages=stages, **more | changed)
         field = "recomputed_layers" if fault == "recomputed_layers" else "checkpointing"
         assert (fault, f"/stages/0/{field}") in {(issue.code, issue.pointer) for issue in caught.value.issues}
+
+
+def test_experts_are_shared_by_replicas_under_the_native_engine() -> None:
+    stages = (_stage(2, 1, 3, 2, 2), _stage(2, 4, 4))
+    job = tiny_job(_MIXTURE, stages=stages, num_micro_batches=1, engine=EngineName.NATIVE, expert_parallel=2)
+    assert from_document(TrainingJob, json.loads(to_json(job)), "training job") == job
+    dense = replace(_MIXTURE, num_experts=1, experts_per_token=1)
+    with pytest.raises(InputError, match="does not divide the model's num_experts of 1"):
+        replace(job, model=dense)
 
 
 def test_layers_are_compiled_under_the_native_engine() -> None:

@@ -23,14 +23,14 @@ def whole_shape(entry: Entry, tensor_degree: int) -> tuple[int, int]:
     """Rows and columns over all tensor ranks, without padding."""
     rows, columns = _own_shape(entry)
     if entry.axis == 0:
-        rows = entry.rows or rows * tensor_degree
-    return rows, columns * tensor_degree if entry.axis == 1 else columns
+        rows *= tensor_degree
+    return entry.rows or rows, columns * tensor_degree if entry.axis == 1 else columns
 
 
 def boxes(entry: Entry, start: int, end: int, *, tensor_rank: int) -> Iterator[Box]:
     """Elements `start` to `end` of a rank's part: of the first row, of whole rows, of the last one; no padding."""
     rows, columns = _own_shape(entry)
-    row = tensor_rank * rows if entry.axis == 0 else 0
+    row = tensor_rank * rows if entry.axis == 0 else entry.first_row
     column = tensor_rank * columns if entry.axis == 1 else 0
     if entry.rows is not None:
         end = min(end, (entry.rows - row) * columns)

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from shutil import which
@@ -23,6 +24,7 @@ from executor.checkpoints import Checkpoint
 from executor.launch.pulse import Pulse
 from executor.trainer.clock import StepClock
 from executor.trainer.context import LayerContext
+from executor.trainer.documents import refuse_unmasked, share_of
 from executor.trainer.engine import Batches, Held, Place, StepResult, patience_of
 from executor.trainer.layers import layers_of
 from executor.trainer.micro_noise import MicroBatchSquares
@@ -30,7 +32,8 @@ from executor.trainer.native import checkpoint as stored
 from executor.trainer.native.flat import FlatParameters, Replicas
 from executor.trainer.native.module import Sharding, StageModule, trained
 from executor.trainer.native.noise import noise_squares
-from executor.trainer.native.sharded import ShardedParameters, Traffic
+from executor.trainer.native.sets import Sets
+from executor.trainer.native.sharded import Traffic
 from executor.trainer.native.stage import UnevenStage
 from executor.trainer.native.ties import Ties
 from executor.trainer.native.update import Update
@@ -77,34 +80,41 @@ class NativeEngine:
         layout = job.stages[where.pipe]
         self.device = torch.device(f"cuda:{place.local_rank}" if job.device is Device.CUDA else "cpu")
         tensor_ranks = [job.rank_of(where._replace(tensor=tensor)) for tensor in range(layout.tp)]
-        replicas = [job.rank_of(where._replace(data=data)) for data in range(layout.dp)]
+        # Those that hold different experts, and those that hold the same.
+        degree = job.expert_parallel
+        expert, first = where.data % degree, where.data - where.data % degree
         context = LayerContext(
             tensor_rank=where.tensor,
             tensor_degree=layout.tp,
             tensor_group=_group(tensor_ranks, job),
             splits_sequences=layout.tp > 1 and job.model.splits_sequences,
+            expert_rank=expert,
+            expert_degree=degree,
+            expert_group=self._replica_group(range(first, first + degree)) if degree > 1 else None,
             device=str(self.device),
             seed=job.seed,
         )
         dtype = torch.bfloat16 if job.model.precision is Precision.BF16 else torch.float32
         layers = layers_of(job, context)
         indices = job.parts_of(where.pipe)
-        shared: dict[str, Any] = {
-            "replicas": Replicas(group=_group(replicas, job), index=where.data, count=layout.dp),
-            "tensor_rank": where.tensor,
-            "dtype": dtype,
-        }
-        sharding = _sharding(shared, job.model.zero_stage, context.tensor_group, clock)
+        everywhere = experts = self._replicas(1)
+        if degree > 1:
+            experts = self._replicas(degree)
+        sets = Sets(everywhere=everywhere, experts=experts, tensor_rank=where.tensor, dtype=dtype)
+        sharding = _sharding(sets, job.model.zero_stage, context.tensor_group, clock)
         modules = [
             StageModule(layers, layers.bounds(job.part_layers), index, job.pp, job.compiler, sharding)
             for index in indices
         ]
+        if job.document_mask:
+            for module in modules:
+                refuse_unmasked(module.spread)
         self._tensor_group, self._modules = context.tensor_group, modules
-        self._flats: Sequence[FlatParameters] = [flat for module in modules for flat in module.flats]
+        self._flats: Sequence[FlatParameters] = [*(flat for module in modules for flat in module.flats), *sets.alone]
         if sharding is None:
             parameters = [item for module in modules for item in trained(module)]
             tied = {name: counts for module in modules for name, counts in module.ties.items()}
-            self._flats = (FlatParameters(parameters, tied, **shared),)
+            self._flats = sets.whole(parameters, tied)
         ties = Ties(self._flats, where, layout.tp) if modules[0].has_ties else None
         self._update = Update(
             self._flats,
@@ -123,11 +133,12 @@ class NativeEngine:
         self._num_parts = 1 if sharding is None else job.num_micro_batches
         self._loss = layers.loss
         self._share = layout.batches[where.data] / job.global_batch
-        parts = [
+        self._num_counted: int | None = None
+        self._parts = [
             UnevenStage(module, job, index, where, self.device, dtype, clock)
             for module, index in zip(modules, indices, strict=True)
         ]
-        self._schedule = _schedule(job, parts, self._shared_loss)
+        self._schedule = _schedule(job, self._parts, self._shared_loss)
 
     @property
     def step(self) -> int:
@@ -161,9 +172,13 @@ class NativeEngine:
         losses: list[torch.Tensor] = []
         first, last = self._place.pipe == 0, self._place.pipe == self._job.last_stage
         if first or last:
-            tokens, targets = (torch.cat(parts).to(self.device) for parts in zip(*batches, strict=True))
+            tokens, targets = (torch.cat(parts).to(self.device) for parts in zip(*batches.pairs, strict=True))
             inputs = (tokens,) if first else ()
             labels = {"target": targets, "losses": losses} if last else {}
+        documents = [each.to(self.device) for each in batches.documents]
+        for part in self._parts:
+            part.take(documents)
+        self._num_counted = batches.num_counted
         self._clock.lap("load")
         passes(*inputs, **labels, return_outputs=False)
         self._clock.lap("send" if self._job.pp > 1 else None)
@@ -199,9 +214,20 @@ class NativeEngine:
         for optimised in self._update.optimised:
             yield from stored.pieces(optimised, tensor_rank=self._place.tensor, tensor_degree=degree)
 
+    def _replica_group(self, replicas: Sequence[int]) -> Any:
+        """Ranks of the stage that differ from this one in their replica alone."""
+        return _group([self._job.rank_of(self._place._replace(data=data)) for data in replicas], self._job)
+
+    def _replicas(self, step: int) -> Replicas:
+        """Every so many-th replica of the stage, of which this rank is one."""
+        all_of_them = range(self._place.data % step, self._job.stages[self._place.pipe].dp, step)
+        group = self._replica_group(all_of_them)
+        return Replicas(group=group, index=self._place.data // step, count=len(all_of_them))
+
     def _shared_loss(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """What the samples of this replica add to the mean over the batch."""
-        loss = self._loss(outputs, labels) * self._share
+        share = self._share if self._num_counted is None else share_of(labels, self._num_counted)
+        loss = self._loss(outputs, labels) * share
         self._clock.lap("forward")
         return loss
 
@@ -229,12 +255,11 @@ def _schedule(job: TrainingJob, parts: list[UnevenStage], loss: Callable[..., to
     return kind(parts[0], **options)
 
 
-def _sharding(shared: Mapping[str, Any], zero_stage: int, tensor_group: Any, clock: StepClock) -> Sharding | None:
+def _sharding(sets: Sets, zero_stage: int, tensor_group: Any, clock: StepClock) -> Sharding | None:
     """How parameters are sharded layer by layer; None where they are not, or there is one replica only."""
-    if zero_stage < 2 or shared["replicas"].count == 1:
+    if zero_stage < 2 or sets.everywhere.count == 1:
         return None
-    more = {"shards_weights": zero_stage > 2, "traffic": Traffic(clock), "tensor_group": tensor_group}
-    return lambda parameters, tied: (ShardedParameters(parameters, tied, **shared, **more),)
+    return partial(sets.shard, shards_weights=zero_stage > 2, traffic=Traffic(clock), tensor_group=tensor_group)
 
 
 def _group(ranks: list[int], job: TrainingJob) -> Any:

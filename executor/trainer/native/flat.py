@@ -38,7 +38,8 @@ class Entry:
     """A parameter from `start` on in the buffers.
 
     `axis`: along which the tensor ranks share it, None where each holds it whole. `rows`: of the whole parameter where
-    parts are padded, None where they are not. `is_partial`: a tensor rank has a part of its gradient, to be summed.
+    parts are padded or ranks have other experts, None where they are not; then its first row is `first_row`, beside
+    what tensor ranks share. `is_partial`: a tensor rank has a part of its gradient, to be summed.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Entry:
     rows: int | None
     is_tied: bool
     is_partial: bool = False
+    first_row: int = 0
 
     @property
     def end(self) -> int:
@@ -129,6 +131,11 @@ class FlatParameters:
             else:
                 take(parameter, gradient.add_)
 
+    @property
+    def num_replicas(self) -> int:
+        """How many have these parameters."""
+        return self._replicas.count
+
     def zero_gradients(self) -> None:
         """Forget those of the step before."""
         self._gradients.zero_()
@@ -202,7 +209,8 @@ def _entries(ordered: Sequence[tuple[str, nn.Parameter]], tied: Mapping[str, boo
             start=start,
             shape=tuple(parameter.shape),
             axis=getattr(parameter, "tensor_axis", None),
-            rows=getattr(parameter, "vocabulary_size", None),
+            rows=getattr(parameter, "vocabulary_size", getattr(parameter, "num_experts", None)),
+            first_row=getattr(parameter, "first_expert", 0),
             is_tied=name in tied,
             is_partial=getattr(parameter, "tensor_partial", False),
         )

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from executor.trainer.documents import Documents, apply
 from executor.trainer.layers import Buildable, PipelineLayers
 from executor.trainer.native.sharded import ShardedParameters, Turns
 from executor.training_job import Compiler
@@ -58,6 +59,7 @@ class StageModule(nn.Module):
         self.layers, self.tied = nn.ModuleDict(), nn.ModuleDict()
         # What comes one after the other, in each what is sharded together: modules with what applies them.
         self._order: list[list[tuple[nn.Module, Any]]] = []
+        self.spread: list[nn.Module] = []
         self._built: list[list[nn.Module]] = []
         flats: dict[nn.Module, Sequence[ShardedParameters]] = {}
 
@@ -65,7 +67,7 @@ class StageModule(nn.Module):
             """Of a layer that the plan spreads; what is before or behind has one together."""
             return min(max(place - num_before, -1), len(layers.layers))
 
-        for layer, places in groupby(range(bounds[index], bounds[index + 1]), key=number):
+        for _, places in groupby(range(bounds[index], bounds[index + 1]), key=number):
             row: list[tuple[nn.Module, Any]] = []
             built: dict[str, nn.Module] = {}
             for place in places:
@@ -73,9 +75,11 @@ class StageModule(nn.Module):
                 family, name = (self.layers, str(place)) if key is None else (self.tied, key)
                 if name not in family:
                     family[name] = built[f"{'layers' if key is None else _TIED}.{name}"] = spec.build()
-                    if compiler is not None and 0 <= layer < len(layers.layers):
+                    if compiler is not None and layers.is_spread(place):
                         family[name].compile(backend=compiler.value, dynamic=False)
                 row.append((family[name], getattr(spec, "forward_fn", None)))
+                if layers.is_spread(place):
+                    self.spread.append(family[name])
             self._order.append(row)
             self._built.append(list(built.values()))
             if sharding is not None:
@@ -100,13 +104,13 @@ class StageModule(nn.Module):
             if name.split(".")[0] in shared
         }
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
+    def forward(self, values: torch.Tensor, documents: Documents | None = None) -> torch.Tensor:
         """Apply the layers."""
         for place, row in enumerate(self._order):
             if self._turns is not None:
                 self._turns.come_to(place, 1)
             for module, function in row:
-                values = module(values) if function is None else function(module, values)
+                values = apply(module, values, documents) if function is None else function(module, values)
             if self._turns is not None and values.requires_grad:
                 values.register_hook(partial(self._come_back_to, place))
         if self._turns is not None:

@@ -5,6 +5,7 @@ sends and receives, so a stage of any number of replicas and tensor ranks runs u
 (`_PipelineStageBase` is private: torch is pinned).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ import torch.distributed as dist
 from torch.distributed.pipelining.stage import _PipelineStageBase
 
 from executor.trainer.clock import StepClock
+from executor.trainer.documents import Documents
 from executor.trainer.native.module import StageModule
 from executor.trainer.native.peers import Peer, receivers, senders
 from executor.training_job import Coordinates, TrainingJob
@@ -56,11 +58,17 @@ class UnevenStage(_PipelineStageBase):
             for other in (index - 1, index + 1)
             for exchange in (senders, receivers)
         )
+        self._documents: Sequence[Documents] = ()
+        self._present: Documents | None = None
         self._inputs: dict[int, torch.Tensor] = {}
         self._gradients: dict[int, torch.Tensor] = {}
         # The number of inputs is all that is read of the one, and nothing of the other.
         self._stage_meta.inputs = (None,)
         self.args_recv_info = {0: ()}
+
+    def take(self, documents: Sequence[Documents]) -> None:
+        """Keep the documents of all micro-batches of the next passes; none: attention does not stay within them."""
+        self._documents = documents
 
     def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
         """Receive the samples of a micro-batch from the stage before."""
@@ -91,6 +99,7 @@ class UnevenStage(_PipelineStageBase):
             When a user's layer hands on something else than (micro-batch, sequence, hidden).
         """
         self._lap_until("send" if self.is_first else "receive")
+        self._present = self._documents[fwd_chunk_id] if self._documents else None
         output = super().forward_one_chunk(fwd_chunk_id, *values, **named)
         if not self.is_last and (output.shape, output.dtype) != (self._shape, self._dtype):
             raise InputError(
@@ -99,6 +108,10 @@ class UnevenStage(_PipelineStageBase):
             )
         self._clock.lap("forward")
         return output
+
+    def forward_maybe_with_nosync(self, *values: Any, **named: Any) -> Any:
+        """Apply the layers. Documents are no inputs to torch, for which every input has a gradient to send back."""
+        return self.submod(*values, documents=self._present, **named)
 
     def backward_one_chunk(self, bwd_chunk_id: int, *values: Any, **named: Any) -> None:
         """Compute gradients; likewise."""

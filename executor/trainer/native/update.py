@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import torch
@@ -68,6 +69,9 @@ class Update:
         self._is_sgd = optimizer is Optimizer.SGD
         self.optimised = tuple(self._optimised(flat) for flat in self._flats)
         self._decaying = [values for each in self.optimised for values in each.decaying()]
+        # Noise is what replicas differ by: of experts that fewer of them have it would be another.
+        most = max(flat.num_replicas for flat in self._flats)
+        self._is_measured = [flat.num_replicas == most for flat in self._flats]
 
     def _optimised(self, flat: FlatParameters) -> Optimised:
         first = torch.zeros_like(flat.masters)
@@ -101,17 +105,18 @@ class Update:
         -------
             Loss and gradient norm of the whole model; squared norms of this rank's gradient before it was summed (at
             ZeRO stages 2 and 3 of each micro-batch, added up), and of its part of the sum, both over the parameters
-            that no other stage has.
+            that no other stage has, and all replicas of this one.
         """
         sum_parts([part for flat in self._flats for part in flat.partial_gradients()], self._tensor_group)
-        alone = torch.stack([flat.square() for flat in self._flats]).sum()
+        alone = torch.stack([flat.square() for flat in compress(self._flats, self._is_measured)]).sum()
         for flat in self._flats:
             flat.sum_replicas()
         if self._ties is not None:
             self._ties.sum_gradients()
         self._clock.lap("reduction")
-        untied, tied = torch.stack([flat.summed_squares() for flat in self._flats]).sum(dim=0)
-        totals = torch.stack([loss, untied + tied])
+        squares = [flat.summed_squares() for flat in self._flats]
+        untied = torch.stack([of_set[0] for of_set in compress(squares, self._is_measured)]).sum()
+        totals = torch.stack([loss, torch.stack(squares).sum()])
         dist.all_reduce(totals)
         norm = totals[1].sqrt()
         gradients = [flat.summed for flat in self._flats]

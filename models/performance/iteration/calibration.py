@@ -10,7 +10,8 @@ Several launches. Each coefficient is the median over the launches that show it 
     sizes                those that measured the memory of tensors; white-box sizes if there are none
 
 Launches of which only whole steps are known (programs of users) cannot be inverted. The median times of their steps are
-iteration times of their plans, and give factors on times beside the coefficients (`plan_calibration`).
+iteration times of their plans, and give factors on times beside the coefficients (`plan_calibration`). Likewise
+of those whose replicas share experts: within their passes they exchange tokens, for times that nobody has measured.
 
 Launches of another model than the newest one's are not used; neither are those that cannot be inverted, or whose times
 are of something else than the model.
@@ -90,7 +91,7 @@ def calibrate(runs: Sequence[MeasuredRun], said: Calibration | None = None) -> J
             faults[run.launch] = "trains another model than the newest launch"
         elif steps is None:
             faults[run.launch] = f"has fewer than {MIN_STEPS} steps of all ranks behind the first {WARM_UP_STEPS}"
-        elif run.whole_steps:
+        elif run.whole_steps or run.plan.expert_parallel > 1:
             whole.append((run, steps))
         else:
             try:

@@ -157,12 +157,14 @@ def test_everything_of_a_deployment_can_be_said_without_json(tmp_path: Path) -> 
     sizes = ("--from", answer, "--hosts", str(hosts), "--dry-run", "-o", str(out))
     schedule = ("--learning-rate", "1e-4", "--decay", "linear", "--warmup-steps", "2")
     data = ("--data", "3:/data/web", "--data", "/data/code", "--validation-share", "0.1", "--evaluate-every", "5")
+    documents = ("--document-mask", "--eod-token", "2", "--eod-mask-loss")
     more = ("--final-weights", "--image", "registry/ours:1", "--device", "cpu")
-    code, said = run("deploy", *sizes, *schedule, *data, *more)
+    code, said = run("deploy", *sizes, *schedule, *data, *documents, *more)
     assert code == ExitCode.PLANNED, said
     job = json.loads((out / "job.json").read_text())
     assert [(one["path"], one["weight"]) for one in job["data"]["sources"]] == [("/data/web", 3.0), ("/data/code", 1.0)]
     assert (job["data"]["validation_share"], job["data"]["evaluation_interval"]) == (0.1, 5)
+    assert [job["data"][name] for name in ("document_mask", "eod_token", "eod_mask_loss")] == [True, 2, True]
     assert (job["schedule"]["learning_rate"], job["schedule"]["decay"], job["schedule"]["warmup_steps"]) == (
         1e-4,
         "linear",
@@ -194,6 +196,10 @@ def test_a_program_of_ones_own_is_a_line(tmp_path: Path) -> None:
         (("--command", " "), "--command is empty"),
         (("--learning-rate", "-1"), "/training/schedule/learning_rate"),
         (("--validation-share", "1"), "/training/data/validation_share"),
+        (("--data", "/data/web", "--eod-token", "2"), "/training/data/eod_token"),
+        (("--data", "/data/web", "--document-mask", "--eod-token", "99999999"), "/training/data/eod_token"),
+        (("--token-file", "/data/web.bin", "--document-mask"), "/training/data/eod_token"),
+        (("--document-mask",), "/training/data/document_mask"),
         (("--layers-hook", "layers"), "/training/layers_hook"),
         (("--initial-weights", "/no/such/folder"), "/no/such/folder"),
     ],

@@ -26,6 +26,9 @@ def test_the_job_reads_what_the_request_names() -> None:
     ("training", "pointer"),
     [
         ({"data": {"sources": [{"path": "a"}], "evaluation_interval": 5}}, "/training/data/validation_share"),
+        ({"data": {"document_mask": True}}, "/training/data/document_mask"),
+        ({"data": {"eod_mask_loss": True}}, "/training/data/eod_mask_loss"),
+        ({"data": {"document_mask": True}, "token_file": "b"}, "/training/data/eod_token"),
         ({"data": {"validation_share": 0.5}}, "/training/data/sources"),
         ({"data": {"sources": [{"path": "a"}]}, "token_file": "b"}, "/training/token_file"),
     ],

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from api.deployments.choice import PlannedJob, choose, deployment_of, given_model
 from api.schemas.deployment import DeploymentBody
 from executor.deployment import Deployment
+from executor.routing import Routing
 from executor.weights.families import family_of
 from models.numerics import Activation, Numerics, RotaryScaling
 from models.transformer import Precision, Transformer
@@ -54,6 +55,14 @@ def test_what_the_request_says_itself_counts(tmp_path: Path) -> None:
     expected = RotaryScaling(factor=8, low_factor=1, high_factor=4, original_length=16)
     assert asked(numerics=given).training.numerics == Numerics(rotary_base=5e5, rotary_scaling=expected)
     assert asked(initial_weights=str(_folder(tmp_path)), numerics={}).training.numerics == Numerics()
+
+
+def test_experts_are_chosen_as_the_request_says(tmp_path: Path) -> None:
+    made = asked(routing={"balance_loss": 0.02, "capacity": 1.25}, numerics={"normalised_routing": False})
+    job = made.training_job(tmp_path / "runs" / "1", tmp_path / "checkpoints")
+    assert job.routing == Routing(balance_loss=0.02, capacity=1.25)
+    assert not job.numerics.normalised_routing
+    assert asked().training.routing == Routing()
 
 
 @pytest.mark.parametrize(

@@ -164,8 +164,8 @@ def test_a_launch_keeps_its_plan(jobs: httpx.Client) -> None:
 
 
 def test_steps_of_replicas_that_share_are_refused(client: httpx.Client) -> None:
-    body = changed(batch_of(2, pp=1, dp=2), "/run/plan/expert_parallel", 2)
-    assert ("expert_parallel", "/run/plan/expert_parallel") in faults(client, "shared", body)
+    body = changed(batch_of(2, pp=1, dp=2), "/run/plan/context_parallel", 2)
+    assert ("context_parallel", "/run/plan/context_parallel") in faults(client, "shared", body)
 
 
 def test_what_is_no_batch_is_refused(client: httpx.Client) -> None:

@@ -2,11 +2,12 @@
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from executor.data.indexed import open_indexed, write_indexed
+from executor.data.indexed import DocumentIndex, open_indexed, write_indexed
 from stowplan.errors import FileFormatError, InputError
 
 # Two documents, of 3 and 2 tokens, in 16 bits: what Megatron's own writer gives, byte by byte.
@@ -38,6 +39,54 @@ def test_published_format_is_read_and_written(prefix: Path) -> None:
     assert sorted(path.name for path in prefix.parent.iterdir()) == [
         *("copy.bin", "copy.idx", "corpus.v1.bin", "corpus.v1.idx")
     ]
+
+
+def test_documents_begin_where_the_index_says(prefix: Path) -> None:
+    """The second one of two sequences, of 3 and 2 tokens, behind a first of 3."""
+    index = b"".join(
+        (
+            b"MMIDIDX\x00\x00",
+            struct.pack("<QBQQ", 1, 4, 3, 3),
+            struct.pack("<3i", 3, 3, 2),
+            struct.pack("<3q", 0, 12, 24),
+            struct.pack("<3q", 0, 1, 3),
+        )
+    )
+    prefix.with_name("two.idx").write_bytes(index)
+    documents = DocumentIndex(prefix.with_name("two"))
+    assert documents.num_documents == 2
+    assert documents.starts(0, 9).tolist() == [0, 3]
+    assert documents.starts(1, 3).tolist() == []
+    assert documents.starts(3, 4).tolist() == [3]
+    assert documents.starts(4, 8).tolist() == []
+    assert DocumentIndex(prefix).starts(0, 5).tolist() == [0, 3]
+
+
+def test_looking_documents_up_reads_hardly_more_of_a_large_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    for count in (1000, 16_000):
+        write_indexed(tmp_path / str(count), [[1, 2]] * count, vocabulary_size=10)
+        documents, looked = DocumentIndex(tmp_path / str(count)), [0]
+
+        class Counted:
+            def __init__(self, values: Any, looked: list[int] = looked) -> None:
+                self.values, self.looked = values, looked
+
+            def __len__(self) -> int:
+                return len(self.values)
+
+            def __getitem__(self, key: Any) -> Any:
+                found = self.values[key]
+                self.looked[0] += int(np.size(found))
+                return found
+
+        for name in ("_offsets", "_bounds"):
+            monkeypatch.setattr(documents, name, Counted(getattr(documents, name)))
+        assert documents.starts(count, count + 8).tolist() == [count, count + 2, count + 4, count + 6]
+        reads.append(looked[0])
+    assert reads[1] <= reads[0] + 4 * 4
 
 
 def test_large_vocabularies_take_32_bits(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ _ONE = (Source(path="a"),)
         ({"sources": _ONE, "validation_share": 1.0}, ["/validation_share"]),
         ({"sources": _ONE, "evaluation_interval": 5}, ["/validation_share"]),
         ({"validation_share": 0.1}, ["/sources"]),
+        ({"sources": _ONE, "eod_token": 3}, ["/eod_token"]),
+        ({"sources": _ONE, "document_mask": True, "eod_token": -1}, ["/eod_token"]),
         ({"evaluation_interval": -1, "evaluation_batches": 0}, ["/evaluation_interval", "/evaluation_batches"]),
     ],
 )

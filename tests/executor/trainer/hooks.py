@@ -6,8 +6,9 @@ from pathlib import Path
 
 import torch
 
+from executor.trainer.block import Block
 from executor.trainer.context import LayerContext
-from executor.trainer.layers import PipelineLayers, transformer_layers
+from executor.trainer.layers import LayerSpec, PipelineLayers, transformer_layers
 from models.transformer import Transformer
 
 # The micro-batch, counted from 1 in a process, in whose forward pass the last stage is killed.
@@ -53,3 +54,15 @@ def too_few(model: Transformer, context: LayerContext) -> PipelineLayers:
 
 def nothing(model: Transformer, context: LayerContext) -> None:
     """Forgets to return anything."""
+
+
+class Deaf(Block):
+    """Mixes tokens whatever their documents."""
+
+    takes_documents = False
+
+
+def unmasked(model: Transformer, context: LayerContext) -> PipelineLayers:
+    built = transformer_layers(model, context)
+    blocks = tuple(LayerSpec(Deaf, context, model, index) for index in range(model.num_layers))
+    return PipelineLayers(before=built.before, layers=blocks, after=built.after, loss=built.loss)

@@ -1,6 +1,10 @@
 """State comes from one rank to another as it is, through a connection or through shared memory, a chunk at a time."""
 
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -11,6 +15,7 @@ from executor.redeployment import Region
 from executor.trainer.carriage import Line, Parts, Slots, receive, send, slot_size
 from executor.trainer.engine import Held
 from stowplan.errors import WorkerError
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.training
 
@@ -82,6 +87,49 @@ def test_a_sender_that_is_gone_is_told_of(lines: tuple[Line, Line]) -> None:
     sending.close()
     with pytest.raises(ConnectionResetError, match="gone"):
         receiving.hear()
+
+
+_KILLED = """
+import os, signal, socket, sys, torch
+from executor.trainer.carriage import Line, Slots
+line = Line(socket.socket(fileno=int(sys.argv[1])))
+if sys.argv[2] == "sender":
+    slots = Slots(1 << 20)
+    line.share(slots.descriptor)
+else:
+    slots = Slots(1 << 20, line.shared())
+slots.slot(0).fill_(7)
+line.mark()
+line.await_mark()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", ["sender", "receiver"])
+def test_nothing_is_left_of_memory_whose_processes_are_killed(killed: str) -> None:
+    """The other one has the memory until it closes it, the last one."""
+    own, others = socket.socketpair()
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", _KILLED, str(others.fileno()), killed],
+        pass_fds=[others.fileno()],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        others.close()
+        line = Line(own, 60.0)
+        slots = Slots(1 << 20, line.shared() if killed == "sender" else None)
+        if killed == "receiver":
+            line.share(slots.descriptor)
+        line.await_mark()
+        # Of memory without a name anywhere: not even one in /dev/shm, which a process that is killed would leave.
+        assert os.readlink(f"/proc/self/fd/{slots.descriptor}") == "/memfd:stowplan-state (deleted)"
+        line.mark()
+        assert process.wait(60.0) == -signal.SIGKILL
+    assert int(slots.slot(0)[-1]) == 7
+    with pytest.raises(ConnectionResetError):
+        line.await_mark()
+    slots.close()
+    line.close()
 
 
 def test_who_says_nothing_is_not_waited_for() -> None:

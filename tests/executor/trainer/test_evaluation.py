@@ -17,7 +17,7 @@ from executor.training_job import EngineName, Schedule, StageLayout
 from models.pipeline_schedule import PipelineSchedule
 from tests.executor.jobs import LLAMA, tiny_job
 from tests.executor.trainer.launching import run_job, steps_of
-from tests.executor.trainer.reference import Sequence
+from tests.executor.trainer.reference import Sequence, stream_documents, stream_labels
 
 pytestmark = [pytest.mark.slow, pytest.mark.training]
 
@@ -51,9 +51,19 @@ _FOLDED = {**_UNEVEN, "pipeline_schedule": PipelineSchedule.ZBV}
     [({"stage_layers": (2, 2), "dp": 2}, 1), (_UNEVEN, 3), (_FOLDED, 1)],
     ids=["deepspeed", "native-zero-3", "zbv"],
 )
-def test_validation_loss_is_that_of_one_process(layout: dict[str, Any], zero_stage: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("masks", [False, True], ids=["plain", "documents"])
+def test_validation_loss_is_that_of_one_process(
+    layout: dict[str, Any], zero_stage: int, masks: bool, tmp_path: Path
+) -> None:
     """A model that learns nothing; of 20 and 25 samples 4 and 5 are kept, the last of them in a second batch of 8."""
-    data = Data(sources=_sources(tmp_path, 641, 801), validation_share=0.2, evaluation_interval=2)
+    data = Data(
+        sources=_sources(tmp_path, 641, 801),
+        validation_share=0.2,
+        evaluation_interval=2,
+        document_mask=masks,
+        eod_mask_loss=masks,
+        eod_token=5 if masks else None,
+    )
     job = tiny_job(
         replace(LLAMA, zero_stage=zero_stage),
         **layout,
@@ -68,8 +78,12 @@ def test_validation_loss_is_that_of_one_process(layout: dict[str, Any], zero_sta
     model, stream = Sequence(layers), open_validation(job)
     assert stream.num_samples == 9
     with torch.no_grad():
-        tokens = [torch.from_numpy(stream.batch(8 * k, 8)) for k in range(2)]
-        expected = float(torch.stack([layers.loss(model(each[:, :-1]), each[:, 1:]) for each in tokens]).mean())
+        losses = []
+        for first in (0, 8):
+            tokens = torch.from_numpy(stream.batch(first, 8)[:, :-1])
+            outputs = model(tokens, stream_documents(job, stream, first, 8))
+            losses.append(layers.loss(outputs, stream_labels(job, stream, first, 8)))
+        expected = float(torch.stack(losses).mean())
     assert len(list((tmp_path / "tensorboard").iterdir())) == 1
     for rank in range(job.num_ranks):
         losses = [step.validation_loss for step in steps_of(tmp_path, rank)]

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from executor.token_stream import open_stream
 from executor.trainer.context import LayerContext
+from executor.trainer.documents import Documents
 from executor.trainer.layers import layers_of
 from executor.training_job import EngineName, Schedule, StageLayout, TrainingJob
 from executor.weights.given import numerics_of
@@ -42,12 +44,23 @@ _LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }
+_QWEN_EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 20}
 _GPT2 = {"vocab_size": 101, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 32}
 CONFIGS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "llama2": ("llama", _SIZES),
     "llama3": ("llama", _SIZES | {"rope_parameters": _LLAMA3, "rms_norm_eps": 1e-3, "tie_word_embeddings": True}),
     "qwen2": ("qwen2", _SIZES | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
     "qwen3": ("qwen3", _SIZES | {"head_dim": 16}),
+    "mixtral": ("mixtral", _SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "qwen2-moe": ("qwen2_moe", _SIZES | _QWEN_EXPERTS | {"shared_expert_intermediate_size": 24}),
+    "qwen3-moe": (
+        "qwen3_moe",
+        _SIZES | _QWEN_EXPERTS | {"head_dim": 16, "num_experts_per_tok": 3, "norm_topk_prob": True},
+    ),
+    "qwen3-moe-in-the-second-layer": (
+        "qwen3_moe",
+        _SIZES | _QWEN_EXPERTS | {"head_dim": 16, "decoder_sparse_step": 2, "tie_word_embeddings": True},
+    ),
     "gpt2": ("gpt2", _GPT2),
     "gpt2-untied": ("gpt2", _GPT2 | {"activation_function": "gelu", "n_inner": 48, "tie_word_embeddings": False}),
 }
@@ -79,13 +92,39 @@ def _job(folder: Path, zero_stage: int = 1, **more: Any) -> TrainingJob:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
-    job = _job(_stored(name, tmp_path), stage_layers=(2,))
+    _check_logits(name, _job(_stored(name, tmp_path), stage_layers=(2,), engine=EngineName.NATIVE))
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen3-moe"])
+def test_experts_that_stand_in_one_tensor_are_found(name: str, tmp_path: Path) -> None:
+    """As transformers 5 holds them."""
+    _model(name).save_pretrained(tmp_path, save_original_format=False)
+    assert "model.layers.1.mlp.experts.gate_up_proj" in load_file(tmp_path / "model.safetensors")
+    _check_logits(name, _job(tmp_path, stage_layers=(2,), engine=EngineName.NATIVE))
+
+
+def _check_logits(name: str, job: TrainingJob) -> None:
     tokens = torch.from_numpy(open_stream(job).batch(0, 3))[:, :-1]
     with torch.no_grad():
         ours = Sequence(layers_of(job, LayerContext()))(tokens)
         theirs = _model(name)(tokens).logits
     assert theirs.std() > 0.5
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_of_packed_documents_are_those_of_each_alone(name: str, tmp_path: Path) -> None:
+    job = _job(_stored(name, tmp_path), stage_layers=(2,))
+    tokens = torch.from_numpy(open_stream(job).batch(0, 2))[:, :-1]
+    starts = np.zeros(tokens.shape, dtype=np.bool_)
+    starts[:, 0] = starts[0, 5] = starts[0, 6] = starts[1, 11] = True
+    model = _model(name)
+    with torch.no_grad():
+        ours = Sequence(layers_of(job, LayerContext()))(tokens, Documents.beginning_at(starts))
+        for sequence, first, end in ((0, 0, 5), (0, 5, 6), (0, 6, 16), (1, 0, 11), (1, 11, 16)):
+            theirs = model(tokens[sequence : sequence + 1, first:end]).logits[0]
+            torch.testing.assert_close(ours[sequence, first:end], theirs, rtol=0, atol=1e-4)
+        assert (ours - model(tokens).logits).abs().max() > 0.1
 
 
 # Two replicas, then two tensor ranks.
@@ -97,12 +136,18 @@ _UNEVEN = {
     ),
     "num_micro_batches": 4,
 }
+_DIVIDED = _UNEVEN | {"stages": (StageLayout(num_layers=1, tp=1, batches=(1, 1)),) * 2, "expert_parallel": 2}
 
 
 @pytest.mark.parametrize(
     ("name", "layout", "zero_stage"),
-    [("gpt2", {"stage_layers": (1, 1), "tp": 2}, 1), ("qwen3", _UNEVEN, 3)],
-    ids=["gpt2-deepspeed", "qwen3-native-zero-3"],
+    [
+        ("gpt2", {"stage_layers": (1, 1), "tp": 2}, 1),
+        ("qwen3", _UNEVEN, 3),
+        ("mixtral", _UNEVEN, 1),
+        ("qwen2-moe", _DIVIDED, 3),
+    ],
+    ids=["gpt2-deepspeed", "qwen3-native-zero-3", "mixtral", "qwen2-moe-divided-zero-3"],
 )
 def test_every_rank_reads_and_writes_its_part(
     name: str, layout: dict[str, Any], zero_stage: int, tmp_path: Path

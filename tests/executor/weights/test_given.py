@@ -17,6 +17,10 @@ from tests.executor.jobs import GPT, LLAMA
 _SCALING = RotaryScaling(factor=8.0, low_factor=1.0, high_factor=4.0, original_length=16)
 _STRETCHED = Numerics(rotary_base=5e5, rotary_scaling=_SCALING, norm_epsilon=1e-3, activation=Activation.SILU)
 
+_MIXTRAL = replace(LLAMA, num_experts=4, experts_per_token=2)
+_QWEN2 = replace(_MIXTRAL, biases=Biases.QKV, shared_expert_size=80, expert_feed_forward_size=40)
+_QWEN3 = replace(_MIXTRAL, query_key_norms=True, first_dense_layers=1, expert_feed_forward_size=40)
+
 
 def _folder(path: Path, model: Transformer, numerics: Numerics, **changes: Any) -> Path:
     family = family_of(model, numerics)
@@ -33,6 +37,9 @@ def _folder(path: Path, model: Transformer, numerics: Numerics, **changes: Any) 
         (LLAMA, _STRETCHED),
         (replace(LLAMA, biases=Biases.QKV), _STRETCHED),
         (replace(LLAMA, query_key_norms=True, head_size=32), _STRETCHED),
+        (_MIXTRAL, _STRETCHED),
+        (_QWEN3, replace(_STRETCHED, normalised_routing=False)),
+        (_QWEN2, replace(_STRETCHED, gated_shared_expert=True)),
     ],
 )
 def test_configuration_that_is_written_is_read_as_the_same_model(
@@ -48,6 +55,12 @@ def test_configuration_that_is_written_is_read_as_the_same_model(
         (replace(GPT, num_kv_heads=2), Numerics()),
         (replace(LLAMA, biases=Biases.ALL), Numerics()),
         (LLAMA, Numerics(activation=Activation.GELU)),
+        # A shared expert without a gate, experts in some layers of Mixtral, weights that do not add up there.
+        (_QWEN2, Numerics()),
+        (replace(_MIXTRAL, first_dense_layers=1), Numerics()),
+        (_MIXTRAL, Numerics(normalised_routing=False)),
+        (replace(_MIXTRAL, biases=Biases.QKV), Numerics()),
+        (replace(_MIXTRAL, gated=False), Numerics()),
     ],
 )
 def test_other_architectures_are_of_no_family(model: Transformer, numerics: Numerics) -> None:
@@ -55,8 +68,8 @@ def test_other_architectures_are_of_no_family(model: Transformer, numerics: Nume
 
 
 def test_every_parameter_has_a_place_of_its_own() -> None:
-    for model in (GPT, LLAMA, replace(LLAMA, query_key_norms=True)):
-        family = family_of(model, Numerics())
+    for model in (GPT, LLAMA, replace(LLAMA, query_key_norms=True), _MIXTRAL, _QWEN2, _QWEN3):
+        family = family_of(model, Numerics(gated_shared_expert=model.shared_expert_size is not None))
         assert family is not None
         places = family.parameters(model).values()
         assert len({(place.tensor, place.part) for place in places}) == len(places)
@@ -72,6 +85,19 @@ def test_differences_are_named_where_the_model_says_them(tmp_path: Path) -> None
         "/model/num_heads": "is 8, in the config.json of the initial weights 4",
         "/model/feed_forward_size": "is 512, in the config.json of the initial weights 96",
     }
+
+
+def test_other_experts_are_named(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, _QWEN3, _STRETCHED)
+    other = replace(_QWEN3, num_experts=8, experts_per_token=1, expert_feed_forward_size=48, first_dense_layers=0)
+    with pytest.raises(InputError, match="those of another model") as refused:
+        numerics_of(folder, other)
+    assert {issue.pointer for issue in refused.value.issues} == {
+        *("/model/num_experts", "/model/experts_per_token", "/model/expert_feed_forward_size"),
+        "/model/first_dense_layers",
+    }
+    # Mixtral has no dense layers: their size is nobody's.
+    assert numerics_of(_folder(tmp_path, _MIXTRAL, _STRETCHED), _MIXTRAL) == _STRETCHED
 
 
 @pytest.mark.parametrize(

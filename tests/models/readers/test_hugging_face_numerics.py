@@ -16,6 +16,14 @@ _SIZES: dict[str, Any] = {
     "head_dim": 16,
 }
 _LLAMA = {"model_type": "llama", **_SIZES}
+_MIXTRAL = _LLAMA | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
+_QWEN_MOE = _LLAMA | {
+    "model_type": "qwen2_moe",
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 64,
+}
 _GPT = {"model_type": "gpt2", "vocab_size": 96, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 32}
 _SCALING = {
     "rope_type": "llama3",
@@ -43,6 +51,15 @@ _SCALED = RotaryScaling(factor=8.0, low_factor=1.0, high_factor=4.0, original_le
         (
             _LLAMA | {"model_type": "qwen3", "rope_theta": 1e6, "rope_scaling": None},
             Numerics(rotary_base=1e6, norm_epsilon=1e-6, activation=Activation.SILU),
+        ),
+        (_MIXTRAL, Numerics(norm_epsilon=1e-6, activation=Activation.SILU)),
+        (
+            _QWEN_MOE,
+            Numerics(norm_epsilon=1e-6, activation=Activation.SILU, normalised_routing=False, gated_shared_expert=True),
+        ),
+        (
+            _QWEN_MOE | {"model_type": "qwen3_moe", "norm_topk_prob": True},
+            Numerics(norm_epsilon=1e-6, activation=Activation.SILU),
         ),
         (_GPT, Numerics(activation=Activation.GELU_TANH)),
         (
@@ -72,8 +89,13 @@ def test_constants_are_those_of_the_file(config: dict[str, Any], numerics: Numer
         (_LLAMA | {"rms_norm_eps": "small"}, "/rms_norm_eps", "must be a number above 0"),
         (_LLAMA | {"quantization_config": {"bits": 4}}, "/quantization_config", "the trainer has no quantised weights"),
         (_GPT | {"scale_attn_by_inverse_layer_idx": True}, "/scale_attn_by_inverse_layer_idx", "scaled by layer"),
+        (_MIXTRAL | {"router_jitter_noise": 0.1}, "/router_jitter_noise", "the trainer's routers add no noise"),
         (_GPT | {"scale_attn_weights": False}, "/scale_attn_weights", "the trainer scales attention"),
-        ({**_LLAMA, "model_type": "gemma", "head_dim": 16}, "/model_type", "knows llama, mistral, qwen2, qwen3, gpt2"),
+        (
+            {**_LLAMA, "model_type": "gemma", "head_dim": 16},
+            "/model_type",
+            "knows llama, mistral, qwen2, qwen3, mixtral",
+        ),
     ],
 )
 def test_what_the_trainer_has_not_is_named_and_can_be_planned(

@@ -43,7 +43,8 @@ PLANS = [
 def _alone(job: TrainingJob) -> TrainingJob:
     """The same in one process, computed exactly."""
     model = replace(job.model, **_EXACT)
-    return tiny_job(model, stage_layers=(model.num_layers,), num_steps=job.num_steps, engine=job.engine)
+    more: dict[str, Any] = {"num_steps": job.num_steps, "data": job.data, "engine": job.engine}
+    return tiny_job(model, stage_layers=(model.num_layers,), **more)
 
 
 def check_losses(job: TrainingJob, folder: Path, tolerance: float) -> None:

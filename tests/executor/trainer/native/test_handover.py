@@ -49,6 +49,8 @@ _SIX = ParallelPlan(
     num_micro_batches=2,
 )
 
+_IN_B = Stage(num_layers=2, replicas=(_replica("b", (0,), 2), _replica("b", (1,), 2)))
+
 
 @pytest.fixture
 def supervisor(tmp_path: Path, deployment: Deployment) -> Iterator[Supervisor]:  # noqa: ARG001 - ends behind this
@@ -117,6 +119,30 @@ def test_four_ranks_become_six_and_nothing_else_changes(
     # Of tensors that all ranks of a group hold, a checkpoint has one.
     assert moved.moved_bytes + moved.kept_bytes >= moved.state_bytes
     assert moved.between_hosts_bytes == 0 < moved.moved_bytes == moved.least_bytes < moved.kept_bytes
+    _check_losses_behind(supervisor, step, tmp_path)
+    assert old.movement is None
+
+
+def test_experts_go_to_those_that_have_them_next(
+    supervisor: Supervisor, deployment: Deployment, tmp_path: Path
+) -> None:
+    """Two halves of them in each of two stages become four fourths in one."""
+    mixture = replace(LLAMA, num_experts=4, experts_per_token=2)
+    halves = replace(_FOUR, stages=(_FOUR.stages[0], _IN_B), expert_parallel=2)
+    replicas = tuple(replace(each, local_batch=1) for stage in halves.stages for each in stage.replicas)
+    fourths = replace(halves, stages=(Stage(num_layers=4, replicas=replicas),), expert_parallel=4)
+    before = replace(deployment, model=mixture, plan=halves)
+    state = _changed(supervisor, before, replace(before, plan=fourths))
+    step = steps_of(supervisor.folder(1) / "metrics")[-1].step
+    assert state.current.from_step == step
+    moved = state.current.movement
+    assert moved is not None
+    assert 0 < moved.moved_bytes == moved.least_bytes
+    _check_losses_behind(supervisor, step, tmp_path)
+
+
+def _check_losses_behind(supervisor: Supervisor, step: int, folder: Path) -> None:
+    """Those of the second run are those of both, of a checkpoint of that step."""
     assert (supervisor.checkpoints / tag_of(step)).is_dir()
     supervisor.stop()
     eventually(supervisor.advance, lambda now: now.phase.final, limit_s=_LIMIT_S)
@@ -127,15 +153,14 @@ def test_four_ranks_become_six_and_nothing_else_changes(
             resume=tag_of(step),
             num_steps=step + 4,
             checkpoint_interval=0,
-            metrics_folder=str(tmp_path / f"again-{run}"),
+            metrics_folder=str(folder / f"again-{run}"),
         )
-        run_job(job, tmp_path / f"again-{run}")
-        behind[run] = _losses(tmp_path / f"again-{run}", 4)
+        run_job(job, folder / f"again-{run}")
+        behind[run] = _losses(folder / f"again-{run}", 4)
     # The learning rate does not depend on the number of steps: `SCHEDULE` says when it has fallen.
     losses = _losses(supervisor.folder(2) / "metrics", 4)
     assert losses == behind[2]
     np.testing.assert_allclose(losses, behind[1], rtol=0, atol=1e-6)
-    assert old.movement is None
 
 
 def test_an_old_rank_that_is_killed_meanwhile_leaves_the_last_checkpoint(

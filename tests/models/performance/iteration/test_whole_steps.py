@@ -10,6 +10,7 @@ from models.performance.iteration.calibration import calibrate
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients
 from models.performance.iteration.modelling import performance_model
 from models.performance.iteration.step_table import MeasuredRun, StepTable
+from models.software import Software
 from tests.models.performance.iteration.step_scenes import CLUSTER, MODEL, measured_run, plan_of
 
 
@@ -43,6 +44,16 @@ def test_predictions_follow_whole_steps() -> None:
         performance_model(MODEL, CLUSTER, one).iteration(plan).total_s for one in (None, found.calibration)
     )
     assert after / before == pytest.approx(1.6, rel=0.15)
+
+
+def test_of_replicas_that_share_experts_steps_are_taken_as_they_are() -> None:
+    """Their passes are not those that coefficients are of."""
+    model = replace(MODEL, num_experts=4, software=Software.MEGATRON_CORE)
+    shared = measured_run(replace(plan_of(1, 2, 1), expert_parallel=2), noise=0.0, job=model)
+    found = calibrate([shared]).calibration
+    assert found is not None
+    assert found.gpus == {}
+    assert found.adjustment is not None
 
 
 def test_coefficients_that_a_trainer_shows_stay() -> None:
