@@ -13,10 +13,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from api.app import create_app
 from api.cli.connect import CONNECT_COMMANDS
 from api.cli.connect_options import ConnectedCalendar
 from api.cli.main import app
+from api.schemas.reservation import CALENDAR_EXAMPLE
+from solver.pool import WorkerPool
 from stowplan.errors import InputError
+from tests.api.asking import JSON
+from tests.api.conftest import SETTINGS
+from tests.api.serving import serving
 from tests.executor.connected.kubernetes.api_server import ApiServer, RefusedError
 from tests.executor.connected.kubernetes.scenes import NOW, gang, nodes, patches, served
 from tests.paths import ROOT
@@ -148,6 +154,27 @@ def test_a_calendar_is_read_anew_and_tells_what_has_changed(tmp_path: Path) -> N
     file.write_text('{"entries": [{"name": "m"}]}')
     with pytest.raises(InputError, match=re.escape(str(file))):
         calendar.news(NOW)
+
+
+def test_a_calendar_of_a_service_is_followed(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = "s3cret-tok.en"  # noqa: S105 - for this test only
+    with serving(create_app(SETTINGS.model_copy(update={"token": token}), pool=pool)) as service:
+        service.headers.update({**JSON, "Authorization": f"Bearer {token}"})
+        path = "/v1/clusters/floor%20one/calendar"
+        made = service.put(path, content=json.dumps(CALENDAR_EXAMPLE))
+        assert made.status_code == 201, made.text
+        calendar = ConnectedCalendar(f"{service.base_url}{path}")
+        with pytest.raises(InputError, match="401"):
+            calendar.news(NOW)
+        monkeypatch.setenv("STOWPLAN_TOKEN", token)
+        found = calendar.news(NOW)
+        assert found is not None
+        assert [entry.name for entry in found] == [entry["name"] for entry in CALENDAR_EXAMPLE["entries"]]
+        assert calendar.news(NOW) is None
+        service.put(path, content='{"entries": []}', headers={"If-Match": made.headers["etag"]})
+        assert calendar.news(NOW) == ()
+        with pytest.raises(InputError, match="there is no calendar of a cluster 'other'"):
+            ConnectedCalendar(f"{service.base_url}/v1/clusters/other/calendar").news(NOW)
 
 
 def test_the_commands_of_the_page(server: ApiServer, config: Path, tmp_path: Path) -> None:
