@@ -65,6 +65,13 @@ def kubernetes_command(
     send: Send = False,
     once: Once = False,
     log: Log = None,
+    lease: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMESPACE/NAME",
+            help="With --send: who holds this Lease sends; one for each part that is governed.",
+        ),
+    ] = "default/stowplan-connect",
     release: Annotated[
         bool,
         typer.Option("--release", help="Let all go that waits, wherever Kubernetes puts it, and end: the way out."),
@@ -91,6 +98,7 @@ def kubernetes_command(
     from executor.connected.kubernetes.api import ConnectedApi
     from executor.connected.kubernetes.backend import KubernetesCluster
     from executor.connected.kubernetes.cluster import ClusterCopy
+    from executor.connected.kubernetes.lease import Lease
     from models.cluster_state.kubernetes.client import configured
 
     options, planner = control_options(policy, parameters, time_limit), planner_of(arnold)
@@ -105,10 +113,15 @@ def kubernetes_command(
     journal = Journal(partial(out.print, soft_wrap=True, markup=False), log, is_dry=not send)
     file = None if kubeconfig is None else str(kubeconfig)
     copy = ClusterCopy(ConnectedApi(configured(file, context, in_cluster=in_cluster)))
+    held = Lease(copy.api, lease, say=say, lost=copy.wake)
     try:
+        if send:
+            # First: what somebody else does until then is seen.
+            held.acquire()
         copy.begin()
         source = None if calendar is None else ConnectedCalendar(calendar).news
-        backend = KubernetesCluster(copy, terms, reading, journal, calendar=source, say=say)
+        may_send = held.check if send else _nobody_else
+        backend = KubernetesCluster(copy, terms, reading, journal, calendar=source, may_send=may_send, say=say)
         say(backend.summary())
         if not release:
             _decide(backend, options, planner, say, once=once)
@@ -116,8 +129,13 @@ def kubernetes_command(
             say(f"let go without a choice of nodes: {backend.release()}")
     finally:
         copy.close()
+        held.release()
     if journal.is_dry and journal.num_notes:
         say(f"nothing was sent: {journal.num_notes} changes would have been; --send sends them")
+
+
+def _nobody_else() -> None:
+    """Nothing is sent: nobody minds."""
 
 
 def _decide(

@@ -21,6 +21,28 @@ class ConnectedApi(Api):
         items = [item for page in pages for item in items_of(page)]
         return items, str(metadata_of(pages[-1]).get("resourceVersion", ""))
 
+    def read(self, resource: Resource, namespace: str, name: str) -> Json:
+        """One object.
+
+        Raises
+        ------
+        ApiError
+            When there is none, the API refuses, or does not answer.
+        """
+        with naming_right(resource, "get"):
+            return self.get(resource.path(namespace, name))
+
+    def create(self, resource: Resource, namespace: str, body: Json) -> Json:
+        """Make an object.
+
+        Raises
+        ------
+        ApiError
+            When there is one of its name, the API refuses, or does not answer.
+        """
+        with naming_right(resource, "create"):
+            return self.json("POST", resource.path(namespace), {"fieldManager": MANAGER}, body=body)
+
     def watch(
         self, resource: Resource, namespace: str | None, version: str, selector: str, limit_s: float
     ) -> Iterator[Json]:

@@ -35,7 +35,8 @@ _logger = logging.getLogger("stowplan.executor.connected.kubernetes.backend")
 class KubernetesCluster:
     """A `ClusterBackend` of a cluster whose API is mirrored by `copy`.
 
-    `calendar` is asked again and again for its entries. `say` gets lines about what is odd, each once.
+    `calendar` is asked again and again for its entries. `may_send` raises ApiError when somebody else decides by now,
+    which ends the events. `say` gets lines about what is odd, each once.
     `needs_new_controller`: the events ended because there are other nodes than before, or jobs have other ranks.
     """
 
@@ -49,13 +50,14 @@ class KubernetesCluster:
         calendar: CalendarNews | None = None,
         patience: Patience | None = None,
         clock: Clock | None = None,
+        may_send: Callable[[], None] = lambda: None,
         say: Callable[[str], None] = _logger.info,
     ) -> None:
         self._copy, self._terms, self._options = copy, terms, options
         self._patience = patience or Patience()
         self._calendar = FollowedCalendar(calendar, self._patience.calendar_s)
         self._clock, self._say = clock or Clock(), say
-        self._sender = Sender(copy, journal, self._clock)
+        self._sender = Sender(copy, journal, self._clock, may_send)
         self._start_s = self._clock.now_s()
         self._wake_s: float | None = None
         self._is_closed = False
@@ -124,7 +126,7 @@ class KubernetesCluster:
         InputError
             When what the API says was not understood for too long.
         ApiError
-            When it did not answer for too long.
+            When it did not answer for too long, or somebody else decides by now.
         """
         while not self._is_closed and not self.needs_new_controller:
             events = self._look()
@@ -171,6 +173,7 @@ class KubernetesCluster:
         """What has happened: what ended first, then nodes, arrivals, the tick."""
         self._book.now_s = now_s = self._clock.now_s() - self._start_s
         events = self._starter.take_events()
+        self._sender.may_send()
         self._copy.check(self._patience.unread_s)
         if self._copy.has_news() or self._book.must_read or self._unread_since_s is not None:
             self._news_since_s = now_s if self._news_since_s is None else self._news_since_s

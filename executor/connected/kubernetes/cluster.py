@@ -49,6 +49,11 @@ class ClusterCopy:
         for mirror in self.mirrors:
             mirror.close()
 
+    def wake(self) -> None:
+        """Have whoever waits for changes look."""
+        with self.changed:
+            self.changed.notify_all()
+
     def objects(self) -> Objects:
         """What there is."""
         with self.changed:

@@ -23,10 +23,14 @@ MAX_NOTE_BYTES = 192 * 1024
 
 
 class Sender:
-    """Sends changes to a cluster, or only writes them down where the journal is dry."""
+    """Sends changes to a cluster, or only writes them down where the journal is dry. `may_send` raises ApiError when
+    somebody else sends by now."""
 
-    def __init__(self, copy: ClusterCopy, journal: Journal, clock: Clock) -> None:
+    def __init__(
+        self, copy: ClusterCopy, journal: Journal, clock: Clock, may_send: Callable[[], None] = lambda: None
+    ) -> None:
         self._copy, self._journal, self._clock = copy, journal, clock
+        self.may_send = may_send
         self._written: dict[str, Sequence[str]] = {}
 
     def place(
@@ -86,6 +90,7 @@ class Sender:
             self._journal.note(line, {"verb": "delete", "path": PODS.path(namespace, name), "uid": uid})
             if self._journal.is_dry:
                 continue
+            self.may_send()
             try:
                 found = self._copy.api.delete(PODS, namespace, name, uid)
             except ApiError as error:
@@ -144,6 +149,7 @@ class Sender:
 
     def _request(self, patch: Patch, *, is_trial: bool = False) -> None:
         resource = self._resource(patch)
+        self.may_send()
         try:
             found = self._copy.api.patch(
                 resource,

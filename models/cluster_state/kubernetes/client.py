@@ -27,7 +27,7 @@ TIMEOUT_S = 30.0
 _MAX_PAGES = MAX_OBJECTS // PAGE
 # How often a list is begun anew that took longer than the server remembers.
 _MAX_LISTS = 3
-_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE = 401, 403, 404, 409, 410
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID = 401, 403, 404, 409, 410, 422
 _SAID_CHARS = 400
 
 
@@ -59,6 +59,11 @@ class ApiError(StowplanError):
     def is_conflict(self) -> bool:
         """Whether somebody else was faster: the object has changed, or is there already."""
         return self.status == _CONFLICT
+
+    @property
+    def is_invalid(self) -> bool:
+        """Whether what was sent may not be: of a patch, also that one of its tests failed."""
+        return self.status == _INVALID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

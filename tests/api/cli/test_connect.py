@@ -18,13 +18,14 @@ from api.cli.connect import CONNECT_COMMANDS
 from api.cli.connect_options import ConnectedCalendar
 from api.cli.main import app
 from api.schemas.reservation import CALENDAR_EXAMPLE
+from executor.connected.kubernetes.lease import Lease, LeaseTimes
 from solver.pool import WorkerPool
 from stowplan.errors import InputError
 from tests.api.asking import JSON
 from tests.api.conftest import SETTINGS
 from tests.api.serving import serving
 from tests.executor.connected.kubernetes.api_server import ApiServer, RefusedError
-from tests.executor.connected.kubernetes.scenes import NOW, gang, nodes, patches, served
+from tests.executor.connected.kubernetes.scenes import NOW, api_of, gang, nodes, patches, served
 from tests.paths import ROOT
 from tests.waiting import eventually
 
@@ -83,6 +84,20 @@ def test_it_is_dry_until_it_is_told_to_send(server: ApiServer, config: Path, tmp
     assert patches(server) == ["train-workers-0-0-x0", "train-workers-0-0-x0", "train-workers-0-1-x1"]
 
 
+def test_two_do_not_send_to_one_cluster(server: ApiServer, config: Path) -> None:
+    other = Lease(api_of(server), "default/stowplan-connect", times=LeaseTimes(renew_s=0.05))
+    other.acquire()
+    result = run(config, "--once", "--send")
+    assert result.exit_code == 2
+    assert f"another connection, {other.identity}, holds the lease default/stowplan-connect" in result.output
+    assert server.writes() == []
+    # One that sends nothing, and one that governs others, are in nobody's way.
+    assert run(config, "--once").exit_code == 0
+    assert run(config, "--once", "--send", "--lease", "team/other").exit_code == 0
+    assert server.get("leases", "other", "team")["spec"]["holderIdentity"] == ""
+    other.release()
+
+
 def test_the_way_out(server: ApiServer, config: Path) -> None:
     result = run(config, "--release", "--send")
     assert result.exit_code == 0, result.output
@@ -98,6 +113,7 @@ def test_the_way_out(server: ApiServer, config: Path) -> None:
         (("--context", "two"), "there is no way to a Kubernetes cluster in "),
         (("--parameters", '{"order": "best"}'), "parameter object of gang"),
         (("--calendar", "absent.json", "--once"), "absent.json"),
+        (("--lease", "connect"), "--lease is 'connect'; must be NAMESPACE/NAME"),
         (("--topology-labels", "gke", "--once"), "no node has a label of it"),
     ],
 )
