@@ -42,6 +42,11 @@ class Gang:
         return tuple(pod for pod in self.pods if pod.num_gpus)
 
     @property
+    def keepers(self) -> tuple[GatedPod, ...]:
+        """The pods that have the note of where all go: two, since one may be made anew while nobody is connected."""
+        return self.pods if len(self.pods) < 2 else (self.pods[0], self.pods[-1])
+
+    @property
     def started(self) -> tuple[GatedPod, ...]:
         """Pods with GPUs that do not wait for us."""
         return tuple(pod for pod in self.workers if pod.gate is None)

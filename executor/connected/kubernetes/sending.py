@@ -117,18 +117,22 @@ class Sender:
     ) -> tuple[list[Patch], list[Patch]]:
         """What is noted before, and what lets pods go."""
         work = gang.workload
-        is_noted = gang.nodes == tuple(nodes)
         if work is not None and work.check is not None and work.check.state == PENDING:
             gpus = _gpus(zip(gang.gpus, nodes, strict=True), hostnames)
             answer = ready(work, gang.id, gpus, f"stowplan: on {len(set(nodes))} nodes", self._options(gang))
-            noted = [] if is_noted else [intend_work(work, gang.quota_since, gang.id, nodes)]
+            noted = [] if gang.nodes == tuple(nodes) else [intend_work(work, gang.quota_since, gang.id, nodes)]
             return noted, [] if answer is None else [answer]
         if not due:
             return [], []
         pods = [pod for pod, _ in due]
         patches = lifted(pods, gang.id, _gpus(((pod.num_gpus, node) for pod, node in due), hostnames), HOSTNAME)
         patches += [released(pod, gang.id) for pod in gang.pods if pod.gate is not None and not pod.num_gpus]
-        noted = [] if is_noted else [noting(gang.pods[0].object, "pods", gang.id, {NODES: ",".join(nodes)}, nodes)]
+        said = {NODES: ",".join(nodes)}
+        noted = [
+            noting(pod.object, "pods", gang.id, said, nodes)
+            for pod in gang.keepers
+            if pod.object.object("metadata").texts("annotations").get(NODES) != said[NODES]
+        ]
         return noted, patches
 
     def _options(self, gang: Gang) -> AnswerOptions:

@@ -72,16 +72,16 @@ def test_it_is_dry_until_it_is_told_to_send(server: ApiServer, config: Path, tmp
     assert result.exit_code == 0, result.output
     assert "4 nodes with 32 GPUs; governed are 2 jobs, of which 0 have their nodes; others run 0 jobs" in result.output
     assert "team/train on n0, n1" in result.output
-    assert "nothing was sent: 3 changes would have been; --send sends them" in result.output
+    assert "nothing was sent: 4 changes would have been; --send sends them" in result.output
     assert server.writes() == []
-    assert len(log.read_text().splitlines()) == 3
+    assert len(log.read_text().splitlines()) == 4
     # The lines are commands: the words of each are those of a shell.
     lines = [line for line in result.output.splitlines() if line.startswith("would send: ")]
     body = shlex.split(lines[-1].removeprefix("would send: "))[-1]
     assert json.loads(body)[-1] == {"op": "remove", "path": "/spec/schedulingGates/0"}
     result = run(config, "--once", "--send")
     assert result.exit_code == 0, result.output
-    assert patches(server) == ["train-workers-0-0-x0", "train-workers-0-0-x0", "train-workers-0-1-x1"]
+    assert patches(server) == ["train-workers-0-0-x0", "train-workers-0-1-x1"] * 2
 
 
 def test_two_do_not_send_to_one_cluster(server: ApiServer, config: Path) -> None:
@@ -147,13 +147,13 @@ def test_a_signal_ends_it_in_order(server: ApiServer, config: Path, release: boo
         text=True,
     )
     try:
-        eventually(lambda: len(patches(server)) == 3)
+        eventually(lambda: len(patches(server)) == 4)
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=30)
     finally:
         process.kill()
     assert process.returncode == 0, said
-    assert len(patches(server)) == (8 if release else 3)
+    assert len(patches(server)) == (9 if release else 4)
     assert ("let go without a choice of nodes: 5" in said) is release
 
 

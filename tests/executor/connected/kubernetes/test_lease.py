@@ -51,10 +51,10 @@ def test_it_is_taken_renewed_and_given_back() -> None:
 
 def test_a_second_one_is_refused_by_the_name_of_the_first() -> None:
     with served() as server:
-        first, said = lease_of(server), []
+        first = lease_of(server)
         first.acquire()
         with pytest.raises(InputError) as caught:
-            lease_of(server, say=said.append).acquire()
+            lease_of(server).acquire()
         assert f"another connection, {first.identity}, holds the lease {PLACE} and renews it" in caught.value.detail
         assert "--lease" in caught.value.detail
         first.check()
