@@ -144,6 +144,9 @@ def stage_profile(model: Transformer, plan: ParallelPlan, device: Device, repeat
         When the trainer does not know such models, the model cannot be built with the degrees of the plan, or there is
         no such device.
     """
+    if model.num_experts > 1:
+        detail = f"is {model.num_experts}; profiles are of dense models: calibrate with steps of a training"
+        raise InputError("the model has experts", [Issue(code="experts", pointer="/model/num_experts", detail=detail)])
     raise_for_errors(list(model_faults(model)), "model")
     if device is Device.CUDA and not torch.cuda.is_available():
         raise InputError("device is cuda; this machine shows no GPU")
