@@ -35,7 +35,7 @@ from models.performance.iteration.measurement import Measurement
 from models.readers import is_file_name, read_model_file
 from models.software import Software
 from models.transformer import JobModel, Precision, Transformer
-from stowplan.errors import InputError, StowplanError, raise_for_errors
+from stowplan.errors import InputError, Issue, StowplanError, raise_for_errors
 from topology.cluster import GpuType
 
 _WARM_UP = 3
