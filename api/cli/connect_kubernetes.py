@@ -98,7 +98,7 @@ def kubernetes_command(
     from executor.connected.kubernetes.api import ConnectedApi
     from executor.connected.kubernetes.backend import KubernetesCluster
     from executor.connected.kubernetes.cluster import ClusterCopy
-    from executor.connected.kubernetes.lease import Lease
+    from executor.connected.kubernetes.lease import ANSWER_S, Lease
     from models.cluster_state.kubernetes.client import configured
 
     options, planner = control_options(policy, parameters, time_limit), planner_of(arnold)
@@ -112,8 +112,9 @@ def kubernetes_command(
     say = partial(err.print, soft_wrap=True, markup=False)
     journal = Journal(partial(out.print, soft_wrap=True, markup=False), log, is_dry=not send)
     file = None if kubeconfig is None else str(kubeconfig)
-    copy = ClusterCopy(ConnectedApi(configured(file, context, in_cluster=in_cluster)))
-    held = Lease(copy.api, lease, say=say, lost=copy.wake)
+    way = configured(file, context, in_cluster=in_cluster)
+    copy = ClusterCopy(ConnectedApi(way))
+    held = Lease(ConnectedApi(way, ANSWER_S), lease, say=say, lost=copy.wake)
     try:
         if send:
             # First: what somebody else does until then is seen.

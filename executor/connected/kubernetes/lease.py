@@ -20,6 +20,8 @@ from models.cluster_state.kubernetes.client import ApiError, Json, Resource, met
 from stowplan.errors import InputError
 
 LEASES = Resource(plural="leases", kind="Lease", group="coordination.k8s.io")
+# An answer that takes longer is asked for again, while there is time.
+ANSWER_S = 4.0
 _JSON_PATCH = "application/json-patch+json"
 
 
@@ -80,7 +82,7 @@ class Lease:
             if self._take(seen, is_over=now_s - begun_s >= self._times.lasts_s):
                 self._thread.start()
                 return
-            if seen is first:
+            if holder and seen is first:
                 self._say(f"{holder} holds the lease {self._place}, which is taken over if nobody renews it")
             self._ended.wait(self._times.renew_s)
             seen, now_s = self._read(), self._clock.now_s()

@@ -128,9 +128,11 @@ class Sender:
         patches = lifted(pods, gang.id, _gpus(((pod.num_gpus, node) for pod, node in due), hostnames), HOSTNAME)
         patches += [released(pod, gang.id) for pod in gang.pods if pod.gate is not None and not pod.num_gpus]
         said = {NODES: ",".join(nodes)}
+        # A workload has the note itself, and lasts as long as its pods.
+        keepers = gang.keepers if work is None or gang.nodes != tuple(nodes) else ()
         noted = [
             noting(pod.object, "pods", gang.id, said, nodes)
-            for pod in gang.keepers
+            for pod in keepers
             if pod.object.object("metadata").texts("annotations").get(NODES) != said[NODES]
         ]
         return noted, patches
