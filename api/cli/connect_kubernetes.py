@@ -65,6 +65,13 @@ def kubernetes_command(
     send: Send = False,
     once: Once = False,
     log: Log = None,
+    lease: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMESPACE/NAME",
+            help="With --send: who holds this Lease sends; one for each part that is governed.",
+        ),
+    ] = "default/stowplan-connect",
     release: Annotated[
         bool,
         typer.Option("--release", help="Let all go that waits, wherever Kubernetes puts it, and end: the way out."),
@@ -88,9 +95,11 @@ def kubernetes_command(
     if missing := missing_extra("this command", ("kubernetes",), extra="kubernetes"):
         raise ExtraMissingError(missing)
     # Only now: they load the client, which need not be installed.
-    from executor.connected.kubernetes.api import connect
+    from executor.connected.kubernetes.api import ConnectedApi
     from executor.connected.kubernetes.backend import KubernetesCluster
     from executor.connected.kubernetes.cluster import ClusterCopy
+    from executor.connected.kubernetes.lease import ANSWER_S, Lease
+    from models.cluster_state.kubernetes.client import configured
 
     options, planner = control_options(policy, parameters, time_limit), planner_of(arnold)
     settings = {"topology-labels": topology_labels, "tolerated": tolerated}
@@ -102,11 +111,18 @@ def kubernetes_command(
     out, err = output(), errors()
     say = partial(err.print, soft_wrap=True, markup=False)
     journal = Journal(partial(out.print, soft_wrap=True, markup=False), log, is_dry=not send)
-    copy = ClusterCopy(connect(kubeconfig, context, in_cluster=in_cluster))
+    file = None if kubeconfig is None else str(kubeconfig)
+    way = configured(file, context, in_cluster=in_cluster)
+    copy = ClusterCopy(ConnectedApi(way))
+    held = Lease(ConnectedApi(way, ANSWER_S), lease, say=say, lost=copy.wake)
     try:
+        if send:
+            # First: what somebody else does until then is seen.
+            held.acquire()
         copy.begin()
         source = None if calendar is None else ConnectedCalendar(calendar).news
-        backend = KubernetesCluster(copy, terms, reading, journal, calendar=source, say=say)
+        may_send = held.check if send else _nobody_else
+        backend = KubernetesCluster(copy, terms, reading, journal, calendar=source, may_send=may_send, say=say)
         say(backend.summary())
         if not release:
             _decide(backend, options, planner, say, once=once)
@@ -114,8 +130,13 @@ def kubernetes_command(
             say(f"let go without a choice of nodes: {backend.release()}")
     finally:
         copy.close()
+        held.release()
     if journal.is_dry and journal.num_notes:
         say(f"nothing was sent: {journal.num_notes} changes would have been; --send sends them")
+
+
+def _nobody_else() -> None:
+    """Nothing is sent: nobody minds."""
 
 
 def _decide(

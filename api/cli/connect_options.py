@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ _ENTRIES: TypeAdapter[tuple[CalendarEntryDoc, ...]] = TypeAdapter(tuple[Calendar
 _TOKEN = "STOWPLAN_TOKEN"  # noqa: S105 - the name of a variable
 _ANSWER_S = 10.0
 _MAX_ANSWER_BYTES = 64 * 2**20
+_MAX_PROBLEM_BYTES = 2**16
 _SHOWN = 8
 
 Send = Annotated[bool, typer.Option("--send", help="Send what is decided; without it, it is only written down.")]
@@ -60,7 +62,7 @@ CalendarSource = Annotated[
     typer.Option(
         "--calendar",
         metavar="FILE|URL",
-        help=f"Calendar in a file, or of a service: http://planner:8080/v1/calendars/NAME (token: {_TOKEN}).",
+        help=f"Calendar in a file, or of a service: http://planner:8080/v1/clusters/NAME/calendar (token: {_TOKEN}).",
     ),
 ]
 Log = Annotated[
@@ -128,8 +130,20 @@ class ConnectedCalendar:
             with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310
                 text = answer.read(_MAX_ANSWER_BYTES)
             return json.loads(text)
+        except urllib.error.HTTPError as error:
+            # A service of ours says why.
+            said = error.read(_MAX_PROBLEM_BYTES).decode(errors="replace")
+            raise InputError(f"--calendar {self._source}: {error}{_detail_of(said)}") from error
         except (OSError, ValueError) as error:
             raise InputError(f"--calendar {self._source}: {error}") from error
+
+
+def _detail_of(problem: str) -> str:
+    """What problem details say, behind a colon."""
+    try:
+        return f": {json.loads(problem)['detail']}"
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 @contextmanager

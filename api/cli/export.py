@@ -52,8 +52,10 @@ def export_command(
     ] = None,
     _catalogue: Catalogue = None,
 ) -> None:
-    """Write a planned job as other launchers and frameworks read it, every rank on the GPU that the plan gives it; or a
-    whole plan as a scheduler takes it over that has the queue."""
+    """Write a planned job as other launchers and frameworks read it, or a whole plan as a scheduler takes it over.
+
+    Every rank of a job is on the GPU that the plan gives it. A whole plan goes to a scheduler that has the queue.
+    """
     given = _with_documents(read_options(option or ()), to)
     files: Mapping[str, str]
     if whole := [name for name in to if name in PLAN_FORMATS]:

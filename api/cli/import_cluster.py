@@ -111,7 +111,7 @@ def import_command(
     )
     names = gpu_names(gpu_type or ())
     nodes = node_facts_in(node_topology or (), names, facts)
-    default = names.default or next(iter(nodes), None)
+    default = next(iter(nodes), None) if names.default is None else names.default
     facts = filled(facts, nodes.get(default or ""))
     if file is None:
         options = state_options(

@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "export": LazyCommand(
         "api.cli.export:export_command",
-        "Write a planned job as other launchers and frameworks read it, every rank on the GPU that the plan gives it.",
+        "Write a planned job as other launchers and frameworks read it, or a whole plan as a scheduler takes it over.",
     ),
     "calibrate": LazyCommand(
         "api.cli.calibrate:calibrate_command",
@@ -50,8 +50,14 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.serve:serve_command",
         "Serve the HTTP interface. Every setting can be given as a variable STOWPLAN_..., options win.",
     ),
-    "purge": LazyCommand("api.cli.purge:purge_command", "Delete what is older than it is kept from a database."),
-    "restore": LazyCommand("api.cli.backup:restore_command", "Put a copy of a database in its place."),
+    "purge": LazyCommand(
+        "api.cli.purge:purge_command",
+        "Delete what is older than it is kept, and give its space back to the disk.",
+    ),
+    "restore": LazyCommand(
+        "api.cli.backup:restore_command",
+        "Check a copy and put it in the place of a database, which is kept under another name.",
+    ),
     "backup": LazyCommand(
         "api.cli.backup:backup_command",
         "Copy the database of a service, also while it runs, and check the copy for damage.",

@@ -1,11 +1,14 @@
 """JSON for people: what fits a line stays on one line."""
 
 import json
+from functools import lru_cache
 from typing import Any
 
 _WIDTH = 118
 # `json.dumps` makes one for every call.
 _encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+# The same few names of fields, of each of many objects.
+_key = lru_cache(maxsize=1024)(_encoded)
 
 
 def pretty_json(value: Any) -> str:
@@ -24,6 +27,6 @@ def _written(value: Any, indent: str, used: int) -> str:
     if isinstance(value, list):
         lines = [inner + _written(item, inner, len(inner)) for item in value]
         return "[\n" + ",\n".join(lines) + f"\n{indent}]"
-    names = {key: f"{inner}{_encoded(key)}: " for key in value}
+    names = {key: f"{inner}{_key(key)}: " for key in value}
     lines = [names[key] + _written(item, inner, len(names[key])) for key, item in value.items()]
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}"

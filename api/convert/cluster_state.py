@@ -103,6 +103,10 @@ def _document(state: ClusterState, released: Collection[str]) -> SnapshotDoc:
         raise InputError(f"what the scheduler says of times is out of range: {error}") from error
 
 
+def _such_as(names: Collection[str]) -> str:
+    return f"; there are {len(names)}, such as {next(iter(names))!r}" if names else ""
+
+
 def _changed(snapshot: SnapshotDoc, changes: Mapping[str, Mapping[str, Any]], state: ClusterState) -> SnapshotDoc:
     """The snapshot with fields of jobs that others say."""
     held = {item.job.id: item.held for item in state.jobs if item.held is not None}
@@ -111,7 +115,11 @@ def _changed(snapshot: SnapshotDoc, changes: Mapping[str, Mapping[str, Any]], st
     for name, fields in changes.items():
         pointer = pointer_of("jobs", name)
         if name not in position:
-            why = f"job {name!r} is held ({held[name]})" if name in held else f"there is no job {name!r}"
+            why = (
+                f"job {name!r} is held ({held[name]})"
+                if name in held
+                else f"there is no job {name!r}{_such_as(position)}"
+            )
             raise InputError(why, [Issue(code="unknown_job", pointer=pointer, detail=why)])
         with located(pointer):
             document = jobs[position[name]].model_dump(mode="json") | {**fields, "id": name}

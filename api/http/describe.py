@@ -106,7 +106,19 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     example = (files("api.schemas") / "plan_example.json").read_text(encoding="utf-8")
     schemas["PlanDoc"] |= {"examples": [json.loads(example)]}
     document["components"]["schemas"] = dict(sorted(schemas.items()))
+    for operation in (operation for path in document["paths"].values() for operation in path.values()):
+        for parameter in operation.get("parameters", ()):
+            parameter["schema"] = _said_or_left_out(parameter["schema"])
     # Either: whether a token is asked for is a setting of the service.
     document["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{}, {"bearer": []}]
     return document
+
+
+def _said_or_left_out(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a parameter that need not be there: a header or query has no null, only a text `null`."""
+    choices = schema.get("anyOf", ())
+    if {"type": "null"} not in choices:
+        return schema
+    (wanted,) = (choice for choice in choices if choice != {"type": "null"})
+    return {**{key: value for key, value in schema.items() if key != "anyOf"}, **wanted}

@@ -183,4 +183,5 @@ def refuse_unknown(formats: Sequence[str]) -> None:
     """Raise InputError when a format is not known."""
     if unknown := [name for name in formats if name not in FORMATS]:
         known = ", ".join(f"{name} ({known.title})" for name, known in FORMATS.items())
-        raise InputError(f"there is no export to {unknown[0]!r}; known: {known}")
+        whole = ", ".join(f"{name} ({known.title})" for name, known in PLAN_FORMATS.items())
+        raise InputError(f"there is no export to {unknown[0]!r}; known: {known}; of whole plans: {whole}")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from models.cluster_state.base import SourceDocument, StateOptions
 from topology.cluster import GpuType
-from topology.gpu_catalogue import gpu_type_of, known_product
+from topology.gpu_catalogue import find_product, gpu_type_of, known_product
 
 # Peaks by precision are many; a cluster's GPU type has one.
 _PRECISION = "bf16"
@@ -21,6 +21,10 @@ class KnownGpus:
         self._given = {kind.name: kind for kind in options.gpu_types}
         self._products = options.gpu_products
         self.used: dict[str, GpuType] = {}
+
+    def is_said(self, name: str) -> bool:
+        """Whether somebody said what GPUs of this name are."""
+        return name in self._given or name in self._products
 
     def name(self, said: str | None, document: SourceDocument, pointer: str) -> str:
         """Name of the type that a document says at a pointer; None for a GPU without a type.
@@ -41,7 +45,10 @@ class KnownGpus:
     def _facts(self, name: str, document: SourceDocument, pointer: str) -> GpuType:
         if name in self._given:
             return self._given[name]
-        product = known_product(self._products.get(name, name))
+        if name in self._products:
+            # Somebody says what it is: then that is to be known.
+            return replace(gpu_type_of(find_product(self._products[name]), _PRECISION), name=name)
+        product = known_product(name)
         if product is None:
             detail = (
                 f"names the GPU {name!r}, which the catalogue does not know; say which product it is (--gpu-type "

@@ -4,13 +4,12 @@ import threading
 import time
 from collections.abc import Iterator
 
-from executor.connected.kubernetes.api import NODES, PODS, Api, Resource
+from executor.connected.kubernetes.api import ConnectedApi
 from executor.connected.kubernetes.kueue import GROUP, VERSIONS, our_checks
 from executor.connected.kubernetes.mirror import Mirror
 from executor.connected.kubernetes.observing import Objects
+from models.cluster_state.kubernetes.client import NODES, PODS, PODS_THAT_COUNT, Resource
 
-# Pods that are over have no GPUs any more.
-_PODS_THAT_COUNT = "status.phase!=Succeeded,status.phase!=Failed"
 _TOPOLOGY_VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 
 
@@ -21,7 +20,7 @@ class ClusterCopy:
     others have GPUs, too.
     """
 
-    def __init__(self, api: Api, *, first_pause_s: float = 0.25) -> None:
+    def __init__(self, api: ConnectedApi, *, first_pause_s: float = 0.25) -> None:
         self.api = api
         self.changed = threading.Condition()
         self._first_pause_s = first_pause_s
@@ -29,7 +28,7 @@ class ClusterCopy:
         self.check_resource = api.served(GROUP, VERSIONS, "admissionchecks", "AdmissionCheck")
         self._topology_resource = api.served(GROUP, _TOPOLOGY_VERSIONS, "topologies", "Topology")
         self.nodes = self._mirror(NODES)
-        self.pods = self._mirror(PODS, _PODS_THAT_COUNT)
+        self.pods = self._mirror(PODS, PODS_THAT_COUNT)
         self.workloads = None if self.workload_resource is None else self._mirror(self.workload_resource)
         self.checks = None if self.check_resource is None else self._mirror(self.check_resource)
         self._topologies = None if self._topology_resource is None else self._mirror(self._topology_resource)
@@ -49,6 +48,11 @@ class ClusterCopy:
         """Watch no longer."""
         for mirror in self.mirrors:
             mirror.close()
+
+    def wake(self) -> None:
+        """Have whoever waits for changes look."""
+        with self.changed:
+            self.changed.notify_all()
 
     def objects(self) -> Objects:
         """What there is."""

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from executor.connected.kubernetes.api import Json
 from executor.connected.kubernetes.terms import NODES, NUM_PODS, PARALLELISM, QUEUE_LABEL, Terms
 from executor.kubernetes.gates import GatedPod, place_in_job
 from executor.kubernetes.names import HOSTNAME
 from executor.kubernetes.workloads import AnsweredWorkload
 from models.cluster_state.base import SourceDocument
+from models.cluster_state.kubernetes.client import Json
 from models.cluster_state.kubernetes.objects import Object
 from models.cluster_state.kubernetes.pods import PLACEMENT_GATE, gpus_of_pod, job_id
 from models.workload import Parallelism
@@ -40,6 +40,11 @@ class Gang:
     def workers(self) -> tuple[GatedPod, ...]:
         """Pods with GPUs."""
         return tuple(pod for pod in self.pods if pod.num_gpus)
+
+    @property
+    def keepers(self) -> tuple[GatedPod, ...]:
+        """The pods that have the note of where all go: two, since one may be made anew while nobody is connected."""
+        return self.pods if len(self.pods) < 2 else (self.pods[0], self.pods[-1])
 
     @property
     def started(self) -> tuple[GatedPod, ...]:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from executor.connected.kubernetes.api import Json, Resource
 from executor.connected.kubernetes.gangs import Gang, parallelism_said
 from executor.connected.kubernetes.terms import CONTROLLER, NODES, PARALLELISM, QUOTA_SINCE, Terms
 from executor.kubernetes.patches import Patch, adding, same_object
 from executor.kubernetes.workloads import AnsweredWorkload, read_answered
 from models.cluster_state.base import SourceDocument
+from models.cluster_state.kubernetes.client import Json, Resource
 from models.cluster_state.kubernetes.objects import Object
 
 GROUP = "kueue.x-k8s.io"

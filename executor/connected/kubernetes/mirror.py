@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from executor.connected.kubernetes.api import Api, ApiError, Json, Resource
+from executor.connected.kubernetes.api import ConnectedApi
+from models.cluster_state.kubernetes.client import ApiError, Json, Resource
 from stowplan.collection import without_collection
 
 # The server ends a watch after so long: then it is asked for anew, from where it was.
@@ -26,7 +27,7 @@ class Mirror:
 
     def __init__(
         self,
-        api: Api,
+        api: ConnectedApi,
         resource: Resource,
         changed: threading.Condition,
         *,

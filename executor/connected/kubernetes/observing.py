@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from executor.connected.kubernetes.api import Json, Resource
 from executor.connected.kubernetes.gangs import Gang, read_gangs, shown_to_reader
 from executor.connected.kubernetes.kueue import add_workloads
 from executor.connected.kubernetes.terms import Terms
 from executor.kubernetes.names import HOSTNAME
 from models.cluster_state import ClusterState, StateOptions, read_state
 from models.cluster_state.base import ParsedDocument, SourceDocument
+from models.cluster_state.kubernetes.client import Json, Resource
 from models.cluster_state.kubernetes.nodes import GPU_RESOURCES
 from models.cluster_state.kubernetes.objects import Object
 from models.workload import Job

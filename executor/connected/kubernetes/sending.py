@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from executor.connected.journal import Journal
-from executor.connected.kubernetes.api import PODS, ApiError, Resource
 from executor.connected.kubernetes.clock import Clock
 from executor.connected.kubernetes.cluster import ClusterCopy
 from executor.connected.kubernetes.gangs import Gang, uid_of
@@ -15,6 +14,7 @@ from executor.kubernetes.answers import AnswerOptions, anywhere, ready
 from executor.kubernetes.gates import GatedPod, lifted, released
 from executor.kubernetes.names import HOSTNAME
 from executor.kubernetes.patches import Patch
+from models.cluster_state.kubernetes.client import PODS, ApiError, Resource
 from models.parallel_plan import Gpu
 
 _JSON_PATCH = "application/json-patch+json"
@@ -23,10 +23,14 @@ MAX_NOTE_BYTES = 192 * 1024
 
 
 class Sender:
-    """Sends changes to a cluster, or only writes them down where the journal is dry."""
+    """Sends changes to a cluster, or only writes them down where the journal is dry. `may_send` raises ApiError when
+    somebody else sends by now."""
 
-    def __init__(self, copy: ClusterCopy, journal: Journal, clock: Clock) -> None:
+    def __init__(
+        self, copy: ClusterCopy, journal: Journal, clock: Clock, may_send: Callable[[], None] = lambda: None
+    ) -> None:
         self._copy, self._journal, self._clock = copy, journal, clock
+        self.may_send = may_send
         self._written: dict[str, Sequence[str]] = {}
 
     def place(
@@ -86,6 +90,7 @@ class Sender:
             self._journal.note(line, {"verb": "delete", "path": PODS.path(namespace, name), "uid": uid})
             if self._journal.is_dry:
                 continue
+            self.may_send()
             try:
                 found = self._copy.api.delete(PODS, namespace, name, uid)
             except ApiError as error:
@@ -112,18 +117,24 @@ class Sender:
     ) -> tuple[list[Patch], list[Patch]]:
         """What is noted before, and what lets pods go."""
         work = gang.workload
-        is_noted = gang.nodes == tuple(nodes)
         if work is not None and work.check is not None and work.check.state == PENDING:
             gpus = _gpus(zip(gang.gpus, nodes, strict=True), hostnames)
             answer = ready(work, gang.id, gpus, f"stowplan: on {len(set(nodes))} nodes", self._options(gang))
-            noted = [] if is_noted else [intend_work(work, gang.quota_since, gang.id, nodes)]
+            noted = [] if gang.nodes == tuple(nodes) else [intend_work(work, gang.quota_since, gang.id, nodes)]
             return noted, [] if answer is None else [answer]
         if not due:
             return [], []
         pods = [pod for pod, _ in due]
         patches = lifted(pods, gang.id, _gpus(((pod.num_gpus, node) for pod, node in due), hostnames), HOSTNAME)
         patches += [released(pod, gang.id) for pod in gang.pods if pod.gate is not None and not pod.num_gpus]
-        noted = [] if is_noted else [noting(gang.pods[0].object, "pods", gang.id, {NODES: ",".join(nodes)}, nodes)]
+        said = {NODES: ",".join(nodes)}
+        # A workload has the note itself, and lasts as long as its pods.
+        keepers = gang.keepers if work is None or gang.nodes != tuple(nodes) else ()
+        noted = [
+            noting(pod.object, "pods", gang.id, said, nodes)
+            for pod in keepers
+            if pod.object.object("metadata").texts("annotations").get(NODES) != said[NODES]
+        ]
         return noted, patches
 
     def _options(self, gang: Gang) -> AnswerOptions:
@@ -144,6 +155,7 @@ class Sender:
 
     def _request(self, patch: Patch, *, is_trial: bool = False) -> None:
         resource = self._resource(patch)
+        self.may_send()
         try:
             found = self._copy.api.patch(
                 resource,

@@ -5,7 +5,7 @@ spec.controllerName: stowplan/placement                of an AdmissionCheck of K
 metadata.annotations of a pod
     stowplan/pods: "16"                                how many pods its gang has
     stowplan/parallelism: '{"tp": 8, "pp": 4, "dp": 4}'    Arnold places it, where its options are given
-metadata.annotations of the first pod, or of the Workload
+metadata.annotations of the first and the last pod, or of the Workload
     stowplan/nodes: gpu-17,gpu-18,...                  ours: the nodes of its pods in rank order, before any starts
     stowplan/quota-since: 2026-12-07T09:00:00Z         ours, of a Workload: the admission that they are meant for
 """

@@ -95,14 +95,15 @@ def read_nodes(
     return KubernetesNodes(documents=documents, planned=planned, left_out=left_out, seen_s=seen_s)
 
 
-def product_of(labels: Mapping[str, str]) -> str | None:
-    """Name of the GPU product that labels tell: the catalogue's, where it knows it.
+def product_of(labels: Mapping[str, str], gpus: KnownGpus) -> str | None:
+    """Name of the GPU product that labels tell: as they say it where somebody said what that is, else the catalogue's,
+    where it knows it.
 
     GFD says the memory in MiB where the product's name does not.
     """
     said = next((labels[key] for key in _PRODUCT_LABELS if labels.get(key)), None)
-    if said is None:
-        return None
+    if said is None or gpus.is_said(said):
+        return said
     bare = _FORM.sub("", said)
     memory = labels.get("nvidia.com/gpu.memory", "")
     sized = [f"{bare}-{round(int(memory) / 1000 / 20) * 20}gb"] if memory.isdigit() else []
@@ -150,7 +151,7 @@ def _node(
     pointer = f"{node.pointer}/metadata/labels"
     return KubernetesNode(
         object=node,
-        gpu_type=gpus.name(product_of(labels), node.document, pointer),
+        gpu_type=gpus.name(product_of(labels, gpus), node.document, pointer),
         num_gpus=num_gpus,
         state=state,
         reason=None if reason is None else reason[:_REASON_CHARS],

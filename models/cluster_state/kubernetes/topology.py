@@ -152,7 +152,7 @@ def _levels(topologies: Mapping[str, Object], setting: str | None) -> tuple[str,
     """Labels of a topology of Kueue or KAI, coarsest first."""
     if setting not in topologies and (setting is not None or len(topologies) != 1):
         known = ", ".join(sorted(topologies)) or "none"
-        raise InputError(f"topology is {setting!r}; must name one of the topologies: {known}")
+        raise InputError(f"topology-labels is {setting!r}; must name one of the topologies: {known}")
     chosen = topologies[setting] if setting is not None else next(iter(topologies.values()))
     labels = [level.text("nodeLabel") for level in chosen.object("spec").objects("levels")]
     if not labels or not all(labels):
@@ -174,7 +174,7 @@ def _labels(labels: Mapping[str, Mapping[str, str]], setting: str | None) -> tup
             return found, accelerators
     if setting is not None:
         wanted = ", ".join(label for labels in PRESETS[setting] for label in labels)
-        raise InputError(f"topology is {setting!r}, and no node has a label of it: {wanted}")
+        raise InputError(f"topology-labels is {setting!r}, and no node has a label of it: {wanted}")
     return (), accelerators
 
 
@@ -198,10 +198,10 @@ def _listed(setting: str) -> tuple[str, ...]:
     if not all("/" in label or len(labels) > 1 for label in labels) or not all(labels):
         known = ", ".join((*PRESETS, NONE))
         raise InputError(
-            f"topology is {setting!r}; must be labels with commas between them, coarsest first, or {known}"
+            f"topology-labels is {setting!r}; must be labels with commas between them, coarsest first, or {known}"
         )
     if len(set(labels)) < len(labels) or len(labels) > MAX_TIERS:
-        raise InputError(f"topology is {setting!r}; must be at most {MAX_TIERS} labels, each once")
+        raise InputError(f"topology-labels is {setting!r}; must be at most {MAX_TIERS} labels, each once")
     return labels
 
 
@@ -218,7 +218,7 @@ def _by_labels(
             names = ", ".join(repr(node.name) for node in lacking[:_NAMED]) + (", ..." if len(lacking) > _NAMED else "")
             raise lacking[0].fault(
                 f"{len(lacking)} of {len(nodes)} nodes with GPUs have no label {label!r}: {names}; label them, name "
-                f"other labels, coarsest first (setting topology), or say {NONE!r}",
+                f"other labels, coarsest first (--topology-labels, in a request settings), or say {NONE!r}",
                 "metadata",
                 "labels",
             )

@@ -58,6 +58,7 @@ class PlannedJobs:
         self._ends = ends
         self._ranks: dict[float, int] = {}
         self._access: dict[tuple[str, ...], _Access] = {}
+        self._largest = max((node.num_gpus for node in nodes.planned.values()), default=0)
 
     def jobs(self, jobs: Sequence[SlurmJob]) -> tuple[tuple[StateJob, ...], dict[str, list[int]]]:
         """The jobs that are planned or held, in the order of the queue; and node -> GPUs of work that is neither.
@@ -127,10 +128,6 @@ class PlannedJobs:
             shape = f"{job.num_nodes} nodes with {job.gpus_per_node} GPUs each"
             self._note(job, "shape_not_planned", f"asks for {shape}; it is planned as {job.asked.num} GPUs")
         return self._state_job(job, (), (kind,) if kind else access.gpu_types)
-
-    @property
-    def _largest(self) -> int:
-        return max(node.num_gpus for node in self._nodes.planned.values())
 
     def _accessible(self, partitions: tuple[str, ...]) -> _Access:
         if partitions not in self._access:

@@ -41,12 +41,14 @@ class Record:
         found = self.value.get(key)
         if found is None or type(found) is int:
             return found
-        if isinstance(found, dict):
+        if type(found) is dict:
             if found.get("infinite") is True:
                 return math.inf
-            found = found.get("number") if found.get("set") is True else None
-        if found is None:
-            return None
+            if found.get("set") is not True:
+                return None
+            found = found.get("number")
+            if found is None:
+                return None
         if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
             raise self.fault(key, f"is {found!r}; must be a number")
         return float(found)
@@ -59,7 +61,7 @@ class Record:
     def count(self, key: str) -> int:
         """A whole number from 0 on; 0 where there is none."""
         found = self.number(key)
-        if found is None or found == math.inf:
+        if not found or found == math.inf:
             return 0
         if found < 0 or found != int(found):
             raise self.fault(key, f"is {found:g}; must be a whole number from 0 on")

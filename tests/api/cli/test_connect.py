@@ -13,12 +13,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from api.app import create_app
 from api.cli.connect import CONNECT_COMMANDS
 from api.cli.connect_options import ConnectedCalendar
 from api.cli.main import app
+from api.schemas.reservation import CALENDAR_EXAMPLE
+from executor.connected.kubernetes.lease import Lease, LeaseTimes
+from solver.pool import WorkerPool
 from stowplan.errors import InputError
+from tests.api.asking import JSON
+from tests.api.conftest import SETTINGS
+from tests.api.serving import serving
 from tests.executor.connected.kubernetes.api_server import ApiServer, RefusedError
-from tests.executor.connected.kubernetes.scenes import NOW, gang, nodes, patches, served
+from tests.executor.connected.kubernetes.scenes import NOW, api_of, gang, nodes, patches, served
 from tests.paths import ROOT
 from tests.waiting import eventually
 
@@ -65,16 +72,30 @@ def test_it_is_dry_until_it_is_told_to_send(server: ApiServer, config: Path, tmp
     assert result.exit_code == 0, result.output
     assert "4 nodes with 32 GPUs; governed are 2 jobs, of which 0 have their nodes; others run 0 jobs" in result.output
     assert "team/train on n0, n1" in result.output
-    assert "nothing was sent: 3 changes would have been; --send sends them" in result.output
+    assert "nothing was sent: 4 changes would have been; --send sends them" in result.output
     assert server.writes() == []
-    assert len(log.read_text().splitlines()) == 3
+    assert len(log.read_text().splitlines()) == 4
     # The lines are commands: the words of each are those of a shell.
     lines = [line for line in result.output.splitlines() if line.startswith("would send: ")]
     body = shlex.split(lines[-1].removeprefix("would send: "))[-1]
     assert json.loads(body)[-1] == {"op": "remove", "path": "/spec/schedulingGates/0"}
     result = run(config, "--once", "--send")
     assert result.exit_code == 0, result.output
-    assert patches(server) == ["train-workers-0-0-x0", "train-workers-0-0-x0", "train-workers-0-1-x1"]
+    assert patches(server) == ["train-workers-0-0-x0", "train-workers-0-1-x1"] * 2
+
+
+def test_two_do_not_send_to_one_cluster(server: ApiServer, config: Path) -> None:
+    other = Lease(api_of(server), "default/stowplan-connect", times=LeaseTimes(renew_s=0.05))
+    other.acquire()
+    result = run(config, "--once", "--send")
+    assert result.exit_code == 2
+    assert f"another connection, {other.identity}, holds the lease default/stowplan-connect" in result.output
+    assert server.writes() == []
+    # One that sends nothing, and one that governs others, are in nobody's way.
+    assert run(config, "--once").exit_code == 0
+    assert run(config, "--once", "--send", "--lease", "team/other").exit_code == 0
+    assert server.get("leases", "other", "team")["spec"]["holderIdentity"] == ""
+    other.release()
 
 
 def test_the_way_out(server: ApiServer, config: Path) -> None:
@@ -89,9 +110,10 @@ def test_the_way_out(server: ApiServer, config: Path) -> None:
     [
         (("--policy", "sia"), "--policy is 'sia'; a scheduler says of jobs what these need: gang, gang-ilp"),
         (("--in-cluster",), "--in-cluster is given beside --kubeconfig"),
-        (("--context", "two"), "there is no configuration of a Kubernetes cluster"),
+        (("--context", "two"), "there is no way to a Kubernetes cluster in "),
         (("--parameters", '{"order": "best"}'), "parameter object of gang"),
         (("--calendar", "absent.json", "--once"), "absent.json"),
+        (("--lease", "connect"), "--lease is 'connect'; must be NAMESPACE/NAME"),
         (("--topology-labels", "gke", "--once"), "no node has a label of it"),
     ],
 )
@@ -125,13 +147,13 @@ def test_a_signal_ends_it_in_order(server: ApiServer, config: Path, release: boo
         text=True,
     )
     try:
-        eventually(lambda: len(patches(server)) == 3)
+        eventually(lambda: len(patches(server)) == 4)
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=30)
     finally:
         process.kill()
     assert process.returncode == 0, said
-    assert len(patches(server)) == (8 if release else 3)
+    assert len(patches(server)) == (9 if release else 4)
     assert ("let go without a choice of nodes: 5" in said) is release
 
 
@@ -148,6 +170,27 @@ def test_a_calendar_is_read_anew_and_tells_what_has_changed(tmp_path: Path) -> N
     file.write_text('{"entries": [{"name": "m"}]}')
     with pytest.raises(InputError, match=re.escape(str(file))):
         calendar.news(NOW)
+
+
+def test_a_calendar_of_a_service_is_followed(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = "s3cret-tok.en"  # noqa: S105 - for this test only
+    with serving(create_app(SETTINGS.model_copy(update={"token": token}), pool=pool)) as service:
+        service.headers.update({**JSON, "Authorization": f"Bearer {token}"})
+        path = "/v1/clusters/floor%20one/calendar"
+        made = service.put(path, content=json.dumps(CALENDAR_EXAMPLE))
+        assert made.status_code == 201, made.text
+        calendar = ConnectedCalendar(f"{service.base_url}{path}")
+        with pytest.raises(InputError, match="401"):
+            calendar.news(NOW)
+        monkeypatch.setenv("STOWPLAN_TOKEN", token)
+        found = calendar.news(NOW)
+        assert found is not None
+        assert [entry.name for entry in found] == [entry["name"] for entry in CALENDAR_EXAMPLE["entries"]]
+        assert calendar.news(NOW) is None
+        service.put(path, content='{"entries": []}', headers={"If-Match": made.headers["etag"]})
+        assert calendar.news(NOW) == ()
+        with pytest.raises(InputError, match="there is no calendar of a cluster 'other'"):
+            ConnectedCalendar(f"{service.base_url}/v1/clusters/other/calendar").news(NOW)
 
 
 def test_the_commands_of_the_page(server: ApiServer, config: Path, tmp_path: Path) -> None:

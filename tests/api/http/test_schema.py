@@ -105,6 +105,13 @@ def known(service: httpx.Client, shared: dict[str, str], method: str) -> dict[st
     return made(service) if method == "delete" else shared
 
 
+@pytest.mark.parametrize(("path", "method"), _OPERATIONS)
+def test_parameters_are_said_or_left_out(path: str, method: str) -> None:
+    # A client that sends null as the document allows it sends the text `null`.
+    for parameter in _DOCUMENT["paths"][path][method].get("parameters", ()):
+        assert '"null"' not in json.dumps(parameter["schema"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "method"), _OPERATIONS)
 def test_answers_to_right_requests_are_as_documented(

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from models.allocation.gang.parameters import GangParameters
-from models.cluster_state.base import ClusterState
+from models.cluster_state.base import ClusterState, StateOptions
+from models.cluster_state.gpus import KnownGpus
 from models.cluster_state.kubernetes.nodes import product_of
 from models.plan import PlanRequest
 from models.planning import plan
@@ -134,7 +135,11 @@ def test_nodes_say_what_they_are() -> None:
     ],
 )
 def test_products_of_gpu_feature_discovery(label: str, memory: str, product: str) -> None:
-    assert product_of({"nvidia.com/gpu.product": label, "nvidia.com/gpu.memory": memory}) == product
+    labels = {"nvidia.com/gpu.product": label, "nvidia.com/gpu.memory": memory}
+    assert product_of(labels, KnownGpus(StateOptions())) == product
+    # What a site says of a name counts more than what the catalogue makes of it.
+    said = KnownGpus(StateOptions(gpu_products={label: "h200"}))
+    assert product_of(labels, said) == label
 
 
 def test_pods_become_jobs() -> None:
@@ -297,7 +302,7 @@ TOPOLOGY = {"kind": "Topology", "apiVersion": "kueue.x-k8s.io/v1beta1", "metadat
             {"topology-labels": "gke"},
             "no node has a label of it: cloud.google.com/gce-topology-",
         ),
-        ({"nodes": listed(NODE)}, {"topology-labels": "rack"}, "topology is 'rack'; must be labels with commas"),
+        ({"nodes": listed(NODE)}, {"topology-labels": "rack"}, "topology-labels is 'rack'; must be labels with commas"),
         (
             {"nodes": BOTH, "pods": listed(pod("p", "j", node="c"))},
             {},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.cluster_state import LiveSource, StateOptions, ask_scheduler, read_state
-from models.cluster_state.kubernetes import live
+from models.cluster_state.kubernetes import client, live
 from stowplan.errors import ExtraMissingError, InputError
 from tests.growth import work
 from tests.models.cluster_state.kubernetes_documents import node, pod, workload
@@ -53,7 +53,7 @@ def read(config: Path, **settings: str) -> Any:
 
 
 def test_lists_come_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "PAGE", 2)
+    monkeypatch.setattr(client, "PAGE", 2)
     api = cluster()
     with serving(api, tmp_path) as config:
         state = read(config)
@@ -66,7 +66,7 @@ def test_lists_come_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_place_is_told_by_address_page_and_pointer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "PAGE", 2)
+    monkeypatch.setattr(client, "PAGE", 2)
     api = cluster()
     api.lists = {**api.lists, NODES: [*api.lists[NODES][:3], api.lists[NODES][0]]}
     with serving(api, tmp_path) as config, pytest.raises(InputError) as caught:
@@ -75,7 +75,7 @@ def test_a_place_is_told_by_address_page_and_pointer(tmp_path: Path, monkeypatch
 
 
 def test_a_list_that_the_server_forgot_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "PAGE", 2)
+    monkeypatch.setattr(client, "PAGE", 2)
     gone = status(410, "The provided continue parameter is too old")
     api = cluster()
     first = api.answer(NODES, {"limit": "2"}, "Bearer secret-of-the-test")
@@ -137,7 +137,7 @@ def test_what_is_given_is_not_asked_for(tmp_path: Path) -> None:
         (
             PODS,
             status(403, "pods is forbidden"),
-            '403 pods is forbidden; a ClusterRole of the account needs the rule apiGroups: [""], resources: ["pods"], '
+            '403 pods is forbidden; its role lacks the rule apiGroups: [""], resources: ["pods"], '
             'verbs: ["list"], or give --pods FILE',
         ),
         (
@@ -148,7 +148,7 @@ def test_what_is_given_is_not_asked_for(tmp_path: Path) -> None:
         (KUEUE, status(503, "overloaded"), "/apis/kueue.x-k8s.io/v1beta1: 503 overloaded"),
         (NODES, (500, "<html>"), "nodes: 500 Internal Server Error"),
         (NODES, (200, "<html>"), "nodes: answers what is no JSON: Expecting value"),
-        (NODES, (200, "[]"), "nodes: /: must be an object"),
+        (NODES, (200, "[]"), "nodes: answers what is no JSON object"),
         (NODES, (200, '{"kind": "PodList", "items": [{}]}'), "/items/0/kind: is of kind 'Pod'; must be Node"),
     ],
 )
@@ -209,6 +209,7 @@ def test_a_context_that_there_is_not(tmp_path: Path) -> None:
 
 def test_who_has_no_client_is_told_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, live.__name__)
+    monkeypatch.delitem(sys.modules, client.__name__)
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     with pytest.raises(ExtraMissingError, match=r"asking kubernetes needs the package kubernetes; .*\[kubernetes\]"):
         ask_scheduler("kubernetes", LiveSource(), (), {})
@@ -225,4 +226,4 @@ def test_asking_grows_with_the_cluster(tmp_path: Path) -> None:
             return work(lambda: ask(config))
 
     # Of each page, not of each object.
-    assert effort(4 * live.PAGE) <= 2.3 * effort(2 * live.PAGE)
+    assert effort(4 * client.PAGE) <= 2.3 * effort(2 * client.PAGE)

@@ -109,7 +109,7 @@ def test_flavors_say_which_of_several_topologies_nodes_have() -> None:
     ]
     assert tiers(read(nodes=nodes, topology=listed(*topologies, *flavors))) == ["row"]
     assert tiers(read({"topology-labels": "rack"}, nodes=nodes, topology=listed(*topologies, *flavors))) == ["rack"]
-    with pytest.raises(InputError, match="topology is None; must name one of the topologies: rack, row"):
+    with pytest.raises(InputError, match="topology-labels is None; must name one of the topologies: rack, row"):
         read(nodes=nodes, topology=listed(*topologies))
 
 

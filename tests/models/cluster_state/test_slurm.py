@@ -305,6 +305,8 @@ def test_gpus_are_called_as_slurm_calls_them() -> None:
     options = StateOptions(gpu_type="h200", gpu_products={"gpu80": "a100-80gb"})
     kinds = read(options, nodes=document("nodes", nodes)).cluster.gpu_types
     assert [(kind.name, kind.memory_bytes) for kind in kinds] == [("h200", 141e9), ("gpu80", 80e9)]
+    with pytest.raises(InputError, match=r"no GPU product 'a100-8gb' in the catalogue; did you mean 'a100-80gb'"):
+        read(replace(options, gpu_products={"gpu80": "a100-8gb"}), nodes=document("nodes", nodes))
     with pytest.raises(InputError, match=r"nodes.json: /nodes/0/gres: has GPUs without a type"):
         read(nodes=document("nodes", nodes))
     with pytest.raises(InputError, match=r"nodes.json: /nodes/1/gres: names the GPU 'gpu80', which the catalogue"):
@@ -390,7 +392,9 @@ def test_the_cost_grows_as_the_cluster() -> None:
     def size(num: int) -> int:
         nodes = document("nodes", [node(f"n{k}") for k in range(num)])
         jobs = [running(k, f"n{k}", ["gpu:h100:8(IDX:0-7)"]) for k in range(1, num // 2)]
-        jobs += [job(k) for k in range(num // 2, num)]
+        # Whole nodes, and parts of several.
+        jobs += [job(k) for k in range(num // 2, num * 3 // 4)]
+        jobs += [job(k, node_count=2, tres_per_node="gres/gpu:h100:4") for k in range(num * 3 // 4, num)]
         queue = document("jobs", jobs)
         tree = "".join(f"SwitchName=l{k} Nodes=n[{8 * k}-{8 * k + 7}]\n" for k in range(num // 8))
         return work(lambda: read(nodes=nodes, queue=queue, topology=tree).snapshot())

@@ -37,6 +37,7 @@ _CUSTOM = {
     "topologies": ("Topology", False),
 }
 _CORE = {"nodes": ("Node", False), "pods": ("Pod", True)}
+_LEASES = "coordination.k8s.io"
 _WAIT_S = 5.0
 
 
@@ -156,8 +157,9 @@ class ApiServer:
             self.changed.notify_all()
 
     def writes(self) -> list[Request]:
-        """What was to change something."""
-        return [one for one in self.requests if one.method != "GET" and one.query.get("dryRun") != "All"]
+        """What was to change something, but for leases."""
+        changing = (one for one in self.requests if one.method != "GET" and _LEASES not in one.path)
+        return [one for one in changing if one.query.get("dryRun") != "All"]
 
     def bind(self) -> int:
         """What the scheduler does: pods without gates go to nodes that they select and that have room. How many."""
@@ -200,14 +202,25 @@ class ApiServer:
         if parts[0] == "apis" and len(parts) == 3:
             return self._discovery(parts[1], parts[2])
         rest = parts[2:] if parts[0] == "api" else parts[3:]
-        if parts[0] == "apis" and (parts[1] != "kueue.x-k8s.io" or parts[2] != self.served):
+        if parts[0] == "apis" and parts[1:3] not in (["kueue.x-k8s.io", self.served], [_LEASES, "v1"]):
             raise RefusedError(404, "NotFound", "the server could not find the requested resource")
         namespace = None
         if rest[0] == "namespaces":
             namespace, rest = rest[1], rest[2:]
         plural, name, part = (*rest, "", "")[:3]
-        if request.method == "GET" and not name:
+        if not name:
+            if request.method == "POST":
+                return self._create(plural, namespace or "", request.body)
             return self._list(plural, namespace, request.query)
+        return self._one(request, plural, namespace, name, part)
+
+    def _create(self, plural: str, namespace: str, body: Json) -> Json:
+        with self.changed:
+            if (namespace, body["metadata"]["name"]) in self.objects.get(plural, {}):
+                raise RefusedError(409, "AlreadyExists", f'{plural} "{body["metadata"]["name"]}" already exists')
+            return self.put(plural, body)
+
+    def _one(self, request: Request, plural: str, namespace: str | None, name: str, part: str) -> Json:
         with self.changed:
             found = self.objects.get(plural, {}).get((namespace or "", name))
             if found is None:
@@ -330,6 +343,9 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
         self._serve()
 
     def do_PATCH(self) -> None:

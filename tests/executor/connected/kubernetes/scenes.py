@@ -12,7 +12,7 @@ from typing import Any
 import kubernetes.client
 
 from executor.connected.journal import Journal
-from executor.connected.kubernetes.api import Api
+from executor.connected.kubernetes.api import ConnectedApi
 from executor.connected.kubernetes.backend import KubernetesCluster
 from executor.connected.kubernetes.clock import Clock
 from executor.connected.kubernetes.cluster import ClusterCopy
@@ -88,10 +88,10 @@ def served(*items: tuple[str, Sequence[Json]], kueue: str | None = None) -> Iter
         server.close()
 
 
-def api_of(server: ApiServer, timeout_s: float = 5.0) -> Api:
+def api_of(server: ApiServer, timeout_s: float = 5.0) -> ConnectedApi:
     configuration = kubernetes.client.Configuration()
     configuration.host = server.host
-    return Api(configuration, timeout_s)
+    return ConnectedApi(configuration, timeout_s)
 
 
 @dataclass

@@ -41,9 +41,9 @@ def test_from_arrival_over_patches_and_bound_pods_to_completion() -> None:
             server.put("pods", item)
         (arrival,) = until(connection, Arrival)
         assert (arrival.job.id, arrival.job.min_gpus, arrival.allocation) == ("team/train", 24, None)
-        # The intent first, on the first pod, then pods in rank order.
+        # The intent first, on two pods, then pods in rank order.
         names = [f"train-workers-0-{k}-x{k}" for k in range(3)]
-        assert patches(server) == [names[0], *names]
+        assert patches(server) == [names[0], names[-1], *names]
         assert where(server, "train") == ["n0", "n1", "n2"]
         first = server.get("pods", names[0], "team")
         assert first["metadata"]["annotations"][NODES] == "n0,n1,n2"
@@ -114,7 +114,7 @@ def test_dry_writes_down_what_would_be_sent_and_sends_nothing(tmp_path: Path) ->
             assert [request for request in server.requests if request.method != "GET"] == []
             assert connection.said[0].startswith("would send: kubectl patch pods train-workers-0-0-x0 --namespace team")
         written = [json.loads(line) for line in dry.read_text().splitlines()]
-        assert [item["sent"] for item in written] == [False] * 5
+        assert [item["sent"] for item in written] == [False] * 6
         assert '"n2"' in json.dumps(written[-1]["body"])
         with connected(server, file=wet) as connection:
             connection.step()
@@ -123,14 +123,14 @@ def test_dry_writes_down_what_would_be_sent_and_sends_nothing(tmp_path: Path) ->
         assert [item["body"] for item in sent] == [request.body for request in server.writes()]
         train = [{**item, "sent": False} for item in sent if item["job"] == "team/train"]
         assert [item for item in written if item["job"] == "team/train"] == train
-        assert len(train) == 3
+        assert len(train) == 4
 
 
 def test_another_connection_finishes_what_one_began() -> None:
     """The first one is killed when two of four pods were let go."""
 
     def kill(request: Request) -> None:
-        if request.method == "PATCH" and "dryRun" not in request.query and len(server.writes()) == 4:
+        if request.method == "PATCH" and "dryRun" not in request.query and len(server.writes()) == 5:
             raise ConnectionAbortedError
 
     with served(("nodes", nodes(8)), ("pods", gang("train", 4))) as server:
@@ -209,13 +209,14 @@ def test_a_gang_of_which_one_pod_is_refused_does_not_start_by_halves() -> None:
         for item in gang("train", 4):
             server.put("pods", item)
         until(connection, Arrival)
-        assert len(server.writes()) == 5
+        assert len(server.writes()) == 6
 
 
 @pytest.mark.parametrize("may_delete", [False, True])
 def test_what_stays_half_started_is_told_and_taken_back_where_that_is_allowed(may_delete: bool) -> None:
     def fail(request: Request) -> None:
-        if request.method == "PATCH" and "x2" in request.path and "dryRun" not in request.query:
+        lets_go = request.method == "PATCH" and "schedulingGates" in json.dumps(request.body)
+        if lets_go and "x2" in request.path and "dryRun" not in request.query:
             raise RefusedError(500, "Internal", "not now")
 
     with (
@@ -355,6 +356,25 @@ def test_a_pod_that_is_made_anew_goes_where_the_one_before_was() -> None:
             server.put("pods", pod(f"tick-{k}", f"tick-{k}", node="n3", gpus=1))
             until(connection, Arrival)
             assert where(server, "train") == ["n0", "n1", "n2"]
+
+
+@pytest.mark.parametrize("k", [0, 2])
+def test_a_pod_that_is_made_anew_while_nobody_is_connected_goes_where_the_one_before_was(k: int) -> None:
+    with served(("nodes", nodes(4)), ("pods", gang("train", 3))) as server:
+        server.binds = True
+        with connected(server) as connection:
+            connection.step()
+        assert where(server, "train") == ["n0", "n1", "n2"]
+        again = gang("train", 3)[k]
+        server.remove("pods", again["metadata"]["name"], "team")
+        again["metadata"]["name"] += "-again"
+        server.put("pods", again)
+        with connected(server) as connection:
+            connection.backend.wake_at(0.0)
+            connection.step()
+        assert where(server, "train") == ["n0", "n1", "n2"]
+        # And it has the note again, for the next time.
+        assert server.get("pods", again["metadata"]["name"], "team")["metadata"]["annotations"][NODES] == "n0,n1,n2"
 
 
 @pytest.mark.parametrize(

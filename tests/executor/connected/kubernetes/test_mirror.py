@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from executor.connected.kubernetes.api import NODES, PODS, ApiError, connect
+from executor.connected.kubernetes.api import ConnectedApi
 from executor.connected.kubernetes.mirror import Mirror
+from models.cluster_state.kubernetes.client import NODES, PODS, ApiError, configured
 from stowplan.errors import InputError
 from tests.executor.connected.kubernetes.api_server import ApiServer, RefusedError, Request
 from tests.executor.connected.kubernetes.scenes import api_of, gang, nodes, served
@@ -198,11 +199,11 @@ users: [{{name: u, user: {{token: secret}}}}]
 contexts: [{{name: one, context: {{cluster: c, user: u}}}}]
 """
         )
-        found, _ = connect(file).list_all(NODES, None, "")
+        found, _ = ConnectedApi(configured(str(file))).list_all(NODES, None, "")
         assert [item["metadata"]["name"] for item in found] == ["n0"]
-        with pytest.raises(InputError, match=r"there is no configuration of a Kubernetes cluster.*other"):
-            connect(file, "other")
+        with pytest.raises(InputError, match=r"there is no way to a Kubernetes cluster in .*config: .*other"):
+            configured(str(file), "other")
     with pytest.raises(InputError, match="give --kubeconfig"):
-        connect(tmp_path / "absent")
-    with pytest.raises(InputError, match="no pod with a service account"):
-        connect(in_cluster=True)
+        configured(str(tmp_path / "absent"))
+    with pytest.raises(InputError, match="no way to a Kubernetes cluster in this pod"):
+        configured(in_cluster=True)

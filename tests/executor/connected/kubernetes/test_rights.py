@@ -7,9 +7,10 @@ from typing import Any
 import kubernetes.client
 import yaml
 
+from executor.connected.kubernetes.lease import Lease
 from executor.connected.kubernetes.terms import CONTROLLER, Terms
 from tests.executor.connected.kubernetes.api_server import ApiServer, Request
-from tests.executor.connected.kubernetes.scenes import connected, gang, nodes, served
+from tests.executor.connected.kubernetes.scenes import api_of, connected, gang, nodes, served
 from tests.executor.connected.kubernetes.test_kueue import CHECK, waiting
 from tests.paths import ROOT
 
@@ -20,7 +21,7 @@ ROLE = next(
     )
     if "ClusterRole" in block
 )
-_VERBS = {"PATCH": "patch", "DELETE": "delete"}
+_VERBS = {"PATCH": "patch", "DELETE": "delete", "POST": "create"}
 
 
 def asked(requests: Iterable[Request]) -> set[tuple[str, str, str]]:
@@ -33,12 +34,16 @@ def asked(requests: Iterable[Request]) -> set[tuple[str, str, str]]:
             continue
         rest = rest[2:] if rest[0] == "namespaces" else rest
         resource = rest[0] if len(rest) < 3 else f"{rest[0]}/{rest[2]}"
-        verb = _VERBS.get(request.method) or ("watch" if "watch" in request.query else "list")
+        reading = "watch" if "watch" in request.query else "get" if len(rest) > 1 else "list"
+        verb = _VERBS.get(request.method, reading)
         found.add((group, resource, verb))
     return found
 
 
 def everything(server: ApiServer, *, may_delete: bool) -> None:
+    lease = Lease(api_of(server), "default/stowplan-connect")
+    lease.acquire()
+    lease.release()
     with connected(server, terms=Terms(may_delete=may_delete)) as connection:
         connection.backend.serve_checks()
         connection.step()
