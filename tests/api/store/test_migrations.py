@@ -15,6 +15,7 @@ from api.store import schema
 from api.store.database import Store
 from api.store.replays import ReplayStore
 from api.store.tables import METADATA
+from tests.api.postgresql import Server
 
 RELEASED = Path(__file__).parent / "released"
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
@@ -111,6 +112,22 @@ def inspect_versions(path: Path) -> bool:
     with closing(sqlite3.connect(path)) as connection:
         query = "SELECT count(*) FROM sqlite_master WHERE name = 'alembic_version'"
         return bool(connection.execute(query).fetchone()[0])
+
+
+def test_a_new_database_on_postgresql_has_the_tables_of_the_code(postgresql: Server) -> None:
+    url = postgresql.database()
+    with closing(Store(url)) as store, store.writing() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert context.get_current_revision() == schema.HEAD
+        assert compare_metadata(context, METADATA) == []
+
+
+def test_a_newer_database_on_postgresql_is_refused(postgresql: Server) -> None:
+    url = postgresql.database()
+    Store(url).close()
+    postgresql.execute("UPDATE alembic_version SET version_num = '9999'", url)
+    with pytest.raises(StoreError, match=f"has schema 9999, written by a newer Stowplan; this one knows {schema.HEAD}"):
+        Store(url)
 
 
 def test_a_newer_database_is_refused(tmp_path: Path) -> None:
