@@ -342,6 +342,11 @@ class Settings(BaseModel):
         return None if self.database == IN_MEMORY else Path(self.database)
 
     @property
+    def holds_secrets(self) -> bool:
+        """Whether a setting must not be read by others: the token, or a database whose URL may have a password."""
+        return self.token is not None or self.database.startswith(POSTGRESQL)
+
+    @property
     def deployments_folder(self) -> Path | None:
         """Folder of the deployments; None where the service deploys nothing."""
         return Path(self.deployments).resolve() if self.deployments else None

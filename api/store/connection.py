@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, func, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from api.common.errors import StoreError
@@ -15,6 +15,7 @@ from api.store.dialects.postgresql import Postgresql, reason
 from api.store.dialects.sqlite import Sqlite
 from api.store.schema import bring_up_to_date
 from api.store.tables import PLANS
+from stowplan.errors import InputError
 
 
 class Database:
@@ -93,6 +94,9 @@ class Database:
         self._dialect.refuse()
         try:
             yield
+        except DataError as error:
+            # A text with U+0000, which only SQLite takes.
+            raise InputError(f"{self._dialect.name} cannot hold or find this: {reason(error)}") from error
         except (DBAPIError, PoolTimeoutError) as error:
             name, remedy = self._dialect.name, self._dialect.remedy(error)
             raise StoreError(f"{name} cannot be {done}: {reason(error)}{remedy}") from error

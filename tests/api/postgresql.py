@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -102,8 +103,10 @@ class Server:
             return False
         return True
 
-    def _as_user(self) -> dict[str, object]:
-        user = {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": []}
+    def _as_user(self) -> dict[str, Any]:
+        user: dict[str, Any] = (
+            {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": []}
+        )
         return {**user, "cwd": self._folder, "env": child_environment()}
 
 

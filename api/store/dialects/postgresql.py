@@ -81,7 +81,8 @@ class Postgresql(Dialect):
                 "checkout"
             )
         parsed = make_url(url)
-        self.identity = parsed.set(password=None, query={}).render_as_string()
+        place = {name: parsed.query[name] for name in ("host", "port") if name in parsed.query}
+        self.identity = parsed.set(password=None, query=place).render_as_string()
         self.name = f"the database {self.identity}"
         # What no other service is called, in letters that need no quotes.
         machine = re.sub(r"[^\w.-]", "_", socket.gethostname(), flags=re.ASCII)[:32]

@@ -89,7 +89,7 @@ def test_a_connection_that_goes_at_the_commit_leaves_no_doubt(
     store: Store, url: str, postgresql: Server, monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
     """The server is asked whether it had written it."""
-    commit = DefaultDialect.do_commit
+    commit: Any = DefaultDialect.do_commit
 
     def cut(self: DefaultDialect, connection: Any) -> None:
         monkeypatch.undo()
