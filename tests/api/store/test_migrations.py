@@ -114,12 +114,23 @@ def inspect_versions(path: Path) -> bool:
         return bool(connection.execute(query).fetchone()[0])
 
 
-def test_a_new_database_on_postgresql_has_the_tables_of_the_code(postgresql: Server) -> None:
+@pytest.mark.parametrize("revision", [None, *sorted(file.stem for file in (RELEASED / "postgresql").glob("*.sql"))])
+def test_databases_on_postgresql_have_the_tables_of_the_code(postgresql: Server, revision: str | None) -> None:
+    """A new one, and those of schemas that were released; before 0002 there were none."""
     url = postgresql.database()
-    with closing(Store(url)) as store, store.writing() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert context.get_current_revision() == schema.HEAD
-        assert compare_metadata(context, METADATA) == []
+    if revision is not None:
+        postgresql.execute((RELEASED / "postgresql" / f"{revision}.sql").read_text(), url)
+    with closing(Store(url)) as store:
+        if revision is not None:
+            assert [left.record.id for left in store.take_up_plans()] == [LEFT_BEHIND]
+            record = store.plan("plan-1")
+            assert record is not None
+            assert (record.status, record.objective, record.sequence) == (PlanStatus.SUCCEEDED, 1.5, 1)
+            assert store.plan_input("plan-1") == '{"policy":"sia","snapshot":{"jobs":[]}}'
+        with store.reading() as connection:
+            context = MigrationContext.configure(connection, opts={"compare_type": True})
+            assert context.get_current_revision() == schema.HEAD
+            assert compare_metadata(context, METADATA) == []
 
 
 def test_a_newer_database_on_postgresql_is_refused(postgresql: Server) -> None:
