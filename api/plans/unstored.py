@@ -17,7 +17,7 @@ class UnstoredEnds:
     `on_stored` is called with the id of each plan whose end is written.
     """
 
-    def __init__(self, store: Store, on_stored: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, on_stored: Callable[[str], object]) -> None:
         self._store, self._on_stored = store, on_stored
         self._ends: list[tuple[PlanRecord, str]] = []
         self._lock = threading.Lock()

@@ -31,7 +31,7 @@ _LOCK = 0x53544F57504C414E
 _OURS = "Schema of a database of Stowplan, opened last by "
 _COMMENT = "SELECT obj_description(to_regclass('alembic_version'))"
 _LONGEST_NAME = 63
-_CONNECT_S = 10
+_CONNECT_S = 5
 # Of a statement, and of a transaction whose program is silent.
 _STATEMENT_MS = 60_000
 _SESSION = (
