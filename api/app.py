@@ -80,7 +80,7 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        own_store = store or Store(settings.database_path)
+        own_store = store or Store(settings.database_location)
         own_pool = pool or worker_pool(settings).start()
         readers = Readers(reader_pool(settings), settings.read_s, settings.small_body_bytes)
         app.state.services = Services(settings, own_store, own_pool, readers)

@@ -32,7 +32,7 @@ def serve(settings: Settings) -> None:
         if settings.catalogue:
             stack.enter_context(using_catalogue(Path(settings.catalogue)))
         stack.enter_context(files_for_us_only())
-        if settings.token is not None:
+        if settings.holds_secrets:
             _keep_others_out()
         listener = stack.enter_context(listen(settings.host, settings.port))
         pool = stack.enter_context(worker_pool(settings))
@@ -43,7 +43,7 @@ def serve(settings: Settings) -> None:
 
 
 def _keep_others_out() -> None:
-    """Close this process to others of the same user, where Linux can: its variables may hold the token.
+    """Close this process to others of the same user, where Linux can: its variables may hold a secret.
 
     That takes core dumps and debuggers with it.
     """

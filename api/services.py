@@ -47,7 +47,7 @@ class Services:
         self.metrics = Metrics(pool)
         self.snapshots = Snapshots(store)
         self.jobs = Jobs(store)
-        feedback = JobFeedback(self.jobs, settings.database_path)
+        feedback = JobFeedback(self.jobs, store.identity)
         self.deployments = Deployments(settings, self._planned_job, feedback, self.metrics.note_run)
         measured = MeasuredJobs(self.jobs, self.deployments.restart_cost_s)
         self.readers = readers

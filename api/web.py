@@ -34,10 +34,10 @@ def run(settings: Settings, listener: socket.socket, pool: WorkerPool) -> None:
     WorkerError
         When the application does not start.
     """
-    with closing(Store(settings.database_path)) as store:
+    with closing(Store(settings.database_location)) as store:
         app = create_app(settings, pool, store)
         host, port = listener.getsockname()[:2]
-        _logger.info("serving on http://%s:%d, plans in %s", host, port, settings.database)
+        _logger.info("serving on http://%s:%d, plans in %s", host, port, store.identity)
         # What start-up has made stays for good: garbage collection need not look at it while it reads large requests.
         gc.collect()
         gc.freeze()

@@ -16,7 +16,10 @@ from stowplan.errors import InputError
 
 @command("purge")
 def purge_command(
-    database: Annotated[Path, typer.Argument(metavar="DATABASE", help="SQLite file of a service that is stopped.")],
+    database: Annotated[
+        str,
+        typer.Argument(metavar="DATABASE", help="SQLite file, or URL on PostgreSQL, of a service that is stopped."),
+    ],
     keep_days: Annotated[
         float | None, typer.Option(help="Days for which plans, comparisons, replays and snapshots are kept.")
     ] = None,
@@ -25,7 +28,7 @@ def purge_command(
     keep_metrics_days: Annotated[float | None, typer.Option(help="Days for which steps of jobs are kept.")] = None,
     keep_steps: Annotated[int | None, typer.Option(help="Most steps of a launch that are kept.")] = None,
 ) -> None:
-    """Delete what is older than it is kept, and give its space back to the disk.
+    """Delete what is older than it is kept, and give its space back to the disk (of SQLite).
 
     A running service does so every hour, by its settings (STOWPLAN_KEEP_...), which hold here, too, where no option
     says otherwise. Calendars, calibrations and forecasters stay.
@@ -37,12 +40,16 @@ def purge_command(
         "keep_metrics_days": keep_metrics_days,
         "keep_steps": keep_steps,
     }
-    keep = Retention.of(read_settings(asked))
-    if not database.is_file():
+    settings = read_settings({**asked, "database": database})
+    keep, location = Retention.of(settings), settings.database_location
+    file = location if isinstance(location, Path) else None
+    if location is None or (file is not None and not file.is_file()):
         raise InputError(f"there is no database {database}")
-    before = database.stat().st_size
-    with closing(Database(database)) as opened:
+    before = file.stat().st_size if file is not None else 0
+    with closing(Database(location)) as opened:
         purged = purge(opened, keep, time.time())
     typer.echo(purged.told)
-    after = database.stat().st_size
-    typer.echo(f"{database}: {after / 1e6:.1f} MB, {(before - after) / 1e6:.1f} MB given back")
+    # A server gives space back when it likes.
+    if file is not None:
+        after = file.stat().st_size
+        typer.echo(f"{file}: {after / 1e6:.1f} MB, {(before - after) / 1e6:.1f} MB given back")

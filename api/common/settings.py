@@ -10,12 +10,15 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from stowplan.errors import InputError
 
 IN_MEMORY = ":memory:"
+# How the URL of a database on a server begins.
+POSTGRESQL = "postgresql://"
 # What RFC 6750 allows in a header.
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _HOST_NAME = re.compile(r"[A-Za-z0-9\-._]+")
@@ -47,9 +50,26 @@ def _port(value: int) -> int:
 
 
 def _database(value: str) -> str:
-    if value != IN_MEMORY and not Path(value).name:
-        raise InputError(f"database is {value!r}; must be the path of a file, or {IN_MEMORY}")
+    if "://" in value:
+        _refuse_url(value)
+    elif value != IN_MEMORY and not Path(value).name:
+        raise InputError(f"database is {value!r}; must be the path of a file, {IN_MEMORY}, or {POSTGRESQL}...")
     return value
+
+
+def _refuse_url(url: str) -> None:
+    """Raise InputError unless it names a database on PostgreSQL; the URL may hold a password, and is not said."""
+    wanted = f"must be as in {POSTGRESQL}user@host:5432/name"
+    if not url.startswith(POSTGRESQL):
+        raise InputError(f"database is a URL that begins with {url.split('://')[0]}://; {wanted}")
+    try:
+        parts = urlsplit(url)
+        # Reading it refuses what is no number.
+        _ = parts.port
+    except ValueError as error:
+        raise InputError(f"database is a URL whose host or port cannot be read; {wanted}") from error
+    if not parts.path.strip("/"):
+        raise InputError(f"database is a URL without the name of a database; {wanted}")
 
 
 def _token(value: str | None) -> str | None:
@@ -101,9 +121,12 @@ class Settings(BaseModel):
             "machine's name, --host and IP addresses always are."
         ),
     ] = ""
-    database: Annotated[_Database, Flag("--database"), Field(description="SQLite file, or :memory:.")] = (
-        "stowplan.sqlite"
-    )
+    # May have a password in it, and is not in the text of settings, which may be logged.
+    database: Annotated[
+        _Database,
+        Flag("--database"),
+        Field(repr=False, description="SQLite file, :memory:, or postgresql://user@host/name."),
+    ] = "stowplan.sqlite"
     # None by default, since whoever may deploy runs processes here.
     deployments: Annotated[
         str,
@@ -312,9 +335,16 @@ class Settings(BaseModel):
         return frozenset(name.strip().lower() for name in names if name)
 
     @property
-    def database_path(self) -> Path | None:
-        """File of the database; None for one in memory."""
+    def database_location(self) -> Path | str | None:
+        """File of the database; None for one in memory; a text is the URL of one on PostgreSQL."""
+        if self.database.startswith(POSTGRESQL):
+            return self.database
         return None if self.database == IN_MEMORY else Path(self.database)
+
+    @property
+    def holds_secrets(self) -> bool:
+        """Whether a setting must not be read by others: the token, or a database whose URL may have a password."""
+        return self.token is not None or self.database.startswith(POSTGRESQL)
 
     @property
     def deployments_folder(self) -> Path | None:

@@ -1,7 +1,6 @@
 """Measurements of the service's own deployments: read from their folders, without a way over the network."""
 
 import threading
-import uuid
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -36,12 +35,11 @@ class _Direct:
 
 
 class JobFeedback:
-    """Feeds the measurements of deployments into `jobs`; `database` None stands for one in memory."""
+    """Feeds the measurements of deployments into `jobs`; `database`: what no other one is called that holds them."""
 
-    def __init__(self, jobs: Jobs, database: Path | None) -> None:
+    def __init__(self, jobs: Jobs, database: str) -> None:
         self._jobs = jobs
-        # What a database in memory has seen is gone with it: the next process must be told everything again.
-        self._database = f"memory-{uuid.uuid4().hex}" if database is None else str(database.resolve())
+        self._database = database
         self._lock = threading.Lock()
         self._posters: dict[Path, MetricsPoster] = {}
 

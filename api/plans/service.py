@@ -28,6 +28,7 @@ from api.plans.present import plan_document, plan_list
 from api.plans.reading import READ_PLAN, ReadPlan
 from api.plans.run import RunningPlan
 from api.plans.termination import Termination, final_record
+from api.plans.unstored import UnstoredEnds
 from api.reading.requests import RequestReader
 from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc
 from api.store.database import LeftBehind, PlanRecord, Store
@@ -73,6 +74,7 @@ class Plans:
         self._closed = False
         # Ends are written one after another, and not by the threads that look after workers.
         self._finisher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="finish")
+        self._unstored = UnstoredEnds(store, self._running.pop)
         left_behind = store.take_up_plans()
         if left_behind:
             _logger.warning("%d plans of an earlier process are taken up again", len(left_behind))
@@ -224,6 +226,7 @@ class Plans:
         self._closed = True
         self._taking_up.join()
         self._finisher.shutdown()
+        self._unstored.close()
         try:
             self._store.forget_crashes()
         except StoreError as error:
@@ -350,8 +353,9 @@ class Plans:
             self._store.finish_plan(record, events)
             del self._running[record.id]
         except StoreError:
-            # It stays in memory, where clients still find it.
-            _logger.exception("plan %s cannot be stored", record.id)
+            # Until it is, it stays in memory, where clients find it.
+            _logger.exception("plan %s cannot be stored yet", record.id)
+            self._unstored.add(record, events)
         self._metrics.plans.labels(record.policy, record.status.value).inc()
         if termination.outcome is not None and "solve" in termination.outcome.times.wall_s:
             seconds = termination.outcome.times.wall_s["solve"]

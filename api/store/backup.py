@@ -1,4 +1,4 @@
-"""Copies of the database, made while a service uses it."""
+"""Copies of a database of SQLite, made while a service uses it."""
 
 import itertools
 import sqlite3
@@ -6,10 +6,20 @@ from contextlib import closing
 from pathlib import Path
 
 from api.common.errors import StoreError
+from api.common.settings import POSTGRESQL
 from api.store.connection import Database
-from api.store.damage import refuse_damage, remedy
-from api.store.file import LOG_SUFFIXES, DatabaseFile
+from api.store.dialects.damage import refuse_damage, remedy
+from api.store.dialects.file import LOG_SUFFIXES, DatabaseFile
 from stowplan.errors import InputError
+
+
+def refuse_server(database: str) -> None:
+    """Raise InputError where a database is on a server, which has programs of its own to copy it."""
+    if database.startswith(POSTGRESQL):
+        raise InputError(
+            "a database on PostgreSQL is copied by `pg_dump --format=custom --file=COPY URL`, also while a service "
+            "uses it, and restored into an empty one by `pg_restore --dbname=URL COPY`"
+        )
 
 
 def back_up(database: Path, copy: Path) -> None:

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Connection, delete, exists, or_
-from sqlalchemy.dialects.sqlite import insert
 
+from api.store.dialects.statements import add_new
 from api.store.tables import BODIES, CLUSTERS, PLANS, SNAPSHOTS
 
 
@@ -48,7 +48,7 @@ class PlanInput:
 
 def keep_body(connection: Connection, body: Body) -> None:
     """Insert a text unless it is there."""
-    connection.execute(insert(BODIES).values(**asdict(body)).on_conflict_do_nothing())
+    add_new(connection, BODIES, asdict(body))
 
 
 def body_of(row: Any) -> Body:

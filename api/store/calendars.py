@@ -1,8 +1,9 @@
 """Calendars of clusters and reservations in the database.
 
-What is decided of a calendar is decided in one transaction whose first statement raises its version: SQLite lets no
-other one write until it has ended, whichever connection or process that is, so that of two decisions that exclude each
-other the second sees the first. Documents are JSON text.
+What is decided of a calendar is decided in one transaction whose first statement raises its version: until it has ended
+SQLite lets no other one write, and PostgreSQL none that writes this row, whichever connection or process that is; and
+each statement behind the first sees all that was written before it. So of two decisions that exclude each other the
+second sees the first. Documents are JSON text.
 """
 
 from collections.abc import Callable
@@ -10,18 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import (
-    Connection,
-    delete,
-    or_,
-    select,
-    update,
-)
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import Connection, delete, insert, or_, select, update
 
 from api.schemas.calendar import CalendarEntryDoc
 from api.schemas.reservation import ReservationDoc
 from api.store.database import Store
+from api.store.dialects.statements import add_new
 from api.store.keys import RequestKey, forget_key, keep_key, resource_of
 from api.store.tables import CALENDARS, RESERVATIONS
 
@@ -72,7 +67,7 @@ class CalendarStore:
         """Insert a calendar, unless `check` raises; False when there is one of that name."""
         values = {"name": name, "version": 1, "updated_at_s": now_s, "cluster": cluster, "entries": entries}
         with self._store.writing() as connection:
-            if not connection.execute(insert(CALENDARS).values(**values).on_conflict_do_nothing()).rowcount:
+            if not add_new(connection, CALENDARS, values):
                 return False
             check(_known(connection, name, now_s))
         return True
@@ -110,7 +105,8 @@ class CalendarStore:
         with self._store.writing() as connection:
             # First of all: from here on nobody else decides anything.
             connection.execute(raised.values(version=CALENDARS.c.version + 1, updated_at_s=now_s))
-            known = _reservation(connection, id_)
+            # Nor is it deleted meanwhile; SQLite needs not be told.
+            known = _reservation(connection, id_, is_held=True)
             if known is None:
                 return None
             decided = decide(_known(connection, known.calendar, now_s), known)
@@ -171,8 +167,9 @@ def _known(connection: Connection, name: str, now_s: float) -> StoredCalendar:
     return found
 
 
-def _reservation(connection: Connection, id_: str) -> StoredReservation | None:
-    row = connection.execute(select(RESERVATIONS).where(RESERVATIONS.c.id == id_)).one_or_none()
+def _reservation(connection: Connection, id_: str, *, is_held: bool = False) -> StoredReservation | None:
+    query = select(RESERVATIONS).where(RESERVATIONS.c.id == id_)
+    row = connection.execute(query.with_for_update() if is_held else query).one_or_none()
     if row is None:
         return None
     return StoredReservation(

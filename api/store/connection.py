@@ -1,72 +1,71 @@
-"""The connection to the SQLite file: one process owns it; its schema is brought up to date when it is opened."""
+"""The connection to the database: one process owns it; its schema is brought up to date when it is opened."""
 
-import logging
-import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
 
-from sqlalchemy import Connection, Engine, create_engine, event, func, select
-from sqlalchemy.exc import DatabaseError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import DataError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from api.common.errors import StoreError
-from api.store.damage import look_for_damage, remedy
-from api.store.file import DatabaseFile
+from api.store.dialects.base import Dialect
+from api.store.dialects.postgresql import Postgresql, reason
+from api.store.dialects.sqlite import Sqlite
 from api.store.schema import bring_up_to_date
 from api.store.tables import PLANS
-
-_logger = logging.getLogger("stowplan.api.store")
+from stowplan.errors import InputError
 
 
 class Database:
     """The database. Safe from threads: readers work side by side, writers one after another.
 
+    Parameters
+    ----------
+    location
+        File of SQLite; None for one in memory; a text is the URL of one on PostgreSQL.
+
     Raises
     ------
     StoreError
-        When the file cannot be opened or written, is no database of ours, was written by a newer version, is damaged,
-        or is in use by another process.
+        When the database cannot be opened or written, is none of ours, was written by a newer version, is damaged, or
+        is in use by another process.
+    ExtraMissingError
+        When it is on PostgreSQL, and psycopg is not installed.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, location: Path | str | None) -> None:
         self._write_lock = threading.Lock()
-        # A database in memory has one connection, which readers and writers share.
-        self._read_lock: AbstractContextManager[object] = self._write_lock if path is None else nullcontext()
-        self._name = "the database in memory" if path is None else f"the database {path}"
-        self._file = None if path is None else DatabaseFile(path)
-        self._engine = _engine(path)
+        self._dialect: Dialect = Postgresql(location) if isinstance(location, str) else Sqlite(location)
+        self._read_lock = self._dialect.reading(self._write_lock)
         try:
             with self.writing() as connection:
-                # From here on nobody else writes, also while tables change.
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-                look_for_damage(self._name, connection)
-                was_older = bring_up_to_date(connection, self._name)
-            if was_older:
-                self._return_space()
-            if self._file is not None:
-                self._file.note_log()
+                self._dialect.begin(connection)
+                was_older = bring_up_to_date(connection, self._dialect)
+            self._dialect.opened(was_older=was_older)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Release the database."""
-        self._engine.dispose()
-        if self._file is not None:
-            self._file.close()
+        self._dialect.close()
+
+    @property
+    def identity(self) -> str:
+        """What no other database is called."""
+        return self._dialect.identity
 
     @property
     def is_lasting(self) -> bool:
         """Whether what is stored is there for the next process."""
-        return self._file is not None
+        return self._dialect.is_lasting
 
     @property
     def trouble(self) -> str | None:
-        """What keeps that which is written from being found again; None when nothing does."""
-        return None if self._file is None else self._file.trouble
+        """What keeps that which is written from being found again, or anything from being written; None: nothing."""
+        return self._dialect.trouble
 
     def ping(self) -> None:
         """Raise StoreError when the database cannot be read."""
@@ -76,61 +75,30 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that is written when the body ends, and forgotten when it raises; one at a time."""
-        with self._write_lock, self._failing("written"), self._engine.begin() as connection:
+        with self._write_lock, self._failing("written"), self._dialect.transaction() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection to read from."""
-        with self._read_lock, self._failing("read"), self._engine.connect() as connection:
+        with self._read_lock, self._failing("read"), self._dialect.reader.connect() as connection:
             yield connection
 
     def return_pages(self, num_pages: int) -> bool:
         """Give up to so many pages that nothing is in back to the disk; whether there are more."""
-        if not self.is_lasting:
-            return False
-        with self._write_lock, self._failing("written"), self._engine.connect() as connection:
-            raw = cast("sqlite3.Connection", connection.connection.driver_connection)
-            # It gives a page back at every step of the statement, of which `execute` does one.
-            raw.executescript(f"PRAGMA incremental_vacuum({num_pages})")
-            return bool(connection.exec_driver_sql("PRAGMA freelist_count").scalar())
-
-    def _return_space(self) -> None:
-        """Write the file anew, without the space that older tables had; it goes on with it where that fails."""
-        try:
-            with self._engine.connect() as connection:
-                connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM")
-        except DatabaseError as error:
-            _logger.warning("%s keeps space that it does not need: %s%s", self._name, error.orig, remedy(error.orig))
+        with self._write_lock, self._failing("written"):
+            return self._dialect.return_pages(num_pages)
 
     @contextmanager
     def _failing(self, done: str) -> Iterator[None]:
-        self._refuse_trouble()
+        self._dialect.refuse()
         try:
             yield
-        except DatabaseError as error:
-            raise StoreError(f"{self._name} cannot be {done}: {error.orig}{remedy(error.orig)}") from error
+        except DataError as error:
+            # A text with U+0000, which only SQLite takes.
+            raise InputError(f"{self._dialect.name} cannot hold or find this: {reason(error)}") from error
+        except (DBAPIError, PoolTimeoutError) as error:
+            name, remedy = self._dialect.name, self._dialect.remedy(error)
+            raise StoreError(f"{name} cannot be {done}: {reason(error)}{remedy}") from error
         # What has been written meanwhile may have gone where nobody finds it.
-        self._refuse_trouble()
-
-    def _refuse_trouble(self) -> None:
-        if trouble := self.trouble:
-            raise StoreError(trouble)
-
-
-def _engine(path: Path | None) -> Engine:
-    if path is None:
-        engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
-    else:
-        engine = create_engine(f"sqlite:///{path}")
-    event.listen(engine, "connect", _configure)
-    return engine
-
-
-def _configure(connection: Any, _: object) -> None:
-    cursor = connection.cursor()
-    # First, since it counts when a file is made: what is deleted can be given back to the disk.
-    # FULL: a plan that was promised to a client survives a power failure, too.
-    for pragma in ("auto_vacuum = INCREMENTAL", "journal_mode = WAL", "synchronous = FULL", "busy_timeout = 5000"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+        self._dialect.refuse()

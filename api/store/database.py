@@ -1,4 +1,4 @@
-"""Plans, comparisons and snapshots in SQLite. What is final survives a restart; one process owns the database."""
+"""Plans, comparisons and snapshots. What is final survives a restart; one process owns the database."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -245,7 +245,8 @@ class Store(Database):
     def unfinished_comparisons(self) -> list[str]:
         """Comparisons that are not final, as JSON text."""
         with self.reading() as connection:
-            return list(connection.scalars(select(COMPARISONS.c.document).where(~COMPARISONS.c.final)))
+            query = select(COMPARISONS.c.document).where(~COMPARISONS.c.final)
+            return list(connection.scalars(query.order_by(COMPARISONS.c.sequence)))
 
     def _one_plan(self, condition: Any) -> PlanRecord | None:
         with self.reading() as connection:

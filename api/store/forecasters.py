@@ -47,4 +47,5 @@ class ForecasterStore(NamedStore):
     def unfinished(self) -> list[str]:
         """Documents that are not final."""
         with self._store.reading() as connection:
-            return list(connection.scalars(select(FORECASTERS.c.document).where(~FORECASTERS.c.final)))
+            query = select(FORECASTERS.c.document).where(~FORECASTERS.c.final)
+            return list(connection.scalars(query.order_by(FORECASTERS.c.sequence)))

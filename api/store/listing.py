@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, Table, func, select
+from sqlalchemy import Connection, Table, select
+
+from api.store.dialects.statements import FieldsObject
 
 
 def listed(
@@ -15,9 +17,8 @@ def listed(
     before
         Only sequences below it.
     """
-    document = table.c.document
-    shown = [part for name in fields for part in (name, func.json_extract(document, f"$.{name}"))]
-    query = select(table.c.sequence, func.json_object(*shown)).order_by(table.c.sequence.desc()).limit(limit)
+    shown = FieldsObject(table.c.document, *fields)
+    query = select(table.c.sequence, shown).order_by(table.c.sequence.desc()).limit(limit)
     if before is not None:
         query = query.where(table.c.sequence < before)
     return [(sequence, text) for sequence, text in connection.execute(query)]

@@ -6,16 +6,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    func,
-    select,
-    update,
-)
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import Connection, func, select, update
 
 from api.schemas.metrics import StepRecordDoc, WholeStepDoc
 from api.store.database import Store
+from api.store.dialects.statements import add_new
 from api.store.tables import NUMBERS, RUNS, STEPS, WHOLE_STEPS
 
 
@@ -53,7 +48,7 @@ class JobStore:
         with self._store.writing() as connection:
             if run is not None:
                 values = {"job_id": job_id, "launch": run[0], "document": run[1]}
-                connection.execute(insert(RUNS).values(**values).on_conflict_do_nothing())
+                add_new(connection, RUNS, values)
             for launch, group in groupby(sorted(records, key=by_launch), by_launch):
                 added += _add_to_run(connection, job_id, launch, list(group))
             for launch, whole in groupby(sorted(steps, key=by_launch), by_launch):
@@ -81,9 +76,9 @@ class JobStore:
     def newest_steps(self, run: int, num_steps: int, columns: Iterable[str]) -> list[tuple[Any, ...]]:
         """Columns of the records of the last `num_steps` steps of a launch."""
         last = select(func.max(STEPS.c.step)).where(STEPS.c.run == run).scalar_subquery()
-        query = select(*(STEPS.c[name] for name in columns))
+        newest = select(*(STEPS.c[name] for name in columns)).where(STEPS.c.run == run, STEPS.c.step > last - num_steps)
         with self._store.reading() as connection:
-            rows = connection.execute(query.where(STEPS.c.run == run, STEPS.c.step > last - num_steps))
+            rows = connection.execute(newest.order_by(STEPS.c.step, STEPS.c.rank))
             return [tuple(row) for row in rows]
 
     def newest_whole_steps(self, run: int, num_steps: int) -> list[tuple[int, float, float]]:
@@ -128,7 +123,7 @@ def _add_to_run(
     table = WHOLE_STEPS if isinstance(records[0], WholeStepDoc) else STEPS
     names = [column.name for column in table.columns if column.name != "run"]
     rows = [{"run": run.id, **{name: getattr(record, name) for name in names}} for record in records]
-    added = connection.execute(insert(table).on_conflict_do_nothing(), rows).rowcount
+    added = add_new(connection, table, rows)
     first = min(record.step for record in records)
     since_s = min(record.started_at_s for record in records)
     until_s = max(record.started_at_s + record.step_s for record in records)

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, delete, func, select, update
-from sqlalchemy.exc import DatabaseError
 
 from api.common.errors import StoreError
 from api.common.settings import Settings
 from api.schemas.plan import PlanStatus
 from api.store.bodies import forget_bodies
 from api.store.connection import Database
+from api.store.dialects.statements import FieldText
 from api.store.keys import forget_key
 from api.store.tables import (
     BEGUN_AGAIN,
@@ -147,7 +147,7 @@ def _surplus_plans(num_plans: int) -> Select[Any]:
 
 def _older(table: Table, before_s: float) -> Select[Any]:
     # Times in documents are ISO 8601 in UTC with a Z, of which texts compare as times do.
-    finished = func.json_extract(table.c.document, "$.times.finished")
+    finished = FieldText(table.c.document, "times", "finished")
     before = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(before_s))
     return select(table.c.id).where(table.c.final, finished < before).limit(_BATCH)
 
@@ -243,7 +243,7 @@ class Purging:
                 if purged.total:
                     _logger.info("purged what is older than it is kept; %s", purged.told)
                 self._and_then()
-            except (StoreError, DatabaseError, OSError):
+            except (StoreError, OSError):
                 # What is kept too long does no harm until the next round.
                 _logger.exception("nothing more is purged before %.0f s", _EVERY_S)
             self._closing.wait(_EVERY_S)

@@ -95,7 +95,8 @@ class ReplayStore:
     def unfinished(self) -> list[LeftReplays]:
         """Replays that are not final."""
         with self._store.reading() as connection:
-            left = connection.execute(select(REPLAYS.c.id, REPLAYS.c.document).where(~REPLAYS.c.final)).all()
+            query = select(REPLAYS.c.id, REPLAYS.c.document).where(~REPLAYS.c.final)
+            left = connection.execute(query.order_by(REPLAYS.c.sequence)).all()
             rows = select(RESULTS.c.number, RESULTS.c.row)
             return [
                 LeftReplays(

@@ -6,17 +6,15 @@ Alembic has the migrations (`migrations/versions/`); it is loaded where one is n
 import logging
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, insert, inspect, select, text
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, insert, inspect, select
 
 from api.common.errors import StoreError
+from api.store.dialects.base import Dialect
 from api.store.tables import METADATA
 
 HEAD = "0002"
 # What wrote databases before there were migrations had this schema.
 _FIRST = "0001"
-_APPLICATION_ID = 0x53544F57  # "STOW" in the header of the file
-# Stowplans that know no migrations look at it, and refuse what is above 1.
-_USER_VERSION = 2
 # As Alembic makes it.
 _VERSIONS = Table(
     "alembic_version",
@@ -27,7 +25,7 @@ _VERSIONS = Table(
 _logger = logging.getLogger("stowplan.api.store.schema")
 
 
-def bring_up_to_date(connection: Connection, name: str) -> bool:
+def bring_up_to_date(connection: Connection, dialect: Dialect) -> bool:
     """Make the tables of a new database, or those of an older one as they are today; whether it was older.
 
     Parameters
@@ -40,11 +38,12 @@ def bring_up_to_date(connection: Connection, name: str) -> bool:
     StoreError
         When the database is not ours, was written by a newer version, or holds what cannot be read.
     """
-    revision = revision_of(connection, name)
+    name = dialect.name
+    revision = _revision(connection, dialect)
     if revision is not None and revision > HEAD:
         raise StoreError(
             f"{name} has schema {revision}, written by a newer Stowplan; this one knows {HEAD}. Update Stowplan or "
-            "name another file"
+            "name another database"
         )
     if revision is None:
         METADATA.create_all(connection)
@@ -59,18 +58,17 @@ def bring_up_to_date(connection: Connection, name: str) -> bool:
                 f"{name} cannot be brought from schema {revision} to {HEAD}, and was left as it is: something in it "
                 f"cannot be read: {error}"
             ) from error
-    connection.execute(text(f"PRAGMA application_id = {_APPLICATION_ID}"))
-    connection.execute(text(f"PRAGMA user_version = {_USER_VERSION}"))
+    dialect.mark(connection)
     return revision is not None and revision < HEAD
 
 
-def revision_of(connection: Connection, name: str) -> str | None:
+def _revision(connection: Connection, dialect: Dialect) -> str | None:
     """Schema of a database of ours, None for an empty one; StoreError when it is another program's."""
     tables = inspect(connection).get_table_names()
     if not tables:
         return None
-    if connection.scalar(text("PRAGMA application_id")) != _APPLICATION_ID:
-        raise StoreError(f"{name} belongs to another program; name another file")
+    if not dialect.is_ours(connection):
+        raise StoreError(f"{dialect.name} belongs to another program; name another one")
     if _VERSIONS.name not in tables:
         return _FIRST
     return connection.scalar(select(_VERSIONS.c.version_num))

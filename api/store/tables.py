@@ -22,6 +22,10 @@ from api.schemas.metrics import StepRecordDoc
 from api.store.compressed import CompressedText
 
 METADATA = MetaData()
+# Only of INTEGER does SQLite make numbers; its integers have 64 bits whatever they are called.
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+# Whose order clients see: by code points, as SQLite has it, whatever the language of the database.
+_ORDERED = String().with_variant(String(collation="C"), "postgresql")
 # Texts of snapshots and clusters, compressed: each is there once, and as long as something has it.
 BODIES = Table(
     "bodies",
@@ -33,7 +37,7 @@ BODIES = Table(
 PLANS = Table(
     "plans",
     METADATA,
-    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("sequence", _NUMBER, primary_key=True, autoincrement=True),
     Column("id", String, nullable=False, unique=True),
     Column("policy", String, nullable=False),
     Column("status", String, nullable=False, index=True),
@@ -89,7 +93,7 @@ BEGUN_AGAIN = Table(
 CLUSTERS = Table(
     "clusters",
     METADATA,
-    Column("name", String, primary_key=True),
+    Column("name", _ORDERED, primary_key=True),
     Column("version", Integer, nullable=False),
     Column("updated_at_s", Float, nullable=False),
     Column("body_hash", String, nullable=False, index=True),
@@ -105,7 +109,7 @@ SNAPSHOTS = Table(
 COMPARISONS = Table(
     "comparisons",
     METADATA,
-    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("sequence", _NUMBER, primary_key=True, autoincrement=True),
     Column("id", String, nullable=False, unique=True),
     Column("final", Boolean, nullable=False, index=True),
     Column("document", Text, nullable=False),
@@ -125,7 +129,7 @@ KEYS = Table(
 RUNS = Table(
     "measured_runs",
     METADATA,
-    Column("id", Integer, primary_key=True),
+    Column("id", _NUMBER, primary_key=True),
     Column("job_id", String, nullable=False),
     Column("launch", BigInteger, nullable=False),
     Column("document", Text, nullable=False),
@@ -144,7 +148,7 @@ STEPS = Table(
     "measured_steps",
     METADATA,
     # Steps of a launch lie together in their order, so that pages and the newest steps are read without a search.
-    Column("run", Integer, ForeignKey(RUNS.c.id), primary_key=True),
+    Column("run", _NUMBER, ForeignKey(RUNS.c.id), primary_key=True),
     Column("step", BigInteger, primary_key=True),
     Column("rank", Integer, primary_key=True),
     Column("host", String, nullable=False),
@@ -158,7 +162,7 @@ STEPS = Table(
 WHOLE_STEPS = Table(
     "measured_whole_steps",
     METADATA,
-    Column("run", Integer, ForeignKey(RUNS.c.id), primary_key=True),
+    Column("run", _NUMBER, ForeignKey(RUNS.c.id), primary_key=True),
     Column("step", BigInteger, primary_key=True),
     Column("started_at_s", Float, nullable=False),
     Column("step_s", Float, nullable=False),
@@ -169,7 +173,7 @@ WHOLE_STEPS = Table(
 FORECASTERS = Table(
     "forecasters",
     METADATA,
-    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("sequence", _NUMBER, primary_key=True, autoincrement=True),
     Column("name", String, nullable=False, unique=True),
     Column("final", Boolean, nullable=False, index=True),
     Column("document", Text, nullable=False),
@@ -191,7 +195,7 @@ CALENDARS = Table(
 RESERVATIONS = Table(
     "reservations",
     METADATA,
-    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("sequence", _NUMBER, primary_key=True, autoincrement=True),
     Column("id", String, nullable=False, unique=True),
     Column("calendar", String, nullable=False, index=True),
     Column("holds", Integer, nullable=False),
@@ -203,7 +207,7 @@ RESERVATIONS = Table(
 CALIBRATIONS = Table(
     "calibrations",
     METADATA,
-    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("sequence", _NUMBER, primary_key=True, autoincrement=True),
     Column("name", String, nullable=False, unique=True),
     Column("document", Text, nullable=False),
     sqlite_autoincrement=True,
@@ -213,7 +217,7 @@ CALIBRATIONS = Table(
 REPLAYS = Table(
     "replays",
     METADATA,
-    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("sequence", _NUMBER, primary_key=True, autoincrement=True),
     Column("id", String, nullable=False, unique=True),
     Column("final", Boolean, nullable=False, index=True),
     Column("document", Text, nullable=False),

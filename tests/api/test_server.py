@@ -95,13 +95,29 @@ def test_every_setting_says_what_it_is_and_few_lack_an_option() -> None:
         ({"STOWPLAN_HOST": "10.0.0.1"}, "host is 10.0.0.1, which others reach, and there is no token"),
         ({"STOWPLAN_HOST": "example.org"}, "host is example.org, which others reach, and there is no token"),
         ({"STOWPLAN_INSECURE": "perhaps"}, "STOWPLAN_INSECURE is 'perhaps'; must be true or false"),
-        ({"STOWPLAN_DATABASE": ""}, "database is ''; must be the path of a file, or :memory:"),
+        ({"STOWPLAN_DATABASE": ""}, "database is ''; must be the path of a file, :memory:, or postgresql://"),
+        (
+            {"STOWPLAN_DATABASE": "mysql://u:pw@h/db"},
+            "begins with mysql://; must be as in postgresql://user@host:5432/",
+        ),
+        ({"STOWPLAN_DATABASE": "postgresql://u:pw@h"}, "without the name of a database; must be as in postgresql://"),
+        ({"STOWPLAN_DATABASE": "postgresql://u:pw@h:x/db"}, "host or port cannot be read; must be as in postgresql://"),
     ],
 )
 def test_wrong_settings_are_refused(environ: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     set_variables(monkeypatch, environ)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=message) as caught:
         read_settings({})
+    assert ":pw" not in str(caught.value)
+
+
+def test_the_url_of_a_database_is_not_in_the_text_of_settings() -> None:
+    settings = Settings(database="postgresql://stowplan:word@example.org/stowplan")
+    assert settings.database_location == settings.database
+    assert ":word@" not in f"{settings} {settings!r}"
+    # Whoever may read the variables of the process could read it there.
+    assert settings.holds_secrets
+    assert not Settings().holds_secrets
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")

@@ -1,4 +1,4 @@
-"""The reservations of a service in a process of its own, on a file that others have open too, told what to do by lines.
+"""The reservations of a service in a process of its own, on a database that others use too, told what to do by lines.
 
 Lines of its standard input, each answered by lines of JSON: `confirm ID` answers with the error or null. `hold ID` does
 the same, but within the transaction, before it decides, it says `{"inside": names}` of the reservations that it finds
@@ -14,9 +14,10 @@ from api.calendars import conflicts, reservations
 from api.calendars.planned_nodes import PlannedNodes
 from api.calendars.reservations import Reservations
 from api.schemas.reservation import ReservationDoc
-from api.store import connection
 from api.store.calendars import StoredCalendar
 from api.store.database import Store
+from api.store.dialects import sqlite
+from api.store.dialects.postgresql import Postgresql
 from stowplan.errors import StowplanError
 
 
@@ -35,10 +36,15 @@ class Unguarded:
         pass
 
 
-def main(path: str, now_s: str) -> None:
+def unguarded(_: Postgresql, connection: object, record: object) -> None:
+    """A connection that takes no lock."""
+
+
+def main(location: str, now_s: str) -> None:
     """Do what the lines say until there are none."""
-    vars(connection)["DatabaseFile"] = Unguarded
-    store = Store(Path(path))
+    vars(sqlite)["DatabaseFile"] = Unguarded
+    setattr(Postgresql, "_own", unguarded)  # noqa: B010 - mypy would take it for a mistake
+    store = Store(location if "://" in location else Path(location))
     holds = False
 
     def refuse_conflicts(stored: StoredCalendar, *rest: Any) -> None:

@@ -1,8 +1,9 @@
 """Calendars and reservations: versions, states by the clock, conflicts, restarts, and who wins at the same time."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,11 +31,12 @@ from api.schemas.reservation import (
     ReservationPageQuery,
     ReservationStatus,
 )
-from api.store import connection
 from api.store.database import Store
+from api.store.dialects import sqlite
+from api.store.dialects.postgresql import Postgresql
 from api.store.snapshots import Snapshots
 from stowplan.errors import InputError, StowplanError
-from tests.api.calendars.other_process import Unguarded
+from tests.api.calendars.other_process import Unguarded, unguarded
 from tests.api.requests import Json, json_text
 
 T = TypeVar("T")
@@ -89,10 +91,11 @@ def read(kind: type[T], document: Json) -> T:
 
 
 @pytest.fixture
-def rooms() -> Rooms:
-    found = Rooms(Store(None), Clock())
-    found.write()
-    return found
+def rooms(location: Path | str | None) -> Iterator[Rooms]:
+    with closing(Store(location)) as store:
+        found = Rooms(store, Clock())
+        found.write()
+        yield found
 
 
 def issues(call: Callable[[], object]) -> list[tuple[str, str]]:
@@ -151,8 +154,8 @@ def test_wrong_entries_are_pointed_at(rooms: Rooms) -> None:
     ],
 )
 def test_wrong_reservations_are_pointed_at(rooms: Rooms, fields: Json, code: str, pointer: str) -> None:
-    nodes = fields.pop("nodes", ["n0"])
-    assert issues(lambda: rooms.propose("r", *nodes, **fields)) == [(code, pointer)]
+    nodes, rest = fields.get("nodes", ["n0"]), {name: fields[name] for name in fields.keys() - {"nodes"}}
+    assert issues(lambda: rooms.propose("r", *nodes, **rest)) == [(code, pointer)]
 
 
 def test_the_life_of_a_reservation_follows_the_clock(rooms: Rooms) -> None:
@@ -262,15 +265,15 @@ def test_reservations_are_listed_newest_first(rooms: Rooms) -> None:
     assert rooms.reservations.page(ReservationPageQuery(cluster="other")).reservations == ()
 
 
-def test_what_was_confirmed_survives_a_restart(tmp_path: Path) -> None:
-    path, clock = tmp_path / "plans.sqlite", Clock()
-    store = Store(path)
+def test_what_was_confirmed_survives_a_restart(lasting: Path | str) -> None:
+    clock = Clock()
+    store = Store(lasting)
     before = Rooms(store, clock)
     before.write()
     proposed = before.propose("proposed", "n0", begin=0)
     kept = before.confirmed("kept", "n0")
     store.close()
-    store = Store(path)
+    store = Store(lasting)
     after = Rooms(store, clock)
     assert after.status(kept) is ReservationStatus.CONFIRMED
     assert [known.id for known in after.calendars.calendar("main").reservations] == [kept.id]
@@ -291,12 +294,13 @@ def confirmed_at_once(rooms: Rooms, reservation: ReservationDoc, barrier: thread
 
 @pytest.mark.parametrize("num_stores", [1, 2])
 def test_of_two_confirmations_at_the_same_time_one_wins(
-    num_stores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    num_stores: int, lasting: Path | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two threads of one service, or two services with connections of their own to one file."""
-    monkeypatch.setattr(connection, "DatabaseFile", Unguarded)
+    """Two threads of one service, or two services with connections of their own to one database."""
+    monkeypatch.setattr(sqlite, "DatabaseFile", Unguarded)
+    monkeypatch.setattr(Postgresql, "_own", unguarded)
     clock = Clock()
-    stores = [Store(tmp_path / "plans.sqlite") for _ in range(num_stores)]
+    stores = [Store(lasting) for _ in range(num_stores)]
     services = [Rooms(store, clock) for store in stores]
     services[0].write()
     for turn in range(10):
@@ -314,10 +318,11 @@ def test_of_two_confirmations_at_the_same_time_one_wins(
         store.close()
 
 
-def test_of_two_writers_of_a_version_one_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "DatabaseFile", Unguarded)
+def test_of_two_writers_of_a_version_one_is_told(lasting: Path | str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "DatabaseFile", Unguarded)
+    monkeypatch.setattr(Postgresql, "_own", unguarded)
     clock = Clock()
-    stores = [Store(tmp_path / "plans.sqlite") for _ in range(2)]
+    stores = [Store(lasting) for _ in range(2)]
     one, other = (Rooms(store, clock) for store in stores)
     one.write()
     assert other.write(1, entries=[]) == 2

@@ -12,11 +12,12 @@ import pytest
 
 from api.cli.exit_codes import ExitCode
 from api.schemas.reservation import ReservationDoc
-from api.store import connection
 from api.store.database import Store
+from api.store.dialects import sqlite
+from api.store.dialects.postgresql import Postgresql
 from stowplan.child_environment import child_environment
 from tests.api.calendars import other_process
-from tests.api.calendars.other_process import Unguarded
+from tests.api.calendars.other_process import Unguarded, unguarded
 from tests.api.calendars.test_calendars import START, Clock, Rooms
 from tests.paths import ROOT
 
@@ -26,8 +27,8 @@ pytestmark = pytest.mark.slow
 class Service:
     """The other end of `tests.api.calendars.other_process`."""
 
-    def __init__(self, path: Path) -> None:
-        command = [sys.executable, "-m", other_process.__name__, str(path), str(START.timestamp())]
+    def __init__(self, location: Path | str) -> None:
+        command = [sys.executable, "-m", other_process.__name__, str(location), str(START.timestamp())]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=child_environment()
         )
@@ -50,10 +51,11 @@ class Service:
 
 
 @pytest.fixture
-def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rooms]:
-    """A calendar in a file that others may open."""
-    monkeypatch.setattr(connection, "DatabaseFile", Unguarded)
-    store = Store(tmp_path / "plans.sqlite")
+def rooms(lasting: Path | str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rooms]:
+    """A calendar in a database that others may open."""
+    monkeypatch.setattr(sqlite, "DatabaseFile", Unguarded)
+    monkeypatch.setattr(Postgresql, "_own", unguarded)
+    store = Store(lasting)
     made = Rooms(store, Clock())
     made.write()
     yield made
@@ -61,9 +63,9 @@ def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rooms]:
 
 
 @pytest.fixture
-def services(rooms: Rooms, tmp_path: Path) -> Iterator[tuple[Service, Service]]:  # noqa: ARG001 - it makes the file
+def services(rooms: Rooms, lasting: Path | str) -> Iterator[tuple[Service, Service]]:  # noqa: ARG001 - it makes it
     with ExitStack() as stack:
-        made = Service(tmp_path / "plans.sqlite"), Service(tmp_path / "plans.sqlite")
+        made = Service(lasting), Service(lasting)
         for service in made:
             stack.callback(service.close)
         for service in made:
@@ -108,15 +110,15 @@ def test_of_two_confirmations_at_the_same_time_one_wins(services: tuple[Service,
     assert len(rooms.calendars.calendar("main").reservations) == 10
 
 
-def test_a_second_service_is_refused(tmp_path: Path) -> None:
+def test_a_second_service_is_refused(lasting: Path | str) -> None:
     """It says why and what to do; the first one goes on."""
-    path = tmp_path / "plans.sqlite"
-    store = Store(path)
-    command = [sys.executable, "-m", "api.cli.main", "serve", "--port", "0", "--database", str(path)]
+    store = Store(lasting)
+    command = [sys.executable, "-m", "api.cli.main", "serve", "--port", "0", "--database", str(lasting)]
     second = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=child_environment(), timeout=120)
     assert second.returncode == ExitCode.OUR_FAULT
     said = " ".join(second.stderr.split())
-    assert f"the database {path} is in use by another process; stop it or name another file" in said
+    assert f"the database {store.identity} is in use by another process" in said
+    assert said.endswith(("; stop it or name another file", "; stop it or name another database"))
     assert "Traceback" not in second.stderr
     Rooms(store, Clock()).write()
     store.close()

@@ -22,6 +22,11 @@ def asked(snapshot: Json) -> Json:
     return {"policy": "sia", "snapshot": snapshot}
 
 
+@pytest.fixture(scope="module")
+def client(each_client: httpx.Client) -> httpx.Client:
+    return each_client
+
+
 @pytest.fixture
 def main(client: httpx.Client) -> str:
     """The name of a cluster that is there."""

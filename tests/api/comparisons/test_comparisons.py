@@ -263,9 +263,9 @@ def test_a_solver_that_is_stopped_keeps_its_best_plan(works_as: WorksAs) -> None
     assert late.failure.code == "canceled"
 
 
-def test_a_stop_of_the_service_interrupts_and_keeps(tmp_path: Path, pool: WorkerPool, works_as: WorksAs) -> None:
+def test_a_stop_of_the_service_interrupts_and_keeps(lasting: Path | str, pool: WorkerPool, works_as: WorksAs) -> None:
     works_as(comparison_tasks.patient_task)
-    settings = Settings(database=str(tmp_path / "plans.sqlite"), shutdown_s=5.0)
+    settings = Settings(database=str(lasting), shutdown_s=5.0)
     with serving(create_app(settings, pool=pool)) as client:
         path = post(client, PATH, body("highs", "scip"), Idempotency_Key="k").headers["location"]
         waiting = post(client, PATH, body("highs")).headers["location"]
@@ -284,7 +284,7 @@ def test_a_stop_of_the_service_interrupts_and_keeps(tmp_path: Path, pool: Worker
 
 def test_what_a_crash_left_behind_is_interrupted(pool: WorkerPool, survived: tuple[Settings, Json]) -> None:
     settings, known = survived
-    store = Store(settings.database_path)
+    store = Store(settings.database_location)
     left = {**known, "id": "comparison-left", "status": "running", "agreement": None}
     key = RequestKey(collection=PATH, key="left", input_hash=known["input_hash"])
     store.add_comparison("comparison-left", ComparisonDoc.model_validate(left, strict=False).model_dump_json(), key)
@@ -292,7 +292,7 @@ def test_what_a_crash_left_behind_is_interrupted(pool: WorkerPool, survived: tup
     with serving(create_app(settings, pool=pool)) as client:
         assert client.get(known["links"]["self"]).json() == known
         assert client.get(f"{PATH}/comparison-left").json()["status"] == ComparisonStatus.INTERRUPTED
-    store = Store(settings.database_path)
+    store = Store(settings.database_location)
     assert store.resource_of(key) is None
     store.close()
 

@@ -287,12 +287,12 @@ def test_without_the_extra_it_says_what_to_install(client: httpx.Client, monkeyp
 
 
 def test_forecasters_outlive_the_service_and_crashes(
-    tmp_path: Path, pool: WorkerPool, site: Json, client: httpx.Client
+    lasting: Path | str, pool: WorkerPool, site: Json, client: httpx.Client
 ) -> None:
-    settings = Settings(database=str(tmp_path / "plans.sqlite"), shutdown_s=1.0, max_wait_s=50.0)
+    settings = Settings(database=str(lasting), shutdown_s=1.0, max_wait_s=50.0)
     document = ForecasterDoc.model_validate(site, strict=False)
     running = document.model_copy(update={"name": "crashed", "status": ForecasterStatus.RUNNING})
-    store = Store(tmp_path / "plans.sqlite")
+    store = Store(lasting)
     kept = ForecasterStore(store)
     key = RequestKey(collection=PATH, key="k", input_hash="sha256:0")
     kept.add("crashed", running.model_dump_json(), key)

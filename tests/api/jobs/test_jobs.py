@@ -24,11 +24,9 @@ NUM_RECORDS = 20
 
 
 @pytest.fixture
-def jobs(pool: WorkerPool, tmp_path: Path) -> Iterator[httpx.Client]:
-    """A service of one's own, with a database on disk."""
-    with serving(
-        create_app(SETTINGS.model_copy(update={"database": str(tmp_path / "jobs.sqlite")}), pool=pool)
-    ) as client:
+def jobs(pool: WorkerPool, lasting: Path | str) -> Iterator[httpx.Client]:
+    """A service of one's own, with a database that lasts."""
+    with serving(create_app(SETTINGS.model_copy(update={"database": str(lasting)}), pool=pool)) as client:
         yield client
 
 
@@ -221,8 +219,8 @@ def test_too_few_steps_are_said(jobs: httpx.Client) -> None:
     assert jobs.get("/v1/jobs/llm/performance").json()["calibration"] is not None
 
 
-def test_a_restart_keeps_everything(pool: WorkerPool, tmp_path: Path) -> None:
-    settings = SETTINGS.model_copy(update={"database": str(tmp_path / "jobs.sqlite")})
+def test_a_restart_keeps_everything(pool: WorkerPool, lasting: Path | str) -> None:
+    settings = SETTINGS.model_copy(update={"database": str(lasting)})
     with serving(create_app(settings, pool=pool)) as client:
         sent(client, "llm", batch_of(10))
         before = client.get("/v1/jobs/llm/performance").json(), client.get("/v1/jobs/llm/metrics").json()

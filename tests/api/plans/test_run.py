@@ -281,8 +281,10 @@ def test_a_client_that_leaves_does_not_stop_its_plan(client: httpx.Client) -> No
     assert final.json()["status"] == "succeeded"
 
 
-def test_a_restart_keeps_what_is_final_and_marks_the_rest(tmp_path: Path, pool: WorkerPool, works_as: WorksAs) -> None:
-    settings = Settings(database=str(tmp_path / "plans.sqlite"), shutdown_s=2.0)
+def test_a_restart_keeps_what_is_final_and_marks_the_rest(
+    lasting: Path | str, pool: WorkerPool, works_as: WorksAs
+) -> None:
+    settings = Settings(database=str(lasting), shutdown_s=2.0)
     with serving(create_app(settings, pool=pool)) as client:
         kept = planned(client, sia_request())
         works_as(tasks.improving_task)

@@ -373,9 +373,9 @@ def test_who_dies_has_failed_and_who_does_not_listen_is_killed() -> None:
     assert not isinstance(deaf, DeadlineError)
 
 
-def test_a_restart_keeps_what_has_ended(tmp_path: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_keeps_what_has_ended(lasting: Path | str, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     work_as(replay_tasks.patient_task, monkeypatch)
-    settings = Settings(database=str(tmp_path / "plans.sqlite"), replay_processes=1, shutdown_s=5.0)
+    settings = Settings(database=str(lasting), replay_processes=1, shutdown_s=5.0)
     with serving(create_app(settings, pool=pool)) as client:
         kept = replayed(client, replay_request())
         pictured, told, events = client.get(kept["links"]["figure"]), report_of(client, kept), events_of(client, kept)
@@ -400,14 +400,14 @@ def test_a_restart_keeps_what_has_ended(tmp_path: Path, pool: WorkerPool, monkey
         assert [(name, data["status"]) for _, name, data in events_of(client, crashed)] == [("state", "interrupted")]
         again = post(client, PATH, THREE_SEEDS, Idempotency_Key="k")
         assert (again.status_code, again.headers["location"] != path) == (202, True)
-    store = Store(settings.database_path)
+    store = Store(settings.database_location)
     assert store.resource_of(key) is None
     store.close()
 
 
 def left_by_a_crash(settings: Settings, kept: Json) -> RequestKey:
     """The same replays as a process leaves them that is killed when the first has ended; gives their key."""
-    store = Store(settings.database_path)
+    store = Store(settings.database_location)
     replays = ReplayStore(store)
     known = ReplayDoc.model_validate_json(json.dumps(kept))
     rows = tuple(row.model_copy(update={"status": ReplayStatus.QUEUED, "figures": None}) for row in known.replays)

@@ -32,13 +32,8 @@ RECORD = PlanRecord(
 ASKED = PlanInput(rest='{"policy":"sia"}', snapshot=Body.of('{"jobs":[]}'))
 
 
-@pytest.fixture(params=["file", "memory"])
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
-    return tmp_path / "plans.sqlite" if request.param == "file" else None
-
-
-def test_a_plan_is_kept_changed_and_deleted(path: Path | None) -> None:
-    store = Store(path)
+def test_a_plan_is_kept_changed_and_deleted(location: Path | str | None) -> None:
+    store = Store(location)
     store.add_plan(RECORD, ASKED)
     assert store.plan("plan-1") == replace(RECORD, sequence=1)
     assert store.plan_by_key("key") == store.plan("plan-1")
@@ -56,14 +51,14 @@ def test_a_plan_is_kept_changed_and_deleted(path: Path | None) -> None:
     store.close()
 
 
-def test_unfinished_plans_are_taken_up_after_a_restart(tmp_path: Path) -> None:
-    store = Store(tmp_path / "plans.sqlite")
+def test_unfinished_plans_are_taken_up_after_a_restart(lasting: Path | str) -> None:
+    store = Store(lasting)
     for k, status in enumerate(PlanStatus):
         store.add_plan(replace(RECORD, id=f"plan-{status}", status=status, idempotency_key=f"{k}"), ASKED)
     active = [status for status in PlanStatus if not status.final]
     for times in (1, 2, 3):
         store.close()
-        store = Store(tmp_path / "plans.sqlite")
+        store = Store(lasting)
         taken = store.take_up_plans()
         assert [left.record for left in taken] == [store.plan(f"plan-{name}") for name in active]
         assert {left.times_taken_up for left in taken} == {times}
@@ -78,8 +73,8 @@ def test_unfinished_plans_are_taken_up_after_a_restart(tmp_path: Path) -> None:
     store.close()
 
 
-def test_pages_go_from_new_to_old(path: Path | None) -> None:
-    store = Store(path)
+def test_pages_go_from_new_to_old(location: Path | str | None) -> None:
+    store = Store(location)
     for k in range(5):
         status = PlanStatus.FAILED if k % 2 else PlanStatus.SUCCEEDED
         store.add_plan(replace(RECORD, id=f"plan-{k}", status=status, idempotency_key=None), ASKED)
@@ -89,8 +84,8 @@ def test_pages_go_from_new_to_old(path: Path | None) -> None:
     store.close()
 
 
-def test_a_snapshot_is_stored_once(path: Path | None) -> None:
-    store = Store(path)
+def test_a_snapshot_is_stored_once(location: Path | str | None) -> None:
+    store = Store(location)
     record = SnapshotRecord(id="snapshot-1", created_at_s=1.0, document=Body.of("{}"))
     assert store.add_snapshot(record)
     assert not store.add_snapshot(replace(record, created_at_s=2.0))
@@ -99,8 +94,8 @@ def test_a_snapshot_is_stored_once(path: Path | None) -> None:
     store.close()
 
 
-def test_equal_snapshots_are_stored_once_and_as_long_as_somebody_has_them(path: Path | None) -> None:
-    with closing(Store(path)) as store:
+def test_equal_snapshots_are_stored_once_and_as_long_as_somebody_has_them(location: Path | str | None) -> None:
+    with closing(Store(location)) as store:
         for k in range(3):
             store.add_plan(replace(RECORD, id=f"plan-{k}", idempotency_key=None), ASKED)
         store.add_snapshot(SnapshotRecord(id="snapshot-1", created_at_s=1.0, document=ASKED.snapshot))
@@ -121,8 +116,8 @@ def _bodies(store: Store) -> set[str]:
 
 
 @pytest.mark.slow
-def test_many_threads_write_and_read(path: Path | None) -> None:
-    store = Store(path)
+def test_many_threads_write_and_read(location: Path | str | None) -> None:
+    store = Store(location)
 
     def work(k: int) -> None:
         for j in range(10):
@@ -239,7 +234,7 @@ def test_a_large_database_does_not_delay_the_start(
         numbers = "WITH RECURSIVE n(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n WHERE k < 3000000) SELECT k FROM n"
         connection.execute(text("CREATE TABLE large AS " + numbers))
     store.close()
-    monkeypatch.setattr("api.store.damage._LOOK_S", 0.01)
+    monkeypatch.setattr("api.store.dialects.damage._LOOK_S", 0.01)
     with closing(Store(tmp_path / "plans.sqlite")) as store:
         store.add_plan(RECORD, ASKED)
         assert "too large to be looked at as a whole" in caplog.text

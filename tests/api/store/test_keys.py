@@ -14,12 +14,12 @@ def asked(collection: str, input_hash: str) -> RequestKey:
     return RequestKey(collection=collection, key="k", input_hash=input_hash)
 
 
-def test_keys_last_until_what_they_are_of_is_deleted(tmp_path: Path) -> None:
-    store = Store(tmp_path / "plans.sqlite")
+def test_keys_last_until_what_they_are_of_is_deleted(lasting: Path | str) -> None:
+    store = Store(lasting)
     ReplayStore(store).add("r", "{}", "{}", asked("replays", "1"))
     store.add_comparison("c", "{}", asked("comparisons", "2"))
     store.close()
-    store = Store(tmp_path / "plans.sqlite")
+    store = Store(lasting)
     assert store.resource_of(asked("replays", "1")) == "r"
     assert store.resource_of(asked("comparisons", "2")) == "c"
     assert store.resource_of(asked("plans", "1")) is None
@@ -34,8 +34,8 @@ def test_keys_last_until_what_they_are_of_is_deleted(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_was_interrupted_begins_anew() -> None:
-    store = Store(None)
+def test_what_was_interrupted_begins_anew(location: Path | str | None) -> None:
+    store = Store(location)
     ReplayStore(store).add("r", "{}", "{}", asked("replays", "1"))
     store.add_comparison("c", "{}", asked("comparisons", "2"))
     ReplayStore(store).finish("r", "{}", "[]", is_interrupted=True)

@@ -15,6 +15,7 @@ from api.store import schema
 from api.store.database import Store
 from api.store.replays import ReplayStore
 from api.store.tables import METADATA
+from tests.api.postgresql import Server
 
 RELEASED = Path(__file__).parent / "released"
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
@@ -111,6 +112,33 @@ def inspect_versions(path: Path) -> bool:
     with closing(sqlite3.connect(path)) as connection:
         query = "SELECT count(*) FROM sqlite_master WHERE name = 'alembic_version'"
         return bool(connection.execute(query).fetchone()[0])
+
+
+@pytest.mark.parametrize("revision", [None, *sorted(file.stem for file in (RELEASED / "postgresql").glob("*.sql"))])
+def test_databases_on_postgresql_have_the_tables_of_the_code(postgresql: Server, revision: str | None) -> None:
+    """A new one, and those of schemas that were released; before 0002 there were none."""
+    url = postgresql.database()
+    if revision is not None:
+        postgresql.execute((RELEASED / "postgresql" / f"{revision}.sql").read_text(), url)
+    with closing(Store(url)) as store:
+        if revision is not None:
+            assert [left.record.id for left in store.take_up_plans()] == [LEFT_BEHIND]
+            record = store.plan("plan-1")
+            assert record is not None
+            assert (record.status, record.objective, record.sequence) == (PlanStatus.SUCCEEDED, 1.5, 1)
+            assert store.plan_input("plan-1") == '{"policy":"sia","snapshot":{"jobs":[]}}'
+        with store.reading() as connection:
+            context = MigrationContext.configure(connection, opts={"compare_type": True})
+            assert context.get_current_revision() == schema.HEAD
+            assert compare_metadata(context, METADATA) == []
+
+
+def test_a_newer_database_on_postgresql_is_refused(postgresql: Server) -> None:
+    url = postgresql.database()
+    Store(url).close()
+    postgresql.execute("UPDATE alembic_version SET version_num = '9999'", url)
+    with pytest.raises(StoreError, match=f"has schema 9999, written by a newer Stowplan; this one knows {schema.HEAD}"):
+        Store(url)
 
 
 def test_a_newer_database_is_refused(tmp_path: Path) -> None:

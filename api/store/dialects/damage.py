@@ -25,7 +25,7 @@ _REMEDIES = {
     sqlite3.SQLITE_CANTOPEN: _WRITABLE,
     sqlite3.SQLITE_READONLY: _WRITABLE,
 }
-_logger = logging.getLogger("stowplan.api.store.damage")
+_logger = logging.getLogger("stowplan.api.store.dialects.damage")
 
 
 def remedy(error: BaseException | None) -> str:

@@ -1,0 +1,80 @@
+"""What the store asks of a kind of database."""
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
+
+from sqlalchemy import Connection, Engine
+
+
+class Dialect(ABC):
+    """One database, and all that only its kind has.
+
+    Attributes
+    ----------
+    name
+        For people: without a password.
+    identity
+        What no other database is called; without a password.
+    writer, reader
+        Engines to write and to read with; they may be the same.
+    """
+
+    name: str
+    identity: str
+    writer: Engine
+    reader: Engine
+
+    @abstractmethod
+    def begin(self, connection: Connection) -> None:
+        """Look at the database before its tables are made or changed, in a transaction that nobody else disturbs.
+
+        Raises
+        ------
+        StoreError
+            When it must not be used.
+        """
+
+    @abstractmethod
+    def is_ours(self, connection: Connection) -> bool:
+        """Whether tables that are there are ours."""
+
+    @abstractmethod
+    def mark(self, connection: Connection) -> None:
+        """Say that the tables are ours: they are as they should be."""
+
+    def opened(self, *, was_older: bool) -> None:  # noqa: B027 - not every kind has something to do
+        """Do what is to be done when the tables are there; `was_older`: those of another version were."""
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether what is stored is there for the next process."""
+        return True
+
+    @property
+    @abstractmethod
+    def trouble(self) -> str | None:
+        """What keeps the database from being used, as far as that is known; None when nothing does."""
+
+    @abstractmethod
+    def refuse(self) -> None:
+        """Raise StoreError when nothing must be read or written any more."""
+
+    @abstractmethod
+    def remedy(self, error: Exception) -> str:
+        """What can be done about an error, to be said behind it; empty where that is not known."""
+
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """One to write in: written when the body ends, and forgotten when it raises."""
+        return self.writer.begin()
+
+    def reading(self, write_lock: AbstractContextManager[object]) -> AbstractContextManager[object]:  # noqa: ARG002 - see below
+        """What a reader holds; `write_lock` is what writers do."""
+        return nullcontext()
+
+    def return_pages(self, num_pages: int) -> bool:  # noqa: ARG002 - not every kind has something to do
+        """Give up to so many pages that nothing is in back to the disk, as a writer; whether there are more."""
+        return False
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the database."""
