@@ -24,6 +24,9 @@ def purge_command(
     keep_events_days: Annotated[float | None, typer.Option(help="Days for which events of plans are kept.")] = None,
     keep_metrics_days: Annotated[float | None, typer.Option(help="Days for which steps of jobs are kept.")] = None,
     keep_steps: Annotated[int | None, typer.Option(help="Most steps of a launch that are kept.")] = None,
+    keep_audit_days: Annotated[
+        float | None, typer.Option(help="Days for which entries of the audit log are kept.")
+    ] = None,
 ) -> None:
     """Delete what is older than it is kept, and give its space back to the disk.
 
@@ -36,6 +39,7 @@ def purge_command(
         "keep_events_days": keep_events_days,
         "keep_metrics_days": keep_metrics_days,
         "keep_steps": keep_steps,
+        "keep_audit_days": keep_audit_days,
     }
     keep = Retention.of(read_settings(asked))
     if not database.is_file():

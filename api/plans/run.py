@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from api.common.asking import request_id_now
 from api.common.events import STATE, EventLog, Value
 from api.plans.outcome import PLAN_TASK
 from api.plans.termination import Termination, termination_of_error, termination_of_outcome
@@ -65,7 +66,9 @@ class RunningPlan:
         QueueFullError, WorkerError
             When the pool does not take it.
         """
-        self.events.publish(STATE, {"status": PlanStatus.QUEUED.value})
+        id_ = request_id_now()
+        asked = {} if id_ is None else {"request_id": id_}
+        self.events.publish(STATE, {"status": PlanStatus.QUEUED.value, **asked})
         ticket = self._pool.submit(
             PLAN_TASK,
             PlanTask(request=self.request, validated=True),

@@ -4,6 +4,7 @@ from sqlalchemy import func
 from sqlalchemy.dialects.sqlite import insert
 
 from api.schemas.model import CalibrationDoc
+from api.store.audit import note_change
 from api.store.database import Store
 from api.store.keys import RequestKey, keep_key
 from api.store.named import NamedStore
@@ -23,6 +24,7 @@ class CalibrationStore(NamedStore):
                 insert(CALIBRATIONS).values(name=name, document=document).on_conflict_do_nothing()
             ).rowcount:
                 return False
+            note_change(connection, name)
             keep_key(connection, request, self._prefix + name)
         return True
 

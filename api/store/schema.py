@@ -11,7 +11,7 @@ from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, Strin
 from api.common.errors import StoreError
 from api.store.tables import METADATA
 
-HEAD = "0002"
+HEAD = "0003"
 # What wrote databases before there were migrations had this schema.
 _FIRST = "0001"
 _APPLICATION_ID = 0x53544F57  # "STOW" in the header of the file
