@@ -289,7 +289,7 @@ class Settings(BaseModel):
         _Share,
         Field(
             description="Share of the plans that run or wait, and of the bytes of request bodies at a time, that one "
-            "client may have; at 1 all."
+            "client may have; at least one of each, at 1 all."
         ),
     ] = 1.0
     client_requests_per_s: Annotated[

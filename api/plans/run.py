@@ -29,7 +29,8 @@ class RunningPlan:
 
     `slack_s` is how long the worker may take beyond the time limit of the solve. `on_end` is called once, from a
     thread of the pool, and must return soon; so must `on_begin`, whenever a worker begins. `notes` are the warnings
-    of validation, `events` those of a plan that was known before it could run.
+    of validation, `events` those of a plan that was known before it could run. `client`: who asked for it; None where
+    an earlier process was asked.
     """
 
     def __init__(
@@ -42,7 +43,9 @@ class RunningPlan:
         notes: tuple[Issue, ...] = (),
         events: EventLog | None = None,
         on_begin: Callable[[], None] = lambda: None,
+        client: str | None = None,
     ) -> None:
+        self.client = client
         self.events = events or EventLog()
         self.record = record
         self.request = request
