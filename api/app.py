@@ -4,17 +4,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from api.common.metrics import MetricsMiddleware
 from api.common.settings import Settings
-from api.http.authentication import TokenMiddleware
+from api.http.access import authorize
+from api.http.authentication import CallerMiddleware
 from api.http.body import BodyLimitMiddleware
 from api.http.connections import CrowdedMiddleware
 from api.http.cross_site import CrossSiteMiddleware
 from api.http.describe import PROBLEM_RESPONSES, openapi_document
 from api.http.problems import install_problem_handlers
+from api.http.request_ids import RequestIdMiddleware
 from api.http.routers import (
     calendars,
     calibrations,
@@ -30,6 +32,7 @@ from api.http.routers import (
     reservations,
     service,
     snapshots,
+    tokens,
     what_if,
 )
 from api.reading.readers import Readers
@@ -54,6 +57,7 @@ _ROUTERS = (
     clusters.router,
     calendars.router,
     reservations.router,
+    tokens.router,
     service.router,
 )
 _DESCRIPTION = """\
@@ -106,12 +110,12 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
         redoc_url=None,
     )
     for router in _ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(authorize)])
     install_problem_handlers(app, [route for router in _ROUTERS for route in router.routes])
     app.add_middleware(BodyLimitMiddleware, settings=settings)
-    if settings.token is not None:
-        app.add_middleware(TokenMiddleware, token=settings.token)
+    app.add_middleware(CallerMiddleware, settings=settings)
     app.add_middleware(CrossSiteMiddleware, host_names=settings.host_names)
     app.add_middleware(CrowdedMiddleware)
     app.add_middleware(MetricsMiddleware)
+    app.add_middleware(RequestIdMiddleware, settings=settings)
     return app

@@ -1,7 +1,9 @@
 """`serve`: the service, until a signal comes."""
 
 import ctypes
+import os
 import socket
+import ssl
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -24,7 +26,7 @@ def serve(settings: Settings) -> None:
     StoreError
         When the database cannot be opened.
     InputError
-        When the address cannot be listened on, or the user's catalogue is wrong.
+        When the address cannot be listened on, or the user's catalogue or the certificate is wrong.
     WorkerError
         When the application does not start.
     """
@@ -34,6 +36,7 @@ def serve(settings: Settings) -> None:
         stack.enter_context(files_for_us_only())
         if settings.holds_secrets:
             _keep_others_out()
+        refuse_bad_certificate(settings)
         listener = stack.enter_context(listen(settings.host, settings.port))
         pool = stack.enter_context(worker_pool(settings))
         # The workers load what they need while this process loads the web stack, which takes as long.
@@ -50,6 +53,29 @@ def _keep_others_out() -> None:
     # Not every libc has it.
     with suppress(AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
+
+
+def refuse_bad_certificate(settings: Settings) -> None:
+    """Look at the files of TLS before anything is started.
+
+    Raises
+    ------
+    InputError
+        When they cannot be read, do not belong together, or the key is encrypted.
+    """
+    if not settings.tls_certificate:
+        return
+    for path in (settings.tls_certificate, settings.tls_key):
+        if not os.access(path, os.R_OK):
+            raise InputError(f"{path} cannot be read; --tls-certificate and --tls-key name PEM files")
+    try:
+        # With a password, so that nobody is asked for one on the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_certificate, settings.tls_key, "none")
+    except ssl.SSLError as error:
+        raise InputError(
+            f"{settings.tls_certificate} and {settings.tls_key} are no certificate and its unencrypted key: "
+            f"{error.reason or error}"
+        ) from error
 
 
 def listen(host: str, port: int) -> socket.socket:

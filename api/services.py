@@ -30,12 +30,14 @@ from api.reading.requests import RequestReader
 from api.replays.drawings import ReplayDrawings
 from api.replays.service import Replays
 from api.schemas.export import ExportDoc, PlanExportDoc
+from api.store.audit import AuditLog
 from api.store.calendars import CalendarStore
 from api.store.calibrations import CalibrationStore
 from api.store.clusters import ClusterStore
 from api.store.database import Store
 from api.store.purge import Purging, Retention
 from api.store.snapshots import Snapshots
+from api.tokens.service import Tokens
 from solver.pool import WorkerPool
 
 
@@ -45,6 +47,8 @@ class Services:
     def __init__(self, settings: Settings, store: Store, pool: WorkerPool, readers: Readers) -> None:
         self.settings = settings
         self.metrics = Metrics(pool)
+        self.tokens = Tokens(store, settings.token)
+        self.audit = AuditLog(store)
         self.snapshots = Snapshots(store)
         self.jobs = Jobs(store)
         feedback = JobFeedback(self.jobs, store.identity)

@@ -37,7 +37,8 @@ def run(settings: Settings, listener: socket.socket, pool: WorkerPool) -> None:
     with closing(Store(settings.database_location)) as store:
         app = create_app(settings, pool, store)
         host, port = listener.getsockname()[:2]
-        _logger.info("serving on http://%s:%d, plans in %s", host, port, store.identity)
+        scheme = "https" if settings.tls_certificate else "http"
+        _logger.info("serving on %s://%s:%d, plans in %s", scheme, host, port, store.identity)
         # What start-up has made stays for good: garbage collection need not look at it while it reads large requests.
         gc.collect()
         gc.freeze()
@@ -56,6 +57,8 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         log_level="warning",
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
+        ssl_certfile=settings.tls_certificate or None,
+        ssl_keyfile=settings.tls_key or None,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
     )
 

@@ -14,13 +14,13 @@ import math
 import pickle
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, ClassVar, Self
 
 from solver.monitor import Progress
 from solver.process import WorkerProcess
+from solver.queue import TaskQueue
 from solver.worker import merged
 from stowplan.arrays import FloatVector
 from stowplan.errors import InputError, StowplanError, WorkerError
@@ -187,7 +187,7 @@ class Ticket:
 
 
 class WorkerPool:
-    """`num_workers` processes and a queue of at most `max_queue` waiting tasks.
+    """`num_workers` processes and a queue of at most `max_queue` waiting tasks, in the order of `solver.queue`.
 
     A worker is replaced after `max_tasks_per_worker` tasks, which bounds what leaks; with `warm_spare` it works on
     until another is ready that has loaded everything. `preload` names modules that a worker imports before it is
@@ -223,7 +223,7 @@ class WorkerPool:
         self._idle_load = idle_load
         self._changed = threading.Condition()
         self._starting = threading.Lock()
-        self._queue: deque[Ticket] = deque()
+        self._queue: TaskQueue[Ticket] = TaskQueue()
         self._workers: set[WorkerProcess] = set()
         self._num_busy = 0
         self._num_started = 0
@@ -262,8 +262,7 @@ class WorkerPool:
         """Fail what waits and runs, kill all workers. May be called twice, from any thread."""
         with self._changed:
             self._closed = True
-            waiting = list(self._queue)
-            self._queue.clear()
+            waiting = self._queue.clear()
             workers = list(self._workers)
             self._changed.notify_all()
         for worker in workers:
@@ -347,17 +346,13 @@ class WorkerPool:
             idle = min(self._num_workers, sum(worker.ready for worker in self._workers)) - self._num_busy
             if len(self._queue) >= self._max_queue + idle and not promised:
                 raise QueueFullError(f"the queue of {self._max_queue} waiting tasks is full")
-            self._queue.append(ticket)
+            self._queue.push(ticket, ticket._submitted, deadline_s)
             self._changed.notify()
         return ticket
 
     def _withdraw(self, ticket: Ticket) -> bool:
         with self._changed:
-            try:
-                self._queue.remove(ticket)
-            except ValueError:
-                return False
-            return True
+            return self._queue.remove(ticket)
 
     def _look_after(self, slot: int) -> None:
         """Keep one worker alive and busy, until the pool closes or gives up."""
@@ -444,9 +439,7 @@ class WorkerPool:
                 return
             self._failures[slot] += 1
             self._last_failure = reason
-            waiting = list(self._queue) if self._has_ended() else []
-            if waiting:
-                self._queue.clear()
+            waiting = self._queue.clear() if self._has_ended() else []
             self._changed.notify_all()
         _logger.warning("start %d in a row failed: %s", self._failures[slot], reason)
         for ticket in waiting:
@@ -489,7 +482,7 @@ class WorkerPool:
             while not self._closed and worker.alive and not (spare is not None and spare.is_up):
                 if self._queue:
                     self._num_busy += 1
-                    return self._queue.popleft()
+                    return self._queue.pop()
                 self._changed.wait(_IDLE_CHECK_S)
         return None
 
@@ -549,7 +542,7 @@ class WorkerPool:
             if retry:
                 if ticket._started is not None:
                     ticket._forget()
-                self._queue.appendleft(ticket)
+                self._queue.push_first(ticket)
                 self._changed.notify()
         if not retry:
             again = f", {ticket._attempts} times in a row" if ticket._attempts > 1 else ""

@@ -50,6 +50,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.serve:serve_command",
         "Serve the HTTP interface. Every setting can be given as a variable STOWPLAN_..., options win.",
     ),
+    "token": LazyCommand(
+        "api.cli.token:token_group",
+        "Make, list and revoke tokens of clients, of a service that runs (--url) or one that is stopped (--database).",
+    ),
     "purge": LazyCommand(
         "api.cli.purge:purge_command",
         "Delete what is older than it is kept, and give its space back to the disk.",

@@ -27,6 +27,9 @@ def purge_command(
     keep_events_days: Annotated[float | None, typer.Option(help="Days for which events of plans are kept.")] = None,
     keep_metrics_days: Annotated[float | None, typer.Option(help="Days for which steps of jobs are kept.")] = None,
     keep_steps: Annotated[int | None, typer.Option(help="Most steps of a launch that are kept.")] = None,
+    keep_audit_days: Annotated[
+        float | None, typer.Option(help="Days for which entries of the audit log are kept.")
+    ] = None,
 ) -> None:
     """Delete what is older than it is kept, and give its space back to the disk (of SQLite).
 
@@ -39,6 +42,7 @@ def purge_command(
         "keep_events_days": keep_events_days,
         "keep_metrics_days": keep_metrics_days,
         "keep_steps": keep_steps,
+        "keep_audit_days": keep_audit_days,
     }
     settings = read_settings({**asked, "database": database})
     keep, location = Retention.of(settings), settings.database_location

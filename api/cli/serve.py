@@ -9,6 +9,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from api.cli.commands import command
+from api.common.asking import RequestIds
 from api.common.environment import read_settings, setting_variables
 from api.common.settings import Flag, Settings
 
@@ -37,7 +38,9 @@ def _option(field: FieldInfo, flag: Flag) -> Any:
 
 def _serve(**overrides: object) -> None:
     """Serve the HTTP interface. Every setting can be given as a variable STOWPLAN_..., options win."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.addFilter(RequestIds())
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s%(request)s: %(message)s", handlers=[handler])
     # The help needs no pool of workers.
     importlib.import_module("api.server").serve(read_settings(overrides))
 

@@ -12,6 +12,9 @@ _STATUS: Mapping[str, HTTPStatus] = {
     "malformed_json": HTTPStatus.BAD_REQUEST,
     "invalid_header": HTTPStatus.BAD_REQUEST,
     "unauthorized": HTTPStatus.UNAUTHORIZED,
+    "forbidden": HTTPStatus.FORBIDDEN,
+    "open_service": HTTPStatus.CONFLICT,
+    "rate_limited": HTTPStatus.TOO_MANY_REQUESTS,
     "misdirected_request": HTTPStatus.MISDIRECTED_REQUEST,
     "foreign_origin": HTTPStatus.FORBIDDEN,
     "not_found": HTTPStatus.NOT_FOUND,
@@ -59,9 +62,27 @@ class HeaderError(InputError):
 
 
 class UnauthorizedError(StowplanError):
-    """The request lacks the token of the service."""
+    """The request lacks a token that the service knows."""
 
     code: ClassVar[str] = "unauthorized"
+
+
+class ForbiddenError(StowplanError):
+    """The role of the client does not allow it."""
+
+    code: ClassVar[str] = "forbidden"
+
+
+class OpenServiceError(StowplanError):
+    """The service asks for no token, and makes none."""
+
+    code: ClassVar[str] = "open_service"
+
+
+class RateLimitedError(StowplanError):
+    """The client asks more often than it may."""
+
+    code: ClassVar[str] = "rate_limited"
 
 
 class MisdirectedRequestError(StowplanError):

@@ -43,6 +43,12 @@ def _not_negative(value: float, info: ValidationInfo) -> float:
     return value
 
 
+def _share(value: float, info: ValidationInfo) -> float:
+    if not 0 < value <= 1:
+        raise InputError(f"{info.field_name} is {value}; must be above 0 and at most 1")
+    return value
+
+
 def _port(value: int) -> int:
     if not 0 <= value < 2**16:
         raise InputError(f"port is {value}; must be 0 (any free one) to 65535")
@@ -93,6 +99,8 @@ def _is_loopback(host: str) -> bool:
 
 _Count = Annotated[int, AfterValidator(_above_zero)]
 _Seconds = Annotated[float, AfterValidator(_above_zero)]
+_Share = Annotated[float, AfterValidator(_share)]
+_Rate = Annotated[float, AfterValidator(_not_negative)]
 _Days = Annotated[float, AfterValidator(_not_negative)]
 _Port = Annotated[int, AfterValidator(_port)]
 _Database = Annotated[str, AfterValidator(_database)]
@@ -201,6 +209,7 @@ class Settings(BaseModel):
         _Seconds, Field(description="Days for which steps of a launch are kept that measures nothing any more.")
     ] = 365.0
     keep_steps: Annotated[_Count, Field(description="Most steps of a launch that are kept.")] = 1_000_000
+    keep_audit_days: Annotated[_Seconds, Field(description="Days for which entries of the audit log are kept.")] = 730.0
     # They may hold the only checkpoint.
     keep_deployments_days: Annotated[
         _Days,
@@ -294,11 +303,35 @@ class Settings(BaseModel):
         _Token,
         Field(
             repr=False,
-            description="What clients must send to everything under /v1, as `Authorization: Bearer ...`; "
-            "without it, nothing.",
+            description="Token of the operator, an admin, for `Authorization: Bearer ...` to everything under /v1; "
+            "without it, and without tokens of clients in the database, nobody is asked for one.",
         ),
     ] = None
 
+    client_share: Annotated[
+        _Share,
+        Field(
+            description="Share of the plans that run or wait, and of the bytes of request bodies at a time, that one "
+            "client may have; at least one of each, at 1 all."
+        ),
+    ] = 1.0
+    client_requests_per_s: Annotated[
+        _Rate, Field(description="Requests that a client may send every second, on average; 0: as many as it likes.")
+    ] = 0.0
+    client_burst: Annotated[
+        _Count, Field(description="Requests that a client may send at once before that average counts.")
+    ] = 100
+    access_log: Annotated[
+        bool,
+        Flag("--access-log"),
+        Field(description="Write a line of JSON for every request to standard output."),
+    ] = False
+    tls_certificate: Annotated[
+        str, Flag("--tls-certificate"), Field(description="PEM file with the certificate chain; with it, HTTPS only.")
+    ] = ""
+    tls_key: Annotated[
+        str, Flag("--tls-key"), Field(description="PEM file with the private key of the certificate, unencrypted.")
+    ] = ""
     insecure: Annotated[
         bool, Flag("--insecure"), Field(description="Listen without a token on an address that others reach.")
     ] = False
@@ -326,6 +359,13 @@ class Settings(BaseModel):
                 f"host is {self.host}, which others reach, and there is no token: whoever can connect could plan, and "
                 "deploy; set STOWPLAN_TOKEN, listen on 127.0.0.1, or say --insecure where a proxy in front asks for one"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _both_files_of_tls(self) -> Self:
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            missing = "tls_key" if self.tls_certificate else "tls_certificate"
+            raise InputError(f"{missing} is missing; TLS needs the certificate and its key")
         return self
 
     @property

@@ -1,6 +1,7 @@
 """How request bodies are read: with a limit, as JSON, into a document."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.common.asking import caller_now
 from api.common.errors import BodyTimeoutError, BodyTooLargeError, MediaTypeError, OverloadedError
 from api.common.settings import Settings
 from api.http.problems import problem_response
@@ -18,13 +20,16 @@ from api.reading.documents import READ_DOCUMENT, DocumentT, DocumentText
 class BodyLimitMiddleware:
     """Refuses bodies that are too large, announced or streamed without a length, too slow, or too many at a time.
 
-    A body counts among those at a time until its request is answered.
+    A body counts among those at a time until its request is answered, together and among those of its client.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._settings = settings
         self._num_bytes = 0
+        self._bytes_of: Counter[str] = Counter()
+        # A client that has no other body may always send one.
+        self._share = max(settings.max_body_bytes, settings.client_share * settings.max_bodies_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
@@ -38,21 +43,27 @@ class BodyLimitMiddleware:
             response = problem_response(scope["path"], error.code, error.detail, headers={"Connection": "close"})
             await response(scope, receive, send)
             return
-        body = _Body(receive, self._settings)
+        body, client = _Body(receive, self._settings), caller_now().client
         try:
-            await self._app(scope, partial(self._receive, body), send)
+            await self._app(scope, partial(self._receive, body, client), send)
         finally:
-            self._num_bytes -= body.num_bytes
+            self._count(client, -body.num_bytes)
 
-    async def _receive(self, body: "_Body") -> Message:
+    async def _receive(self, body: "_Body", client: str) -> Message:
         before = body.num_bytes
         try:
             message = await body.receive()
         finally:
-            self._num_bytes += body.num_bytes - before
+            self._count(client, body.num_bytes - before)
+        if self._bytes_of[client] > self._share:
+            raise OverloadedError(f"{client} sends too many bodies at a time; wait for answers to those before")
         if self._num_bytes > self._settings.max_bodies_bytes:
             raise OverloadedError("the service reads too many bodies at a time; try again later")
         return message
+
+    def _count(self, client: str, num_bytes: int) -> None:
+        self._num_bytes += num_bytes
+        self._bytes_of[client] += num_bytes
 
 
 class _Body:

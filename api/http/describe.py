@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from api.http.access import ACCESS
 from api.http.problems import PROBLEM_TYPE
 from api.http.routers.common import PLAN_BODY_NAME, SCHEMA_PATH
 from api.schemas.calibration import CalibrationBody
@@ -26,6 +27,7 @@ from api.schemas.replay_answer import REPLAY_EVENT_DATA
 from api.schemas.request import PLAN_BODIES, VerifyBody
 from api.schemas.reservation import CalendarBody, ReservationBody
 from api.schemas.snapshot import SnapshotDoc
+from api.schemas.token import TokenBody
 from api.schemas.what_if import WhatIfBody
 
 # Read by `api.http.body` or written by `api.http.problems`, so that FastAPI does not see them.
@@ -48,6 +50,7 @@ _UNSEEN: tuple[type[BaseModel], ...] = (
     CalendarBody,
     ReservationBody,
     WhatIfBody,
+    TokenBody,
     ProblemDoc,
     *EVENT_DATA,
     *REPLAY_EVENT_DATA,
@@ -105,6 +108,10 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     }
     example = (files("api.schemas") / "plan_example.json").read_text(encoding="utf-8")
     schemas["PlanDoc"] |= {"examples": [json.loads(example)]}
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            if (role := ACCESS[operation["operationId"]].role) is not None:
+                operation["x-role"] = role.value
     document["components"]["schemas"] = dict(sorted(schemas.items()))
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
         for parameter in operation.get("parameters", ()):

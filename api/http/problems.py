@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
+from api.common.asking import request_id_now
 from api.common.errors import HeaderError, OverloadedError, status_of
 from api.convert.faults import fault_detail
 from api.convert.outcome import issue_documents
@@ -20,6 +21,8 @@ from api.schemas.problem import ProblemDoc
 from stowplan.errors import InputError, Issue, StowplanError
 
 PROBLEM_TYPE = "application/problem+json"
+REQUEST_ID = "X-Request-Id"
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="stowplan"'}
 _RETRY_AFTER_S = {HTTPStatus.TOO_MANY_REQUESTS: 2, HTTPStatus.SERVICE_UNAVAILABLE: 10, HTTPStatus.GATEWAY_TIMEOUT: 10}
 _HTTP_CODES = {HTTPStatus.NOT_FOUND: "not_found", HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed"}
 _logger = logging.getLogger("stowplan.api.http.problems")
@@ -46,7 +49,7 @@ def problem_response(
     path: str, code: str, detail: str, issues: tuple[Issue, ...] = (), headers: dict[str, str] | None = None
 ) -> Response:
     """Problem details with the status that belongs to `code`."""
-    status = status_of(code)
+    status, request_id = status_of(code), request_id_now()
     more = len(issues) - MAX_ISSUES
     document = ProblemDoc(
         type=f"urn:stowplan:error:{code}",
@@ -56,15 +59,19 @@ def problem_response(
         instance=path,
         code=code,
         errors=issue_documents(issues[:MAX_ISSUES]),
+        request_id=request_id,
     )
     retry = {"Retry-After": str(_RETRY_AFTER_S[status])} if status in _RETRY_AFTER_S else {}
+    challenge = _CHALLENGE if status is HTTPStatus.UNAUTHORIZED else {}
+    # Also where something broke so far out that no middleware adds it.
+    told = {} if request_id is None else {REQUEST_ID: request_id}
     # A client that is still sending is not listened to any longer.
     end = {"Connection": "close"} if status is HTTPStatus.REQUEST_TIMEOUT else {}
     return Response(
         document.model_dump_json(),
         status_code=status,
         media_type=PROBLEM_TYPE,
-        headers={**retry, **end, **(headers or {})},
+        headers={**told, **retry, **challenge, **end, **(headers or {})},
     )
 
 

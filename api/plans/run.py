@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from api.common.asking import request_id_now
 from api.common.events import STATE, EventLog, Value
 from api.plans.outcome import PLAN_TASK
 from api.plans.termination import Termination, termination_of_error, termination_of_outcome
@@ -28,7 +29,8 @@ class RunningPlan:
 
     `slack_s` is how long the worker may take beyond the time limit of the solve. `on_end` is called once, from a
     thread of the pool, and must return soon; so must `on_begin`, whenever a worker begins. `notes` are the warnings
-    of validation, `events` those of a plan that was known before it could run.
+    of validation, `events` those of a plan that was known before it could run. `client`: who asked for it; None where
+    an earlier process was asked.
     """
 
     def __init__(
@@ -41,7 +43,9 @@ class RunningPlan:
         notes: tuple[Issue, ...] = (),
         events: EventLog | None = None,
         on_begin: Callable[[], None] = lambda: None,
+        client: str | None = None,
     ) -> None:
+        self.client = client
         self.events = events or EventLog()
         self.record = record
         self.request = request
@@ -65,7 +69,9 @@ class RunningPlan:
         QueueFullError, WorkerError
             When the pool does not take it.
         """
-        self.events.publish(STATE, {"status": PlanStatus.QUEUED.value})
+        id_ = request_id_now()
+        asked = {} if id_ is None else {"request_id": id_}
+        self.events.publish(STATE, {"status": PlanStatus.QUEUED.value, **asked})
         ticket = self._pool.submit(
             PLAN_TASK,
             PlanTask(request=self.request, validated=True),

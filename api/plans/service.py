@@ -13,6 +13,7 @@ from datetime import datetime
 
 from starlette.concurrency import run_in_threadpool
 
+from api.common.asking import caller_now
 from api.common.errors import (
     IdempotencyConflictError,
     NotFoundError,
@@ -246,11 +247,17 @@ class Plans:
             return
         if self._stopping:
             raise ShuttingDownError("the service stops; ask again when it is back")
-        active = sum(not plan.record.status.final for plan in list(self._running.values()))
+        active = [plan.client for plan in list(self._running.values()) if not plan.record.status.final]
         most = self._settings.queue_size + self._settings.workers
-        if active + num_new > most:
+        if len(active) + num_new > most:
             more = "" if num_new == 1 else f", and {num_new} more are asked for; it takes {most}"
-            raise QueueFullError(f"{active} plans run or wait, which is as many as this service takes{more}")
+            raise QueueFullError(f"{len(active)} plans run or wait, which is as many as this service takes{more}")
+        client, share = caller_now().client, max(1, int(most * self._settings.client_share))
+        if (theirs := active.count(client)) + num_new > share:
+            raise QueueFullError(
+                f"{theirs} plans of {client} run or wait, and {num_new} more are asked for; of the {most} that this "
+                f"service takes, a client may have {share}"
+            )
 
     def _admit(self, record: PlanRecord, asked: ReadPlan, received_s: float) -> None:
         """Store the plan, then queue it: a plan that is answered for is never lost."""
@@ -264,7 +271,8 @@ class Plans:
         # What is stored has nothing to fill in: who goes on with it could not say these again.
         self._store.add_plan(record, asked.input, posted_hash, to_json(asked.filled_in) if asked.filled_in else None)
         request = asked.request.for_worker()
-        plan = RunningPlan(record, request, self._pool, self._settings.deadline_slack_s, self._ended, notes)
+        slack_s, client = self._settings.deadline_slack_s, caller_now().client
+        plan = RunningPlan(record, request, self._pool, slack_s, self._ended, notes, client=client)
         self._running[record.id] = plan
         try:
             plan.start()

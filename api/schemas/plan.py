@@ -250,6 +250,8 @@ class StateEventDoc(Document):
     """Data of the event `state`."""
 
     status: PlanStatus
+    request_id: str | None = None
+    """Of the request that asked for the plan, when it was queued."""
 
 
 class ProgressEventDoc(Document):

@@ -30,6 +30,8 @@ class ProblemDoc(Document):
     code: str = Field(examples=["invalid_input"])
     """Stable code; `type` without its prefix."""
     errors: tuple[IssueDoc, ...] = ()
+    request_id: str | None = None
+    """`X-Request-Id` of the answer, by which the logs of the service name the request."""
 
 
 class ValidationDoc(Document):

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, delete, insert, or_, select, update
 
 from api.schemas.calendar import CalendarEntryDoc
 from api.schemas.reservation import ReservationDoc
+from api.store.audit import note_change, note_deletion
 from api.store.database import Store
 from api.store.dialects.statements import add_new
 from api.store.keys import RequestKey, forget_key, keep_key, resource_of
@@ -70,6 +71,7 @@ class CalendarStore:
             if not add_new(connection, CALENDARS, values):
                 return False
             check(_known(connection, name, now_s))
+            note_change(connection)
         return True
 
     def replace(
@@ -88,11 +90,13 @@ class CalendarStore:
             if not connection.execute(update(CALENDARS).where(same).values(**values)).rowcount:
                 return False
             check(_known(connection, name, now_s))
+            note_change(connection)
         return True
 
     def add_reservation(self, new: StoredReservation, request: RequestKey | None = None) -> None:
         """Insert a reservation."""
         with self._store.writing() as connection:
+            note_change(connection, new.id)
             keep_key(connection, request, new.id)
             connection.execute(insert(RESERVATIONS).values(**_row(new)))
 
@@ -111,6 +115,7 @@ class CalendarStore:
                 return None
             decided = decide(_known(connection, known.calendar, now_s), known)
             connection.execute(update(RESERVATIONS).where(RESERVATIONS.c.id == id_).values(**_row(decided)))
+            note_change(connection)
         return decided
 
     def reservation(self, id_: str) -> StoredReservation | None:
@@ -122,7 +127,8 @@ class CalendarStore:
         """Delete a reservation; False when there is none."""
         with self._store.writing() as connection:
             forget_key(connection, id_)
-            return connection.execute(delete(RESERVATIONS).where(RESERVATIONS.c.id == id_)).rowcount > 0
+            gone = connection.execute(delete(RESERVATIONS).where(RESERVATIONS.c.id == id_)).rowcount
+            return note_deletion(connection, gone)
 
     def reservation_of(self, request: RequestKey) -> str | None:
         """Id of what came of the same request under the same key; IdempotencyConflictError for another request."""

@@ -1,6 +1,7 @@
 """Calibrations of systems in the database, by name."""
 
 from api.schemas.model import CalibrationDoc
+from api.store.audit import note_change
 from api.store.database import Store
 from api.store.dialects.statements import FieldText, add_new
 from api.store.keys import RequestKey, keep_key
@@ -19,6 +20,7 @@ class CalibrationStore(NamedStore):
         with self._store.writing() as connection:
             if not add_new(connection, CALIBRATIONS, {"name": name, "document": document}):
                 return False
+            note_change(connection, name)
             keep_key(connection, request, self._prefix + name)
         return True
 

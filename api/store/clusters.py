@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, insert, select, update
 
+from api.store.audit import note_change, note_deletion
 from api.store.bodies import Body, body_of, forget_bodies, keep_body
 from api.store.connection import Database
 from api.store.tables import BODIES, CLUSTERS
@@ -45,6 +46,7 @@ class ClusterStore:
             known = connection.execute(select(CLUSTERS).where(CLUSTERS.c.name == name)).one_or_none()
             if version is not None and version != (0 if known is None else known.version):
                 return None
+            note_change(connection)
             keep_body(connection, body)
             values = {"updated_at_s": now_s, "body_hash": body.hash}
             if known is None:
@@ -61,7 +63,7 @@ class ClusterStore:
         with self._database.writing() as connection:
             hashes = connection.scalars(gone).all()
             forget_bodies(connection, hashes)
-        return bool(hashes)
+            return note_deletion(connection, len(hashes))
 
     def _found(self, name: str) -> list[StoredCluster]:
         with self._database.reading() as connection:

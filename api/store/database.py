@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 
 from api.schemas.plan import PlanStatus
+from api.store.audit import note_change, note_deletion
 from api.store.bodies import Body, PlanInput, body_of, forget_bodies, keep_body
 from api.store.connection import Database
 from api.store.keys import RequestKey, forget_key, keep_key, resource_of
@@ -79,6 +80,7 @@ class Store(Database):
         in."""
         values = {name: value for name, value in asdict(record).items() if name != "sequence"}
         with self.writing() as connection:
+            note_change(connection, record.id)
             keep_body(connection, asked.snapshot)
             connection.execute(insert(PLANS).values(**values, request=asked.rest, snapshot_hash=asked.snapshot.hash))
             if posted_hash is not None:
@@ -101,7 +103,7 @@ class Store(Database):
             gone = delete(PLANS).where(PLANS.c.id == plan_id).returning(PLANS.c.snapshot_hash)
             hashes = connection.scalars(gone).all()
             forget_bodies(connection, hashes)
-        return bool(hashes)
+            return note_deletion(connection, len(hashes))
 
     def plan(self, plan_id: str) -> PlanRecord | None:
         """One plan."""
@@ -191,6 +193,7 @@ class Store(Database):
         with self.writing() as connection:
             known = connection.scalar(select(func.count()).where(SNAPSHOTS.c.id == record.id))
             if not known:
+                note_change(connection, record.id)
                 keep_body(connection, record.document)
                 values = {"id": record.id, "created_at_s": record.created_at_s, "body_hash": record.document.hash}
                 connection.execute(insert(SNAPSHOTS).values(**values))
@@ -215,6 +218,7 @@ class Store(Database):
     def add_comparison(self, comparison_id: str, document: str, request: RequestKey | None = None) -> None:
         """Insert a comparison that is not final; `document` is JSON text."""
         with self.writing() as connection:
+            note_change(connection, comparison_id)
             keep_key(connection, request, comparison_id)
             connection.execute(insert(COMPARISONS).values(id=comparison_id, final=False, document=document))
 
@@ -230,7 +234,8 @@ class Store(Database):
         """Delete a comparison; False when there is none."""
         with self.writing() as connection:
             forget_key(connection, comparison_id)
-            return connection.execute(delete(COMPARISONS).where(COMPARISONS.c.id == comparison_id)).rowcount > 0
+            gone = connection.execute(delete(COMPARISONS).where(COMPARISONS.c.id == comparison_id)).rowcount
+            return note_deletion(connection, gone)
 
     def comparison(self, comparison_id: str) -> str | None:
         """One comparison as JSON text."""

@@ -2,6 +2,7 @@
 
 from sqlalchemy import insert, select, update
 
+from api.store.audit import note_change
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key, keep_key
 from api.store.named import NamedStore
@@ -17,6 +18,7 @@ class ForecasterStore(NamedStore):
     def add(self, name: str, document: str, request: RequestKey | None = None) -> None:
         """Insert a forecaster that is not final."""
         with self._store.writing() as connection:
+            note_change(connection, name)
             keep_key(connection, request, self._prefix + name)
             connection.execute(insert(FORECASTERS).values(name=name, final=False, document=document))
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Table, delete, select
 
+from api.store.audit import note_deletion
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key
 from api.store.listing import listed
@@ -33,7 +34,8 @@ class NamedStore:
         """Delete one; False when there is none."""
         with self._store.writing() as connection:
             forget_key(connection, self._prefix + name)
-            return connection.execute(delete(self._table).where(self._table.c.name == name)).rowcount > 0
+            gone = connection.execute(delete(self._table).where(self._table.c.name == name)).rowcount
+            return note_deletion(connection, gone)
 
     def document(self, name: str) -> str | None:
         """One as it was written last."""

@@ -18,6 +18,7 @@ from api.store.connection import Database
 from api.store.dialects.statements import FieldText
 from api.store.keys import forget_key
 from api.store.tables import (
+    AUDIT,
     BEGUN_AGAIN,
     COMPARISONS,
     NOTES,
@@ -49,7 +50,7 @@ class Retention:
 
     `age_s`: plans, comparisons, replays, stored snapshots, and reservations that are over. `num_plans`: of final plans
     the newest so many. `events_age_s`: what the solves of plans have told on their way. `metrics_age_s`: launches of
-    jobs with their steps; `num_steps`: of a launch the newest so many.
+    jobs with their steps; `num_steps`: of a launch the newest so many. `audit_age_s`: entries of the audit log.
     """
 
     age_s: float
@@ -57,6 +58,7 @@ class Retention:
     events_age_s: float
     metrics_age_s: float
     num_steps: int
+    audit_age_s: float
 
     @classmethod
     def of(cls, settings: Settings) -> "Retention":
@@ -67,6 +69,7 @@ class Retention:
             events_age_s=settings.keep_events_days * DAY_S,
             metrics_age_s=settings.keep_metrics_days * DAY_S,
             num_steps=settings.keep_steps,
+            audit_age_s=settings.keep_audit_days * DAY_S,
         )
 
 
@@ -82,6 +85,7 @@ class Purged:
     event_logs: int = 0
     launches: int = 0
     steps: int = 0
+    audit_entries: int = 0
 
     @property
     def told(self) -> str:
@@ -113,6 +117,7 @@ def purge(database: Database, keep: Retention, now_s: float, stopping: Callable[
         ("launches", _older_launches(now_s - keep.metrics_age_s), _delete_launches),
         ("steps", _surplus_steps(STEPS, keep.num_steps), partial(_delete_steps, STEPS)),
         ("steps", _surplus_steps(WHOLE_STEPS, keep.num_steps), partial(_delete_steps, WHOLE_STEPS)),
+        ("audit_entries", _older_entries(now_s - keep.audit_age_s), _delete_entries),
     )
     for name, old, delete_some in parts:
         while not stopping():
@@ -177,6 +182,10 @@ def _surplus_steps(table: Table, num_steps: int) -> Select[Any]:
     return select(RUNS.c.id, last - num_steps).where(last - first >= num_steps).limit(1)
 
 
+def _older_entries(before_s: float) -> Select[Any]:
+    return select(AUDIT.c.sequence).where(AUDIT.c.at_s < before_s).limit(_BATCH)
+
+
 def _delete_plans(connection: Connection, ids: Sequence[Any]) -> int:
     for table in (POSTED, NOTES, TAKEN_UP, BEGUN_AGAIN):
         connection.execute(delete(table).where(table.c.plan_id.in_(ids)))
@@ -215,6 +224,10 @@ def _delete_steps(table: Table, connection: Connection, found: Sequence[Any]) ->
     kept = {"num_records": RUNS.c.num_records - gone, "first_step": last + 1}
     connection.execute(update(RUNS).where(RUNS.c.id == run).values(**kept))
     return gone
+
+
+def _delete_entries(connection: Connection, sequences: Sequence[Any]) -> int:
+    return connection.execute(delete(AUDIT).where(AUDIT.c.sequence.in_(sequences))).rowcount
 
 
 class Purging:

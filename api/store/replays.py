@@ -10,6 +10,7 @@ from sqlalchemy import (
     update,
 )
 
+from api.store.audit import note_change, note_deletion
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key, keep_key
 from api.store.listing import listed
@@ -37,6 +38,7 @@ class ReplayStore:
     def add(self, id_: str, document: str, cluster: str, request: RequestKey | None = None) -> None:
         """Insert replays that are not final."""
         with self._store.writing() as connection:
+            note_change(connection, id_)
             keep_key(connection, request, id_)
             connection.execute(insert(REPLAYS).values(id=id_, final=False, document=document, cluster=cluster))
 
@@ -58,7 +60,7 @@ class ReplayStore:
         with self._store.writing() as connection:
             forget_key(connection, id_)
             connection.execute(delete(RESULTS).where(RESULTS.c.replays_id == id_))
-            return connection.execute(delete(REPLAYS).where(REPLAYS.c.id == id_)).rowcount > 0
+            return note_deletion(connection, connection.execute(delete(REPLAYS).where(REPLAYS.c.id == id_)).rowcount)
 
     def document(self, id_: str) -> str | None:
         """Replays as they were written last."""

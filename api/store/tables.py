@@ -234,3 +234,33 @@ RESULTS = Table(
     Column("result", Text, nullable=False),
     sqlite_with_rowid=False,
 )
+
+# Who may ask: of a token only its hash is kept.
+TOKENS = Table(
+    "tokens",
+    METADATA,
+    Column("sequence", _NUMBER, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("client", String, nullable=False),
+    Column("role", String, nullable=False),
+    Column("hash", String, nullable=False, unique=True),
+    Column("created_at_s", Float, nullable=False),
+    Column("expires_at_s", Float),
+    Column("revoked_at_s", Float),
+    sqlite_autoincrement=True,
+)
+# Who changed what, or was refused. Rows are added, and go when they are as old as they are kept; none is changed.
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("sequence", _NUMBER, primary_key=True, autoincrement=True),
+    Column("at_s", Float, nullable=False, index=True),
+    Column("client", String),
+    Column("role", String),
+    Column("action", String, nullable=False),
+    Column("resource", String, nullable=False),
+    Column("created", String),
+    Column("request_id", String, nullable=False),
+    Column("status", Integer),
+    sqlite_autoincrement=True,
+)

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing.connection import Pipe
 from pathlib import Path
 
@@ -85,6 +86,20 @@ def test_results_come_back(pool: WorkerPool) -> None:
     assert ticket.queued_s >= 0
     until(lambda: pool.num_busy == 0)
     assert (pool.num_ready, pool.queue_length) == (1, 0)
+
+
+def test_short_tasks_do_not_wait_behind_long_ones() -> None:
+    begun: list[str] = []
+    # Nothing runs before all wait.
+    stopped = WorkerPool(1, 9, preload=("tests.solver.tasks",))
+    tickets = [
+        stopped.submit(name(tasks.echo), None, deadline_s, on_start=partial(begun.append, label))
+        for label, deadline_s in (("hour", 3600.0), ("day", 86400.0), ("minute", 60.0), ("second minute", 60.0))
+    ]
+    with stopped:
+        for ticket in tickets:
+            ticket.result(60)
+    assert begun == ["minute", "second minute", "hour", "day"]
 
 
 def test_what_is_pickled_is_a_value_again_in_the_worker(pool: WorkerPool) -> None:

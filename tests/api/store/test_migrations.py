@@ -48,9 +48,11 @@ def test_every_schema_before_todays_has_a_stored_file() -> None:
     assert {file.stem for file in RELEASED.glob("*.sql")} == released
 
 
-def test_what_was_stored_is_there(old: Path) -> None:
-    plans = {str(row["id"]): row for row in rows(old, "plans")}
-    [snapshot] = rows(old, "snapshots")
+def test_what_was_stored_is_there(old: Path, tmp_path: Path) -> None:
+    # All files have the same content; only the first schema has it as text.
+    stored("0001", tmp_path / "first.sqlite")
+    plans = {str(row["id"]): row for row in rows(tmp_path / "first.sqlite", "plans")}
+    [snapshot] = rows(tmp_path / "first.sqlite", "snapshots")
     untouched = {table: rows(old, table) for table in ("calendars", "replays", "measured_steps", "idempotency_keys")}
     with closing(Store(old)) as store:
         assert [left.record.id for left in store.take_up_plans()] == [LEFT_BEHIND]
@@ -92,7 +94,9 @@ def test_an_old_database_becomes_one_like_a_new_one(old: Path, tmp_path: Path) -
     assert [row["seq"] for row in rows(old, "sqlite_sequence") if row["name"] == "plans"] == [4]
 
 
-def test_a_migration_that_fails_leaves_everything_as_it_was(old: Path) -> None:
+def test_a_migration_that_fails_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    old = tmp_path / "plans.sqlite"
+    stored("0001", old)
     before = {name: rows(old, name) for name in ("plans", "snapshots", "sqlite_master")}
     # Of an unreadable request the migration knows nothing: it comes to the last plan, and breaks.
     with closing(sqlite3.connect(old)) as connection:

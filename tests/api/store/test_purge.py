@@ -10,17 +10,18 @@ from sqlalchemy import func, insert, select, update
 
 from api.common.settings import Settings
 from api.schemas.plan import PlanStatus
+from api.store.audit import AuditLog
 from api.store.bodies import Body, PlanInput
 from api.store.database import SnapshotRecord, Store
 from api.store.keys import RequestKey
 from api.store.purge import DAY_S, Purged, Retention, purge
 from api.store.replays import ReplayStore
-from api.store.tables import BODIES, PLANS, REPLAYS, RESERVATIONS, RUNS, STEPS
+from api.store.tables import AUDIT, BODIES, PLANS, REPLAYS, RESERVATIONS, RUNS, STEPS
 from tests.api.store.test_database import RECORD, filled
 
 # 2026-01-01 in UTC; things of day k are k days younger.
 START_S = 1_767_225_600.0
-KEEP = Retention(age_s=1e9, num_plans=10**9, events_age_s=1e9, metrics_age_s=1e9, num_steps=10**9)
+KEEP = Retention(age_s=1e9, num_plans=10**9, events_age_s=1e9, metrics_age_s=1e9, num_steps=10**9, audit_age_s=1e9)
 
 
 @pytest.fixture
@@ -165,3 +166,14 @@ def test_a_purge_that_is_stopped_goes_on_another_time(store: Store, monkeypatch:
     assert purge(store, keep, START_S + 99 * DAY_S, lambda: next(answers)).plans == 4
     assert left(store) == ["plan-4", "plan-5"]
     assert purge(store, keep, START_S + 99 * DAY_S).plans == 2
+
+
+def test_old_entries_of_the_audit_log_go_by_their_own_age(store: Store) -> None:
+    rows = [
+        {"at_s": START_S + k * DAY_S, "action": "create_plan", "resource": f"{k}", "request_id": "r"} for k in range(5)
+    ]
+    with store.writing() as connection:
+        connection.execute(insert(AUDIT), rows)
+    assert purge(store, replace(KEEP, age_s=0.0), START_S + 4.5 * DAY_S) == Purged()
+    assert purge(store, replace(KEEP, audit_age_s=3 * DAY_S), START_S + 4.5 * DAY_S) == Purged(audit_entries=2)
+    assert [entry.resource for entry in AuditLog(store).page(9, None, None)] == ["4", "3", "2"]

@@ -1,0 +1,1 @@
+"""Who may ask: tokens of clients, and what they asked for."""

@@ -1,0 +1,1 @@
+"""Tests of tokens and the audit log."""
