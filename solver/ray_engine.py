@@ -10,6 +10,7 @@ import itertools
 import logging
 import os
 import pickle
+import socket
 import sys
 import threading
 from collections import deque
@@ -17,7 +18,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import ActorUnavailableError, RayError
 
 from solver.engine import Slot, Worker
 from solver.ray_host import Begun, Ended, Installation, WorkerHost
@@ -29,7 +30,10 @@ _logger = logging.getLogger("stowplan.solver.ray")
 _RELAYS = 4
 _GROUPS = {"relays": _RELAYS, "sends": 1}
 _CPUS = 1
+# Addresses with a meaning of their own.
+_WORDS = ("auto", "local")
 _EXIT_LIMIT_S = 1.0
+_CONNECT_LIMIT_S = 5.0
 
 
 class RayEngine:
@@ -48,6 +52,8 @@ class RayEngine:
     starts_together = True
 
     def __init__(self, address: str = "auto") -> None:
+        if address not in _WORDS and not address.rpartition(":")[2].isdecimal():
+            raise InputError(f"ray_address is {address}; must be auto, local, or HOST:PORT of the head of the cluster")
         if "://" in address:
             raise InputError(
                 f"ray_address is {address}; workers are talked to from a node of the cluster itself: start Ray on this "
@@ -55,7 +61,7 @@ class RayEngine:
             )
         try:
             _connect(address)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        except (RuntimeError, ValueError, OSError, OverflowError) as error:
             reason = str(error).strip().splitlines()[0]
             raise InputError(
                 f"no connection to the Ray cluster at {address}: {reason}; start Ray on this machine (`ray start "
@@ -79,6 +85,10 @@ class RayEngine:
 
 
 def _connect(address: str) -> None:
+    if address not in _WORDS:
+        # Ray would try for minutes.
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_LIMIT_S).close()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     # What workers print stays in the logs of their node.
@@ -116,10 +126,11 @@ class _RaySlot:
             return self._actor
 
     def lost(self, actor: Any) -> None:
-        """Note that an actor is dead."""
+        """Note that an actor is dead, or cannot be heard; then it may live, and shall not."""
         with self._lock:
             if self._actor is actor:
                 self._actor = None
+        _end(actor)
 
     def entered(self, worker: "_RayWorker") -> None:
         """Note that a worker is about to start."""
@@ -284,6 +295,8 @@ def _shortage() -> str:
 
 def _reason(error: RayError) -> str:
     """Say in a line what Ray says in many."""
+    if isinstance(error, ActorUnavailableError):
+        return "the connection to its Ray actor was lost"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if (missing := next((line for line in lines if "ModuleNotFoundError" in line), None)) is not None:
         return f"stowplan is not installed there, or another version ({missing.partition('ModuleNotFoundError: ')[2]})"

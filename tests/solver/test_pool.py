@@ -28,7 +28,6 @@ from solver.result import Limit, SolveResult, TerminationReason
 from stowplan.errors import InputError, StowplanError, WorkerError
 from tests.paths import ROOT
 from tests.solver import solving_tasks, tasks
-from tests.solver.conftest import RayTestCluster
 from tests.solver.instances import slow_knapsack
 
 pytestmark = pytest.mark.slow
@@ -63,8 +62,8 @@ def is_alive(pid: int) -> bool:
 def engine(request: pytest.FixtureRequest) -> WorkerEngine:
     if request.param == "local":
         return LocalEngine()
-    cluster: RayTestCluster = request.getfixturevalue("ray_cluster")
-    return cluster.engine
+    engine: WorkerEngine = request.getfixturevalue("ray_cluster").engine
+    return engine
 
 
 @pytest.fixture(scope="module")
@@ -454,8 +453,8 @@ def test_workers_die_with_their_parent(engine_name: str, request: pytest.Fixture
     }
     engine = "LocalEngine()"
     if engine_name == "ray":
-        cluster: RayTestCluster = request.getfixturevalue("ray_cluster")
-        engine = f"import_module('solver.ray_engine').RayEngine({cluster.address!r})"
+        address = request.getfixturevalue("ray_cluster").address
+        engine = f"import_module('solver.ray_engine').RayEngine({address!r})"
     program = f"""
         import sys, time
         from importlib import import_module
