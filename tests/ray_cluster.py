@@ -1,31 +1,37 @@
 """Ray clusters of several nodes on this machine."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ray._private.node import Node
+import ray
 from ray.cluster_utils import Cluster
 
 from solver.ray_engine import RayEngine
 
 
 class RayTestCluster:
-    """A cluster whose first node is ours and runs nothing, and an engine that is connected to it."""
+    """A cluster whose first node is ours and runs nothing."""
 
     def __init__(self, *cpus: int) -> None:
         self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
         for count in cpus:
             self.add_node(count)
         self.address: str = self._cluster.address
-        self.engine = RayEngine(self.address)
+
+    @cached_property
+    def engine(self) -> RayEngine:
+        """An engine, which this process has one of at a time."""
+        return RayEngine(self.address)
 
     def add_node(self, cpus: int) -> None:
         """Start one more node."""
         self._cluster.add_node(num_cpus=cpus)
 
-    def node_of(self, pid: int) -> Node:
+    def node_of(self, pid: int) -> Any:
         """The node that a process of this machine runs on."""
         above = _ancestors(pid)
         for node in self._cluster.list_all_nodes():
@@ -37,10 +43,25 @@ class RayTestCluster:
         """Kill the node that a process runs on, without a word."""
         self._cluster.remove_node(self.node_of(pid), allow_graceful=False)
 
+    def kill_node_with_a_worker(self) -> None:
+        """Kill the node of the only worker."""
+        raylets = {node.all_processes["raylet"][0].process.pid for node in self._cluster.list_all_nodes()}
+        (pid,) = (pid for pid in _worker_processes() if raylets & _ancestors(pid))
+        self.kill_node_of(pid)
+
     def close(self) -> None:
         """End all of it."""
-        self.engine.close()
+        ray.shutdown()
         self._cluster.shutdown()
+
+
+def _worker_processes() -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):
+            if folder.name.isdecimal() and b"from solver.worker import main" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
 
 
 def _ancestors(pid: int) -> set[int]:

@@ -9,6 +9,7 @@ from api import workers
 from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
 from solver.pool import WorkerPool
+from solver.process import LocalEngine
 from tests.api.serving import serving
 
 SETTINGS = Settings(database=IN_MEMORY, heartbeat_s=0.2, shutdown_s=1.0, deadline_slack_s=30.0, max_wait_s=50.0)
@@ -19,7 +20,7 @@ def pool() -> Iterator[WorkerPool]:
     """Workers load what tests ask for: all solvers and modelling layers cost each of them ten seconds."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(workers, "IDLE_LOAD", ())
-        lazy = workers.worker_pool(SETTINGS)
+        lazy = workers.worker_pool(SETTINGS, LocalEngine())
     with lazy:
         yield lazy
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver import ray_engine
 from solver.options import SolveOptions
 from solver.pool import WorkerPool
 from solver.ray_engine import RayEngine
@@ -106,7 +105,7 @@ def test_slots_are_spread_and_one_without_a_cpu_says_so_and_waits(ray_cluster: R
 
 def test_nodes_with_another_version_are_refused(ray_cluster: RayTestCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Installation(stowplan="9.9", python="3.99.0")
-    monkeypatch.setattr(ray_engine.Installation, "here", lambda: ours)
+    monkeypatch.setattr(Installation, "here", lambda: ours)
     with WorkerPool(1, 1, engine=ray_cluster.engine, start_attempts=1) as pool:
         ticket = pool.submit(name(tasks.echo), 1, 10)
         with pytest.raises(
