@@ -52,7 +52,8 @@ def test_a_plan_whose_node_is_killed_is_finished_from_its_last_incumbent(
 ) -> None:
     monkeypatch.setattr(api.plans.run, "PLAN_TASK", f"{tasks.__name__}:{tasks.stuck_task.__name__}")
     path = post(on_ray, "/v1/plans", sia_request()).headers["location"]
-    until(on_ray, path, lambda plan: plan["progress"]["objective"] is not None)
+    with on_ray.stream("GET", f"{path}/events") as events:
+        assert any(line == "event: incumbent" for line in events.iter_lines())
     cluster.kill_node_with_a_worker()
     final = until(on_ray, path, lambda plan: plan["status"] not in {"queued", "building", "solving"})
     assert final["status"] == "succeeded"
