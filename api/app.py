@@ -1,7 +1,7 @@
 """The application: rooms put together, nothing else."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from typing import Any
 
 from fastapi import Depends, FastAPI
@@ -38,7 +38,7 @@ from api.http.routers import (
 from api.reading.readers import Readers
 from api.services import Services
 from api.store.database import Store
-from api.workers import reader_pool, worker_pool
+from api.workers import reader_pool, worker_engine, worker_pool
 from solver.pool import WorkerPool
 from stowplan import __version__
 
@@ -84,17 +84,16 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        own_store = store or Store(settings.database_location)
-        own_pool = pool or worker_pool(settings).start()
-        readers = Readers(reader_pool(settings), settings.read_s, settings.small_body_bytes)
-        app.state.services = Services(settings, own_store, own_pool, readers)
-        own_pool.load_idle()
-        try:
-            yield
-        finally:
-            await run_in_threadpool(app.state.services.close, pool is None)
-            if store is None:
-                own_store.close()
+        with ExitStack() as stack:
+            own_store = store or stack.enter_context(closing(Store(settings.database_location)))
+            own_pool = pool or worker_pool(settings, stack.enter_context(worker_engine(settings))).start()
+            readers = Readers(reader_pool(settings), settings.read_s, settings.small_body_bytes)
+            app.state.services = Services(settings, own_store, own_pool, readers)
+            own_pool.load_idle()
+            try:
+                yield
+            finally:
+                await run_in_threadpool(app.state.services.close, pool is None)
 
     app = _Application(
         title="Stowplan",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from api.common.private_files import files_for_us_only
 from api.common.settings import Settings
-from api.workers import worker_pool
+from api.workers import worker_engine, worker_pool
 from models.catalogue import using_catalogue
 from stowplan.errors import InputError
 
@@ -26,7 +26,10 @@ def serve(settings: Settings) -> None:
     StoreError
         When the database cannot be opened.
     InputError
-        When the address cannot be listened on, or the user's catalogue or the certificate is wrong.
+        When the address cannot be listened on, the user's catalogue or the certificate is wrong, or workers have
+        nowhere to run.
+    ExtraMissingError
+        When workers shall run on what is not installed.
     WorkerError
         When the application does not start.
     """
@@ -38,7 +41,7 @@ def serve(settings: Settings) -> None:
             _keep_others_out()
         refuse_bad_certificate(settings)
         listener = stack.enter_context(listen(settings.host, settings.port))
-        pool = stack.enter_context(worker_pool(settings))
+        pool = stack.enter_context(worker_pool(settings, stack.enter_context(worker_engine(settings))))
         # The workers load what they need while this process loads the web stack, which takes as long.
         from api.web import run
 

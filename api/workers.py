@@ -1,9 +1,17 @@
 """The workers of the service: what they load, and when."""
 
-from api.common.settings import Settings
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from api.common.settings import RAY, Settings
+from executor.extra import missing_extra
 from models.policies import DECLARATIONS, FORMULATIONS
+from solver.engine import WorkerEngine
 from solver.pool import WorkerPool
+from solver.process import LocalEngine
 from solver.registry import BACKEND_MODULES
+from stowplan.errors import ExtraMissingError
 
 # What a worker loads before it is ready, and what after that, while nobody waits: the most wanted first, Pyomo and
 # CVXPY last, which take seconds (a task that comes meanwhile waits for the one module that is being loaded). The
@@ -36,7 +44,29 @@ _ATTEMPTS = 3
 _AUXILIARY_QUEUE = 64
 
 
-def worker_pool(settings: Settings) -> WorkerPool:
+@contextmanager
+def worker_engine(settings: Settings) -> Iterator[WorkerEngine]:
+    """Give what runs workers: of plans, and of all that pools with the same engine do.
+
+    Raises
+    ------
+    ExtraMissingError
+        When Ray is chosen and not installed.
+    InputError
+        When there is no cluster at the address.
+    """
+    if settings.engine != RAY:
+        yield LocalEngine()
+        return
+    if missing := missing_extra("the engine ray", ("ray",), extra="ray"):
+        raise ExtraMissingError(missing)
+    # It takes a second to load.
+    engine = importlib.import_module("solver.ray_engine")
+    with engine.RayEngine(settings.ray_address) as connected:
+        yield connected
+
+
+def worker_pool(settings: Settings, engine: WorkerEngine) -> WorkerPool:
     """Pool of workers that know all models."""
     queue_size = settings.queue_size + _AUXILIARY_QUEUE
     return WorkerPool(
@@ -50,11 +80,15 @@ def worker_pool(settings: Settings) -> WorkerPool:
         start_attempts=settings.worker_start_attempts,
         gives_up=False,
         attempts=_ATTEMPTS,
+        engine=engine,
     )
 
 
 def reader_pool(settings: Settings) -> WorkerPool:
-    """Pool of processes that read large requests; it solves nothing, so that it is there while all workers solve."""
+    """Pool of processes that read large requests; it solves nothing, so that it is there while all workers solve.
+
+    They are processes of this machine whatever the engine: what they read has just come here.
+    """
     return WorkerPool(
         settings.readers,
         _READING_QUEUE,

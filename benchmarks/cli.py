@@ -155,6 +155,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.service.load:main",
         "Let many clients post small snapshots at once; fails on wrong answers, lost plans and 5xx.",
     ),
+    "worker-engines": LazyCommand(
+        "benchmarks.service.worker_engines:main",
+        "Measure plans a second of workers on this machine and on a Ray cluster, and whose CPU they cost.",
+    ),
     "make-examples": LazyCommand(
         "benchmarks.examples.make_examples:main", "Write the packaged examples, `api/examples/*.json`, anew."
     ),

@@ -1,9 +1,10 @@
 """A pool of worker processes with a hard deadline for every task.
 
 Solvers can ignore a request to stop, leak memory or crash; a process can be killed. Every worker is a fresh
-interpreter (never forked: a forked child of a process that has solved hangs in HiGHS) and is looked after by one
-thread here, which feeds it tasks, hands on progress, asks it to stop at the deadline, kills it after a short grace
-and replaces it. Nothing here imports a solver or a modelling language.
+interpreter (never forked: a forked child of a process that has solved hangs in HiGHS), on this machine or wherever an
+engine runs it (`solver.engine`), and is looked after by one thread here, which feeds it tasks, hands on progress, asks
+it to stop at the deadline, kills it after a short grace and replaces it. Nothing here imports a solver or a modelling
+language.
 
 Callbacks are called from the pool's threads and should return soon; what they raise is logged and dropped.
 """
@@ -16,10 +17,12 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
+from solver.engine import Slot, Worker, WorkerEngine
 from solver.monitor import Progress
-from solver.process import WorkerProcess
+from solver.process import LocalEngine
 from solver.queue import TaskQueue
 from solver.worker import merged
 from stowplan.arrays import FloatVector
@@ -97,7 +100,7 @@ class Ticket:
         self._lock = threading.Lock()
         self._canceled = False
         self._withdraw: Callable[[], bool] = lambda: False
-        self._worker: WorkerProcess | None = None
+        self._worker: Worker | None = None
 
     @property
     def queued_s(self) -> float:
@@ -150,7 +153,7 @@ class Ticket:
         elif worker is not None:
             worker.cancel(self.number)
 
-    def _hand_to(self, worker: WorkerProcess) -> None:
+    def _hand_to(self, worker: Worker) -> None:
         worker.send("task", self.number, self.task, self._argument)
         with self._lock:
             self._worker = worker
@@ -199,6 +202,8 @@ class WorkerPool:
 
     A task whose worker dies before its deadline, and before it reported an incumbent, is begun again by another one,
     before all that wait: `attempts` times in all, since it may be why they die.
+
+    Workers are processes of this machine, unless an `engine` runs them elsewhere.
     """
 
     def __init__(
@@ -214,6 +219,7 @@ class WorkerPool:
         start_attempts: int = 5,
         gives_up: bool = True,
         attempts: int = 1,
+        engine: WorkerEngine | None = None,
     ) -> None:
         if num_workers < 1 or max_queue < 0 or max_tasks_per_worker < 1:
             raise InputError("a pool needs at least one worker, a queue of at least 0 and one task per worker")
@@ -222,9 +228,10 @@ class WorkerPool:
         self._preload = preload
         self._idle_load = idle_load
         self._changed = threading.Condition()
-        self._starting = threading.Lock()
+        self.engine: WorkerEngine = engine or LocalEngine()
+        self._starting = nullcontext() if self.engine.starts_together else threading.Lock()
         self._queue: TaskQueue[Ticket] = TaskQueue()
-        self._workers: set[WorkerProcess] = set()
+        self._workers: set[Worker] = set()
         self._num_busy = 0
         self._num_started = 0
         self._num_workers = num_workers
@@ -356,10 +363,11 @@ class WorkerPool:
 
     def _look_after(self, slot: int) -> None:
         """Keep one worker alive and busy, until the pool closes or gives up."""
-        worker: WorkerProcess | None = None
+        place = self.engine.slot()
+        worker: Worker | None = None
         while not self._has_ended():
             try:
-                worker = self._ready(worker, self._start_limit(slot))
+                worker = self._ready(worker, place, self._start_limit(slot))
             except WorkerError as error:
                 worker = None
                 self._note_failure(slot, str(error))
@@ -367,11 +375,12 @@ class WorkerPool:
                 continue
             with self._changed:
                 self._failures[slot] = 0
-            has_worked, worker = self._feed(worker)
+            has_worked, worker = self._feed(worker, place)
             if not has_worked:
                 self._pause(_IDLE_CHECK_S)
         if worker is not None:
             self._end(worker)
+        place.leave()
 
     def _pause(self, seconds: float) -> None:
         with self._changed:
@@ -390,11 +399,10 @@ class WorkerPool:
         longer = self._start_limit_s * 2.0 ** min(self._failures[slot], 20)
         return max(self._start_limit_s, min(_MAX_START_LIMIT_S, longer))
 
-    def _ready(self, worker: WorkerProcess | None, limit_s: float) -> WorkerProcess:
+    def _ready(self, worker: Worker | None, place: Slot, limit_s: float) -> Worker:
         """A worker that is ready: this one, or a new one."""
-        # One after another: the first is ready, and so the pool of use, as soon as can be on few cores.
         with self._starting:
-            worker = worker or self._launched(self._preload, self._idle_load)
+            worker = worker or self._launched(place, self._preload, self._idle_load)
             try:
                 worker.await_ready(limit_s)
             except WorkerError:
@@ -406,8 +414,8 @@ class WorkerPool:
             worker.load()
         return worker
 
-    def _launched(self, preload: tuple[str, ...], idle_load: tuple[str, ...]) -> WorkerProcess:
-        worker = WorkerProcess(preload, idle_load)
+    def _launched(self, place: Slot, preload: tuple[str, ...], idle_load: tuple[str, ...]) -> Worker:
+        worker = place.worker(preload, idle_load)
         with self._changed:
             if self._closed:
                 raise WorkerError("the pool was closed")
@@ -420,7 +428,7 @@ class WorkerPool:
             raise
         return worker
 
-    def _spare(self, spare: WorkerProcess | None) -> WorkerProcess | None:
+    def _spare(self, spare: Worker | None, place: Slot) -> Worker | None:
         """The one that is on its way, else a new one, which has loaded everything when it is ready."""
         if spare is not None and spare.alive and spare.age_s < _MAX_START_LIMIT_S:
             return spare
@@ -428,7 +436,7 @@ class WorkerPool:
             _logger.warning("a worker is not replaced yet: the next one did not start (%s)", spare.end)
             self._end(spare)
         try:
-            return self._launched(self._preload + self._idle_load, ())
+            return self._launched(place, self._preload + self._idle_load, ())
         except WorkerError as error:
             _logger.warning("a worker is not replaced yet: %s", error)
             return None
@@ -445,17 +453,17 @@ class WorkerPool:
         for ticket in waiting:
             ticket._fail(WorkerError(self.trouble or reason))
 
-    def _end(self, worker: WorkerProcess) -> None:
+    def _end(self, worker: Worker) -> None:
         with self._changed:
             self._workers.discard(worker)
         worker.dispose()
 
-    def _feed(self, worker: WorkerProcess) -> tuple[bool, WorkerProcess | None]:
+    def _feed(self, worker: Worker, place: Slot) -> tuple[bool, Worker | None]:
         """Give `worker` tasks until it is used up, has died, or the pool closes; then it is gone.
 
         Returns whether it took any, and the next worker, if there is one.
         """
-        spare: WorkerProcess | None = None
+        spare: Worker | None = None
         count = 0
         while (ticket := self._next_ticket(worker, spare)) is not None:
             usable = self._work(worker, ticket)
@@ -463,20 +471,20 @@ class WorkerPool:
             if not usable or (count >= self._max_tasks and not self._warm_spare):
                 break
             if count >= self._max_tasks:
-                spare = self._spare(spare)
+                spare = self._spare(spare, place)
         if worker.alive:
             worker.retire()
         self._end(worker)
         return count > 0, spare
 
-    def _work(self, worker: WorkerProcess, ticket: Ticket) -> bool:
+    def _work(self, worker: Worker, ticket: Ticket) -> bool:
         try:
             return self._run(worker, ticket)
         finally:
             with self._changed:
                 self._num_busy -= 1
 
-    def _next_ticket(self, worker: WorkerProcess, spare: WorkerProcess | None) -> Ticket | None:
+    def _next_ticket(self, worker: Worker, spare: Worker | None) -> Ticket | None:
         """The next task; None when the pool closes, the worker is dead, or its spare is there."""
         with self._changed:
             while not self._closed and worker.alive and not (spare is not None and spare.is_up):
@@ -486,7 +494,7 @@ class WorkerPool:
                 self._changed.wait(_IDLE_CHECK_S)
         return None
 
-    def _run(self, worker: WorkerProcess, ticket: Ticket) -> bool:
+    def _run(self, worker: Worker, ticket: Ticket) -> bool:
         """Run one task to its end, whatever that is. Returns whether the worker can take another."""
         try:
             ticket._hand_to(worker)
@@ -526,14 +534,14 @@ class WorkerPool:
         self._overdue(worker, ticket)
         return False
 
-    def _overdue(self, worker: WorkerProcess, ticket: Ticket) -> None:
+    def _overdue(self, worker: Worker, ticket: Ticket) -> None:
         worker.kill()
         if ticket._started is None:
             self._lost(worker, ticket)
         else:
             ticket._fail(DeadlineError(f"task {ticket.task} was killed at its deadline of {ticket.deadline_s:g} s"))
 
-    def _lost(self, worker: WorkerProcess, ticket: Ticket) -> None:
+    def _lost(self, worker: Worker, ticket: Ticket) -> None:
         """The worker is dead. A task that had not begun is not to blame; one that had may be begun again."""
         ticket._handovers += 1
         at_deadline = ticket.elapsed_s >= ticket.deadline_s

@@ -1,6 +1,7 @@
-"""The parent side of one worker process: start, talk, kill."""
+"""Workers that are processes of this machine: start, talk, kill."""
 
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ from contextlib import suppress
 from multiprocessing.connection import Pipe
 from typing import Any
 
+from solver.engine import Slot, Worker
 from stowplan.child_environment import child_environment
 from stowplan.errors import WorkerError
 
@@ -19,73 +21,35 @@ _LONGEST_POLL_S = 3600.0
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-class WorkerProcess:
-    """One process and the connection to it. `kill` and `cancel` may come from any thread, the rest is for one."""
+class WorkerProcess(Worker):
+    """One process and the pipe to it. It dies with the thread that launched it."""
 
     def __init__(self, preload: tuple[str, ...], idle_load: tuple[str, ...] = ()) -> None:
+        super().__init__()
         self._preload = preload
         self._idle_load = idle_load
-        self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._killed = False
-        self._launched = 0.0
         self._connection, self._remote = Pipe()
-        self.ready = False
 
-    def launch(self) -> None:
-        """Start the process, in a thread that lives as long as it shall: it dies with this thread.
-
-        Raises
-        ------
-        WorkerError
-            When there is no memory or process left for it, or `kill` came first.
-        """
+    def _start(self) -> None:
         descriptor = self._remote.fileno()
         arguments = f"{descriptor}, {os.getpid()}, {self._preload!r}, {self._idle_load!r}"
         program = f"import sys; sys.path[:] = {sys.path!r}; from solver.worker import main; main({arguments})"
-        with self._lock:
-            if self._killed:
-                raise WorkerError("the pool was closed")
-            self._launched = time.monotonic()
-            try:
-                self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and code
-                    [sys.executable, "-c", program],
-                    pass_fds=(descriptor,),
-                    stdin=subprocess.DEVNULL,
-                    # Solvers print; standard output belongs to the answers of the parent.
-                    stdout=2,
-                    env=_ONE_THREAD | child_environment(),
-                    process_group=0,
-                )
-            except OSError as error:
-                raise WorkerError(f"a worker cannot be started: {error}") from error
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and code
+                [sys.executable, "-c", program],
+                pass_fds=(descriptor,),
+                stdin=subprocess.DEVNULL,
+                # Solvers print; standard output belongs to the answers of the parent.
+                stdout=2,
+                env=_ONE_THREAD | child_environment(),
+                process_group=0,
+            )
+        except OSError as error:
+            raise WorkerError(f"a worker cannot be started: {error}") from error
         # From here on the end of the process is the end of the connection.
         self._remote.close()
-
-    def await_ready(self, limit_s: float) -> None:
-        """Wait until the process is ready; WorkerError when it is not `limit_s` seconds after its launch."""
-        try:
-            if not self._is_ready_within(self._launched + limit_s - time.monotonic()):
-                raise WorkerError(f"a worker was not ready after {limit_s:g} s")
-        except (EOFError, OSError) as error:
-            raise WorkerError(f"a worker died at start ({self.end})") from error
-
-    @property
-    def age_s(self) -> float:
-        """Seconds since its launch."""
-        return time.monotonic() - self._launched
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the process is ready now."""
-        with suppress(EOFError, OSError):
-            return self._is_ready_within(0.0)
-        return False
-
-    def _is_ready_within(self, seconds: float) -> bool:
-        self.ready = self.ready or (self.poll(seconds) and self.receive() == ("ready",))
-        return self.ready
 
     @property
     def alive(self) -> bool:
@@ -104,18 +68,12 @@ class WorkerProcess:
 
     def send(self, *message: object) -> None:
         """Send; OSError when the process is gone."""
+        self.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+
+    def send_bytes(self, message: bytes) -> None:
+        """Send what is pickled already."""
         with self._sending:
-            self._connection.send(message)
-
-    def cancel(self, number: int) -> None:
-        """Ask the task `number` to stop, if it still runs."""
-        with suppress(OSError):
-            self.send("cancel", number)
-
-    def load(self) -> None:
-        """Let it use idle time for loading."""
-        with suppress(OSError):
-            self.send("load")
+            self._connection.send_bytes(message)
 
     def poll(self, timeout_s: float) -> bool:
         """Wait for a message, or the end of the process."""
@@ -128,6 +86,15 @@ class WorkerProcess:
     def receive(self) -> Any:
         """Take the next message; EOFError or OSError when the process is gone."""
         return self._connection.recv()
+
+    def receive_all_bytes(self) -> list[bytes]:
+        """Wait for a message, and take all that are there, pickled as they are; raises what `receive` does."""
+        messages = [self._connection.recv_bytes()]
+        # The end of the connection is there, too, and is met by the next call.
+        with suppress(EOFError, OSError):
+            while self._connection.poll(0):
+                messages.append(self._connection.recv_bytes())
+        return messages
 
     def retire(self) -> None:
         """Let the process end by itself."""
@@ -151,3 +118,21 @@ class WorkerProcess:
                 self._process.wait(_EXIT_LIMIT_S)
         self._connection.close()
         self._remote.close()
+
+
+class LocalEngine:
+    """Workers are processes of this machine, which are its own slots."""
+
+    # The first is ready, and so the pool of use, as soon as can be on few cores.
+    starts_together = False
+
+    def slot(self) -> Slot:
+        """Give a place for a worker: there is nothing to hold."""
+        return self
+
+    def worker(self, preload: tuple[str, ...], idle_load: tuple[str, ...]) -> Worker:
+        """Give a process that has not been started."""
+        return WorkerProcess(preload, idle_load)
+
+    def leave(self) -> None:
+        """Nothing is held."""

@@ -19,6 +19,8 @@ from stowplan.errors import InputError
 IN_MEMORY = ":memory:"
 # How the URL of a database on a server begins.
 POSTGRESQL = "postgresql://"
+LOCAL, RAY = "local", "ray"
+ENGINES = (LOCAL, RAY)
 # What RFC 6750 allows in a header.
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _HOST_NAME = re.compile(r"[A-Za-z0-9\-._]+")
@@ -90,6 +92,12 @@ def _allowed_hosts(value: str) -> str:
     return value
 
 
+def _engine(value: str) -> str:
+    if value not in ENGINES:
+        raise InputError(f"engine is {value!r}; must be {' or '.join(ENGINES)}")
+    return value
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -105,6 +113,7 @@ _Days = Annotated[float, AfterValidator(_not_negative)]
 _Port = Annotated[int, AfterValidator(_port)]
 _Database = Annotated[str, AfterValidator(_database)]
 _AllowedHosts = Annotated[str, AfterValidator(_allowed_hosts)]
+_Engine = Annotated[str, AfterValidator(_engine)]
 _Token = Annotated[str | None, AfterValidator(_token)]
 
 
@@ -219,6 +228,19 @@ class Settings(BaseModel):
         ""
     )
     workers: Annotated[_Count, Flag("--workers"), Field(description="Solves at a time.")] = 2
+    engine: Annotated[
+        _Engine,
+        Flag("--engine"),
+        Field(description="Where workers run: local, or ray, on the nodes of a Ray cluster (extra `ray`)."),
+    ] = LOCAL
+    ray_address: Annotated[
+        str,
+        Flag("--ray-address"),
+        Field(
+            description="Ray cluster of the engine ray: auto for the one that this machine is a node of, HOST:PORT of "
+            "its head, or local for one of its own on this machine."
+        ),
+    ] = "auto"
     queue_size: Annotated[_Count, Flag("--queue-size"), Field(description="Plans that may wait.")] = 256
     comparison_queue_size: Annotated[
         _Count, Field(description="Comparisons of solvers that may wait for the one that runs.")

@@ -9,6 +9,7 @@ from models.comparison import History, RunFailure, SolverRun
 from models.plan import PlanRequest
 from models.planning_task import limit_named
 from models.policies import policy_of
+from solver.engine import WorkerEngine
 from solver.pool import TaskCanceledError, Ticket, WorkerPool
 from solver.registry import BACKENDS
 from stowplan.errors import StowplanError
@@ -25,11 +26,16 @@ class SolverComparison:
     """
 
     def __init__(
-        self, request: PlanRequest, slack_s: float, wait: Callable[[Ticket], Any] = lambda ticket: ticket.result()
+        self,
+        request: PlanRequest,
+        slack_s: float,
+        wait: Callable[[Ticket], Any] = lambda ticket: ticket.result(),
+        engine: WorkerEngine | None = None,
     ) -> None:
         self._request = request
         self._deadline_s = request.options.time_limit_s + slack_s
         self._wait = wait
+        self._engine = engine
         self._lock = threading.Lock()
         self._stopped = False
         self._pool: WorkerPool | None = None
@@ -69,7 +75,7 @@ class SolverComparison:
 
     def _run_in_fresh_worker(self, solver: str, history: History) -> Any:
         request = replace(self._request, options=replace(self._request.options, solver=solver))
-        with WorkerPool(num_workers=1, max_queue=1, preload=_preload(request)) as pool:
+        with WorkerPool(num_workers=1, max_queue=1, preload=_preload(request), engine=self._engine) as pool:
             ticket = pool.submit(RUN_TASK, request, self._deadline_s, on_progress=history.add)
             with self._lock:
                 self._pool, self._ticket = pool, ticket

@@ -27,6 +27,7 @@ from api.schemas.plan import FailureDoc
 from api.store.database import Store
 from api.store.keys import RequestKey
 from models.comparison import SolverRun
+from solver.engine import WorkerEngine
 
 COMPARISONS_PATH = "/v1/solver-comparisons"
 # Start of a worker, and what the pool allows it beyond its deadline.
@@ -45,9 +46,10 @@ class Comparisons:
     anew then.
     """
 
-    def __init__(self, settings: Settings, store: Store) -> None:
+    def __init__(self, settings: Settings, store: Store, engine: WorkerEngine) -> None:
         self._settings = settings
         self._store = store
+        self._engine = engine
         self._turns = Turns("compare", settings.comparison_queue_size, self._run, self._drop)
         for text in store.unfinished_comparisons():
             left = _finished(ComparisonDoc.model_validate_json(text), ComparisonStatus.INTERRUPTED, _INTERRUPTED)
@@ -82,7 +84,7 @@ class Comparisons:
             key = RequestKey(collection=COMPARISONS_PATH, key=idempotency_key, input_hash=asked.input_hash)
         return self._turns.admit(
             id_,
-            _Active(document, SolverComparison(request, slack_s)),
+            _Active(document, SolverComparison(request, slack_s, engine=self._engine)),
             lambda: self._store.resource_of(key),
             lambda: self._store.add_comparison(id_, document.model_dump_json(), key),
         )

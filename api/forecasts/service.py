@@ -45,6 +45,7 @@ from api.store.forecasters import ForecasterStore
 from api.store.keys import RequestKey
 from models.forecast.extra import require_lightgbm
 from models.forecast.known import SnapshotForecasts
+from solver.engine import WorkerEngine
 from solver.pool import DeadlineError, Pickled, WorkerPool
 from stowplan import __version__
 from stowplan.errors import Issue, StowplanError
@@ -227,7 +228,7 @@ class Forecasters:
     def _run(self, active: "_Active") -> None:
         try:
             active.begin()
-            trained = active.train(self._settings.deadline_slack_s)
+            trained = active.train(self._settings.deadline_slack_s, self._pool.engine)
         except DeadlineError:
             self._finish(active, active.stopped or ForecasterStatus.TIMED_OUT, _LATE)
         except StowplanError as error:
@@ -274,10 +275,11 @@ class _Active:
         times = self.document.times.model_copy(update={"running": time_of(time.time())})
         self.document = self.document.model_copy(update={"status": ForecasterStatus.RUNNING, "times": times})
 
-    def train(self, slack_s: float) -> Trained:
+    def train(self, slack_s: float, engine: WorkerEngine) -> Trained:
         """Learn in a process of its own, which ends at the limit."""
         # All that comes back comes at the end: when a worker dies, of memory or by our hand, nobody tries again.
-        with WorkerPool(1, 1, preload=(TRAIN_TASK.partition(":")[0],), attempts=1) as pool:
+        preload = (TRAIN_TASK.partition(":")[0],)
+        with WorkerPool(1, 1, preload=preload, attempts=1, engine=engine) as pool:
             with self._lock:
                 self._pool = pool
                 if self.stopped is not None:

@@ -7,6 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from typing import Protocol
 
 from api.replays.task import REPLAY_TASK, PackedReplays, Replayed, ReplayProgress
+from solver.engine import WorkerEngine
 from solver.monitor import Progress
 from solver.pool import GRACE_S, Ticket, WorkerPool
 from stowplan.errors import WorkerError
@@ -35,10 +36,18 @@ class RunningReplays:
     `slack_s` is how long a worker may take beyond the limit of its replay, in the middle of a decision.
     """
 
-    def __init__(self, packed: PackedReplays, limit_s: float, slack_s: float, num_processes: int) -> None:
+    def __init__(
+        self,
+        packed: PackedReplays,
+        limit_s: float,
+        slack_s: float,
+        num_processes: int,
+        engine: WorkerEngine | None = None,
+    ) -> None:
         self._packed = packed
         self._limit_s = limit_s
         self._slack_s = slack_s
+        self._engine = engine
         self._num_processes = min(num_processes, len(packed.replays))
         self._lock = threading.Lock()
         self._tickets: dict[int, Ticket] = {}
@@ -54,7 +63,8 @@ class RunningReplays:
         """Carry out all replays; those that have not begun when it is stopped are not."""
         waiting = deque(range(len(self._packed.replays)))
         preload = (REPLAY_TASK.partition(":")[0],)
-        with WorkerPool(self._num_processes, self._num_processes, preload=preload, attempts=_ATTEMPTS) as pool:
+        count = self._num_processes
+        with WorkerPool(count, count, preload=preload, attempts=_ATTEMPTS, engine=self._engine) as pool:
             while self._begin(waiting, pool, watcher):
                 futures = [ticket.future for ticket in self._tickets.values()]
                 wait(futures, timeout=_POLL_S, return_when=FIRST_COMPLETED)

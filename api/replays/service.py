@@ -31,6 +31,7 @@ from api.schemas.replay_answer import (
 from api.store.database import Store
 from api.store.keys import RequestKey
 from api.store.replays import LeftReplays, ReplayStore
+from solver.engine import WorkerEngine
 from stowplan import __version__
 
 REPLAYS_PATH = "/v1/replays"
@@ -47,9 +48,10 @@ class Replays:
     same request under the same key begins anew then.
     """
 
-    def __init__(self, settings: Settings, store: Store) -> None:
+    def __init__(self, settings: Settings, store: Store, engine: WorkerEngine) -> None:
         self._settings = settings
         self._store = ReplayStore(store)
+        self._engine = engine
         self._turns = Turns("replay", settings.replay_queue_size, self._run, self._drop)
         for left in self._store.unfinished():
             self._interrupt(left)
@@ -69,7 +71,11 @@ class Replays:
         id_, settings = f"replays-{uuid.uuid4().hex}", self._settings
         path = f"{REPLAYS_PATH}/{id_}"
         running = RunningReplays(
-            asked.packed, asked.time_limit_s, settings.deadline_slack_s, num_processes=settings.replay_processes
+            asked.packed,
+            asked.time_limit_s,
+            settings.deadline_slack_s,
+            num_processes=settings.replay_processes,
+            engine=self._engine,
         )
         document = ReplayDoc(
             id=id_,

@@ -10,6 +10,7 @@ from api import workers
 from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
 from solver.pool import WorkerPool
+from solver.process import LocalEngine
 from tests.api.postgresql import Server, programs, running
 from tests.api.serving import serving
 
@@ -21,7 +22,7 @@ def pool() -> Iterator[WorkerPool]:
     """Workers load what tests ask for: all solvers and modelling layers cost each of them ten seconds."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(workers, "IDLE_LOAD", ())
-        lazy = workers.worker_pool(SETTINGS)
+        lazy = workers.worker_pool(SETTINGS, LocalEngine())
     with lazy:
         yield lazy
 

@@ -118,3 +118,12 @@ def unpicklable(argument: object, monitor: SolveMonitor) -> object:
     """Return what cannot be sent."""
     del argument, monitor
     return lambda: None
+
+
+def hang_first(file: str, monitor: SolveMonitor) -> str:
+    """Hang without having found anything, unless it has been begun before."""
+    if Path(file).exists():
+        return "second"
+    Path(file).touch()
+    monitor.canceled.wait(120)
+    return "first"

@@ -1,4 +1,4 @@
-"""Workers die in every way; the pool lives."""
+"""Workers die in every way, on this machine and on a Ray cluster; the pool lives."""
 
 import asyncio
 import os
@@ -19,11 +19,12 @@ import numpy as np
 import pytest
 
 from solver import worker
+from solver.engine import Worker, WorkerEngine
 from solver.feasibility import violations
 from solver.monitor import Progress
 from solver.options import SolveOptions
 from solver.pool import DeadlineError, Pickled, QueueFullError, TaskCanceledError, Ticket, WorkerPool
-from solver.process import WorkerProcess
+from solver.process import LocalEngine
 from solver.result import Limit, SolveResult, TerminationReason
 from stowplan.errors import InputError, StowplanError, WorkerError
 from tests.paths import ROOT
@@ -58,9 +59,17 @@ def is_alive(pid: int) -> bool:
     return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
+@pytest.fixture(scope="module", params=["local", "ray"])
+def engine(request: pytest.FixtureRequest) -> WorkerEngine:
+    if request.param == "local":
+        return LocalEngine()
+    engine: WorkerEngine = request.getfixturevalue("ray_cluster").engine
+    return engine
+
+
 @pytest.fixture(scope="module")
-def pool() -> Iterator[WorkerPool]:
-    with WorkerPool(1, 3, preload=("tests.solver.tasks",)) as running:
+def pool(engine: WorkerEngine) -> Iterator[WorkerPool]:
+    with WorkerPool(1, 3, preload=("tests.solver.tasks",), engine=engine) as running:
         yield running
 
 
@@ -206,8 +215,8 @@ def test_a_worker_that_dies_fails_its_task_alone(pool: WorkerPool) -> None:
         assert next_one.result(20) == "alive"
 
 
-def test_a_task_whose_workers_die_is_begun_again_and_not_for_ever(tmp_path: Path) -> None:
-    with WorkerPool(1, 3, preload=("tests.solver.tasks",), attempts=2) as pool:
+def test_a_task_whose_workers_die_is_begun_again_and_not_for_ever(engine: WorkerEngine, tmp_path: Path) -> None:
+    with WorkerPool(1, 3, preload=("tests.solver.tasks",), attempts=2, engine=engine) as pool:
         begun: list[None] = []
         order = (str(tmp_path / "second"), 2)
         second = pool.submit(name(tasks.exit_until), order, 60, on_start=lambda: begun.append(None))
@@ -266,16 +275,18 @@ def test_a_full_queue_refuses_and_waiting_tasks_can_be_withdrawn(pool: WorkerPoo
 
 def test_cancel_that_meets_the_start_is_not_lost(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     tickets: list[Ticket] = []
-    send = WorkerProcess.send
+    until(lambda: pool.num_ready == 1)
+    kind = type(next(iter(pool._workers)))
+    send = kind.send
 
-    def cancel_between(worker: WorkerProcess, *message: object) -> None:
+    def cancel_between(worker: Worker, *message: object) -> None:
         if message[0] == "task":
             # Out of the queue and not yet in a worker.
             until(lambda: bool(tickets))
             tickets[0].cancel()
         send(worker, *message)
 
-    monkeypatch.setattr(WorkerProcess, "send", cancel_between)
+    monkeypatch.setattr(kind, "send", cancel_between)
     tickets.append(pool.submit(name(tasks.wait), 30.0, 60))
     assert tickets[0].result(10) == "canceled"
 
@@ -318,15 +329,15 @@ def test_a_solve_in_a_worker_streams_and_cancels(pool: WorkerPool, solver: str) 
     assert not violations(slow_knapsack(), ticket.last_incumbent)
 
 
-def test_workers_are_replaced_after_their_share() -> None:
-    with WorkerPool(1, 10, max_tasks_per_worker=2) as pool:
+def test_workers_are_replaced_after_their_share(engine: WorkerEngine) -> None:
+    with WorkerPool(1, 10, max_tasks_per_worker=2, engine=engine) as pool:
         pids = [pid_of(pool) for _ in range(4)]
         assert pool.num_restarts >= 1
     assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
-def test_close_ends_everything_twice() -> None:
-    pool = WorkerPool(2, 10).start()
+def test_close_ends_everything_twice(engine: WorkerEngine) -> None:
+    pool = WorkerPool(2, 10, engine=engine).start()
     running = pool.submit(name(tasks.ignore), 60.0, 60)
     until(lambda: running.last_incumbent is not None)
     pid = pid_of(pool)
@@ -342,10 +353,10 @@ def test_close_ends_everything_twice() -> None:
         pool.submit(name(tasks.echo), 1, 10)
 
 
-def test_close_while_workers_start_and_from_a_callback() -> None:
-    with WorkerPool(1, 10):
+def test_close_while_workers_start_and_from_a_callback(engine: WorkerEngine) -> None:
+    with WorkerPool(1, 10, engine=engine):
         pass
-    pool = WorkerPool(1, 10).start()
+    pool = WorkerPool(1, 10, engine=engine).start()
     closed = threading.Event()
 
     def close(_: Ticket) -> None:
@@ -356,7 +367,9 @@ def test_close_while_workers_start_and_from_a_callback() -> None:
     assert closed.wait(20)
 
 
-def test_a_task_that_does_not_begin_is_given_to_another_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_does_not_begin_is_given_to_another_worker(
+    engine: WorkerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Say while a starved worker loads a large module."""
     (tmp_path / "slow_once.py").write_text(
         f"import pathlib, time\nfirst = pathlib.Path({str(tmp_path / 'first')!r})\n"
@@ -364,15 +377,15 @@ def test_a_task_that_does_not_begin_is_given_to_another_worker(tmp_path: Path, m
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("solver.pool._BEGIN_LIMIT_S", 3.0)
-    with WorkerPool(1, 3, idle_load=("slow_once",)) as pool:
+    with WorkerPool(1, 3, idle_load=("slow_once",), engine=engine) as pool:
         pool.load_idle()
         until((tmp_path / "first").exists)
         assert pool.submit(name(tasks.echo), 1, 10).result(60) == 1
         assert pool.num_restarts > 0
 
 
-def test_modules_are_loaded_while_no_task_waits() -> None:
-    with WorkerPool(1, 3, idle_load=("no_such_module", "colorsys")) as pool:
+def test_modules_are_loaded_while_no_task_waits(engine: WorkerEngine) -> None:
+    with WorkerPool(1, 3, idle_load=("no_such_module", "colorsys"), engine=engine) as pool:
         assert not pool.submit(name(tasks.is_loaded), "colorsys", 10).result(20)
         pool.load_idle()
         end_s = time.monotonic() + 30
@@ -381,8 +394,8 @@ def test_modules_are_loaded_while_no_task_waits() -> None:
             time.sleep(0.05)
 
 
-def test_workers_that_never_start_are_given_up(caplog: pytest.LogCaptureFixture) -> None:
-    with WorkerPool(2, 10, preload=("no_such_module",), start_attempts=2) as pool:
+def test_workers_that_never_start_are_given_up(engine: WorkerEngine, caplog: pytest.LogCaptureFixture) -> None:
+    with WorkerPool(2, 10, preload=("no_such_module",), start_attempts=2, engine=engine) as pool:
         ticket = pool.submit(name(tasks.echo), 1, 10)
         reason = r"no worker starts, 2 times in a row; the last one: a worker died at start \(exit code 1\)"
         with pytest.raises(WorkerError, match=reason):
@@ -393,11 +406,13 @@ def test_workers_that_never_start_are_given_up(caplog: pytest.LogCaptureFixture)
     assert "exit code 1" in caplog.text
 
 
-def test_a_pool_recovers_when_workers_start_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_recovers_when_workers_start_again(
+    engine: WorkerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Say from a full disk, or a machine without memory; what waits is not lost."""
     (tmp_path / "starts_later.py").write_text(f"open({str(tmp_path / 'now')!r})")
     monkeypatch.syspath_prepend(tmp_path)
-    with WorkerPool(1, 10, preload=("starts_later",), start_attempts=2, gives_up=False) as pool:
+    with WorkerPool(1, 10, preload=("starts_later",), start_attempts=2, gives_up=False, engine=engine) as pool:
         waiting = pool.submit(name(tasks.echo), 1, 10)
         until(lambda: pool.trouble is not None)
         with pytest.raises(WorkerError, match="no worker starts"):
@@ -409,17 +424,17 @@ def test_a_pool_recovers_when_workers_start_again(tmp_path: Path, monkeypatch: p
         assert pool.submit(name(tasks.echo), 3, 10).result(60) == 3
 
 
-def test_starts_get_more_time_until_they_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starts_get_more_time_until_they_succeed(engine: WorkerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """No machine starts an interpreter in 40 ms; on a starved one a minute may be too little."""
     monkeypatch.setattr("solver.pool._MAX_PAUSE_S", 0.1)
-    with WorkerPool(1, 10, start_limit_s=0.04, start_attempts=100) as pool:
+    with WorkerPool(1, 10, start_limit_s=0.04, start_attempts=100, engine=engine) as pool:
         assert pool.submit(name(tasks.echo), 1, 10).result(60) == 1
         assert pool.num_restarts > 0
 
 
-def test_a_spare_is_warm_before_it_takes_over() -> None:
+def test_a_spare_is_warm_before_it_takes_over(engine: WorkerEngine) -> None:
     loaded = name(tasks.is_loaded)
-    with WorkerPool(1, 10, max_tasks_per_worker=2, idle_load=("colorsys",), warm_spare=True) as pool:
+    with WorkerPool(1, 10, max_tasks_per_worker=2, idle_load=("colorsys",), warm_spare=True, engine=engine) as pool:
         first = last = pid_of(pool)
         end_s = time.monotonic() + 60
         while last == first:
@@ -430,10 +445,12 @@ def test_a_spare_is_warm_before_it_takes_over() -> None:
         assert is_loaded or pool.submit(loaded, "colorsys", 10).result(20)
 
 
-def test_a_worker_whose_spare_does_not_start_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_whose_spare_does_not_start_goes_on(
+    engine: WorkerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "starts_once.py").write_text(f"open({str(tmp_path / 'now')!r}, 'x')")
     monkeypatch.syspath_prepend(tmp_path)
-    with WorkerPool(1, 10, max_tasks_per_worker=1, preload=("starts_once",), warm_spare=True) as pool:
+    with WorkerPool(1, 10, max_tasks_per_worker=1, preload=("starts_once",), warm_spare=True, engine=engine) as pool:
         pid = pid_of(pool)
         until(lambda: pool.num_restarts > 0 and sum(worker.alive for worker in pool._workers) == 1)
         assert pid_of(pool) == pid
@@ -441,26 +458,37 @@ def test_a_worker_whose_spare_does_not_start_goes_on(tmp_path: Path, monkeypatch
         until(lambda: pid_of(pool) != pid)
 
 
-def test_workers_die_with_their_parent() -> None:
+@pytest.mark.parametrize("engine_name", ["local", "ray"])
+def test_workers_die_with_their_parent(engine_name: str, request: pytest.FixtureRequest) -> None:
     """One that listens to nobody, one that holds the interpreter lock, and one that solves."""
     work = {
         name(tasks.ignore): "60.0",
         name(tasks.hold_the_lock): "60.0",
         name(solving_tasks.optimise): "SolveOptions(solver='scip', relative_gap=0.0)",
     }
+    engine = "LocalEngine()"
+    if engine_name == "ray":
+        address = request.getfixturevalue("ray_cluster").address
+        engine = f"import_module('solver.ray_engine').RayEngine({address!r})"
     program = f"""
         import sys, time
+        from importlib import import_module
         from solver.options import SolveOptions
         from solver.pool import WorkerPool
-        assert not {{"cvxpy", "pyomo", "highspy", "pyscipopt"}} & set(sys.modules)
-        pool = WorkerPool({len(work)}, 0).start()
+        from solver.process import LocalEngine
+        assert not {{"cvxpy", "pyomo", "highspy", "pyscipopt", "ray"}} & set(sys.modules)
+        pool = WorkerPool({len(work)}, {len(work)}, engine={engine}).start()
         while pool.num_ready < {len(work)}:
             time.sleep(0.01)
+        pids = set()
+        while len(pids) < {len(work)}:
+            facts = [pool.submit({name(tasks.process_facts)!r}, None, 60) for _ in range({len(work)})]
+            pids |= {{ticket.result(60)["pid"] for ticket in facts}}
         tickets = [{", ".join(f"pool.submit({task!r}, {argument}, 60)" for task, argument in work.items())}]
         while any(ticket.last_incumbent is None for ticket in tickets):
             time.sleep(0.01)
         time.sleep(0.5)
-        print(*(worker._process.pid for worker in pool._workers), flush=True)
+        print(*pids, flush=True)
         time.sleep(60)
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]

@@ -18,7 +18,7 @@ OPERATOR = {"Authorization": "Bearer operators-own"}
 
 
 def method_of(route: APIRoute) -> str:
-    [method] = sorted(route.methods)
+    [method] = sorted(route.methods or ())
     return method
 
 

@@ -22,6 +22,7 @@ from api.plans import planning
 from api.plans.reading import ReadPlan
 from api.plans.service import Plans
 from solver.pool import WorkerPool
+from solver.process import WorkerProcess
 from tests.api import tasks
 from tests.api.asking import events_of, planned, post, until
 from tests.api.conftest import SETTINGS
@@ -190,6 +191,7 @@ def test_variants_are_queued_together_or_not_at_all(pool: WorkerPool, works_as: 
 
 def kill_workers(pool: WorkerPool) -> None:
     for worker in list(pool._workers):
+        assert isinstance(worker, WorkerProcess)
         assert worker._process is not None
         os.kill(worker._process.pid, signal.SIGKILL)
 
