@@ -18,7 +18,7 @@ OPERATOR = {"Authorization": "Bearer operators-own"}
 
 
 def method_of(route: APIRoute) -> str:
-    [method] = sorted(route.methods or ())
+    [method] = sorted(route.methods or set())
     return method
 
 
