@@ -1,7 +1,7 @@
 """The services of one application, put together: each knows its own room, and only here do they meet."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from api.calendars.drawings import CalendarDrawings
 from api.calendars.planned_nodes import PlannedNodes, planned_nodes
@@ -111,7 +111,7 @@ class Services:
         """Write a job of a plan as other launchers and frameworks read it; raises what `export_job` does."""
         return export_job(self.plans, self.snapshots, plan_id, job_id, formats, options)
 
-    def export_plan(self, plan_id: str, format_: str, options: Sequence[str]) -> PlanExportDoc:
+    def export_plan(self, plan_id: str, format_: str, options: Mapping[str, str]) -> PlanExportDoc:
         """Write a plan as a scheduler takes it over; raises what `export_whole` does."""
         return export_whole(self.plans, self.snapshots, plan_id, format_, options)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from models.parallel_plan import ParallelPlan
+from models.parallel_plan import Gpu, ParallelPlan
 from models.policies import policy_of
 from models.policy import Parameters
 from models.workload import Expansion, NodeGpus, Parallelism, Snapshot
@@ -86,6 +86,13 @@ class JobAllocation:
     expected_goodput: float | None = None
     parallel_plan: ParallelPlan | None = None
     expansions: tuple[Expansion, ...] = ()
+
+    @property
+    def rank_gpus(self) -> tuple[Gpu, ...]:
+        """(node, GPU) of every rank: as its 3D plan says, else as they stand in `gpus`."""
+        if self.parallel_plan is not None:
+            return self.parallel_plan.gpus
+        return tuple((part.node, gpu) for part in self.gpus for gpu in part.gpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

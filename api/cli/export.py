@@ -1,7 +1,7 @@
 """`stowplan export`: a plan as schedulers take it over, its jobs as other launchers and frameworks read them."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +13,9 @@ from api.cli.exit_codes import EPILOG
 from api.cli.options import Catalogue, readable, write
 from api.cli.planned import load_job, load_whole_plan
 from executor.export import FORMATS, PLAN_FORMATS, export, export_plan, refuse_unknown
-from executor.export.options import option_words, read_options
+from executor.export.options import HasOptions, option_words, read_options
 from stowplan.errors import InputError
+from stowplan.files import read_text
 
 _TITLES = {name: known.title for name, known in FORMATS.items()} | {n: known.title for n, known in PLAN_FORMATS.items()}
 _NAMES = "; ".join(f"{name}: {title}" for name, title in _TITLES.items())
@@ -53,7 +54,7 @@ def export_command(
 ) -> None:
     """Write a planned job as other launchers and frameworks read it, every rank on the GPU that the plan gives it; or a
     whole plan as a scheduler takes it over that has the queue."""
-    given = read_options(option or ())
+    given = _with_documents(read_options(option or ()), to)
     files: Mapping[str, str]
     if whole := [name for name in to if name in PLAN_FORMATS]:
         if len(to) > 1 or job is not None or hosts is not None:
@@ -71,3 +72,11 @@ def export_command(
     for name, text in files.items():
         write(output / name, text.encode())
     console.output().print(f"{', '.join(files)}: written to {output}", soft_wrap=True)
+
+
+def _with_documents(given: Mapping[str, str], to: Sequence[str]) -> dict[str, str]:
+    """Options with the text of files in place of their paths."""
+    formats: Mapping[str, HasOptions] = {**FORMATS, **PLAN_FORMATS}
+    options = [item for wanted in to if wanted in formats for item in formats[wanted].options.items()]
+    documents = {name for name, option in options if option.is_document}
+    return {name: read_text(readable(Path(text))) if name in documents else text for name, text in given.items()}

@@ -74,6 +74,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.forecast:forecast_group",
         "Learn from a history how long jobs last, and say it of others; needs the extra `forecast`.",
     ),
+    "connect": LazyCommand(
+        "api.cli.connect:connect_group",
+        "Decide for the queue of a scheduler that runs, and tell it; without --send only write down what.",
+    ),
     "examples": LazyCommand(
         "api.cli.examples:examples_command",
         "List the packaged examples, or print one, ready for `stowplan plan -`.",
@@ -96,7 +100,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
 }
 # By code: the classes stand beside what loads NumPy and pydantic.
-_BAD_INPUT = ("malformed_json", "not_found")
+_BAD_INPUT = ("malformed_json", "not_found", "kubernetes_api")
 _NO_SOLUTION = ("canceled", "worker_timeout")
 
 

@@ -63,7 +63,7 @@ def calendar_of(
         raise InputError(
             f"--calendar: {trace.name!r} does not say when its time zero was; give --origin, as 2026-12-07T09:00:00Z"
         )
-    text = to_json(_entries(file), inf_nan_mode="constants")
+    text = to_json(calendar_entries(read_json(readable(file)), file), inf_nan_mode="constants")
     try:
         documents = read_document(_ENTRIES, text, "calendar")
         changes = replay_calendar(documents, cluster, trace.origin_s, known_s=known_s, horizon_s=horizon_s)
@@ -84,8 +84,15 @@ def origin_of(text: str) -> float:
     return moment.timestamp()
 
 
-def _entries(file: Path) -> object:
-    document = read_json(readable(file))
+def calendar_entries(document: object, source: object) -> object:
+    """The entries of a document: a list, an object with `entries` (as a service gives its calendars), a snapshot or a
+    plan request.
+
+    Raises
+    ------
+    InputError
+        When it has none; names the source.
+    """
     if not isinstance(document, dict):
         return document
     if isinstance(document.get("entries"), list):
@@ -95,7 +102,7 @@ def _entries(file: Path) -> object:
     snapshot = document.get("snapshot", document)
     if isinstance(snapshot, dict) and isinstance(snapshot.get("calendar"), list):
         return snapshot["calendar"]
-    raise InputError(f"{file}: has no list of entries; write a list, or an object with `entries` or `calendar`")
+    raise InputError(f"{source}: has no list of entries; write a list, or an object with `entries` or `calendar`")
 
 
 def _belongs(text: str, trace: Trace) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from api.schemas.calibration import CalibrationBody
 from api.schemas.cluster_state import ImportBody
 from api.schemas.comparison import ComparisonBody
 from api.schemas.deployment import DeploymentBody, ReconfigureBody
-from api.schemas.export import ExportBody
+from api.schemas.export import ExportBody, PlanExportBody
 from api.schemas.forecast import ForecastBody, ForecasterBody
 from api.schemas.metrics import MetricsBody
 from api.schemas.parallel import ParallelPlanBody
@@ -33,6 +33,7 @@ _UNSEEN: tuple[type[BaseModel], ...] = (
     *PLAN_BODIES.values(),
     ComparisonBody,
     ExportBody,
+    PlanExportBody,
     ReplayBody,
     ForecasterBody,
     ForecastBody,

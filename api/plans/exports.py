@@ -1,6 +1,6 @@
 """Plans as schedulers take them over, and their jobs as other launchers and frameworks read them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from api.common.errors import NotFoundError, PlanNotFinishedError
 from api.convert.export import exported_job, exported_plan
@@ -36,7 +36,7 @@ def export_job(
 
 
 def export_whole(
-    plans: Plans, snapshots: Snapshots, plan_id: str, format_: str, options: Sequence[str]
+    plans: Plans, snapshots: Snapshots, plan_id: str, format_: str, options: Mapping[str, str]
 ) -> PlanExportDoc:
     """Write a plan in a format that takes over all of it.
 
@@ -57,7 +57,7 @@ def export_whole(
     # Without a moment of its own a snapshot is of the moment at which it came.
     taken_at = plans.taken_at(plan_id) or plan.times.queued
     whole = exported_plan(plan, _snapshot(plans, snapshots, plan_id), taken_at)
-    made = export_plan(whole, format_, read_options(options))
+    made = export_plan(whole, format_, options)
     return PlanExportDoc(plan_id=plan_id, files=dict(made.files), notes=issue_documents(made.notes))
 
 

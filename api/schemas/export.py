@@ -8,7 +8,7 @@ from api.schemas.base import Document, Name, OneOf, Text
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.problem import IssueDoc
-from executor.export import FORMATS
+from executor.export import FORMATS, PLAN_FORMATS
 from executor.export.options import MAX_OPTIONS, option_words
 
 MAX_FORMATS, MAX_HOST_LINES = 16, 65_536
@@ -50,3 +50,12 @@ class PlanExportDoc(Document):
     """Text by name of file."""
     notes: tuple[IssueDoc, ...]
     """What the scheduler cannot be told; pointers into the plan, or below `/snapshot` into what was planned."""
+
+
+class PlanExportBody(Document):
+    """Which scheduler a plan is handed over to, and what it is told beside the plan."""
+
+    to: Annotated[str, OneOf(PLAN_FORMATS)]
+    """The scheduler."""
+    options: Annotated[dict[Name, str], Field(max_length=MAX_OPTIONS)] = Field(default_factory=dict)
+    """By name, those of `GET /v1/plans/{id}/export`; what is a document there is its text."""

@@ -164,7 +164,14 @@ class Book:
             # Every job is looked at once, when it comes.
             Snapshot(cluster=self._cluster, jobs=(event.job,))
             self._admit(
-                JobFacts(job=event.job, submitted_s=event.at_s, since_s=event.at_s, remaining_s=event.job.remaining_s)
+                JobFacts(
+                    job=event.job,
+                    submitted_s=event.at_s - event.job.age_s,
+                    since_s=event.at_s,
+                    remaining_s=event.job.remaining_s,
+                    num_starts=event.allocation is not None,
+                    allocation=event.allocation,
+                )
             )
         elif isinstance(event, Completion):
             self._leave(event.job_id)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from models.plan import JobAllocation
 from models.workload import Job
 from topology.calendar import CalendarEntry
 from topology.cluster import NodeState
@@ -9,10 +10,12 @@ from topology.cluster import NodeState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A job is submitted. `job.remaining_s` is how long it is expected to run, where somebody knows."""
+    """A job is submitted, or becomes known after it has waited for `job.age_s`. `job.remaining_s` is how long it is
+    expected to run, where somebody knows. `allocation`: where it runs already, since somebody else has started it."""
 
     at_s: float
     job: Job
+    allocation: JobAllocation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

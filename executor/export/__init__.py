@@ -11,6 +11,7 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 
 from executor.export.job import ExportedJob
+from executor.export.kubernetes.declared import GROUP, JOB, JOBSET, TRAINJOB, WHOLE
 from executor.export.options import ExportOption, checked
 from executor.export.plan import ExportedPlan, PlanFiles
 from executor.launch.slurm_options import GpuRequest
@@ -85,6 +86,14 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             },
         ),
         "mpi": Format("executor.export.schedulers:write_mpi", "rankfile of Open MPI"),
+        "jobset": Format("executor.export.kubernetes.jobset:write_jobset", "JobSet for Kubernetes", JOBSET),
+        "job": Format("executor.export.kubernetes.indexed_job:write_job", "Indexed Job for Kubernetes", JOB),
+        "leaderworkerset": Format(
+            "executor.export.kubernetes.leaderworkerset:write_leaderworkerset", "LeaderWorkerSet for Kubernetes", GROUP
+        ),
+        "trainjob": Format(
+            "executor.export.kubernetes.trainjob:write_trainjob", "TrainJob of Kubeflow Trainer", TRAINJOB
+        ),
     }
 )
 
@@ -115,6 +124,11 @@ PLAN_FORMATS: Mapping[str, PlanFormat] = MappingProxyType(
                     "keep: as they are"
                 ),
             },
+        ),
+        "kubernetes": PlanFormat(
+            function="executor.export.kubernetes.whole:write_kubernetes",
+            title="patches for workloads of Kueue and for pods behind our gate",
+            options=WHOLE,
         ),
     }
 )

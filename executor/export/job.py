@@ -217,9 +217,8 @@ def job_of(
         raise InputError(f"the plan has no GPUs for job {job_id!r}; it has some for {known}")
     if plan.pretraining is not None and plan.pretraining.job_id == job_id:
         parallelism = plan.pretraining.parallelism or parallelism
-    gpus = tuple((part.node, gpu) for part in found.gpus for gpu in part.gpus)
     layout = _degrees(found, parallelism, model)
-    return ExportedJob(name=job_id, gpus=gpus, degrees=layout, model=model, gpu_type=found.gpu_type)
+    return ExportedJob(name=job_id, gpus=found.rank_gpus, degrees=layout, model=model, gpu_type=found.gpu_type)
 
 
 def _degrees(found: JobAllocation, parallelism: Parallelism | None, model: Transformer | None) -> Layout | None:

@@ -14,10 +14,12 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOption:
     """An option of a format. `summary`: for people. `choices`: the values that there are, the first one unless another
-    is given (empty: any text, none unless one is given)."""
+    is given (empty: any text, none unless one is given). `is_document`: the text of a document, of which the command
+    line takes the path of its file."""
 
     summary: str
     choices: tuple[str, ...] = ()
+    is_document: bool = False
 
 
 class HasOptions(Protocol):
@@ -40,7 +42,7 @@ def option_words(formats: Mapping[str, HasOptions]) -> str:
 
 
 def _values(option: ExportOption) -> str:
-    return "|".join(option.choices) or "..."
+    return "|".join(option.choices) or ("FILE" if option.is_document else "...")
 
 
 def read_options(pairs: Sequence[str]) -> dict[str, str]:

@@ -6,9 +6,7 @@ may swap pods inside a group but never break the placement. Pods use the network
 the address of its node, and RDMA devices need no plug-in.
 """
 
-import hashlib
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +15,13 @@ from typing import Any, ClassVar
 import yaml
 
 from executor.deployment import Deployment
+from executor.kubernetes.names import HOSTNAME, MAX_LABEL, digest, dns_label
 from executor.launch.agent import GPUS_GIVEN
 from executor.launch.base import LaunchBackend, RunState, RunStatus, read_launch
 from executor.rank_table import Rank, hosts_of
 from executor.training_job import Device
 
 _API = "jobset.x-k8s.io/v1alpha2"
-_HOSTNAME = "kubernetes.io/hostname"
-# Longest DNS label.
-_MAX_LABEL = 63
 # Put on every pod by the controller.
 _SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 # Shared memory between the ranks of a host, for NCCL.
@@ -43,7 +39,7 @@ def jobset_manifest(deployment: Deployment, folder: Path, checkpoints: Path) -> 
     groups = {_group_name(stages): hosts for stages, hosts in stage_groups(deployment.ranks()).items()}
     # The names of pods are the longest: set, group, job 0, pod, and five letters of Kubernetes's own.
     longest = max(len(f"-{name}-0-{len(hosts) - 1}-abcde") for name, hosts in groups.items())
-    name = _label(deployment.name, _MAX_LABEL - longest)
+    name = dns_label(deployment.name, MAX_LABEL - longest)
     manifest = {
         "apiVersion": _API,
         "kind": "JobSet",
@@ -73,18 +69,7 @@ def _group_name(stages: tuple[int, ...]) -> str:
     first, last = stages[0], stages[-1]
     if len(stages) == last - first + 1:
         return f"stages-{first}-{last}" if last > first else f"stages-{first}"
-    return f"stages-{first}-{last}-{_digest(' '.join(map(str, stages)))}"
-
-
-def _label(name: str, length: int) -> str:
-    """Name as a DNS label (RFC 1035), which is what JobSet takes: lower case, a letter first, not too long."""
-    kept = re.sub("[^a-z0-9-]", "", name.lower()).strip("-")
-    label = kept if kept[:1].isalpha() else f"job-{kept}".rstrip("-")
-    return label if len(label) <= length else f"{label[: length - 7]}-{_digest(name)}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:6]
+    return f"stages-{first}-{last}-{digest(' '.join(map(str, stages)))}"
 
 
 def _replicated_job(
@@ -120,13 +105,13 @@ def _pod(deployment: Deployment, folder: Path, volume: str, name: str, hosts: li
         "affinity": {
             "nodeAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [{"matchExpressions": [{"key": _HOSTNAME, "operator": "In", "values": hosts}]}]
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": hosts}]}]
                 }
             },
             "podAntiAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": [
                     {
-                        "topologyKey": _HOSTNAME,
+                        "topologyKey": HOSTNAME,
                         "labelSelector": {"matchLabels": {_SET_LABEL: name}},
                     }
                 ]

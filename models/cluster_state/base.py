@@ -23,6 +23,14 @@ class SourceDocument:
         return FileFormatError.at(self.name, line, detail)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedDocument(SourceDocument):
+    """A JSON document that is there already as `json.loads` would give it, in place of a text."""
+
+    text: str = ""
+    value: object
+
+
 Documents = Mapping[str, Sequence[SourceDocument]]
 """Documents by role; a role that is absent and one without documents are the same."""
 

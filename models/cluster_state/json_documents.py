@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from models.cluster_state.base import SourceDocument
+from models.cluster_state.base import ParsedDocument, SourceDocument
 from stowplan.collection import without_collection
 
 MAX_DOCUMENT_CHARS = 512 * 2**20
@@ -17,6 +17,8 @@ def read_json_document(document: SourceDocument) -> Any:
     FileFormatError
         When it is no JSON; names the line.
     """
+    if isinstance(document, ParsedDocument):
+        return document.value
     if len(document.text) > MAX_DOCUMENT_CHARS:
         raise document.fault(f"has {len(document.text)} characters; at most {MAX_DOCUMENT_CHARS}")
     try:

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from api.common.examples import example
-from api.http.body import json_text
+from api.http.body import json_body, json_text
 from api.http.routers.common import (
     PLAN_BODY_NAME,
     Arrival,
@@ -24,14 +24,20 @@ from api.http.routers.common import (
 )
 from api.plans.present import plan_path, plan_text
 from api.plans.reading import READ_PLAN
-from api.schemas.export import ExportDoc, PlanExportDoc
+from api.schemas.export import ExportDoc, PlanExportBody, PlanExportDoc
 from api.schemas.plan import EVENT_DATA, PageQuery, PlanDoc, PlanList
 from api.schemas.request import PlanBody
 from api.store.database import PlanRecord
 from executor.export import FORMATS, PLAN_FORMATS
-from executor.export.options import MAX_OPTIONS, option_words
+from executor.export.options import MAX_OPTIONS, option_words, read_options
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
+_PLAN_EXPORTS = {
+    "Workloads of Kueue": {
+        "to": "kubernetes",
+        "options": {"workloads": '{"apiVersion": "v1", "kind": "List", "items": []}', "check": "stowplan"},
+    }
+}
 
 _REQUESTS = {known.title: known.request for known in map(example, ("sia-paper-table1", "arnold-fig12"))}
 DOCUMENTED_REQUEST = documented_body(PLAN_BODY_NAME, _REQUESTS)
@@ -150,7 +156,21 @@ async def export_plan(
 
     What the scheduler cannot be told is among the notes, or an error that names it.
     """
-    return json_response(await run_in_threadpool(services.export_plan, plan_id, to, option))
+    return json_response(await run_in_threadpool(services.export_plan, plan_id, to, read_options(option)))
+
+
+@router.post(
+    "/{plan_id:id}:export",
+    summary="Hand a plan over to a scheduler, beside documents",
+    response_model=PlanExportDoc,
+    openapi_extra=documented_body(PlanExportBody.__name__, _PLAN_EXPORTS),
+)
+async def export_plan_beside(
+    services: Services, plan_id: PlanId, body: Annotated[PlanExportBody, Depends(json_body(PlanExportBody))]
+) -> Response:
+    """Get what `GET /v1/plans/{id}/export` gives, with options that are documents, such as the workloads that Kueue has
+    by now."""
+    return json_response(await run_in_threadpool(services.export_plan, plan_id, body.to, body.options))
 
 
 @router.get(

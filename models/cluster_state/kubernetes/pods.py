@@ -23,6 +23,8 @@ _JOB_LABELS = (
 _GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 _OVER = ("Succeeded", "Failed")
 KUEUE_GATES = frozenset({"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"})
+# Of pods that wait for a plan of ours to say on which node they go.
+PLACEMENT_GATE = "stowplan/placement"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +72,7 @@ def read_pods(documents: Sequence[SourceDocument], notes: Notes) -> tuple[list[P
         )
         if status.text("phase") in _OVER:
             continue
-        gpus = _gpus(pod)
+        gpus = gpus_of_pod(pod)
         if not gpus:
             notes.add(
                 "no_gpus_asked", pod.document, pod.pointer, f"pod {'/'.join(key)} asks for no GPUs; it is left out"
@@ -106,12 +108,12 @@ def _add(job: PodJob, pod: Object, gpus: int) -> None:
     gates = {gate.text("name") for gate in pod.object("spec").objects("schedulingGates")}
     if gates & KUEUE_GATES:
         job.is_kueues = True
-    others = sorted(gates - KUEUE_GATES)
+    others = sorted(gates - KUEUE_GATES - {PLACEMENT_GATE})
     if others:
         job.held = job.held or f"scheduling gate {others[0]}"
 
 
-def _gpus(pod: Object) -> int:
+def gpus_of_pod(pod: Object) -> int:
     """GPUs that a pod has: of its containers together, or of one that starts before them."""
     spec = pod.object("spec")
     starting = (gpus_of(iter((container,))) for container in spec.objects("initContainers"))

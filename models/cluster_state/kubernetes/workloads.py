@@ -43,7 +43,7 @@ def read_workloads(documents: Sequence[SourceDocument], notes: Notes) -> list[Ku
             continue
         pods = list(_pods(workload))
         num_gpus = sum(count * gpus for count, gpus in pods)
-        name = _id(workload)
+        name = workload_id(workload)
         if not num_gpus:
             detail = f"workload {name} asks for no GPUs; it is left out"
             notes.add("no_gpus_asked", workload.document, workload.pointer, detail)
@@ -72,7 +72,8 @@ def _pods(workload: Object) -> Iterator[tuple[int, int]]:
         yield int(count), gpus_of(pod_set.object("template", "spec").objects("containers"))
 
 
-def _id(workload: Object) -> str:
+def workload_id(workload: Object) -> str:
+    """Namespace and name of what a workload stands for, as its pods have it."""
     owner = next(workload.object("metadata").objects("ownerReferences"), None)
     return f"{workload.namespace}/{workload.name if owner is None else owner.text('name') or workload.name}"
 

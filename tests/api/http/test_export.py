@@ -6,6 +6,7 @@ import pytest
 from api.common.examples import example
 from tests.api.asking import planned, post
 from tests.api.requests import Json, changed
+from tests.models.cluster_state.kubernetes_documents import listed, node, pod
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +145,31 @@ def test_stages_that_differ_are_for_launchers_only(client: httpx.Client, export:
         (issue,) = answer.json()["errors"]
         assert (issue["pointer"], "needs the same degrees in all stages" in issue["detail"]) == ("/to/0", True)
     assert post(client, "/v1/parallel-plans:export", uneven | {"to": ["torchrun", "slurm", "mpi"]}).status_code == 200
+
+
+def test_a_plan_is_handed_over_to_kubernetes(client: httpx.Client) -> None:
+    gated = [{"name": "stowplan/placement"}]
+    documents = [
+        {"role": "nodes", "text": listed(node("n1", {}))},
+        {"role": "pods", "text": listed(pod("x-0", "x", schedulingGates=gated))},
+    ]
+    asked = {"format": "kubernetes", "documents": documents}
+    snapshot = post(client, "/v1/snapshots:import", asked).json()["snapshot"]
+    plan = planned(client, {"policy": "gang", "snapshot": snapshot})
+    given = {"to": "kubernetes", "options": {"pods": documents[1]["text"]}}
+    answer = post(client, f"{plan['links']['self']}:export", given)
+    assert answer.status_code == 200, answer.text
+    assert "kubectl patch pods x-0 --namespace team" in answer.json()["files"]["apply.sh"]
+    # Small documents go into the path, too.
+    query = {"to": "kubernetes", "option": [f"pods={documents[1]['text']}"]}
+    assert client.get(f"{plan['links']['self']}/export", params=query).json() == answer.json()
+    query = {"to": "trainjob", "option": ["image=a:1", "command=train.py"]}
+    files = client.get(f"{plan['links']['self']}/jobs/team/x/export", params=query).json()["files"]
+    assert "kubernetes.io/hostname: n1" in files["trainjob.yaml"]
+    for wrong, pointer in (
+        ({"to": "jobset"}, "/to"),
+        ({"to": "kubernetes", "options": {"pods": documents[1]["text"], "retry": "x"}}, "/retry"),
+        ({"to": "kubernetes", "options": {"queue": "x"}}, "/queue"),
+    ):
+        answer = post(client, f"{plan['links']['self']}:export", wrong)
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer), answer.text

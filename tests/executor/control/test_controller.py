@@ -168,6 +168,16 @@ def test_a_book_follows_jobs_and_nodes() -> None:
     assert (book.num_jobs, book.rooms) == (0, {"a": [0, 0, 1, 0, 1]})
 
 
+def test_a_job_may_run_already_when_it_comes() -> None:
+    book = book_of(4, 2)
+    job = Job(id="j", min_gpus=2, age_s=5.0)
+    book.tell(Arrival(at_s=10.0, job=job, allocation=given_to("j", a0=range(2))))
+    assert (list(book.wanted), book.rooms) == ([], {"a": [0, 0, 2, 0, 0]})
+    (now,) = book.snapshot(50.0, unmeasured).jobs
+    assert (now.current, now.num_restarts, now.attained_gpu_s) == ((NodeGpus(node="a0", gpus=(0, 1)),), 0, 80)
+    assert now.age_s == 45
+
+
 def test_a_job_is_looked_at_when_it_comes() -> None:
     book = book_of(4)
     book.tell(Arrival(at_s=0.0, job=Job(id="j")))

@@ -146,6 +146,7 @@ def test_pods_become_jobs() -> None:
             pod("next-0", "next", priority=900),
             pod("next-1", "next", priority=900),
             pod("gated-0", "gated", schedulingGates=[{"name": "example.com/hold"}]),
+            pod("ours-0", "ours", schedulingGates=[{"name": "stowplan/placement"}]),
             pod("web-0", "web", gpus=0),
         ),
     )
@@ -157,7 +158,7 @@ def test_pods_become_jobs() -> None:
     assert (jobs["team/next"].job.priority, jobs["team/big"].job.priority) == (1, 2)
     assert jobs["team/next"].job.age_s == 5400
     assert jobs["team/gated"].held == "scheduling gate example.com/hold"
-    assert {job.id for job in state.snapshot().jobs} == {"team/big", "team/small", "team/next"}
+    assert {job.id for job in state.snapshot().jobs} == {"team/big", "team/small", "team/next", "team/ours"}
 
 
 def test_workloads_of_kueue_wait_for_their_queue() -> None:

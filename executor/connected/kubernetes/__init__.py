@@ -1,0 +1,1 @@
+"""A Kubernetes cluster that is connected: read and watched through its API, changed by patches."""

@@ -1,0 +1,163 @@
+"""`stowplan connect kubernetes`, as a user runs it, against a server on loopback."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from api.cli.connect import CONNECT_COMMANDS
+from api.cli.connect_options import ConnectedCalendar
+from api.cli.main import app
+from stowplan.errors import InputError
+from tests.executor.connected.kubernetes.api_server import ApiServer, RefusedError
+from tests.executor.connected.kubernetes.scenes import NOW, gang, nodes, patches, served
+from tests.paths import ROOT
+from tests.waiting import eventually
+
+DOCS = (ROOT / "docs" / "kubernetes.md").read_text()
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with served(("nodes", nodes()), ("pods", [*gang("train", 2), *gang("waits", 5)])) as found:
+        yield found
+
+
+@pytest.fixture
+def config(server: ApiServer, tmp_path: Path) -> Path:
+    file = tmp_path / "config"
+    file.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "one",
+                "clusters": [{"name": "c", "cluster": {"server": server.host}}],
+                "users": [{"name": "u", "user": {"token": "secret"}}],
+                "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )
+    )
+    return file
+
+
+def run(config: Path, *words: str) -> Result:
+    return CliRunner().invoke(app, ["connect", "kubernetes", "--kubeconfig", str(config), *words])
+
+
+@pytest.mark.parametrize("name", CONNECT_COMMANDS)
+def test_a_command_says_of_itself_what_the_group_says(name: str) -> None:
+    command = CONNECT_COMMANDS[name].load()
+    assert (command.name, (command.help or "").splitlines()[0]) == (name, CONNECT_COMMANDS[name].summary)
+
+
+def test_it_is_dry_until_it_is_told_to_send(server: ApiServer, config: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    result = run(config, "--once", "--log", str(log))
+    assert result.exit_code == 0, result.output
+    assert "4 nodes with 32 GPUs; governed are 2 jobs, of which 0 have their nodes; others run 0 jobs" in result.output
+    assert "team/train on n0, n1" in result.output
+    assert "nothing was sent: 3 changes would have been; --send sends them" in result.output
+    assert server.writes() == []
+    assert len(log.read_text().splitlines()) == 3
+    # The lines are commands: the words of each are those of a shell.
+    lines = [line for line in result.output.splitlines() if line.startswith("would send: ")]
+    body = shlex.split(lines[-1].removeprefix("would send: "))[-1]
+    assert json.loads(body)[-1] == {"op": "remove", "path": "/spec/schedulingGates/0"}
+    result = run(config, "--once", "--send")
+    assert result.exit_code == 0, result.output
+    assert patches(server) == ["train-workers-0-0-x0", "train-workers-0-0-x0", "train-workers-0-1-x1"]
+
+
+def test_the_way_out(server: ApiServer, config: Path) -> None:
+    result = run(config, "--release", "--send")
+    assert result.exit_code == 0, result.output
+    assert "let go without a choice of nodes: 7" in result.output
+    assert len(patches(server)) == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--policy", "sia"), "--policy is 'sia'; a scheduler says of jobs what these need: gang, gang-ilp"),
+        (("--in-cluster",), "--in-cluster is given beside --kubeconfig"),
+        (("--context", "two"), "there is no configuration of a Kubernetes cluster"),
+        (("--parameters", '{"order": "best"}'), "parameter object of gang"),
+        (("--calendar", "absent.json", "--once"), "absent.json"),
+        (("--topology-labels", "gke", "--once"), "no node has a label of it"),
+    ],
+)
+def test_wrong_options_say_what_is_wrong(config: Path, words: tuple[str, ...], says: str) -> None:
+    result = run(config, *words)
+    assert result.exit_code == 2, result.output
+    assert says in result.output
+
+
+def test_missing_rights_end_it_with_the_rule_that_is_missing(server: ApiServer, config: Path) -> None:
+    def refuse(request: object) -> None:
+        if "/pods" in request.path:  # type: ignore[attr-defined]
+            raise RefusedError(403, "Forbidden", "pods is forbidden")
+
+    server.before = refuse
+    result = run(config, "--once")
+    assert result.exit_code == 2
+    assert 'its role lacks the rule apiGroups: [""], resources: ["pods"], verbs: ["list"]' in result.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", [False, True])
+def test_a_signal_ends_it_in_order(server: ApiServer, config: Path, release: bool) -> None:
+    words = [*(["--release-on-exit"] if release else []), "--send", "--kubeconfig", str(config)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "api.cli.main", "connect", "kubernetes", *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        eventually(lambda: len(patches(server)) == 3)
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 0, said
+    assert len(patches(server)) == (8 if release else 3)
+    assert ("let go without a choice of nodes: 5" in said) is release
+
+
+def test_a_calendar_is_read_anew_and_tells_what_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "calendar.json"
+    entry = {"name": "m", "kind": "maintenance", "from_time": "2026-11-20T13:00:00Z", "nodes": ["n0"]}
+    file.write_text(json.dumps({"entries": [entry]}))
+    calendar = ConnectedCalendar(str(file))
+    (found,) = calendar.news(NOW) or ()
+    assert (found.name, found.from_s, found.nodes) == ("m", 3600.0, ("n0",))
+    assert calendar.news(NOW) is None
+    file.write_text("[]")
+    assert calendar.news(NOW) == ()
+    file.write_text('{"entries": [{"name": "m"}]}')
+    with pytest.raises(InputError, match=re.escape(str(file))):
+        calendar.news(NOW)
+
+
+def test_the_commands_of_the_page(server: ApiServer, config: Path, tmp_path: Path) -> None:
+    blocks = re.findall(r"^```sh\n(.*?)^```", DOCS, re.DOTALL | re.MULTILINE)
+    lines = [shlex.split(line) for block in blocks for line in block.splitlines()]
+    connecting = [words for words in lines if words[1] == "connect"]
+    assert len(connecting) >= 3
+    (tmp_path / "calendar.json").write_text("[]")
+    for words in connecting:
+        given = [str(tmp_path / word) if word.endswith((".json", ".jsonl")) else word for word in words[3:]]
+        result = run(config, *given, *([] if "--release" in given else ["--once"]))
+        assert result.exit_code == 0, (words, result.output)
+    assert server.writes() != []
