@@ -32,6 +32,7 @@ from api.schemas.export import ExportDoc, PlanExportDoc
 from api.store.calendars import CalendarStore
 from api.store.calibrations import CalibrationStore
 from api.store.database import Store
+from api.store.purge import Purging, Retention
 from api.store.snapshots import Snapshots
 from solver.pool import WorkerPool
 
@@ -72,6 +73,8 @@ class Services:
         self.reservations = Reservations(store, self._planned_nodes)
         self._store = store
         self._pool = pool
+        self._purging = Purging(store, Retention.of(settings), self.deployments.purge)
+        self._purging.start()
 
     def not_ready(self) -> str | None:
         """Say why no plan can be made now; None when it can."""
@@ -94,6 +97,7 @@ class Services:
     def close(self, close_pool: bool) -> None:
         """Stop, and the pool too if it is ours; what does not come back in time is left to the next process."""
         self.begin_shutdown()
+        self._purging.close()
         end_s = time.monotonic() + self.settings.shutdown_s
         self.plans.drain(end_s)
         self.comparisons.close(end_s)

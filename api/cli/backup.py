@@ -1,4 +1,4 @@
-"""`stowplan backup`: a copy of a service's database."""
+"""`stowplan backup` and `restore`: a copy of a service's database, and its way back."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from api.cli.commands import command
-from api.store.backup import back_up
+from api.store.backup import back_up, restore
 
 
 @command("backup")
@@ -20,3 +20,18 @@ def backup_command(
     """
     back_up(database, copy)
     typer.echo(f"{copy}: {copy.stat().st_size / 1e6:.1f} MB, no damage found")
+
+
+@command("restore")
+def restore_command(
+    copy: Annotated[Path, typer.Argument(metavar="COPY", help="File that `stowplan backup` has made; it stays.")],
+    database: Annotated[Path, typer.Argument(metavar="DATABASE", help="SQLite file of a service that is stopped.")],
+) -> None:
+    """Check a copy and put it in the place of a database, which is kept under another name.
+
+    A copy that an older Stowplan has made becomes one of this version.
+    """
+    before = restore(copy, database)
+    typer.echo(f"{database}: restored from {copy}")
+    if before is not None:
+        typer.echo(f"{before}: what was there before")

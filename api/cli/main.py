@@ -50,6 +50,8 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.serve:serve_command",
         "Serve the HTTP interface. Every setting can be given as a variable STOWPLAN_..., options win.",
     ),
+    "purge": LazyCommand("api.cli.purge:purge_command", "Delete what is older than it is kept from a database."),
+    "restore": LazyCommand("api.cli.backup:restore_command", "Put a copy of a database in its place."),
     "backup": LazyCommand(
         "api.cli.backup:backup_command",
         "Copy the database of a service, also while it runs, and check the copy for damage.",

@@ -34,6 +34,12 @@ def _above_zero(value: float, info: ValidationInfo) -> float:
     return value
 
 
+def _not_negative(value: float, info: ValidationInfo) -> float:
+    if not 0 <= value < math.inf:
+        raise InputError(f"{info.field_name} is {value}; must be finite and at least 0")
+    return value
+
+
 def _port(value: int) -> int:
     if not 0 <= value < 2**16:
         raise InputError(f"port is {value}; must be 0 (any free one) to 65535")
@@ -67,6 +73,7 @@ def _is_loopback(host: str) -> bool:
 
 _Count = Annotated[int, AfterValidator(_above_zero)]
 _Seconds = Annotated[float, AfterValidator(_above_zero)]
+_Days = Annotated[float, AfterValidator(_not_negative)]
 _Port = Annotated[int, AfterValidator(_port)]
 _Database = Annotated[str, AfterValidator(_database)]
 _AllowedHosts = Annotated[str, AfterValidator(_allowed_hosts)]
@@ -156,6 +163,26 @@ class Settings(BaseModel):
             "variable, on every host under the same path; without it, none."
         ),
     ] = ""
+    keep_days: Annotated[
+        _Seconds,
+        Flag("--keep-days"),
+        Field(description="Days for which plans, comparisons, replays and snapshots are kept when they are final."),
+    ] = 365.0
+    keep_plans: Annotated[_Count, Flag("--keep-plans"), Field(description="Most final plans that are kept.")] = (
+        1_000_000
+    )
+    keep_events_days: Annotated[
+        _Seconds, Field(description="Days for which the events of final plans are kept (incumbents and bounds).")
+    ] = 90.0
+    keep_metrics_days: Annotated[
+        _Seconds, Field(description="Days for which steps of a launch are kept that measures nothing any more.")
+    ] = 365.0
+    keep_steps: Annotated[_Count, Field(description="Most steps of a launch that are kept.")] = 1_000_000
+    # They may hold the only checkpoint.
+    keep_deployments_days: Annotated[
+        _Days,
+        Field(description="Days for which folders of deployments that are over are kept; 0: for ever."),
+    ] = 0.0
     catalogue: Annotated[str, Flag("--catalogue"), Field(description="TOML file with GPUs and models of your own.")] = (
         ""
     )

@@ -49,12 +49,6 @@ def check_request(body: PlanBodyDoc, snapshot: Snapshot, settings: Settings) -> 
     return CheckedRequest(request=request, issues=tuple(issues))
 
 
-def body_text(body: PlanBodyDoc, snapshot_text: str) -> str:
-    """JSON text of a body whose snapshot has been written before: it is by far the largest part."""
-    rest = body.model_dump_json(exclude={"snapshot"})
-    return f'{rest[:-1]},"snapshot":{snapshot_text}}}'
-
-
 def issue_in_request(issue: Issue) -> Issue:
     """Point from the request instead of from its snapshot, which is where policies point from."""
     own = issue.pointer.startswith("/parameters")

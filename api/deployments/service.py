@@ -9,6 +9,7 @@ import logging
 import re
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ from api.schemas.deployment import (
     RunDoc,
     StallDoc,
 )
+from api.store.purge import DAY_S
 from executor.deployment import Deployment
 from executor.feedback.run import given_cluster, knows_a_cluster, plan_digest
 from executor.gpu_holders import Holder, holders_of, taken_gpus
@@ -101,6 +103,7 @@ class Deployments:
     ) -> None:
         self._settings = settings
         self._folder = settings.deployments_folder
+        self._keep_s = settings.keep_deployments_days * DAY_S
         self._planned = planned
         self._feedback = feedback
         self._measured = measured
@@ -221,6 +224,20 @@ class Deployments:
             return None
         costs = (state.change_cost_s for _, state in self._known(job_id))
         return next((cost_s for cost_s in costs if cost_s is not None), None)
+
+    def purge(self) -> None:
+        """Remove folders of deployments that have been over for as long as they are kept."""
+        if self._folder is None or not self._keep_s:
+            return
+        for id_ in self._ids():
+            folder = self._folder / id_
+            try:
+                over_s = time.time() - (folder / "state.json").stat().st_mtime
+                if over_s > self._keep_s and self._supervisor(id_).state().phase.final:
+                    _logger.info("%s has been over for %.0f days and is removed", folder, over_s / DAY_S)
+                    shutil.rmtree(folder)
+            except (StowplanError, OSError) as error:
+                _logger.warning("%s cannot be removed: %s", folder, error)
 
     def close(self) -> None:
         """Look after nothing any more; what runs goes on, and the next service takes over."""

@@ -6,12 +6,13 @@ from api.convert.hashing import input_hash
 from api.convert.outcome import issue_documents
 from api.convert.placement import placement_issues
 from api.convert.reading import read_document
-from api.convert.request import body_text, check_request
+from api.convert.request import check_request
 from api.reading.packed import PackedRequest
 from api.reading.texts import RequestText, measured_snapshot_of, reading_task, snapshot_of
 from api.schemas.plan import UsedOptionsDoc
 from api.schemas.problem import ValidationDoc, VerificationDoc
-from api.schemas.request import PLAN_BODY, VERIFY_BODY
+from api.schemas.request import PLAN_BODY, VERIFY_BODY, PlanBodyDoc
+from api.store.bodies import Body, PlanInput
 from stowplan.errors import InputError, Issue, Severity
 
 READ_PLAN = f"{__name__}:read_plan"
@@ -23,14 +24,14 @@ VERIFY_PLACEMENT = f"{__name__}:verify_placement"
 class ReadPlan:
     """A sound request for a plan.
 
-    `text`: the body as it is stored, what was measured filled in, and `input_hash` of that; `posted_hash` is without.
+    `input`: the body as it is stored, what was measured filled in, and `input_hash` of that; `posted_hash` is without.
     `filled_in` are warnings about that, `notes` those about the request.
     """
 
     policy: str
     request: PackedRequest
     options: UsedOptionsDoc
-    text: str
+    input: PlanInput
     input_hash: str
     posted_hash: str
     filled_in: tuple[Issue, ...]
@@ -57,7 +58,7 @@ def read_plan(text: RequestText) -> ReadPlan:
         policy=body.policy,
         request=PackedRequest.of(request),
         options=options,
-        text=body_text(body, source.used.text),
+        input=plan_input(body, source.used.text),
         input_hash=input_hash(body.policy, source.used.id, body.parameters, options),
         posted_hash=input_hash(body.policy, source.posted.id, body.parameters, options),
         filled_in=source.notes,
@@ -85,3 +86,8 @@ def verify_placement(text: RequestText) -> VerificationDoc:
     snapshot = snapshot_of(body.snapshot, text).snapshot
     violations = placement_issues(body.allocations, snapshot, body.epsilon)
     return VerificationDoc(legal=not violations, violations=issue_documents(violations))
+
+
+def plan_input(body: PlanBodyDoc, snapshot_text: str) -> PlanInput:
+    """The body as it is stored, its snapshot as it has been written before. Compressed here, by a reader."""
+    return PlanInput(rest=body.model_dump_json(exclude={"snapshot"}), snapshot=Body.of(snapshot_text))

@@ -259,7 +259,7 @@ class Plans:
         posted_hash = asked.posted_hash if asked.posted_hash != record.input_hash else None
         notes = (*asked.filled_in, *asked.notes)
         # What is stored has nothing to fill in: who goes on with it could not say these again.
-        self._store.add_plan(record, asked.text, posted_hash, to_json(asked.filled_in) if asked.filled_in else None)
+        self._store.add_plan(record, asked.input, posted_hash, to_json(asked.filled_in) if asked.filled_in else None)
         request = asked.request.for_worker()
         plan = RunningPlan(record, request, self._pool, self._settings.deadline_slack_s, self._ended, notes)
         self._running[record.id] = plan

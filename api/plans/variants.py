@@ -10,10 +10,10 @@ from api.convert.hashing import input_hash, snapshot_id
 from api.convert.located import located
 from api.convert.outcome import issue_documents, outcome_from_document
 from api.convert.reading import read_document
-from api.convert.request import body_text, check_request
+from api.convert.request import check_request
 from api.convert.snapshot import snapshot_from_document
 from api.convert.what_if import CheckedVariant, check_variant
-from api.plans.reading import ReadPlan
+from api.plans.reading import ReadPlan, plan_input
 from api.reading.packed import PackedRequest
 from api.schemas.plan import OutcomeDoc, TimingsDoc, UsedOptionsDoc
 from api.schemas.problem import IssueDoc
@@ -134,7 +134,7 @@ def _read(checked: CheckedVariant) -> ReadVariant:
         policy=request.policy,
         request=PackedRequest.of(request),
         options=options,
-        text=body_text(checked.body, snapshot_text),
+        input=plan_input(checked.body, snapshot_text),
         input_hash=hash_,
         posted_hash=hash_,
         filled_in=(),

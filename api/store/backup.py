@@ -1,11 +1,14 @@
 """Copies of the database, made while a service uses it."""
 
+import itertools
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 from api.common.errors import StoreError
+from api.store.connection import Database
 from api.store.damage import refuse_damage, remedy
+from api.store.file import LOG_SUFFIXES, DatabaseFile
 from stowplan.errors import InputError
 
 
@@ -35,6 +38,50 @@ def back_up(database: Path, copy: Path) -> None:
         raise StoreError(f"{database} cannot be copied to {copy}: {error}{remedy(error)}") from error
     finally:
         draft.unlink(missing_ok=True)
+
+
+def restore(copy: Path, database: Path) -> Path | None:
+    """Put a copy in the place of a database that nobody uses, or that there is not; the copy stays.
+
+    Returns
+    -------
+        Where the database is now that was there before.
+
+    Raises
+    ------
+    InputError
+        When there is no copy, or the database cannot be written.
+    StoreError
+        When the copy is damaged, no database of ours or of a newer version, or a process uses the database.
+    """
+    draft = database.with_name(f".{database.name}.part")
+    draft.unlink(missing_ok=True)
+    back_up(copy, draft)
+    try:
+        # Whatever is wrong with it is said before anything is replaced; an older one becomes one of today.
+        Database(draft).close()
+        before = _put_away(database) if database.exists() else None
+        draft.rename(database)
+    except OSError as error:
+        raise InputError(f"{database} cannot be written: {error.strerror}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+    return before
+
+
+def _put_away(database: Path) -> Path:
+    """Give a database that nobody uses, damaged or not, another name, with the log that belongs to it."""
+    away = next(
+        name
+        for k in itertools.count(1)
+        if not (name := database.with_name(f"{database.name}.before-restore-{k}")).exists()
+    )
+    with closing(DatabaseFile(database)):
+        for suffix in ("", *LOG_SUFFIXES):
+            path = Path(f"{database}{suffix}")
+            if path.exists():
+                path.rename(f"{away}{suffix}")
+    return away
 
 
 def _copy(database: Path, draft: Path) -> None:

@@ -11,14 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
-    Column,
     Connection,
-    Float,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
     delete,
     or_,
     select,
@@ -30,29 +23,9 @@ from api.schemas.calendar import CalendarEntryDoc
 from api.schemas.reservation import ReservationDoc
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key, keep_key, resource_of
+from api.store.tables import CALENDARS, RESERVATIONS
 
 ENTRIES: TypeAdapter[tuple[CalendarEntryDoc, ...]] = TypeAdapter(tuple[CalendarEntryDoc, ...])
-_metadata = MetaData()
-_calendars = Table(
-    "calendars",
-    _metadata,
-    Column("name", String, primary_key=True),
-    Column("version", Integer, nullable=False),
-    Column("updated_at_s", Float, nullable=False),
-    Column("cluster", Text, nullable=False),
-    Column("entries", Text, nullable=False),
-)
-_reservations = Table(
-    "reservations",
-    _metadata,
-    Column("sequence", Integer, primary_key=True, autoincrement=True),
-    Column("id", String, nullable=False, unique=True),
-    Column("calendar", String, nullable=False, index=True),
-    Column("holds", Integer, nullable=False),
-    Column("until_s", Float),
-    Column("document", Text, nullable=False),
-    sqlite_autoincrement=True,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +60,6 @@ class CalendarStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        with store.writing() as connection:
-            _metadata.create_all(connection)
 
     def calendar(self, name: str, now_s: float) -> StoredCalendar | None:
         """A calendar, with the reservations that are not over."""
@@ -101,7 +72,7 @@ class CalendarStore:
         """Insert a calendar, unless `check` raises; False when there is one of that name."""
         values = {"name": name, "version": 1, "updated_at_s": now_s, "cluster": cluster, "entries": entries}
         with self._store.writing() as connection:
-            if not connection.execute(insert(_calendars).values(**values).on_conflict_do_nothing()).rowcount:
+            if not connection.execute(insert(CALENDARS).values(**values).on_conflict_do_nothing()).rowcount:
                 return False
             check(_known(connection, name, now_s))
         return True
@@ -116,10 +87,10 @@ class CalendarStore:
         check: Callable[[StoredCalendar], None],
     ) -> bool:
         """Replace a version of a calendar, unless `check` of the result raises; False when it is another by now."""
-        same = (_calendars.c.name == name) & (_calendars.c.version == version)
+        same = (CALENDARS.c.name == name) & (CALENDARS.c.version == version)
         values = {"version": version + 1, "updated_at_s": now_s, "cluster": cluster, "entries": entries}
         with self._store.writing() as connection:
-            if not connection.execute(update(_calendars).where(same).values(**values)).rowcount:
+            if not connection.execute(update(CALENDARS).where(same).values(**values)).rowcount:
                 return False
             check(_known(connection, name, now_s))
         return True
@@ -128,22 +99,22 @@ class CalendarStore:
         """Insert a reservation."""
         with self._store.writing() as connection:
             keep_key(connection, request, new.id)
-            connection.execute(insert(_reservations).values(**_row(new)))
+            connection.execute(insert(RESERVATIONS).values(**_row(new)))
 
     def decide(
         self, id_: str, now_s: float, decide: Callable[[StoredCalendar, StoredReservation], StoredReservation]
     ) -> StoredReservation | None:
         """Write what `decide` makes of a reservation and its calendar, unless it raises; None when there is none."""
-        calendar = select(_reservations.c.calendar).where(_reservations.c.id == id_).scalar_subquery()
-        raised = update(_calendars).where(_calendars.c.name == calendar)
+        calendar = select(RESERVATIONS.c.calendar).where(RESERVATIONS.c.id == id_).scalar_subquery()
+        raised = update(CALENDARS).where(CALENDARS.c.name == calendar)
         with self._store.writing() as connection:
             # First of all: from here on nobody else decides anything.
-            connection.execute(raised.values(version=_calendars.c.version + 1, updated_at_s=now_s))
+            connection.execute(raised.values(version=CALENDARS.c.version + 1, updated_at_s=now_s))
             known = _reservation(connection, id_)
             if known is None:
                 return None
             decided = decide(_known(connection, known.calendar, now_s), known)
-            connection.execute(update(_reservations).where(_reservations.c.id == id_).values(**_row(decided)))
+            connection.execute(update(RESERVATIONS).where(RESERVATIONS.c.id == id_).values(**_row(decided)))
         return decided
 
     def reservation(self, id_: str) -> StoredReservation | None:
@@ -155,7 +126,7 @@ class CalendarStore:
         """Delete a reservation; False when there is none."""
         with self._store.writing() as connection:
             forget_key(connection, id_)
-            return connection.execute(delete(_reservations).where(_reservations.c.id == id_)).rowcount > 0
+            return connection.execute(delete(RESERVATIONS).where(RESERVATIONS.c.id == id_)).rowcount > 0
 
     def reservation_of(self, request: RequestKey) -> str | None:
         """Id of what came of the same request under the same key; IdempotencyConflictError for another request."""
@@ -164,13 +135,13 @@ class CalendarStore:
 
     def page(self, limit: int, before: int | None, calendar: str | None) -> list[tuple[int, str]]:
         """Sequence and document of reservations, newest first; only sequences below `before`, only of a calendar."""
-        query = select(_reservations.c.sequence, _reservations.c.document)
+        query = select(RESERVATIONS.c.sequence, RESERVATIONS.c.document)
         if before is not None:
-            query = query.where(_reservations.c.sequence < before)
+            query = query.where(RESERVATIONS.c.sequence < before)
         if calendar is not None:
-            query = query.where(_reservations.c.calendar == calendar)
+            query = query.where(RESERVATIONS.c.calendar == calendar)
         with self._store.reading() as connection:
-            rows = connection.execute(query.order_by(_reservations.c.sequence.desc()).limit(limit))
+            rows = connection.execute(query.order_by(RESERVATIONS.c.sequence.desc()).limit(limit))
             return [(row.sequence, row.document) for row in rows]
 
 
@@ -181,15 +152,15 @@ def entries_of(stored: StoredCalendar) -> tuple[CalendarEntryDoc, ...]:
 
 
 def _calendar(connection: Connection, name: str, now_s: float) -> StoredCalendar | None:
-    row = connection.execute(select(_calendars).where(_calendars.c.name == name)).one_or_none()
+    row = connection.execute(select(CALENDARS).where(CALENDARS.c.name == name)).one_or_none()
     if row is None:
         return None
-    held = select(_reservations.c.document).where(
-        _reservations.c.calendar == name,
-        _reservations.c.holds == 1,
-        or_(_reservations.c.until_s.is_(None), _reservations.c.until_s > now_s),
+    held = select(RESERVATIONS.c.document).where(
+        RESERVATIONS.c.calendar == name,
+        RESERVATIONS.c.holds == 1,
+        or_(RESERVATIONS.c.until_s.is_(None), RESERVATIONS.c.until_s > now_s),
     )
-    reservations = tuple(connection.scalars(held.order_by(_reservations.c.sequence)))
+    reservations = tuple(connection.scalars(held.order_by(RESERVATIONS.c.sequence)))
     return StoredCalendar(**row._mapping, at_s=now_s, reservations=reservations)
 
 
@@ -201,7 +172,7 @@ def _known(connection: Connection, name: str, now_s: float) -> StoredCalendar:
 
 
 def _reservation(connection: Connection, id_: str) -> StoredReservation | None:
-    row = connection.execute(select(_reservations).where(_reservations.c.id == id_)).one_or_none()
+    row = connection.execute(select(RESERVATIONS).where(RESERVATIONS.c.id == id_)).one_or_none()
     if row is None:
         return None
     return StoredReservation(

@@ -1,117 +1,19 @@
 """Plans, comparisons and snapshots in SQLite. What is final survives a restart; one process owns the database."""
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Connection,
-    Engine,
-    Float,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    create_engine,
-    delete,
-    event,
-    func,
-    insert,
-    select,
-    text,
-    update,
-)
-from sqlalchemy.exc import DatabaseError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy import delete, func, insert, select, update
 
-from api.common.errors import StoreError
 from api.schemas.plan import PlanStatus
-from api.store.damage import look_for_damage, remedy
-from api.store.file import DatabaseFile
-from api.store.keys import KEYS_METADATA, RequestKey, forget_key, keep_key, resource_of
+from api.store.bodies import Body, PlanInput, body_of, forget_bodies, keep_body
+from api.store.connection import Database
+from api.store.keys import RequestKey, forget_key, keep_key, resource_of
 from api.store.listing import listed
+from api.store.tables import BEGUN_AGAIN, BODIES, COMPARISONS, NOTES, PLANS, POSTED, SNAPSHOTS, TAKEN_UP
 
-SCHEMA_VERSION = 1
-_APPLICATION_ID = 0x53544F57  # "STOW" in the header of the file
 _ACTIVE = [status.value for status in PlanStatus if not status.final]
-
-_metadata = MetaData()
-_plans = Table(
-    "plans",
-    _metadata,
-    Column("sequence", Integer, primary_key=True, autoincrement=True),
-    Column("id", String, nullable=False, unique=True),
-    Column("policy", String, nullable=False),
-    Column("status", String, nullable=False, index=True),
-    Column("queued_at_s", Float, nullable=False),
-    Column("building_at_s", Float),
-    Column("solving_at_s", Float),
-    Column("finished_at_s", Float),
-    Column("version", String, nullable=False),
-    Column("input", Text, nullable=False),
-    Column("input_hash", String, nullable=False),
-    Column("options", Text, nullable=False),
-    Column("idempotency_key", String, unique=True),
-    Column("objective", Float),
-    Column("bound", Float),
-    Column("relative_gap", Float),
-    Column("outcome", Text),
-    Column("timings", Text, nullable=False),
-    Column("failure", Text),
-    Column("events", Text),
-    sqlite_autoincrement=True,
-)
-# What was asked for where measurements were filled in: the same key with the same request gives the same plan.
-_posted = Table(
-    "posted_plans",
-    _metadata,
-    Column("plan_id", String, primary_key=True),
-    Column("input_hash", String, nullable=False),
-)
-# Warnings about what was filled in, as JSON text.
-_notes = Table(
-    "noted_plans",
-    _metadata,
-    Column("plan_id", String, primary_key=True),
-    Column("notes", Text, nullable=False),
-)
-# How often a plan was taken up again after the process that had it was gone without a word.
-_taken_up = Table(
-    "taken_up_plans",
-    _metadata,
-    Column("plan_id", String, primary_key=True),
-    Column("times", Integer, nullable=False),
-)
-# How often a worker then began with it, in processes that went down as well.
-_begun_again = Table(
-    "plans_begun_again",
-    _metadata,
-    Column("plan_id", String, primary_key=True),
-    Column("times", Integer, nullable=False),
-)
-_snapshots = Table(
-    "snapshots",
-    _metadata,
-    Column("id", String, primary_key=True),
-    Column("created_at_s", Float, nullable=False),
-    Column("document", Text, nullable=False),
-)
-
-_comparisons = Table(
-    "comparisons",
-    _metadata,
-    Column("sequence", Integer, primary_key=True, autoincrement=True),
-    Column("id", String, nullable=False, unique=True),
-    Column("final", Boolean, nullable=False, index=True),
-    Column("document", Text, nullable=False),
-    sqlite_autoincrement=True,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,155 +62,102 @@ class SnapshotRecord:
 
     id: str
     created_at_s: float
-    document: str
+    document: Body
 
 
-_RECORD_COLUMNS = [_plans.c[field.name] for field in fields(PlanRecord)]
+_RECORD_COLUMNS = [PLANS.c[field.name] for field in fields(PlanRecord)]
 _LIST_COLUMNS = [column for column in _RECORD_COLUMNS if column.name != "outcome"]
 
 
-class Store:
-    """The database. Safe from threads: readers work side by side, writers one after another.
-
-    Raises
-    ------
-    StoreError
-        When the file cannot be opened or written, is no database of ours, was written by a newer version, is damaged,
-        or is in use by another process.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._write_lock = threading.Lock()
-        # A database in memory has one connection, which readers and writers share.
-        self._read_lock: AbstractContextManager[object] = self._write_lock if path is None else nullcontext()
-        self._name = "the database in memory" if path is None else f"the database {path}"
-        self._file = None if path is None else DatabaseFile(path)
-        self._engine = _engine(path)
-        try:
-            with self.writing() as connection:
-                self._check_version(connection)
-                look_for_damage(self._name, connection)
-                _metadata.create_all(connection)
-                KEYS_METADATA.create_all(connection)
-                connection.execute(text(f"PRAGMA application_id = {_APPLICATION_ID}"))
-                connection.execute(text(f"PRAGMA user_version = {SCHEMA_VERSION}"))
-            if self._file is not None:
-                self._file.note_log()
-        except StoreError:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Release the database."""
-        self._engine.dispose()
-        if self._file is not None:
-            self._file.close()
-
-    @property
-    def is_lasting(self) -> bool:
-        """Whether what is stored is there for the next process."""
-        return self._file is not None
-
-    @property
-    def trouble(self) -> str | None:
-        """What keeps that which is written from being found again; None when nothing does."""
-        return None if self._file is None else self._file.trouble
-
-    def ping(self) -> None:
-        """Raise StoreError when the database cannot be read."""
-        with self.reading() as connection:
-            connection.execute(select(func.max(_plans.c.sequence)))
-
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A transaction that is written when the body ends, and forgotten when it raises; one at a time."""
-        with self._write_lock, self._failing("written"), self._engine.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A connection to read from."""
-        with self._read_lock, self._failing("read"), self._engine.connect() as connection:
-            yield connection
+class Store(Database):
+    """Plans, comparisons and snapshots; tables of other stores lie beside them."""
 
     def add_plan(
-        self, record: PlanRecord, document: str, posted_hash: str | None = None, notes: str | None = None
+        self, record: PlanRecord, asked: PlanInput, posted_hash: str | None = None, notes: str | None = None
     ) -> None:
-        """Insert a plan; `document` is its input as JSON text, `posted_hash` that of the request if it differs, `notes`
-        what is said of what was filled in."""
+        """Insert a plan; `posted_hash` is that of the request if it differs, `notes` what is said of what was filled
+        in."""
         values = {name: value for name, value in asdict(record).items() if name != "sequence"}
         with self.writing() as connection:
-            connection.execute(insert(_plans).values(**values, input=document))
+            keep_body(connection, asked.snapshot)
+            connection.execute(insert(PLANS).values(**values, request=asked.rest, snapshot_hash=asked.snapshot.hash))
             if posted_hash is not None:
-                connection.execute(insert(_posted).values(plan_id=record.id, input_hash=posted_hash))
+                connection.execute(insert(POSTED).values(plan_id=record.id, input_hash=posted_hash))
             if notes is not None:
-                connection.execute(insert(_notes).values(plan_id=record.id, notes=notes))
+                connection.execute(insert(NOTES).values(plan_id=record.id, notes=notes))
 
     def finish_plan(self, record: PlanRecord, events: str) -> bool:
         """Write the final state of a plan; False when it has been deleted meanwhile."""
         values = {name: value for name, value in asdict(record).items() if name != "sequence"}
         with self.writing() as connection:
-            done = connection.execute(update(_plans).where(_plans.c.id == record.id).values(**values, events=events))
+            done = connection.execute(update(PLANS).where(PLANS.c.id == record.id).values(**values, events=events))
         return done.rowcount > 0
 
     def delete_plan(self, plan_id: str) -> bool:
         """Delete a plan; False when there is none."""
         with self.writing() as connection:
-            for table in (_posted, _notes, _taken_up, _begun_again):
+            for table in (POSTED, NOTES, TAKEN_UP, BEGUN_AGAIN):
                 connection.execute(delete(table).where(table.c.plan_id == plan_id))
-            return connection.execute(delete(_plans).where(_plans.c.id == plan_id)).rowcount > 0
+            gone = delete(PLANS).where(PLANS.c.id == plan_id).returning(PLANS.c.snapshot_hash)
+            hashes = connection.scalars(gone).all()
+            forget_bodies(connection, hashes)
+        return bool(hashes)
 
     def plan(self, plan_id: str) -> PlanRecord | None:
         """One plan."""
-        return self._one_plan(_plans.c.id == plan_id)
+        return self._one_plan(PLANS.c.id == plan_id)
 
     def plan_by_key(self, idempotency_key: str) -> PlanRecord | None:
         """The plan that was asked for under this key."""
-        return self._one_plan(_plans.c.idempotency_key == idempotency_key)
+        return self._one_plan(PLANS.c.idempotency_key == idempotency_key)
 
     def posted_hash(self, plan_id: str) -> str | None:
         """Hash of the request behind a plan, where measurements were filled in."""
         with self.reading() as connection:
-            return connection.scalar(select(_posted.c.input_hash).where(_posted.c.plan_id == plan_id))
+            return connection.scalar(select(POSTED.c.input_hash).where(POSTED.c.plan_id == plan_id))
 
     def plan_notes(self, plan_id: str) -> str | None:
         """What was said of what was filled in, as JSON text; None where nothing was."""
         with self.reading() as connection:
-            return connection.scalar(select(_notes.c.notes).where(_notes.c.plan_id == plan_id))
+            return connection.scalar(select(NOTES.c.notes).where(NOTES.c.plan_id == plan_id))
 
     def plan_input(self, plan_id: str) -> str | None:
         """Input of a plan as JSON text."""
+        query = select(PLANS.c.request, *BODIES.c).join(BODIES, BODIES.c.hash == PLANS.c.snapshot_hash)
         with self.reading() as connection:
-            return connection.scalar(select(_plans.c.input).where(_plans.c.id == plan_id))
+            row = connection.execute(query.where(PLANS.c.id == plan_id)).one_or_none()
+        if row is None:
+            return None
+        return PlanInput(rest=row.request, snapshot=body_of(row)).text
 
     def plan_events(self, plan_id: str) -> str | None:
         """Events of a finished plan as JSON text."""
         with self.reading() as connection:
-            return connection.scalar(select(_plans.c.events).where(_plans.c.id == plan_id))
+            return connection.scalar(select(PLANS.c.events).where(PLANS.c.id == plan_id))
 
     def plans(self, limit: int, before: int | None, statuses: list[PlanStatus]) -> list[PlanRecord]:
         """Plans from the newest to the oldest, without outcomes; only those with a sequence below `before`."""
-        query = select(*_LIST_COLUMNS).order_by(_plans.c.sequence.desc()).limit(limit)
+        query = select(*_LIST_COLUMNS).order_by(PLANS.c.sequence.desc()).limit(limit)
         if before is not None:
-            query = query.where(_plans.c.sequence < before)
+            query = query.where(PLANS.c.sequence < before)
         if statuses:
-            query = query.where(_plans.c.status.in_([status.value for status in statuses]))
+            query = query.where(PLANS.c.status.in_([status.value for status in statuses]))
         with self.reading() as connection:
             return [_record(row._mapping) for row in connection.execute(query)]
 
     def take_up_plans(self) -> list[LeftBehind]:
         """Plans that an earlier process left unfinished, oldest first."""
         taken_up, begun_again = (
-            func.coalesce(select(table.c.times).where(table.c.plan_id == _plans.c.id).scalar_subquery(), 0)
-            for table in (_taken_up, _begun_again)
+            func.coalesce(select(table.c.times).where(table.c.plan_id == PLANS.c.id).scalar_subquery(), 0)
+            for table in (TAKEN_UP, BEGUN_AGAIN)
         )
         query = select(*_RECORD_COLUMNS, taken_up.label("taken_up"), begun_again.label("begun_again"))
         with self.writing() as connection:
-            rows = connection.execute(query.where(_plans.c.status.in_(_ACTIVE)).order_by(_plans.c.sequence)).all()
-            connection.execute(delete(_taken_up))
+            rows = connection.execute(query.where(PLANS.c.status.in_(_ACTIVE)).order_by(PLANS.c.sequence)).all()
+            connection.execute(delete(TAKEN_UP))
             if rows:
                 counts = [{"plan_id": row.id, "times": row.taken_up + 1} for row in rows]
-                connection.execute(insert(_taken_up), counts)
+                connection.execute(insert(TAKEN_UP), counts)
         return [
             LeftBehind(
                 record=_record({column.name: row._mapping[column.name] for column in _RECORD_COLUMNS}),
@@ -321,28 +170,33 @@ class Store:
     def note_begun_again(self, plan_id: str, times: int) -> None:
         """Write down that a worker has begun with a plan that was taken up, for the `times`-th time."""
         with self.writing() as connection:
-            connection.execute(delete(_begun_again).where(_begun_again.c.plan_id == plan_id))
-            connection.execute(insert(_begun_again).values(plan_id=plan_id, times=times))
+            connection.execute(delete(BEGUN_AGAIN).where(BEGUN_AGAIN.c.plan_id == plan_id))
+            connection.execute(insert(BEGUN_AGAIN).values(plan_id=plan_id, times=times))
 
     def forget_crashes(self) -> None:
         """Say that this process ends in good order: what it leaves unfinished did not break it."""
         with self.writing() as connection:
-            for table in (_taken_up, _begun_again):
+            for table in (TAKEN_UP, BEGUN_AGAIN):
                 connection.execute(delete(table))
 
     def add_snapshot(self, record: SnapshotRecord) -> bool:
         """Insert a snapshot; False when it is there already."""
         with self.writing() as connection:
-            known = connection.scalar(select(func.count()).where(_snapshots.c.id == record.id))
+            known = connection.scalar(select(func.count()).where(SNAPSHOTS.c.id == record.id))
             if not known:
-                connection.execute(insert(_snapshots).values(**asdict(record)))
+                keep_body(connection, record.document)
+                values = {"id": record.id, "created_at_s": record.created_at_s, "body_hash": record.document.hash}
+                connection.execute(insert(SNAPSHOTS).values(**values))
         return not known
 
     def snapshot(self, snapshot_id: str) -> SnapshotRecord | None:
         """One snapshot."""
+        query = select(SNAPSHOTS.c.created_at_s, *BODIES.c).join(BODIES, BODIES.c.hash == SNAPSHOTS.c.body_hash)
         with self.reading() as connection:
-            row = connection.execute(select(_snapshots).where(_snapshots.c.id == snapshot_id)).one_or_none()
-        return None if row is None else SnapshotRecord(**row._mapping)
+            row = connection.execute(query.where(SNAPSHOTS.c.id == snapshot_id)).one_or_none()
+        if row is None:
+            return None
+        return SnapshotRecord(id=snapshot_id, created_at_s=row.created_at_s, document=body_of(row))
 
     def resource_of(self, request: RequestKey | None) -> str | None:
         """Id of what came of the same request under the same key before; IdempotencyConflictError for another one."""
@@ -355,84 +209,42 @@ class Store:
         """Insert a comparison that is not final; `document` is JSON text."""
         with self.writing() as connection:
             keep_key(connection, request, comparison_id)
-            connection.execute(insert(_comparisons).values(id=comparison_id, final=False, document=document))
+            connection.execute(insert(COMPARISONS).values(id=comparison_id, final=False, document=document))
 
     def finish_comparison(self, comparison_id: str, document: str, *, is_interrupted: bool) -> None:
         """Write the final state of a comparison; one that was interrupted loses its key."""
-        known = _comparisons.c.id == comparison_id
+        known = COMPARISONS.c.id == comparison_id
         with self.writing() as connection:
             if is_interrupted:
                 forget_key(connection, comparison_id)
-            connection.execute(update(_comparisons).where(known).values(final=True, document=document))
+            connection.execute(update(COMPARISONS).where(known).values(final=True, document=document))
 
     def delete_comparison(self, comparison_id: str) -> bool:
         """Delete a comparison; False when there is none."""
         with self.writing() as connection:
             forget_key(connection, comparison_id)
-            return connection.execute(delete(_comparisons).where(_comparisons.c.id == comparison_id)).rowcount > 0
+            return connection.execute(delete(COMPARISONS).where(COMPARISONS.c.id == comparison_id)).rowcount > 0
 
     def comparison(self, comparison_id: str) -> str | None:
         """One comparison as JSON text."""
         with self.reading() as connection:
-            return connection.scalar(select(_comparisons.c.document).where(_comparisons.c.id == comparison_id))
+            return connection.scalar(select(COMPARISONS.c.document).where(COMPARISONS.c.id == comparison_id))
 
     def comparisons(self, fields: Sequence[str], limit: int, before: int | None) -> list[tuple[int, str]]:
         """Sequence and these fields of comparisons, from the newest to the oldest; only sequences below `before`."""
         with self.reading() as connection:
-            return listed(connection, _comparisons, fields, limit, before)
+            return listed(connection, COMPARISONS, fields, limit, before)
 
     def unfinished_comparisons(self) -> list[str]:
         """Comparisons that are not final, as JSON text."""
         with self.reading() as connection:
-            return list(connection.scalars(select(_comparisons.c.document).where(~_comparisons.c.final)))
+            return list(connection.scalars(select(COMPARISONS.c.document).where(~COMPARISONS.c.final)))
 
     def _one_plan(self, condition: Any) -> PlanRecord | None:
         with self.reading() as connection:
             row = connection.execute(select(*_RECORD_COLUMNS).where(condition)).one_or_none()
         return None if row is None else _record(row._mapping)
 
-    def _check_version(self, connection: Connection) -> None:
-        application = connection.scalar(text("PRAGMA application_id"))
-        version = connection.scalar(text("PRAGMA user_version")) or 0
-        if application != _APPLICATION_ID and connection.scalar(text("SELECT count(*) FROM sqlite_master")):
-            raise StoreError(f"{self._name} belongs to another program; name another file")
-        if version > SCHEMA_VERSION:
-            raise StoreError(
-                f"{self._name} has schema version {version}, written by a newer Stowplan; this one knows "
-                f"{SCHEMA_VERSION}. Update Stowplan or name another file"
-            )
-
-    @contextmanager
-    def _failing(self, done: str) -> Iterator[None]:
-        self._refuse_trouble()
-        try:
-            yield
-        except DatabaseError as error:
-            raise StoreError(f"{self._name} cannot be {done}: {error.orig}{remedy(error.orig)}") from error
-        # What has been written meanwhile may have gone where nobody finds it.
-        self._refuse_trouble()
-
-    def _refuse_trouble(self) -> None:
-        if trouble := self.trouble:
-            raise StoreError(trouble)
-
 
 def _record(row: Any) -> PlanRecord:
     return PlanRecord(**{**row, "status": PlanStatus(row["status"])})
-
-
-def _engine(path: Path | None) -> Engine:
-    if path is None:
-        engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
-    else:
-        engine = create_engine(f"sqlite:///{path}")
-    event.listen(engine, "connect", _configure)
-    return engine
-
-
-def _configure(connection: Any, _: object) -> None:
-    cursor = connection.cursor()
-    # FULL: a plan that was promised to a client survives a power failure, too.
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "busy_timeout = 5000"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 from api.common.errors import StoreError
 
 # Beside the file: what is written and not in it yet, and SQLite's index of that.
-_SUFFIXES = ("-wal", "-shm")
+LOG_SUFFIXES = ("-wal", "-shm")
 _Identity = tuple[int, int] | None
 
 
@@ -39,7 +39,7 @@ class DatabaseFile:
 
     def note_log(self) -> None:
         """Keep in mind the files that SQLite has made beside the database; it keeps them while a connection is open."""
-        self._known |= {path: _found(path) for path in (Path(f"{self._path}{suffix}") for suffix in _SUFFIXES)}
+        self._known |= {path: _found(path) for path in (Path(f"{self._path}{suffix}") for suffix in LOG_SUFFIXES)}
 
     @property
     def trouble(self) -> str | None:

@@ -1,37 +1,24 @@
 """Forecasters in the database, by name."""
 
-from sqlalchemy import Boolean, Column, Integer, MetaData, String, Table, Text, insert, select, update
+from sqlalchemy import insert, select, update
 
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key, keep_key
 from api.store.named import NamedStore
-
-_metadata = MetaData()
-_forecasters = Table(
-    "forecasters",
-    _metadata,
-    Column("sequence", Integer, primary_key=True, autoincrement=True),
-    Column("name", String, nullable=False, unique=True),
-    Column("final", Boolean, nullable=False, index=True),
-    Column("document", Text, nullable=False),
-    # What was learned, and how well it did; null until it has succeeded.
-    Column("record", Text),
-    Column("report", Text),
-    sqlite_autoincrement=True,
-)
+from api.store.tables import FORECASTERS
 
 
 class ForecasterStore(NamedStore):
     """Forecasters with what they have learned."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(store, _forecasters, "forecaster")
+        super().__init__(store, FORECASTERS, "forecaster")
 
     def add(self, name: str, document: str, request: RequestKey | None = None) -> None:
         """Insert a forecaster that is not final."""
         with self._store.writing() as connection:
             keep_key(connection, request, self._prefix + name)
-            connection.execute(insert(_forecasters).values(name=name, final=False, document=document))
+            connection.execute(insert(FORECASTERS).values(name=name, final=False, document=document))
 
     def finish(
         self,
@@ -47,17 +34,17 @@ class ForecasterStore(NamedStore):
         with self._store.writing() as connection:
             if is_interrupted:
                 forget_key(connection, self._prefix + name)
-            connection.execute(update(_forecasters).where(_forecasters.c.name == name).values(**values))
+            connection.execute(update(FORECASTERS).where(FORECASTERS.c.name == name).values(**values))
 
     def record(self, name: str) -> str | None:
         """What it learned."""
-        return self._text(name, _forecasters.c.record)
+        return self._text(name, FORECASTERS.c.record)
 
     def report(self, name: str) -> str | None:
         """How well it did."""
-        return self._text(name, _forecasters.c.report)
+        return self._text(name, FORECASTERS.c.report)
 
     def unfinished(self) -> list[str]:
         """Documents that are not final."""
         with self._store.reading() as connection:
-            return list(connection.scalars(select(_forecasters.c.document).where(~_forecasters.c.final)))
+            return list(connection.scalars(select(FORECASTERS.c.document).where(~FORECASTERS.c.final)))

@@ -2,20 +2,10 @@
 
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import Column, Connection, MetaData, String, Table, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from api.common.errors import IdempotencyConflictError
-
-KEYS_METADATA = MetaData()
-_keys = Table(
-    "idempotency_keys",
-    KEYS_METADATA,
-    Column("collection", String, primary_key=True),
-    Column("key", String, primary_key=True),
-    Column("input_hash", String, nullable=False),
-    Column("resource_id", String, nullable=False, index=True),
-    sqlite_with_rowid=False,
-)
+from api.store.tables import KEYS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +20,7 @@ class RequestKey:
 def keep_key(connection: Connection, request: RequestKey | None, resource_id: str) -> None:
     """Remember what came of a request, if it had a key."""
     if request is not None:
-        connection.execute(insert(_keys).values(**asdict(request), resource_id=resource_id))
+        connection.execute(insert(KEYS).values(**asdict(request), resource_id=resource_id))
 
 
 def resource_of(connection: Connection, request: RequestKey) -> str | None:
@@ -41,8 +31,8 @@ def resource_of(connection: Connection, request: RequestKey) -> str | None:
     IdempotencyConflictError
         When the key came with another request.
     """
-    same = (_keys.c.collection == request.collection) & (_keys.c.key == request.key)
-    known = connection.execute(select(_keys.c.input_hash, _keys.c.resource_id).where(same)).one_or_none()
+    same = (KEYS.c.collection == request.collection) & (KEYS.c.key == request.key)
+    known = connection.execute(select(KEYS.c.input_hash, KEYS.c.resource_id).where(same)).one_or_none()
     if known is None:
         return None
     if known.input_hash != request.input_hash:
@@ -52,4 +42,4 @@ def resource_of(connection: Connection, request: RequestKey) -> str | None:
 
 def forget_key(connection: Connection, resource_id: str) -> None:
     """Free the key of what is deleted, or was interrupted: asked for again, it begins anew."""
-    connection.execute(delete(_keys).where(_keys.c.resource_id == resource_id))
+    connection.execute(delete(KEYS).where(KEYS.c.resource_id == resource_id))

@@ -23,8 +23,6 @@ class NamedStore:
 
     def __init__(self, store: Store, table: Table, kind: str) -> None:
         self._store, self._table, self._prefix = store, table, f"{kind}/"
-        with store.writing() as connection:
-            table.metadata.create_all(connection)
 
     def name_of(self, request: RequestKey | None) -> str | None:
         """Name of what came of the same request before; as `Store.resource_of`."""

@@ -4,13 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import (
-    Boolean,
-    Column,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
     delete,
     insert,
     select,
@@ -20,29 +13,7 @@ from sqlalchemy import (
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key, keep_key
 from api.store.listing import listed
-
-_metadata = MetaData()
-# What was asked for together.
-_replays = Table(
-    "replays",
-    _metadata,
-    Column("sequence", Integer, primary_key=True, autoincrement=True),
-    Column("id", String, nullable=False, unique=True),
-    Column("final", Boolean, nullable=False, index=True),
-    Column("document", Text, nullable=False),
-    Column("cluster", Text, nullable=False),
-    Column("events", Text),
-    sqlite_autoincrement=True,
-)
-_results = Table(
-    "replay_results",
-    _metadata,
-    Column("replays_id", String, primary_key=True),
-    Column("number", Integer, primary_key=True),
-    Column("row", Text, nullable=False),
-    Column("result", Text, nullable=False),
-    sqlite_with_rowid=False,
-)
+from api.store.tables import REPLAYS, RESULTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +29,6 @@ class ReplayStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        with store.writing() as connection:
-            _metadata.create_all(connection)
 
     def resource_of(self, request: RequestKey | None) -> str | None:
         """As `Store.resource_of`."""
@@ -69,69 +38,69 @@ class ReplayStore:
         """Insert replays that are not final."""
         with self._store.writing() as connection:
             keep_key(connection, request, id_)
-            connection.execute(insert(_replays).values(id=id_, final=False, document=document, cluster=cluster))
+            connection.execute(insert(REPLAYS).values(id=id_, final=False, document=document, cluster=cluster))
 
     def add_result(self, id_: str, number: int, row: str, result: str) -> None:
         """Keep what came out of one of them."""
         with self._store.writing() as connection:
-            connection.execute(insert(_results).values(replays_id=id_, number=number, row=row, result=result))
+            connection.execute(insert(RESULTS).values(replays_id=id_, number=number, row=row, result=result))
 
     def finish(self, id_: str, document: str, events: str, *, is_interrupted: bool) -> None:
         """Write their final state; those that were interrupted lose their key."""
-        known = _replays.c.id == id_
+        known = REPLAYS.c.id == id_
         with self._store.writing() as connection:
             if is_interrupted:
                 forget_key(connection, id_)
-            connection.execute(update(_replays).where(known).values(final=True, document=document, events=events))
+            connection.execute(update(REPLAYS).where(known).values(final=True, document=document, events=events))
 
     def delete(self, id_: str) -> bool:
         """Delete replays; False when there are none."""
         with self._store.writing() as connection:
             forget_key(connection, id_)
-            connection.execute(delete(_results).where(_results.c.replays_id == id_))
-            return connection.execute(delete(_replays).where(_replays.c.id == id_)).rowcount > 0
+            connection.execute(delete(RESULTS).where(RESULTS.c.replays_id == id_))
+            return connection.execute(delete(REPLAYS).where(REPLAYS.c.id == id_)).rowcount > 0
 
     def document(self, id_: str) -> str | None:
         """Replays as they were written last."""
         with self._store.reading() as connection:
-            return connection.scalar(select(_replays.c.document).where(_replays.c.id == id_))
+            return connection.scalar(select(REPLAYS.c.document).where(REPLAYS.c.id == id_))
 
     def events(self, id_: str) -> str | None:
         """Events of final replays."""
         with self._store.reading() as connection:
-            return connection.scalar(select(_replays.c.events).where(_replays.c.id == id_))
+            return connection.scalar(select(REPLAYS.c.events).where(REPLAYS.c.id == id_))
 
     def cluster(self, id_: str) -> str | None:
         """Their cluster."""
         with self._store.reading() as connection:
-            return connection.scalar(select(_replays.c.cluster).where(_replays.c.id == id_))
+            return connection.scalar(select(REPLAYS.c.cluster).where(REPLAYS.c.id == id_))
 
     def numbers(self, id_: str) -> list[int]:
         """Which of them have a result, in order."""
-        query = select(_results.c.number).where(_results.c.replays_id == id_).order_by(_results.c.number)
+        query = select(RESULTS.c.number).where(RESULTS.c.replays_id == id_).order_by(RESULTS.c.number)
         with self._store.reading() as connection:
             return list(connection.scalars(query))
 
     def result(self, id_: str, number: int) -> str | None:
         """What came out of one of them."""
-        query = select(_results.c.result).where(_results.c.replays_id == id_, _results.c.number == number)
+        query = select(RESULTS.c.result).where(RESULTS.c.replays_id == id_, RESULTS.c.number == number)
         with self._store.reading() as connection:
             return connection.scalar(query)
 
     def page(self, fields: Sequence[str], limit: int, before: int | None) -> list[tuple[int, str]]:
         """Sequence and these fields of documents, from the newest to the oldest; only sequences below `before`."""
         with self._store.reading() as connection:
-            return listed(connection, _replays, fields, limit, before)
+            return listed(connection, REPLAYS, fields, limit, before)
 
     def unfinished(self) -> list[LeftReplays]:
         """Replays that are not final."""
         with self._store.reading() as connection:
-            left = connection.execute(select(_replays.c.id, _replays.c.document).where(~_replays.c.final)).all()
-            rows = select(_results.c.number, _results.c.row)
+            left = connection.execute(select(REPLAYS.c.id, REPLAYS.c.document).where(~REPLAYS.c.final)).all()
+            rows = select(RESULTS.c.number, RESULTS.c.row)
             return [
                 LeftReplays(
                     document=document,
-                    rows={row.number: row.row for row in connection.execute(rows.where(_results.c.replays_id == id_))},
+                    rows={row.number: row.row for row in connection.execute(rows.where(RESULTS.c.replays_id == id_))},
                 )
                 for id_, document in left
             ]

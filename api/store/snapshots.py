@@ -11,6 +11,7 @@ from api.convert.located import located
 from api.convert.snapshot import snapshot_from_document
 from api.schemas.service import SnapshotLinksDoc, SnapshotReceiptDoc
 from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
+from api.store.bodies import Body
 from api.store.database import SnapshotRecord, Store
 from models.workload import Snapshot
 from stowplan.errors import InputError, Issue
@@ -27,10 +28,10 @@ class ResolvedSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegalSnapshot:
-    """A snapshot that was checked: its text with defaults filled in, the id of that, and its size."""
+    """A snapshot that was checked: its document with defaults filled in, the id of that, and its size."""
 
     id: str
-    text: str
+    body: Body
     num_nodes: int
     num_gpus: int
     num_jobs: int
@@ -44,7 +45,7 @@ class Snapshots:
 
     def add(self, new: LegalSnapshot) -> tuple[SnapshotReceiptDoc, bool]:
         """Store a snapshot; the second value is False when it was there before."""
-        created = self._store.add_snapshot(SnapshotRecord(id=new.id, created_at_s=time.time(), document=new.text))
+        created = self._store.add_snapshot(SnapshotRecord(id=new.id, created_at_s=time.time(), document=new.body))
         receipt = SnapshotReceiptDoc(
             id=new.id,
             created_at=time_of(self._record(new.id).created_at_s),
@@ -63,12 +64,12 @@ class Snapshots:
         NotFoundError
             When there is none.
         """
-        return self._record(id_).document
+        return self._record(id_).document.text
 
     def find(self, id_: str) -> str | None:
         """One snapshot as JSON text; None when there is none."""
         record = self._store.snapshot(id_)
-        return None if record is None else record.document
+        return None if record is None else record.document.text
 
     def resolve(self, source: SnapshotDoc | SnapshotReference) -> ResolvedSnapshot:
         """Give the snapshot that a request brings or refers to; raises what `resolved` does."""
@@ -126,7 +127,7 @@ def legal_snapshot(document: SnapshotDoc) -> LegalSnapshot:
     text = document.model_dump_json()
     return LegalSnapshot(
         id=snapshot_id(text),
-        text=text,
+        body=Body.of(text),
         num_nodes=len(document.cluster.nodes),
         num_gpus=sum(node.num_gpus for node in document.cluster.nodes),
         num_jobs=len(document.jobs),

@@ -1,7 +1,9 @@
 """Deployments over HTTP, on local processes that only pretend to train."""
 
+import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -388,6 +390,27 @@ def test_the_cost_of_a_change_is_read_without_asking_a_backend(tmp_path: Path) -
         assert [deployments.restart_cost_s(job) for job in ("tiny", "other")] == [7.0, None]
     finally:
         deployments.close()
+
+
+def test_folders_of_deployments_that_have_long_been_over_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Deployments, "_look_after", Mock())
+    run = Run(number=1, plan="", cause=Cause.DEPLOYED, started_at_s=1.0)
+    cases = {"old": (Phase.FINISHED, 31.0), "young": (Phase.STOPPED, 29.0), "runs": (Phase.RUNNING, 99.0)}
+    for k, (phase, age_days) in enumerate(cases.values()):
+        root = tmp_path / f"deployment-{k:032x}"
+        root.mkdir()
+        (root / "request.json").write_text('{"job_id": "tiny", "backend": "local"}')
+        write_record(DeploymentState(name="tiny", phase=phase, runs=(run,), phase_since_s=9.0), root / "state.json")
+        at_s = time.time() - age_days * 86_400
+        os.utime(root / "state.json", (at_s, at_s))
+    for keep_days, left in ((0.0, {0, 1, 2}), (30.0, {1, 2})):
+        set_to = settings(tmp_path).model_copy(update={"keep_deployments_days": keep_days})
+        deployments = Deployments(set_to, Mock(), create_autospec(JobFeedback, instance=True), Mock())
+        deployments.purge()
+        deployments.close()
+        assert {int(path.name.removeprefix("deployment-"), 16) for path in tmp_path.iterdir()} == left
 
 
 def test_the_projection_is_that_of_the_plan_that_holds(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,64 @@
+"""Texts that are stored once however often they come: those of snapshots."""
+
+import hashlib
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, exists
+from sqlalchemy.dialects.sqlite import insert
+
+from api.store.tables import BODIES, PLANS, SNAPSHOTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """A text that is stored once however often it comes. `hash`: SHA-256 of it; `data`: compressed with zlib."""
+
+    hash: str
+    num_bytes: int
+    data: bytes
+
+    @classmethod
+    def of(cls, text: str) -> "Body":
+        """Compress a text."""
+        raw = text.encode()
+        return cls(hash=hashlib.sha256(raw).hexdigest(), num_bytes=len(raw), data=zlib.compress(raw))
+
+    @property
+    def text(self) -> str:
+        """The text."""
+        return zlib.decompress(self.data).decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanInput:
+    """The JSON text of a request for a plan: all other fields as an object, and behind them the `snapshot`, which is by
+    far the largest part and often comes again."""
+
+    rest: str
+    snapshot: Body
+
+    @property
+    def text(self) -> str:
+        """The whole request."""
+        return f'{self.rest[:-1]},"snapshot":{self.snapshot.text}}}'
+
+
+def keep_body(connection: Connection, body: Body) -> None:
+    """Insert a text unless it is there."""
+    connection.execute(insert(BODIES).values(**asdict(body)).on_conflict_do_nothing())
+
+
+def body_of(row: Any) -> Body:
+    """The text of a row that has all columns of the bodies."""
+    return Body(hash=row.hash, num_bytes=row.num_bytes, data=row.data)
+
+
+def forget_bodies(connection: Connection, hashes: Sequence[str]) -> None:
+    """Delete those of these texts that no plan and no stored snapshot has any more."""
+    is_used = exists().where(PLANS.c.snapshot_hash == BODIES.c.hash) | exists().where(
+        SNAPSHOTS.c.body_hash == BODIES.c.hash
+    )
+    connection.execute(delete(BODIES).where(BODIES.c.hash.in_(hashes), ~is_used))

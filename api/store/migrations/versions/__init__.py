@@ -1,0 +1,1 @@
+"""One file a migration; none is ever changed after its release."""

@@ -1,0 +1,223 @@
+"""All tables of the database.
+
+A change here needs a migration (`api/store/migrations/versions/`); a test compares what they lead to with this.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from api.schemas.metrics import StepRecordDoc
+from api.store.compressed import CompressedText
+
+METADATA = MetaData()
+# Texts of snapshots, compressed: each is there once, and as long as a plan or a stored snapshot has it.
+BODIES = Table(
+    "bodies",
+    METADATA,
+    Column("hash", String, primary_key=True),
+    Column("num_bytes", Integer, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+PLANS = Table(
+    "plans",
+    METADATA,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("policy", String, nullable=False),
+    Column("status", String, nullable=False, index=True),
+    Column("queued_at_s", Float, nullable=False),
+    Column("building_at_s", Float),
+    Column("solving_at_s", Float),
+    Column("finished_at_s", Float, index=True),
+    Column("version", String, nullable=False),
+    # Of the request that is stored: all fields but the snapshot, and the body of that.
+    Column("request", Text, nullable=False),
+    Column("snapshot_hash", String, nullable=False, index=True),
+    Column("input_hash", String, nullable=False),
+    Column("options", Text, nullable=False),
+    Column("idempotency_key", String, unique=True),
+    Column("objective", Float),
+    Column("bound", Float),
+    Column("relative_gap", Float),
+    Column("outcome", CompressedText),
+    Column("timings", Text, nullable=False),
+    Column("failure", Text),
+    Column("events", CompressedText),
+    sqlite_autoincrement=True,
+)
+# What was asked for where measurements were filled in: the same key with the same request gives the same plan.
+POSTED = Table(
+    "posted_plans",
+    METADATA,
+    Column("plan_id", String, primary_key=True),
+    Column("input_hash", String, nullable=False),
+)
+# Warnings about what was filled in, as JSON text.
+NOTES = Table(
+    "noted_plans",
+    METADATA,
+    Column("plan_id", String, primary_key=True),
+    Column("notes", Text, nullable=False),
+)
+# How often a plan was taken up again after the process that had it was gone without a word.
+TAKEN_UP = Table(
+    "taken_up_plans",
+    METADATA,
+    Column("plan_id", String, primary_key=True),
+    Column("times", Integer, nullable=False),
+)
+# How often a worker then began with it, in processes that went down as well.
+BEGUN_AGAIN = Table(
+    "plans_begun_again",
+    METADATA,
+    Column("plan_id", String, primary_key=True),
+    Column("times", Integer, nullable=False),
+)
+SNAPSHOTS = Table(
+    "snapshots",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("created_at_s", Float, nullable=False),
+    Column("body_hash", String, nullable=False, index=True),
+)
+
+COMPARISONS = Table(
+    "comparisons",
+    METADATA,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("final", Boolean, nullable=False, index=True),
+    Column("document", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+KEYS = Table(
+    "idempotency_keys",
+    METADATA,
+    Column("collection", String, primary_key=True),
+    Column("key", String, primary_key=True),
+    Column("input_hash", String, nullable=False),
+    Column("resource_id", String, nullable=False, index=True),
+    sqlite_with_rowid=False,
+)
+
+RUNS = Table(
+    "measured_runs",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("job_id", String, nullable=False),
+    Column("launch", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("num_records", BigInteger, nullable=False, default=0),
+    Column("first_step", BigInteger),
+    Column("since_s", Float),
+    Column("until_s", Float),
+    UniqueConstraint("job_id", "launch"),
+)
+# What the run says already is not kept with every record.
+_IMPLIED = ("launch", "pipe", "data", "tensor", "num_micro_batches", "tokens", "small_batch", "large_batch")
+# Nor what few records have, and nothing is computed of.
+_KEPT = frozenset(StepRecordDoc.model_fields) - {*_IMPLIED, "validation_loss"}
+NUMBERS = sorted(_KEPT - {"rank", "step", "host", "peak_memory_bytes", "started_at_s"})
+STEPS = Table(
+    "measured_steps",
+    METADATA,
+    # Steps of a launch lie together in their order, so that pages and the newest steps are read without a search.
+    Column("run", Integer, ForeignKey(RUNS.c.id), primary_key=True),
+    Column("step", BigInteger, primary_key=True),
+    Column("rank", Integer, primary_key=True),
+    Column("host", String, nullable=False),
+    Column("peak_memory_bytes", BigInteger, nullable=False),
+    Column("started_at_s", Float, nullable=False),
+    *(Column(name, Float, nullable=False) for name in NUMBERS),
+    sqlite_with_rowid=False,
+)
+
+# Of launches of programs of users: of a step one line, which knows nothing of its parts.
+WHOLE_STEPS = Table(
+    "measured_whole_steps",
+    METADATA,
+    Column("run", Integer, ForeignKey(RUNS.c.id), primary_key=True),
+    Column("step", BigInteger, primary_key=True),
+    Column("started_at_s", Float, nullable=False),
+    Column("step_s", Float, nullable=False),
+    Column("loss", Float),
+    sqlite_with_rowid=False,
+)
+
+FORECASTERS = Table(
+    "forecasters",
+    METADATA,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("final", Boolean, nullable=False, index=True),
+    Column("document", Text, nullable=False),
+    # What was learned, and how well it did; null until it has succeeded.
+    Column("record", Text),
+    Column("report", Text),
+    sqlite_autoincrement=True,
+)
+
+CALENDARS = Table(
+    "calendars",
+    METADATA,
+    Column("name", String, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("updated_at_s", Float, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("entries", Text, nullable=False),
+)
+RESERVATIONS = Table(
+    "reservations",
+    METADATA,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("calendar", String, nullable=False, index=True),
+    Column("holds", Integer, nullable=False),
+    Column("until_s", Float),
+    Column("document", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+CALIBRATIONS = Table(
+    "calibrations",
+    METADATA,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("document", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+# What was asked for together.
+REPLAYS = Table(
+    "replays",
+    METADATA,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("final", Boolean, nullable=False, index=True),
+    Column("document", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("events", Text),
+    sqlite_autoincrement=True,
+)
+RESULTS = Table(
+    "replay_results",
+    METADATA,
+    Column("replays_id", String, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("row", Text, nullable=False),
+    Column("result", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
