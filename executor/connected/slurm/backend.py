@@ -221,7 +221,7 @@ class SlurmCluster:
         counts = {len(part.gpus) for part in allocation.gpus}
         if len(counts) > 1:
             raise SlurmRefusedError(f"job {item.job.id} would get different numbers of GPUs of its nodes")
-        self._sender.send(item, allocation, self._clock.moment().timestamp())
+        self._sender.send(item, allocation, self._clock.moment().timestamp(), self._num_nodes)
 
     def _try(self, item: Governed, send: Callable[[], None]) -> None:
         """Send; what is refused is looked at anew, and tried so often."""

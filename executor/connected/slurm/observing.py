@@ -185,7 +185,8 @@ def _entry(record: Record, terms: Terms, at_s: float) -> Entry:
     eligible_s = record.time_s("eligible_time") or 0.0
     begins_s = 0.0 if runs else max(0.0, eligible_s - at_s)
     key, tasks = _key(record), record.text("array_task_string")
-    is_ours, sent_to = mark is not None and mark.stage in _OURS, ()
+    is_ours = mark is not None and mark.stage in _OURS
+    sent_to: tuple[str, ...] = ()
     asked = record.text("required_nodes")
     if is_ours and not runs:
         sent_to = tuple(expand_hostlist(asked)) if asked else ()

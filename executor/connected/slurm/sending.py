@@ -2,7 +2,7 @@
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from executor.connected.journal import Journal
 from executor.connected.slurm.client import SlurmClient
@@ -10,6 +10,7 @@ from executor.connected.slurm.observing import Entry, Governed
 from executor.connected.slurm.terms import Mark, Stage, Terms, admin_comment
 from executor.slurm.actions import SteerJob
 from models.plan import JobAllocation
+from models.wording import counted
 
 # Ids in a command: it stays below what a command line may have.
 _AT_ONCE = 200
@@ -27,31 +28,32 @@ class Sender:
         """Whether nothing is changed."""
         return self._journal.is_dry
 
-    def send(self, item: Governed, allocation: JobAllocation, at_s: float) -> None:
-        """Let a job start, on these nodes and no others."""
+    def send(self, item: Governed, allocation: JobAllocation, at_s: float, num_nodes: int) -> None:
+        """Let a job start, on these nodes and no others; one that did not too often is left to Slurm."""
+        if self._is_hopeless(item, num_nodes):
+            return
         nodes = tuple(part.node for part in allocation.gpus)
-        mark = Mark(**_asked(item.entry), stage=Stage.SENT, misses=_misses(item.entry), at_s=int(at_s))
+        mark = Mark(**_asked(item.entry), stage=Stage.SENT, misses=_misses(item), at_s=int(at_s))
         steer = SteerJob(job_id=allocation.job_id, nodes=nodes, at_once=True)
-        why = f"{allocation.job_id} starts on {len(nodes)} nodes: the plan has its {allocation.num_gpus} GPUs there"
+        why = f"{allocation.num_gpus} GPUs on {counted(len(nodes), 'node')}, as planned"
         self._run(_update(steer.job_id, *steer.updates(), _comment(mark, item.entry)), why)
 
     def keep(self, items: Iterable[Governed], num_nodes: int) -> None:
-        """Have jobs wait for us until their lease is over, wherever they were sent before; one that did not start too
-        often is left to Slurm."""
-        leases: dict[tuple[str, ...], dict[str, None]] = defaultdict(dict)
+        """Have jobs wait for us until their lease is over, wherever they were sent before."""
+        changes: dict[str, tuple[str, ...]] = {}
         for item in items:
-            entry = item.entry
-            misses = _misses(entry) + item.is_late
-            if misses >= self._terms.max_misses:
-                self.leave(item, num_nodes, f"{misses} times it did not start")
+            if self._is_hopeless(item, num_nodes):
                 continue
-            mark = Mark(**_asked(entry), stage=Stage.KEPT, misses=misses)
-            changes = [] if mark == entry.mark else [*_reset(entry, num_nodes), _comment(mark, entry)]
-            leases[(f"StartTime=now+{self._terms.lease_s:.0f}", *changes)][entry.target] = None
-        for words, targets in leases.items():
-            for some in _batches(list(targets)):
-                why = f"kept from starting for {self._terms.lease_s:.0f} s, until placed"
-                self._run(_update(",".join(some), *words), why)
+            entry, mark = item.entry, Mark(**_asked(item.entry), stage=Stage.KEPT, misses=_misses(item))
+            new = () if mark == entry.mark else (*_reset(entry, num_nodes), _comment(mark, entry))
+            changes[entry.target] = (f"StartTime=now+{self._terms.lease_s:.0f}", *new)
+        self._run_each(changes, f"kept from starting for {self._terms.lease_s:.0f} s, until placed")
+
+    def _is_hopeless(self, item: Governed, num_nodes: int) -> bool:
+        misses = _misses(item)
+        if misses >= self._terms.max_misses:
+            self.leave(item, num_nodes, f"{misses} times it did not start")
+        return misses >= self._terms.max_misses
 
     def leave(self, item: Governed, num_nodes: int, why: str) -> None:
         """Leave a job to Slurm, for good."""
@@ -70,13 +72,24 @@ class Sender:
 
     def let_go(self, entries: Iterable[Entry], num_nodes: int) -> int:
         """Leave jobs to Slurm as they were before us; how many records of its queue."""
-        groups: dict[tuple[str, ...], dict[str, None]] = defaultdict(dict)
-        for entry in entries:
-            groups[(*_reset(entry, num_nodes), "StartTime=now", _comment(None, entry))][entry.target] = None
+        changes = {
+            entry.target: (*_reset(entry, num_nodes), "StartTime=now", _comment(None, entry)) for entry in entries
+        }
+        self._run_each(changes, "let go: Slurm schedules it alone")
+        return len(changes)
+
+    def _run_each(self, changes: Mapping[str, tuple[str, ...]], why: str) -> None:
+        """Change jobs, those together that are changed alike."""
+        groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for target, words in changes.items():
+            groups[words].append(target)
         for words, targets in groups.items():
-            for some in _batches(list(targets)):
-                self._run(_update(",".join(some), *words), "let go: Slurm schedules it alone")
-        return sum(map(len, groups.values()))
+            # scontrol takes one job where it is told how many nodes, and tasks in brackets alone.
+            is_each = any(word.startswith("NumNodes=") for word in words)
+            alone = [target for target in targets if is_each or "[" in target]
+            plain = [] if is_each else [target for target in targets if "[" not in target]
+            for some in (*(plain[k : k + _AT_ONCE] for k in range(0, len(plain), _AT_ONCE)), *([one] for one in alone)):
+                self._run(_update(",".join(some), *words), why)
 
     def _run(self, words: tuple[str, ...], why: str) -> None:
         if self.is_dry:
@@ -98,8 +111,8 @@ def _asked(entry: Entry) -> dict[str, int]:
     return {"least_nodes": entry.least_nodes, "most_nodes": entry.most_nodes}
 
 
-def _misses(entry: Entry) -> int:
-    return 0 if entry.mark is None else entry.mark.misses
+def _misses(item: Governed) -> int:
+    return (0 if item.entry.mark is None else item.entry.mark.misses) + item.is_late
 
 
 def _comment(mark: Mark | None, entry: Entry) -> str:
@@ -111,11 +124,3 @@ def _reset(entry: Entry, num_nodes: int) -> Sequence[str]:
     if not entry.sent_to:
         return ()
     return ("ReqNodeList=", f"NumNodes={entry.least_nodes}-{entry.most_nodes or num_nodes}")
-
-
-def _batches(targets: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Some ids at a time; tasks in brackets each alone, as scontrol wants it."""
-    plain = [target for target in targets if "[" not in target]
-    for first in range(0, len(plain), _AT_ONCE):
-        yield plain[first : first + _AT_ONCE]
-    yield from ([target] for target in targets if "[" in target)

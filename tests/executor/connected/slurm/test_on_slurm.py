@@ -4,10 +4,11 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from executor.connected.slurm.terms import Stage, read_mark
+from executor.connected.slurm.terms import Stage
 from tests.executor.connected.slurm.queue import SETTINGS, SOON, Queue
 from tests.executor.launch.slurm_cluster import LARGER, Gpus, SlurmCluster, missing, slurm_cluster
 from tests.waiting import eventually
@@ -45,14 +46,14 @@ def queue(cluster: SlurmCluster, tmp_path: Path) -> Iterator[Queue]:
     eventually(lambda: made.say("squeue", "--noheader"), "".__eq__)
 
 
-def looks(queue: Queue, *job_ids: str) -> list[dict[str, object]]:
+def looks(queue: Queue, *job_ids: str) -> list[dict[str, Any]]:
     jobs = queue.jobs()
     return [{name: jobs[job_id][name] for name in _FIELDS} for job_id in job_ids]
 
 
-def stage(queue: Queue, job_id: str) -> Stage | None:
-    mark, _ = read_mark(queue.jobs()[job_id]["admin_comment"])
-    return None if mark is None else mark.stage
+def comes_to(queue: Queue, job_id: str, stage: Stage) -> None:
+    """Wait until the note of a job says so."""
+    eventually(lambda: queue.jobs()[job_id]["admin_comment"], lambda text: f"[stowplan {stage}" in text, limit_s=30.0)
 
 
 def starts(queue: Queue, job_id: str) -> str:
@@ -92,7 +93,7 @@ def test_what_waits_is_let_go_when_the_connection_ends(queue: Queue) -> None:
     waits = queue.submit(*OURS, "--gpus=64", "--comment=stowplan", "-t", "5")
     [as_submitted] = looks(queue, waits)
     with queue.connected("--lease", "3600"):
-        eventually(lambda: stage(queue, waits), Stage.KEPT.__eq__, limit_s=30.0)
+        comes_to(queue, waits, Stage.KEPT)
         assert queue.jobs()[waits]["eligible_time"] > time.time() + 3000
     [let_go] = looks(queue, waits)
     assert let_go["eligible_time"] <= time.time()
@@ -105,19 +106,19 @@ def test_a_connection_that_is_killed_leaves_nothing_kept_and_the_next_goes_on(qu
     queue.runs_on(blocker, "n1")
     wide, small = queue.submit(*OURS, "--gpus=64"), queue.submit(*OURS, "--gpus=8", "-t", "30")
     with queue.connected("--lease", "5") as connection:
-        eventually(lambda: stage(queue, wide), Stage.KEPT.__eq__, limit_s=30.0)
+        comes_to(queue, wide, Stage.KEPT)
         connection.kill()
     queue.say("scancel", blocker)
     with queue.connected() as connection:
         starts(queue, wide)
-        eventually(lambda: stage(queue, small), Stage.KEPT.__eq__, limit_s=30.0)
+        comes_to(queue, small, Stage.KEPT)
         connection.kill()
     queue.say("scancel", wide)
     assert queue.connect("--release", "--send").returncode == 0
     starts(queue, small)
     last = queue.submit(*OURS, "--gpus=64")
     with queue.connected("--lease", "5") as connection:
-        eventually(lambda: stage(queue, last), Stage.KEPT.__eq__, limit_s=30.0)
+        comes_to(queue, last, Stage.KEPT)
         connection.kill()
     queue.say("scancel", small)
     # Nobody is connected any more.
@@ -137,7 +138,7 @@ def test_drained_nodes_and_maintenance_are_kept_free(queue: Queue) -> None:
         with queue.connected():
             assert starts(queue, long) == "n[7-8]"
             assert set(starts(queue, short).strip("n[]").replace("-", ",").split(",")) <= set("3456")
-            eventually(lambda: stage(queue, wide), Stage.KEPT.__eq__, limit_s=30.0)
+            comes_to(queue, wide, Stage.KEPT)
     finally:
         queue.say("scontrol", "update", "nodename=n[1-2]", "state=resume")
         queue.say("scontrol", "delete", "reservationname=maint")
@@ -150,7 +151,7 @@ def test_a_job_that_does_not_start_where_it_was_sent_is_left_to_slurm(queue: Que
     eventually(lambda: queue.say("squeue", "--noheader", "--format=%t").split(), (["R"] * 8).__eq__)
     job = queue.submit(*OURS, "--gpus=8", "--mem=30")
     with queue.connected("--patience", "1"):
-        eventually(lambda: stage(queue, job), Stage.LEFT.__eq__, limit_s=30.0)
+        comes_to(queue, job, Stage.LEFT)
     assert looks(queue, job)[0]["required_nodes"] == ""
     assert f"{job}: has not started on" in queue.log()
 
@@ -158,26 +159,36 @@ def test_a_job_that_does_not_start_where_it_was_sent_is_left_to_slurm(queue: Que
 def test_sixty_jobs_end_while_connections_and_the_controller_of_slurm_are_killed(
     cluster: SlurmCluster, queue: Queue
 ) -> None:
-    for k in range(60):
-        gpus, seconds = (8, 16, 4, 24, 2)[k % 5], 1 + k % 3
+    """slurmctld saves every few seconds what it knows, and forgets the rest when it is killed: while one job has all
+    nodes there is nothing to forget."""
+    everything = 20
+    names = [
         queue.submit(
-            *OURS, f"--gpus={gpus}", "-t", "5", "--requeue", run=f"sleep {seconds}; echo {k} >> {queue.folder}/ended"
+            *OURS,
+            f"--gpus={64 if k == everything else (8, 16, 4, 24, 2)[k % 5]}",
+            *("-t", "5"),
+            run=f"sleep {12 if k == everything else 1}; echo {k} >> {queue.folder}/ended",
         )
+        for k in range(60)
+    ]
 
     def ended() -> set[str]:
         path = queue.folder / "ended"
         return set(path.read_text().split()) if path.exists() else set()
 
     with queue.connected() as connection:
-        eventually(lambda: len(ended()), (5).__le__, limit_s=60.0)
+        eventually(lambda: len(ended()), lambda num: num >= 5, limit_s=60.0)
         connection.kill()
     with queue.connected() as connection:
-        eventually(lambda: len(ended()), (15).__le__, limit_s=60.0)
+        queue.runs_on(names[everything], "n[1-8]")
+        running_s, saved = time.time(), Path(cluster.environment["SLURM_CONF"]).with_name("state") / "job_state"
+        eventually(lambda: saved.stat().st_mtime > running_s)
         cluster.kill_controller()
-        eventually(queue.log, lambda text: "slurmctld does not answer" in text, limit_s=60.0)
         cluster.start_controller()
-        eventually(lambda: len(ended()), (60).__eq__, limit_s=90.0)
+        eventually(lambda: len(ended()), lambda num: num == 60, limit_s=90.0)
         assert connection.poll() is None
+    # None ran twice.
+    assert len((queue.folder / "ended").read_text().split()) == 60
 
 
 def test_two_connections_do_not_send_at_once(queue: Queue) -> None:
