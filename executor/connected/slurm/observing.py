@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from executor.connected.ledger import Ledger
 from executor.connected.slurm.client import Documents, Site
-from executor.connected.slurm.terms import Mark, Stage, Terms, parallelism_of, read_mark
+from executor.connected.slurm.terms import SOON_S, Mark, Stage, Terms, parallelism_of, read_mark
 from executor.control.backend import Facts, JobFacts
 from executor.slurm.actions import JOB_ID
 from models.cluster_state.base import ParsedDocument, SourceDocument, StateJob, StateOptions
@@ -21,7 +21,7 @@ from models.plan import Change, JobAllocation
 from models.wording import counted
 from models.workload import Job, NodeGpus
 from topology.calendar import CalendarEntry
-from topology.cluster import Cluster, Node
+from topology.cluster import Cluster
 from topology.readers.hostlist import expand_hostlist
 
 NOT_OPTED_IN = "has not opted in"
@@ -70,12 +70,14 @@ class Governed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """A moment, in seconds since 1970. others: GPU jobs that are not ours, why by job. marked: what waits with a note
-    of ours, whoever governs it. The calendar is in seconds from the moment."""
+    """A moment, in seconds since 1970. others: GPU jobs that are not ours to place, why by job; foreign: those of them
+    that run, until their time limits. marked: what waits with a note of ours, whoever governs it. The calendar is in
+    seconds from the moment."""
 
     at_s: float
     cluster: Cluster
     jobs: Mapping[str, Governed]
+    foreign: Mapping[str, Governed]
     others: Mapping[str, str]
     marked: tuple[Entry, ...]
     calendar: tuple[CalendarEntry, ...]
@@ -83,14 +85,15 @@ class Observed:
     def facts(self, now_s: float) -> Facts:
         """What a controller is told, at this moment on its clock."""
         types = {node.id: node.gpu_type for node in self.cluster.nodes}
-        jobs = tuple(_facts(item, now_s, types) for item in self.jobs.values() if item.held is None)
+        items = (*self.foreign.values(), *self.jobs.values())
+        jobs = tuple(_facts(item, now_s, types) for item in items if item.held is None)
         return Facts(cluster=self.cluster, jobs=jobs, calendar=tuple(entry.seen_at(-now_s) for entry in self.calendar))
 
     def signature(self) -> object:
         """What decisions depend on, but for the time that passes."""
         jobs = {
             name: (item.runs, item.parts, item.held is None, item.is_late, item.job.priority)
-            for name, item in self.jobs.items()
+            for name, item in {**self.foreign, **self.jobs}.items()
         }
         calendar = [
             (
@@ -134,21 +137,21 @@ def observe(documents: Documents, site: Site, terms: Terms, options: StateOption
     size = max(node.num_gpus for node in state.cluster.nodes)
     governed: dict[str, Governed] = {}
     others: dict[str, str] = {}
-    taken: dict[str, list[int]] = {node.id: list(node.gpus_in_use) for node in state.cluster.nodes}
+    foreign: dict[str, Governed] = {}
     for item in state.jobs:
         entry = entries[item.job.id if item.job.id in entries else item.job.id.partition("_")[0]]
         why = entry.why_not or _unfit(item, names, size)
         if why is None:
-            governed[item.job.id] = _governed(item, entry, terms)
+            governed[item.job.id] = _governed(item, entry, may_requeue=terms.may_requeue)
             continue
         others[item.job.id] = why
-        for part in item.job.current or ():
-            taken[part.node] += part.gpus
-    cluster = replace(state.cluster, nodes=tuple(_with(node, taken[node.id]) for node in state.cluster.nodes))
+        if item.job.current is not None:
+            foreign[item.job.id] = _governed(item, entry, may_requeue=False)
     return Observed(
         at_s=at_s,
-        cluster=cluster,
-        jobs=dict(_where_sent(cluster, governed, terms, at_s)),
+        cluster=state.cluster,
+        jobs=dict(_where_sent(state.cluster, governed, foreign, terms, at_s)),
+        foreign=foreign,
         others=others,
         marked=tuple(marked),
         calendar=state.calendar,
@@ -192,7 +195,7 @@ def _entry(record: Record, terms: Terms, at_s: float) -> Entry:
         sent_to = tuple(expand_hostlist(asked)) if asked else ()
         record.value["required_nodes"] = ""
     why = _why_not(record, mark, comment, terms, runs=runs)
-    if why is None and not runs and (is_ours or begins_s <= terms.lease_s):
+    if why is None and not runs and (is_ours or begins_s <= SOON_S):
         record.value["eligible_time"] = 0
         if record.text("state_reason") == "BeginTime":
             record.value["state_reason"] = "None"
@@ -238,24 +241,24 @@ def _unfit(item: StateJob, entries: set[str], size: int) -> str | None:
     return None
 
 
-def _governed(item: StateJob, entry: Entry, terms: Terms) -> Governed:
+def _governed(item: StateJob, entry: Entry, *, may_requeue: bool) -> Governed:
     degrees = parallelism_of(entry.comment)
     is_right = degrees is not None and degrees.num_gpus == item.job.min_gpus
     job = replace(
         item.job,
         parallelism=degrees if is_right else None,
-        preemptible=terms.may_requeue and entry.requeues,
+        preemptible=may_requeue and entry.requeues,
     )
     current = item.job.current or ()
     return Governed(job=replace(job, current=None), entry=entry, runs=bool(current), parts=current, held=item.held)
 
 
 def _where_sent(
-    cluster: Cluster, jobs: Mapping[str, Governed], terms: Terms, at_s: float
+    cluster: Cluster, jobs: Mapping[str, Governed], foreign: Mapping[str, Governed], terms: Terms, at_s: float
 ) -> Iterator[tuple[str, Governed]]:
     """Jobs, those that were sent and have not started with the GPUs that are to be theirs."""
     ledger = Ledger(cluster)
-    for name, item in jobs.items():
+    for name, item in {**foreign, **jobs}.items():
         if item.runs:
             ledger.take(name, item.parts)
     for name, item in jobs.items():
@@ -274,10 +277,6 @@ def _where_sent(
         else:
             ledger.take(name, parts)
             yield name, replace(item, parts=parts)
-
-
-def _with(node: Node, gpus: list[int]) -> Node:
-    return replace(node, gpus_in_use=tuple(sorted(gpus)))
 
 
 def _facts(item: Governed, now_s: float, types: Mapping[str, str]) -> JobFacts:

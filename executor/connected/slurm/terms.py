@@ -19,6 +19,8 @@ from enum import StrEnum
 from models.workload import Parallelism
 from stowplan.errors import InputError
 
+# A begin that is no further ahead is there to keep the job from starting before we see it; one that is, is meant.
+SOON_S = 600.0
 _MARK = re.compile(
     r"\s*\[stowplan (?P<stage>kept|sent|left)(?: nodes=(?P<least>\d+)-(?P<most>\d+))?(?: misses=(?P<misses>\d+))?"
     r"(?: at=(?P<at>\d+))?\]"

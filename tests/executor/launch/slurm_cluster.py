@@ -140,33 +140,34 @@ def slurm_cluster(
     _write_configuration(folder, network, gpus, layout, {"more": "\n".join(settings), "topology": topology})
     environment = _environment(folder, network)
     with contextlib.ExitStack() as stack:
+        controllers: list[subprocess.Popen[bytes]] = []
 
         def start(name: str, *command: str) -> "subprocess.Popen[bytes]":
             log = stack.enter_context((folder / f"{name}.log").open("wb"))
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
-            stack.callback(_end, process)
-            return process
 
         files = {option: folder / f"munge.{option}" for option in ("key-file", "pid-file", "log-file", "seed-file")}
-        start(
+        munge = start(
             *("munge", "munged", "--foreground", "--force", f"--socket={folder / 'munge.socket'}"),
             *(f"--{option}={path}" for option, path in files.items()),
         )
+        stack.callback(_end, munge)
         _wait(lambda: (folder / "munge.socket").exists(), folder)
-        controllers = [start("slurmctld", *_enter(network, HEAD), "slurmctld", "-D", "-i")]
+        stack.callback(lambda: [_end(one) for one in controllers])
+        controllers.append(start("slurmctld", *_enter(network, HEAD), "slurmctld", "-D", "-i"))
 
         def kill_controller() -> None:
             controllers[-1].kill()
             controllers[-1].wait(_END_S)
 
         def start_controller() -> None:
-            controllers.append(start("slurmctld-again", *_enter(network, HEAD), "slurmctld", "-D"))
+            controllers.append(start(f"slurmctld-{len(controllers)}", *_enter(network, HEAD), "slurmctld", "-D"))
             _wait(lambda: len(_states(environment)) == len(layout.nodes), folder)
 
         for node in layout.nodes:
-            start(f"slurmd-{node}", *_enter(network, node), "slurmd", "-D", "-N", node)
+            stack.callback(_end, start(f"slurmd-{node}", *_enter(network, node), "slurmd", "-D", "-N", node))
         stack.callback(_end_jobs, environment, folder)
         _wait(lambda: _states(environment) == ["idle"] * len(layout.nodes), folder)
         yield SlurmCluster(environment=environment, kill_controller=kill_controller, start_controller=start_controller)
