@@ -9,6 +9,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
 from executor.connected.journal import Journal
@@ -173,7 +174,13 @@ class SlurmCluster:
     def _read(self) -> Observed:
         documents = documents_of(self._client, self._site)
         self._now_s = self._clock.now_s() - self._start_s
-        return observe(documents, self._site, self._terms, self._options, self._clock.moment().timestamp())
+        observed = observe(documents, self._site, self._terms, self._options, self._clock.moment().timestamp())
+        # Slurm lets nobody change these, not even that they are not ours any more.
+        jobs = {name: job for name, job in observed.jobs.items() if not self._is_given_up(name) or job.runs}
+        return replace(observed, jobs=jobs)
+
+    def _is_given_up(self, name: str) -> bool:
+        return self._refusals[name] >= self._terms.max_misses
 
     def _look(self) -> bool:
         """Poll; whether something is otherwise than the controller knows."""
@@ -233,6 +240,7 @@ class SlurmCluster:
             self._refusals[item.job.id] += 1
             self._tell(item.job.id, error.detail)
             if self._refusals[item.job.id] == self._terms.max_misses:
+                # At most once: what is refused here counts on.
                 self._try(item, partial(self._sender.leave, item, self._num_nodes, "what it was sent was refused"))
 
     def _tell_changes(self, before: Observed) -> None:

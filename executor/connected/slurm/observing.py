@@ -263,14 +263,15 @@ def _where_sent(
             ledger.take(name, item.parts)
     for name, item in jobs.items():
         entry = item.entry
-        if item.runs or not entry.sent_to or item.held is not None:
+        is_sent = entry.mark is not None and entry.mark.stage is Stage.SENT and entry.sent_to
+        if item.runs or not is_sent or item.held is not None:
             yield name, item
             continue
         each = item.job.min_gpus // len(entry.sent_to)
         parts = ledger.lowest(Counter(dict.fromkeys(entry.sent_to, each)))
         is_there = sum(len(part.gpus) for part in parts) == item.job.min_gpus
         sent_s = 0 if entry.mark is None else entry.mark.at_s
-        # By `lowest` it has GPUs; by its stage it was sent: one that was requeued stands there with its old nodes.
+        # One that Slurm has requeued stands there with its old nodes, and a begin.
         is_late = not is_there or entry.begins_s > 0 or at_s - sent_s > terms.patience_s
         if is_late:
             yield name, replace(item, is_late=True)

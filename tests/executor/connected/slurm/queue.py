@@ -14,8 +14,6 @@ from executor.connected.slurm.client import SlurmClient
 from tests.paths import ROOT
 from tests.waiting import eventually
 
-# A scheduler that looks often, as tests have no time.
-SETTINGS = ("SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,sched_min_interval=100000",)
 SOON = "--begin=now+5minutes"
 _COMMAND_S = 60.0
 

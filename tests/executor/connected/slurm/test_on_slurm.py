@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.placement.slurm_cluster import LARGER, OFTEN, Gpus, SlurmCluster, missing, slurm_cluster
 from executor.connected.slurm.terms import Stage
-from tests.executor.connected.slurm.queue import SETTINGS, SOON, Queue
-from tests.executor.launch.slurm_cluster import LARGER, Gpus, SlurmCluster, missing, slurm_cluster
+from tests.executor.connected.slurm.queue import SOON, Queue
 from tests.waiting import eventually
 
 pytestmark = [
@@ -34,7 +34,7 @@ _FIELDS = (
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     folder = tmp_path_factory.mktemp("slurm") / "c"
-    with slurm_cluster(folder, gpus=Gpus(type="h100", num=8), layout=LARGER, settings=SETTINGS) as running:
+    with slurm_cluster(folder, gpus=Gpus(type="h100", num=8), layout=LARGER, settings=OFTEN) as running:
         yield running
 
 
@@ -189,6 +189,19 @@ def test_sixty_jobs_end_while_connections_and_the_controller_of_slurm_are_killed
         assert connection.poll() is None
     # None ran twice.
     assert len((queue.folder / "ended").read_text().split()) == 60
+
+
+def test_an_urgent_job_takes_gpus_where_that_is_allowed(queue: Queue) -> None:
+    low = queue.submit(*OURS, "--gpus=64", "--requeue")
+    rules = ("--may-requeue", "--parameters", '{"order": "priority", "preemption": true}')
+    with queue.connected(*rules):
+        starts(queue, low)
+        queue.say("scontrol", "update", f"jobid={low}", "priority=10")
+        high = queue.submit(*OURS, "--gpus=32")
+        starts(queue, high)
+        comes_to(queue, low, Stage.KEPT)
+        queue.say("scancel", high)
+        starts(queue, low)
 
 
 def test_two_connections_do_not_send_at_once(queue: Queue) -> None:

@@ -92,6 +92,8 @@ class Layout:
         return "\n".join([*lines, f"SwitchName=spine Switches={','.join(self.pods or self.leaves)}"]) + "\n"
 
 
+# More lines of slurm.conf: a scheduler that looks often, as nobody has time.
+OFTEN = ("SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,sched_min_interval=100000",)
 SMALL = Layout(leaves=LEAVES)
 LARGER = Layout(
     leaves={**LEAVES, "leaf-c": ("n5", "n7"), "leaf-d": ("n6", "n8")},
