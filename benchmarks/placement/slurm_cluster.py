@@ -157,7 +157,7 @@ def slurm_cluster(
         )
         stack.callback(_end, munge)
         _wait(lambda: (folder / "munge.socket").exists(), folder)
-        stack.callback(lambda: [_end(one) for one in controllers])
+        stack.callback(_end_all, controllers)
         controllers.append(start("slurmctld", *_enter(network, HEAD), "slurmctld", "-D", "-i"))
 
         def kill_controller() -> None:
@@ -247,6 +247,11 @@ def _wait(until: Callable[[], bool], folder: Path) -> None:
             said = "\n".join(f"{log.name}: {log.read_text()[-500:]}" for log in sorted(folder.glob("*.log")))
             raise RuntimeError(f"Slurm is not ready after {_START_S:.0f} s\n{said}")
         time.sleep(_POLL_S)
+
+
+def _end_all(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
+    for process in processes:
+        _end(process)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

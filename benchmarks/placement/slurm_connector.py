@@ -105,14 +105,21 @@ def _run(folder: Path, jobs: Sequence[_Job], *, connects: bool) -> list[_Ran]:
 
 def _connection(folder: Path, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     options = ("--send", "--interval", str(_LOOK_S), "--lock", str(folder / "lock"), "--arnold", '{"alpha": 0.3}')
-    with (folder / "connection.log").open("wb") as log:
-        return subprocess.Popen(
+    path = folder / "connection.log"
+    with path.open("wb") as log:
+        connection = subprocess.Popen(
             [sys.executable, "-m", "api.cli.main", "connect", "slurm", *options],
             env=environment,
             cwd=ROOT,
             stdout=log,
             stderr=log,
         )
+    limit_s = time.monotonic() + _LIMIT_S
+    while not path.stat().st_size:
+        if connection.poll() is not None or time.monotonic() > limit_s:
+            raise InputError("the connection does not come up")
+        time.sleep(_LOOK_S)
+    return connection
 
 
 def _submit(job: _Job, number: int, told: Path, environment: Mapping[str, str], *, opts_in: bool) -> None:

@@ -29,6 +29,12 @@ class SlurmAwayError(InputError):
     code = "slurm_away"
 
 
+class SlurmDeniedError(InputError):
+    """This user may not do that, and will not be allowed to the next time."""
+
+    code = "slurm_denied"
+
+
 class SlurmRefusedError(InputError):
     """Slurm has refused a command; the detail has its words."""
 
@@ -51,6 +57,8 @@ class SlurmClient:
         ------
         SlurmAwayError
             When slurmctld does not answer in time.
+        SlurmDeniedError
+            When this user has no right to it.
         SlurmRefusedError
             When the command fails otherwise.
         InputError
@@ -84,7 +92,7 @@ class SlurmClient:
         if any(text in words_said for text in _AWAY):
             raise SlurmAwayError(f"slurmctld does not answer: {words_said}")
         if any(text in words_said for text in _DENIED):
-            raise SlurmRefusedError(f"`{said}` is not permitted to this user, who must be an operator: {words_said}")
+            raise SlurmDeniedError(f"`{said}` is not permitted to this user, who must be an operator: {words_said}")
         raise SlurmRefusedError(f"`{said}` failed: {words_said or f'exit status {done.returncode}'}")
 
 

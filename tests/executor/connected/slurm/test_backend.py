@@ -1,20 +1,22 @@
 """What is told to a Slurm that is pretended, as things happen; time passes where it is waited for."""
 
+from typing import Any
+
 from benchmarks.workloads.slurm_documents import NOW_S, node, reservation, running
 from executor.connected.slurm.terms import Terms
 from models.allocation.gang.parameters import QueueOrder
 from tests.executor.connected.slurm.pretend import Loop, PretendSlurm, ours
 from tests.growth import work
 
-WIDE = {"tres_per_node": "gres/gpu:h100:8", "node_count": 4}
+WIDE: dict[str, Any] = {"tres_per_node": "gres/gpu:h100:8", "node_count": 4}
 
 
 def nothing() -> None:
     """Time passes."""
 
 
-def slurm(*jobs: dict[str, object], **fields: object) -> PretendSlurm:
-    return PretendSlurm(jobs={int(str(one["job_id"])): dict(one) for one in jobs}, **fields)  # type: ignore[arg-type]
+def slurm(*jobs: dict[str, Any], **fields: Any) -> PretendSlurm:
+    return PretendSlurm(jobs={one["job_id"]: one for one in jobs}, **fields)
 
 
 def test_what_fits_is_sent_and_what_does_not_is_kept_and_renewed() -> None:
@@ -125,7 +127,7 @@ def test_jobs_lose_their_gpus_only_where_that_is_allowed() -> None:
         here.start(1, "n0", ["gpu:h100:8(IDX:0-7)"])
         return here
 
-    rules = {"order": QueueOrder.PRIORITY, "preemption": True}
+    rules: dict[str, Any] = {"order": QueueOrder.PRIORITY, "preemption": True}
     here = scene()
     here.jobs[1]["priority"] = 1
     Loop(here, **rules).run(nothing)

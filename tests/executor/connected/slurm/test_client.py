@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from executor.connected.slurm.client import SlurmAwayError, SlurmClient, SlurmRefusedError, documents_of, site_of
+from executor.connected.slurm.client import (
+    SlurmAwayError,
+    SlurmClient,
+    SlurmDeniedError,
+    SlurmRefusedError,
+    documents_of,
+    site_of,
+)
 from executor.connected.slurm.lock import alone
 from stowplan.errors import InputError
 
@@ -32,7 +39,7 @@ def test_a_controller_that_is_away_is_told_from_a_refusal_and_missing_rights(tmp
         client.run(("squeue", "--json"))
     with pytest.raises(SlurmRefusedError, match="Invalid job id"):
         client.run(("scontrol", "update", "JobId=7"))
-    with pytest.raises(SlurmRefusedError, match="must be an operator"):
+    with pytest.raises(SlurmDeniedError, match="must be an operator"):
         client.run(("sinfo",))
 
 

@@ -1,6 +1,8 @@
 """The loop closed on a real Slurm of eight nodes in three tiers: `stowplan connect slurm` as a process of its own."""
 
 import json
+import re
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from benchmarks.placement.slurm_cluster import LARGER, OFTEN, Gpus, SlurmCluster, missing, slurm_cluster
 from executor.connected.slurm.terms import Stage
 from tests.executor.connected.slurm.queue import SOON, Queue
+from tests.paths import ROOT
 from tests.waiting import eventually
 
 pytestmark = [
@@ -202,6 +205,23 @@ def test_an_urgent_job_takes_gpus_where_that_is_allowed(queue: Queue) -> None:
         comes_to(queue, low, Stage.KEPT)
         queue.say("scancel", high)
         starts(queue, low)
+
+
+def test_the_lines_of_the_docs(queue: Queue) -> None:
+    text = (ROOT / "docs" / "slurm.md").read_text()
+    [block] = re.findall(r"^```sh connect\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    job = queue.submit(*OURS[:1], "--comment=stowplan: tp=8 dp=2", "--gpus=16")
+    for line in block.splitlines():
+        program, *words = shlex.split(line)
+        assert program == "stowplan"
+        if "--release" in words:
+            # Under one leaf, where it was sent.
+            assert starts(queue, job) in {"n[1,3]", "n[2,4]", "n[5,7]", "n[6,8]"}
+        else:
+            words.append("--once")
+        done = queue.connect(*(str(queue.folder / word) if word.endswith(".jsonl") else word for word in words[2:]))
+        assert done.returncode == 0, done.stderr
+    assert "ReqNodeList" in (queue.folder / "changes.jsonl").read_text()
 
 
 def test_two_connections_do_not_send_at_once(queue: Queue) -> None:
