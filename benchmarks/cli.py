@@ -125,6 +125,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.placement.placement_visible:main",
         "Train on hosts in network namespaces under three placements and measure the steps (root).",
     ),
+    "slurm-connector": LazyCommand(
+        "benchmarks.placement.slurm_connector:main",
+        "Run the same jobs under Slurm alone and under `stowplan connect slurm`: spread, waiting, makespan.",
+    ),
     "closed-loop": LazyCommand(
         "benchmarks.service.closed_loop:main",
         "Close the loop: plan, deploy on CPU ranks, measure, calibrate, plan again, reconfigure.",

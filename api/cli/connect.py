@@ -11,6 +11,10 @@ CONNECT_COMMANDS: Mapping[str, LazyCommand] = {
         "api.cli.connect_kubernetes:kubernetes_command",
         "Say when and where pods behind our scheduling gate start, and workloads of Kueue; dry without --send.",
     ),
+    "slurm": LazyCommand(
+        "api.cli.connect_slurm:slurm_command",
+        "Say when and where jobs of Slurm start whose users opted in; dry without --send.",
+    ),
 }
 
 

@@ -71,7 +71,8 @@ def parse_gres(text: str) -> Gres:
         if name != "gpu":
             num_shared += number
         else:
-            indices = _indices(inside) if tag == "IDX" else None
+            # A job that ends has given its indices back, not its number.
+            indices = _indices(inside) if tag == "IDX" and inside else None
             gpus.append(Gpus(":".join(kind) or None, number, indices))
     return Gres(tuple(gpus), num_shared)
 

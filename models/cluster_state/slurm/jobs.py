@@ -54,7 +54,7 @@ class SlurmJob:
 
 def holds_nodes(record: Record) -> bool:
     """Whether the job of a record has nodes."""
-    return not _HOLDS.isdisjoint(_states(record)) and bool(record.text("nodes"))
+    return not _HOLDS.isdisjoint(states_of_job(record)) and bool(record.text("nodes"))
 
 
 def slurm_jobs(
@@ -76,7 +76,7 @@ def slurm_jobs(
     FileFormatError
         Names the document and the JSON pointer, and what is wrong.
     """
-    states, runs = _states(record), holds_nodes(record)
+    states, runs = states_of_job(record), holds_nodes(record)
     if not runs and "PENDING" not in states:
         return
     asked = _asked(record, notes)
@@ -85,10 +85,12 @@ def slurm_jobs(
         kinds = {item.type for item in nodes.values()}
         asked = Gpus(kinds.pop() if len(kinds) == 1 else None, sum(item.num for item in nodes.values()))
     if asked is None or nodes == {}:
-        notes.add("no_gpus_asked", record.document, record.pointer, f"job {_id(record)!r} has no GPUs; it is left out")
+        notes.add(
+            "no_gpus_asked", record.document, record.pointer, f"job {job_id_of(record)!r} has no GPUs; it is left out"
+        )
         return
     job = SlurmJob(
-        id=_id(record),
+        id=job_id_of(record),
         record=record,
         asked=asked,
         nodes=nodes,
@@ -96,8 +98,8 @@ def slurm_jobs(
         gpus_per_node=_per_node(record),
         partitions=tuple(record.words("partition")),
         held=None if runs else _held(record, states, at_s, down_partitions),
-        on_hold=not runs and _on_hold(record),
-        constraints=() if runs else tuple(_constraints(record)),
+        on_hold=not runs and is_on_hold(record),
+        constraints=() if runs else tuple(constraints_of(record)),
         het_id=f"{record.count('het_job_id')}" if record.count("het_job_id") else None,
     )
     tasks = record.text("array_task_string") if not runs and record.number("array_task_id") is None else ""
@@ -113,14 +115,15 @@ def time_limit_s(record: Record) -> float | None:
     return minutes * _S_PER_MINUTE if minutes and minutes < float("inf") else None
 
 
-def _states(record: Record) -> set[str]:
+def states_of_job(record: Record) -> set[str]:
+    """Words of a job's state."""
     states = {word.upper() for word in record.words("job_state")}
     if not states:
         raise record.fault("job_state", "is missing; must be the state of the job")
     return states
 
 
-def _id(record: Record) -> str:
+def job_id_of(record: Record) -> str:
     """The id as Slurm prints it: `5_2` for a task of an array, `9+1` for a component."""
     number = record.count("job_id")
     if not number:
@@ -144,7 +147,7 @@ def _asked(record: Record, notes: Notes) -> Gpus | None:
         except ValueError as error:
             raise record.fault(key, str(error)) from error
         if by_key[key] is None and asks_for_shards(text):
-            detail = f"job {_id(record)!r} asks for shards of GPUs ({text}); it is left out"
+            detail = f"job {job_id_of(record)!r} asks for shards of GPUs ({text}); it is left out"
             notes.add("shards_asked", record.document, record.pointer, detail)
     kind = next((asked.type for asked in by_key.values() if asked and asked.type), None)
     num_nodes = record.count("node_count") or 1
@@ -194,8 +197,8 @@ def _held_nodes(record: Record, asked: Gpus | None) -> dict[str, Gpus]:
     if total.num % len(names):
         raise record.fault(
             "gres_detail",
-            f"job {_id(record)!r} has {total.num} GPUs on {len(names)} nodes, and nothing says how many on which; run "
-            "squeue --json as a user who may see all details",
+            f"job {job_id_of(record)!r} has {total.num} GPUs on {len(names)} nodes, and nothing says how many on "
+            "which; run squeue --json as a user who may see all details",
         )
     return {name: Gpus(total.type, total.num // len(names)) for name in names}
 
@@ -205,7 +208,7 @@ def _held(record: Record, states: set[str], at_s: float, down_partitions: frozen
     reason, dependency = record.text("state_reason"), record.text("dependency")
     if states & _HELD_STATES:
         return f"state {'+'.join(sorted(states))}"
-    if _on_hold(record):
+    if is_on_hold(record):
         return reason if reason in _HELD_REASONS else "held (priority 0)"
     if dependency:
         return f"dependency {dependency}"
@@ -220,11 +223,12 @@ def _held(record: Record, states: set[str], at_s: float, down_partitions: frozen
     return None
 
 
-def _on_hold(record: Record) -> bool:
+def is_on_hold(record: Record) -> bool:
+    """Whether somebody holds the job."""
     return record.value.get("hold") is True or record.number("priority") == 0.0
 
 
-def _constraints(record: Record) -> Iterator[str]:
+def constraints_of(record: Record) -> Iterator[str]:
     """What is asked of nodes beside GPUs and memory, in words."""
     for key in ("required_nodes", "excluded_nodes", "features"):
         if record.text(key):

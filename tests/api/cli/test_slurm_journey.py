@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from api.cli.main import app
-from tests.executor.launch.slurm_cluster import Gpus, missing, slurm_cluster
+from benchmarks.placement.slurm_cluster import Gpus, missing, slurm_cluster
 from tests.paths import ROOT
 from tests.waiting import eventually
 

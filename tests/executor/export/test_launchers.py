@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.placement.slurm_cluster import missing, slurm_cluster
 from executor.export import ExportedJob, export
 from executor.launch.local import free_port
 from tests.executor.export.jobs import job
-from tests.executor.launch.slurm_cluster import missing, slurm_cluster
 
 pytestmark = pytest.mark.slow
 _LIMIT_S = 120

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executor.launch.slurm_cluster import slurm_cluster
+from benchmarks.placement.slurm_cluster import slurm_cluster
 from tests.ports import free_port
 from tests.waiting import eventually
 

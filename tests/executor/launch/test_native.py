@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.placement.slurm_cluster import NODES, missing
 from benchmarks.service.growing_scene import Loop, cluster_of, long_job
 from executor.bundle import write_bundle
 from executor.change import Change
@@ -23,7 +24,6 @@ from executor.training_job import Device, EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from tests.executor.deployed.test_growing import MODEL, SCHEDULE, given, pretending
 from tests.executor.jobs import tiny_job
-from tests.executor.launch.slurm_cluster import NODES, missing
 from tests.executor.pretend_training import HURRY_FILE
 from tests.executor.trainer.forking import forking
 from tests.executor.trainer.launching import steps_of

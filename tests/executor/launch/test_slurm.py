@@ -16,6 +16,7 @@ from benchmarks.placement.namespaces import leaf_spine, obstacle
 from benchmarks.placement.placement_choices import adversarial, arnold
 from benchmarks.placement.placement_runs import loss_difference, measured
 from benchmarks.placement.placement_visible import LOSS_TOLERANCE
+from benchmarks.placement.slurm_cluster import NODES, missing, slurm_cluster
 from executor import supervision
 from executor.bundle import write_bundle
 from executor.checkpoints import last_good
@@ -30,7 +31,6 @@ from executor.metrics import metrics_path, read_metrics
 from executor.training_job import Device
 from models.parallel_plan import symmetric_plan
 from tests.executor.jobs import GPT
-from tests.executor.launch.slurm_cluster import NODES, missing, slurm_cluster
 from tests.executor.launch.test_local import over
 from tests.executor.test_placement_visible import NARROW, PP2_DP2
 from tests.executor.test_supervision import drive

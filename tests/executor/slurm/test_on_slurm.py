@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.placement.slurm_cluster import Gpus, missing, slurm_cluster
 from executor.export import ExportedPlan, export_plan
 from models.plan import Change, Plan
 from models.workload import Snapshot
-from tests.executor.launch.slurm_cluster import Gpus, missing, slurm_cluster
 from tests.executor.slurm.scenes import gets, later, left, plan, runs, snapshot, waits
 from tests.waiting import eventually
 from topology.calendar import CalendarEntry, EntryKind

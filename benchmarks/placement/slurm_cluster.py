@@ -2,6 +2,9 @@
 
     leaf-a: n1 n3      leaf-b: n2 n4        2 CPUs and 2 GPUs a node, the GPUs are /dev/null and /dev/zero
 
+    leaf-a: n1 n3   leaf-b: n2 n4           LARGER: two pods below the spine
+    leaf-c: n5 n7   leaf-d: n6 n8
+
 Those of another type are files of the folder, which nobody opens.
 
 No service of the system is touched. With a network, every node is a host of it and the controller runs on its spine;
@@ -16,7 +19,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.placement.namespaces import HEAD, HEAD_ADDRESS, Network
@@ -56,7 +59,7 @@ TaskPlugin=task/affinity
 JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
-TopologyPlugin=topology/tree
+TopologyPlugin={topology}
 # Nodes are what is written here, whatever the machine has.
 SlurmdParameters=config_overrides
 ReturnToService=2
@@ -65,18 +68,47 @@ GresTypes=gpu
 # In MiB: room for several jobs that say what they need.
 NodeName=DEFAULT RealMemory=16
 {nodes}
-PartitionName=all Nodes=n[1-4] Default=YES MaxTime=INFINITE State=UP
+PartitionName=all Nodes={all} Default=YES MaxTime=INFINITE State=UP
+{more}
 """
-_TOPOLOGY = "".join(f"SwitchName={leaf} Nodes={','.join(nodes)}\n" for leaf, nodes in LEAVES.items())
-_TOPOLOGY += f"SwitchName=spine Switches={','.join(LEAVES)}\n"
-_GPUS = "NodeName=n[1-4] Name=gpu File=/dev/null\nNodeName=n[1-4] Name=gpu File=/dev/zero\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Nodes by leaf switch; leaves by the switch above, which are below the spine (none: leaves are)."""
+
+    leaves: Mapping[str, tuple[str, ...]]
+    pods: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """By name."""
+        return tuple(sorted(node for nodes in self.leaves.values() for node in nodes))
+
+    def topology(self) -> str:
+        """As topology.conf has it."""
+        lines = [f"SwitchName={leaf} Nodes={','.join(nodes)}" for leaf, nodes in self.leaves.items()]
+        lines += [f"SwitchName={pod} Switches={','.join(leaves)}" for pod, leaves in self.pods.items()]
+        return "\n".join([*lines, f"SwitchName=spine Switches={','.join(self.pods or self.leaves)}"]) + "\n"
+
+
+# More lines of slurm.conf: a scheduler that looks often, as nobody has time.
+OFTEN = ("SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,sched_min_interval=100000",)
+SMALL = Layout(leaves=LEAVES)
+LARGER = Layout(
+    leaves={**LEAVES, "leaf-c": ("n5", "n7"), "leaf-d": ("n6", "n8")},
+    pods={"pod-x": ("leaf-a", "leaf-b"), "pod-y": ("leaf-c", "leaf-d")},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmCluster:
-    """A cluster that is up. `environment`: variables with which Slurm's commands find it."""
+    """A cluster that is up. `environment`: variables with which Slurm's commands find it. `kill_controller`: with
+    SIGKILL; `start_controller`: again, with the state that it had saved."""
 
     environment: Mapping[str, str]
+    kill_controller: Callable[[], None]
+    start_controller: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,42 +128,64 @@ def missing() -> str | None:
 
 
 @contextlib.contextmanager
-def slurm_cluster(folder: Path, network: Network | None = None, gpus: Gpus | None = None) -> Iterator[SlurmCluster]:
-    """Start munge, the controller and the nodes; end them with the block."""
+def slurm_cluster(
+    folder: Path,
+    network: Network | None = None,
+    gpus: Gpus | None = None,
+    *,
+    layout: Layout = SMALL,
+    settings: Sequence[str] = (),
+    topology: str = "topology/tree",
+) -> Iterator[SlurmCluster]:
+    """Start munge, the controller and the nodes; end them with the block. settings: more lines of slurm.conf."""
     folder.mkdir(parents=True)
-    _write_configuration(folder, network, gpus)
+    _write_configuration(folder, network, gpus, layout, {"more": "\n".join(settings), "topology": topology})
     environment = _environment(folder, network)
     with contextlib.ExitStack() as stack:
+        controllers: list[subprocess.Popen[bytes]] = []
 
-        def start(name: str, *command: str) -> None:
+        def start(name: str, *command: str) -> "subprocess.Popen[bytes]":
             log = stack.enter_context((folder / f"{name}.log").open("wb"))
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
-            stack.callback(_end, process)
 
         files = {option: folder / f"munge.{option}" for option in ("key-file", "pid-file", "log-file", "seed-file")}
-        start(
+        munge = start(
             *("munge", "munged", "--foreground", "--force", f"--socket={folder / 'munge.socket'}"),
             *(f"--{option}={path}" for option, path in files.items()),
         )
+        stack.callback(_end, munge)
         _wait(lambda: (folder / "munge.socket").exists(), folder)
-        start("slurmctld", *_enter(network, HEAD), "slurmctld", "-D", "-i")
-        for node in NODES:
-            start(f"slurmd-{node}", *_enter(network, node), "slurmd", "-D", "-N", node)
+        stack.callback(_end_all, controllers)
+        controllers.append(start("slurmctld", *_enter(network, HEAD), "slurmctld", "-D", "-i"))
+
+        def kill_controller() -> None:
+            controllers[-1].kill()
+            controllers[-1].wait(_END_S)
+
+        def start_controller() -> None:
+            controllers.append(start(f"slurmctld-{len(controllers)}", *_enter(network, HEAD), "slurmctld", "-D"))
+            _wait(lambda: len(_states(environment)) == len(layout.nodes), folder)
+
+        for node in layout.nodes:
+            stack.callback(_end, start(f"slurmd-{node}", *_enter(network, node), "slurmd", "-D", "-N", node))
         stack.callback(_end_jobs, environment, folder)
-        _wait(lambda: _states(environment) == ["idle"] * len(NODES), folder)
-        yield SlurmCluster(environment=environment)
+        _wait(lambda: _states(environment) == ["idle"] * len(layout.nodes), folder)
+        yield SlurmCluster(environment=environment, kill_controller=kill_controller, start_controller=start_controller)
 
 
-def _write_configuration(folder: Path, network: Network | None, gpus: Gpus | None) -> None:
-    ports = iter([free_port() for _ in range(1 + len(NODES))])
+def _write_configuration(
+    folder: Path, network: Network | None, gpus: Gpus | None, layout: Layout, words: Mapping[str, str]
+) -> None:
+    ports = iter([free_port() for _ in range(1 + len(layout.nodes))])
     head = HEAD_ADDRESS if network else "127.0.0.1"
-    addresses = network.addresses if network else dict.fromkeys(NODES, "127.0.0.1")
-    resources, devices = "CPUs=2 Gres=gpu:2", _GPUS
+    addresses = network.addresses if network else dict.fromkeys(layout.nodes, "127.0.0.1")
+    everywhere = f"NodeName={','.join(layout.nodes)} Name=gpu"
+    resources, devices = "CPUs=2 Gres=gpu:2", f"{everywhere} File=/dev/null\n{everywhere} File=/dev/zero\n"
     if gpus is not None:
         resources = f"CPUs={gpus.num} RealMemory=64 Gres=gpu:{gpus.type}:{gpus.num}"
-        devices = f"NodeName=n[1-4] Name=gpu Type={gpus.type} File={folder}/gpu[0-{gpus.num - 1}]\n"
+        devices = f"{everywhere} Type={gpus.type} File={folder}/gpu[0-{gpus.num - 1}]\n"
         for k in range(gpus.num):
             (folder / f"gpu{k}").touch()
     text = _CONFIGURATION.format(
@@ -141,10 +195,13 @@ def _write_configuration(folder: Path, network: Network | None, gpus: Gpus | Non
         folder=folder,
         kill_wait=KILL_WAIT_S,
         nodes="\n".join(
-            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} {resources} State=UNKNOWN" for node in NODES
+            f"NodeName={node} NodeAddr={addresses[node]} Port={next(ports)} {resources} State=UNKNOWN"
+            for node in layout.nodes
         ),
+        all=",".join(layout.nodes),
+        **words,
     )
-    for name, content in (("slurm.conf", text), ("topology.conf", _TOPOLOGY), ("gres.conf", devices)):
+    for name, content in (("slurm.conf", text), ("topology.conf", layout.topology()), ("gres.conf", devices)):
         (folder / name).write_text(content)
     (folder / "state").mkdir()
     key = folder / "munge.key-file"
@@ -190,6 +247,11 @@ def _wait(until: Callable[[], bool], folder: Path) -> None:
             said = "\n".join(f"{log.name}: {log.read_text()[-500:]}" for log in sorted(folder.glob("*.log")))
             raise RuntimeError(f"Slurm is not ready after {_START_S:.0f} s\n{said}")
         time.sleep(_POLL_S)
+
+
+def _end_all(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
+    for process in processes:
+        _end(process)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

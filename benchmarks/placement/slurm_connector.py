@@ -1,0 +1,183 @@
+"""The loop closed on a real Slurm: `python -m benchmarks slurm-connector` (root; Debian's slurm-wlm and munge).
+
+Eight slurmd on this machine, 8 pretended GPUs each, two a leaf, two leaves a pod, below a spine. The same jobs arrive
+at the same pace, first for Slurm alone (backfill, topology/tree), then through `stowplan connect slurm` (gang; Arnold
+places jobs of two nodes and more, which say that they are data-parallel over nodes). A job is a sleep that writes when
+it begins, where, and when it ends. Both have Slurm look at its queue every second.
+
+leaves, pods: units that a job of several nodes is spread over, on average; least leaves: what its number of nodes needs
+at least. waited: from submission to begin.
+"""
+
+import inspect
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Annotated
+
+import typer
+
+from benchmarks.paths import ROOT
+from benchmarks.placement.slurm_cluster import LARGER, OFTEN, Gpus, missing, slurm_cluster
+from benchmarks.rows import Row, show, write
+from stowplan.errors import InputError
+from topology.readers.hostlist import expand_hostlist
+
+_GPUS = 8
+_NODES = (1, 1, 2, 2, 2, 3, 4, 0)
+_PACE_S = 0.25
+_LOOK_S = 0.5
+_LIMIT_S = 540.0
+_SOON = "--begin=now+5minutes"
+_LEAF = {node: leaf for leaf, nodes in LARGER.leaves.items() for node in nodes}
+_POD = {leaf: pod for pod, leaves in LARGER.pods.items() for leaf in leaves}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """What is submitted: whole nodes, or half a node where `nodes` is 0."""
+
+    nodes: int
+    seconds: float
+
+    @property
+    def gpus(self) -> int:
+        return _GPUS * self.nodes or _GPUS // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ran:
+    """What became of it, in seconds since 1970."""
+
+    job: _Job
+    submitted_s: float
+    began_s: float
+    ended_s: float
+    nodes: tuple[str, ...]
+
+
+def main(
+    jobs: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 60,
+    rounds: Annotated[int, typer.Option(min=1, max=20, help="Each with other jobs.")] = 1,
+    name: Annotated[str, typer.Option(help="Name of the result.")] = "slurm_connector",
+) -> None:
+    """Run the same jobs under Slurm alone and under `stowplan connect slurm`: spread, waiting, makespan."""
+    if (lacking := missing()) is not None:
+        raise InputError(f"this needs a Slurm: {lacking}")
+    rows: list[Row] = []
+    for seed in range(rounds):
+        drawn = random.Random(seed)  # noqa: S311 - repeatable, no secret
+        made = [_Job(nodes=drawn.choice(_NODES), seconds=drawn.uniform(2, 8)) for _ in range(jobs)]
+        for who in ("slurm", "stowplan"):
+            with tempfile.TemporaryDirectory(prefix="stowplan-") as folder:
+                rows.append(
+                    {"seed": seed, "who": who, **_figures(_run(Path(folder), made, connects=who == "stowplan"))}
+                )
+    show(f"{jobs} jobs, the same for both", rows)
+    write(name, inspect.cleandoc(__doc__ or ""), rows)
+
+
+def _run(folder: Path, jobs: Sequence[_Job], *, connects: bool) -> list[_Ran]:
+    """All jobs, on a Slurm of their own."""
+    told = folder / "told"
+    with slurm_cluster(folder / "slurm", gpus=Gpus(type="h100", num=_GPUS), layout=LARGER, settings=OFTEN) as cluster:
+        connection = _connection(folder, cluster.environment) if connects else None
+        try:
+            submitted_s = {}
+            for k, job in enumerate(jobs):
+                submitted_s[k] = time.time()
+                _submit(job, k, told, cluster.environment, opts_in=connects)
+                time.sleep(_PACE_S)
+            return _wait_for_all(told, jobs, submitted_s, connection)
+        finally:
+            if connection is not None:
+                connection.send_signal(signal.SIGTERM)
+                connection.wait(60)
+
+
+def _connection(folder: Path, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    options = ("--send", "--interval", str(_LOOK_S), "--lock", str(folder / "lock"), "--arnold", '{"alpha": 0.3}')
+    path = folder / "connection.log"
+    with path.open("wb") as log:
+        connection = subprocess.Popen(
+            [sys.executable, "-m", "api.cli.main", "connect", "slurm", *options],
+            env=environment,
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+        )
+    limit_s = time.monotonic() + _LIMIT_S
+    while not path.stat().st_size:
+        if connection.poll() is not None or time.monotonic() > limit_s:
+            raise InputError("the connection does not come up")
+        time.sleep(_LOOK_S)
+    return connection
+
+
+def _submit(job: _Job, number: int, told: Path, environment: Mapping[str, str], *, opts_in: bool) -> None:
+    line = f'echo {number} begin $(date +%s.%N) "$SLURM_JOB_NODELIST" >> {told}; sleep {job.seconds:.2f}; '
+    line += f"echo {number} end $(date +%s.%N) - >> {told}"
+    degrees = f": tp={_GPUS} dp={job.nodes}" if job.nodes > 1 else ""
+    ours = (_SOON, f"--comment=stowplan{degrees}") if opts_in else ()
+    size = (f"--nodes={job.nodes}", f"--gpus-per-node={_GPUS}") if job.nodes else (f"--gpus={job.gpus}",)
+    words = ("sbatch", "--mem=1", "-t", "1", "-o", "/dev/null", *ours, *size, "--wrap", line)
+    subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+
+def _wait_for_all(
+    told: Path, jobs: Sequence[_Job], submitted_s: Mapping[int, float], connection: "subprocess.Popen[bytes] | None"
+) -> list[_Ran]:
+    limit_s = time.monotonic() + _LIMIT_S
+    while True:
+        lines = [line.split() for line in told.read_text().splitlines()] if told.exists() else []
+        ends = {int(words[0]): float(words[2]) for words in lines if words[1] == "end"}
+        if len(ends) == len(jobs):
+            break
+        if time.monotonic() > limit_s or (connection is not None and connection.poll() is not None):
+            raise InputError(f"{len(ends)} of {len(jobs)} jobs have ended, and nothing goes on")
+        time.sleep(_LOOK_S)
+    return [
+        _Ran(
+            job=jobs[int(words[0])],
+            submitted_s=submitted_s[int(words[0])],
+            began_s=float(words[2]),
+            ended_s=ends[int(words[0])],
+            nodes=tuple(expand_hostlist(words[3])),
+        )
+        for words in lines
+        if words[1] == "begin"
+    ]
+
+
+def _figures(ran: Sequence[_Ran]) -> Row:
+    several = [one for one in ran if one.job.nodes > 1]
+    leaves = [len({_LEAF[node] for node in one.nodes}) for one in several]
+    pods = [len({_POD[_LEAF[node]] for node in one.nodes}) for one in several]
+    fewest = [-(-one.job.nodes // 2) for one in several]
+    first_s = min(one.submitted_s for one in ran)
+    makespan_s = max(one.ended_s for one in ran) - first_s
+    waited_s = sorted(one.began_s - one.submitted_s for one in ran)
+    busy = sum(one.job.gpus * (one.ended_s - one.began_s) for one in ran)
+    return {
+        "jobs": len(ran),
+        "leaves": round(mean(leaves), 3),
+        "least leaves": round(mean(fewest), 3),
+        "pods": round(mean(pods), 3),
+        "over leaves needlessly": sum(a > b for a, b in zip(leaves, fewest, strict=True)),
+        "of": len(several),
+        # Nothing else was there yet.
+        "first waited, s": round(ran[0].began_s - ran[0].submitted_s, 2),
+        "waited, s": round(mean(waited_s), 2),
+        "median": round(median(waited_s), 2),
+        "makespan, s": round(makespan_s, 1),
+        "utilisation": round(busy / (makespan_s * _GPUS * len(LARGER.nodes)), 3),
+        "load": round(os.getloadavg()[0], 1),
+    }
