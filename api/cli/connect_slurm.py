@@ -90,7 +90,7 @@ def slurm_command(
         patience_s=patience,
         may_requeue=may_requeue,
     )
-    reading = state_options(gpu_names(gpu_type or ()), _NO_FACTS, None, gpu_types, minipod_tier, None)
+    reading = state_options(gpu_names(gpu_type or ()), _NO_FACTS, None, gpu_types, minipod_tier, None, {})
     environment = {} if slurm_conf is None else {"SLURM_CONF": str(slurm_conf)}
     client = SlurmClient(folder=slurm_folder, environment=environment)
     site = site_of(client, topology)
