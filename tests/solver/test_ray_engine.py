@@ -146,5 +146,6 @@ def test_what_is_no_cluster_is_refused(address: str, said: str) -> None:
 
 
 def test_a_process_is_connected_to_one_cluster(ray_cluster: RayTestCluster) -> None:
+    assert ray_cluster.engine.slot()
     with pytest.raises(InputError, match="no connection to the Ray cluster"):
         RayEngine(ray_cluster.address)
