@@ -8,7 +8,7 @@ whenever they differ from those that it knows: what others start or end on the s
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -70,6 +70,8 @@ class SlurmCluster:
         # Job -> why it is not placed, as it was said last; job -> how often a command for it was refused.
         self._said: dict[str, str] = {}
         self._refusals: Counter[str] = Counter()
+        # By the last decision.
+        self._sent: set[str] = set()
         self.needs_new_controller = False
         self._observed = self._read()
         # What the controller knows; None: nobody can say, after commands were sent.
@@ -144,15 +146,16 @@ class SlurmCluster:
     def act(self, actions: Sequence[Action], late_s: float = 0.0) -> None:  # noqa: ARG002 - the clock has gone on itself
         """Send what was decided, and have what waits wait for us. Looks again what has become of it."""
         jobs = self._observed.jobs
-        sent = set()
+        # Where nothing is sent, the next look finds them as they were.
+        self._sent = set()
         for action in actions:
             item = jobs[action.job_id if isinstance(action, Stop) else action.allocation.job_id]
             if isinstance(action, Stop):
                 self._try(item, partial(self._sender.stop, item, self._num_nodes))
             elif item.waits:
-                sent.add(item.job.id)
+                self._sent.add(item.job.id)
                 self._try(item, partial(self._send, item, action.allocation))
-        self._keep(sent)
+        self._keep()
         if actions and not self._sender.is_dry:
             self._known = None
 
@@ -190,7 +193,7 @@ class SlurmCluster:
             self._pause_s = min(_LONGEST_PAUSE_S, 2 * self._pause_s)
             self._tell("", f"{error.detail}; leases go on without us, and end by themselves")
             return False
-        except FileFormatError as error:
+        except (FileFormatError, SlurmRefusedError) as error:
             self._unread_since_s = self._now_s if self._unread_since_s is None else self._unread_since_s
             if self._now_s - self._unread_since_s > _UNREAD_S:
                 raise
@@ -202,21 +205,18 @@ class SlurmCluster:
         self._tell_changes(before)
         if observed.signature() != self._known:
             return True
-        self._keep(())
+        self._keep()
         return False
 
-    def _keep(self, sent: Collection[str]) -> None:
-        """Renew leases that are about to end, of jobs that wait and are not sent somewhere now."""
-        due = [item for name, item in self._observed.jobs.items() if name not in sent and self._is_due(item)]
+    def _keep(self) -> None:
+        """Renew leases that are about to end, of jobs that wait and were not sent somewhere."""
+        due = [item for name, item in self._observed.jobs.items() if name not in self._sent and self._is_due(item)]
         if not due:
             return
         try:
             self._sender.keep(due, self._num_nodes)
         except SlurmAwayError as error:
             self._tell("", error.detail)
-        except SlurmRefusedError as error:
-            # One of them may be over by now: the rest has its turn at the next look.
-            _logger.warning("%s", error.detail)
 
     def _is_due(self, item: Governed) -> bool:
         if not item.waits:

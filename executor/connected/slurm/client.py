@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from models.cluster_state.base import SourceDocument
-from stowplan.errors import InputError
+from stowplan.errors import FileFormatError, InputError
 
 # From here on scontrol writes JSON.
 _HAS_JSON = (23, 2)
@@ -151,7 +151,9 @@ def documents_of(client: SlurmClient, site: Site) -> Documents:
     Raises
     ------
     InputError
-        When Slurm does not answer, refuses, or writes no JSON.
+        When Slurm does not answer, or refuses.
+    FileFormatError
+        When it writes no JSON.
     """
 
     def shown(*words: str) -> SourceDocument:
@@ -168,7 +170,7 @@ def documents_of(client: SlurmClient, site: Site) -> Documents:
     try:
         queue = json.loads(text)
     except ValueError as error:
-        raise InputError(f"squeue --json: is no JSON: {error}") from error
+        raise FileFormatError(f"squeue --json: is no JSON: {error}") from error
     if not isinstance(queue, dict) or not isinstance(queue.get("jobs"), list):
-        raise InputError("squeue --json: has no list of jobs")
+        raise FileFormatError("squeue --json: has no list of jobs")
     return Documents(nodes=nodes, partitions=partitions, reservations=reservations, queue=queue)

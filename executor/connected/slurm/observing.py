@@ -5,7 +5,7 @@ that what is left is what keeps it from starting.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from executor.connected.ledger import Ledger
@@ -142,11 +142,11 @@ def observe(documents: Documents, site: Site, terms: Terms, options: StateOption
         entry = entries[item.job.id if item.job.id in entries else item.job.id.partition("_")[0]]
         why = entry.why_not or _unfit(item, names, size)
         if why is None:
-            governed[item.job.id] = _governed(item, entry, may_requeue=terms.may_requeue)
+            governed[item.job.id] = _governed(item, entry, names, may_requeue=terms.may_requeue)
             continue
         others[item.job.id] = why
         if item.job.current is not None:
-            foreign[item.job.id] = _governed(item, entry, may_requeue=False)
+            foreign[item.job.id] = _governed(item, entry, names, may_requeue=False)
     return Observed(
         at_s=at_s,
         cluster=state.cluster,
@@ -229,7 +229,7 @@ def _why_not(record: Record, mark: Mark | None, comment: str, terms: Terms, *, r
     return f"asks for {'; '.join(constraints)}, which plans do not know" if constraints else None
 
 
-def _unfit(item: StateJob, entries: set[str], size: int) -> str | None:
+def _unfit(item: StateJob, entries: Set[str], size: int) -> str | None:
     """Why a job could not be sent to what is planned for it."""
     if item.job.current is not None:
         return None
@@ -241,13 +241,15 @@ def _unfit(item: StateJob, entries: set[str], size: int) -> str | None:
     return None
 
 
-def _governed(item: StateJob, entry: Entry, *, may_requeue: bool) -> Governed:
+def _governed(item: StateJob, entry: Entry, entries: Set[str], *, may_requeue: bool) -> Governed:
     degrees = parallelism_of(entry.comment)
     is_right = degrees is not None and degrees.num_gpus == item.job.min_gpus
     job = replace(
         item.job,
         parallelism=degrees if is_right else None,
         preemptible=may_requeue and entry.requeues,
+        # One that runs may be of a reservation that is over, or elsewhere.
+        calendar_entry=item.job.calendar_entry if item.job.calendar_entry in entries else None,
     )
     current = item.job.current or ()
     return Governed(job=replace(job, current=None), entry=entry, runs=bool(current), parts=current, held=item.held)

@@ -1,11 +1,12 @@
 """The commands that carry out what is decided, each noted in the journal before it runs."""
 
+import logging
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from executor.connected.journal import Journal
-from executor.connected.slurm.client import SlurmClient
+from executor.connected.slurm.client import SlurmClient, SlurmRefusedError
 from executor.connected.slurm.observing import Entry, Governed
 from executor.connected.slurm.terms import Mark, Stage, Terms, admin_comment
 from executor.slurm.actions import SteerJob
@@ -14,6 +15,8 @@ from models.wording import counted
 
 # Ids in a command: it stays below what a command line may have.
 _AT_ONCE = 200
+_TASKS_AT_ONCE = 1000
+_logger = logging.getLogger("stowplan.executor.connected.slurm.sending")
 
 
 class Sender:
@@ -41,12 +44,20 @@ class Sender:
     def keep(self, items: Iterable[Governed], num_nodes: int) -> None:
         """Have jobs wait for us until their lease is over, wherever they were sent before."""
         changes: dict[str, tuple[str, ...]] = {}
+        tasks: dict[str, list[str]] = defaultdict(list)
         for item in items:
             if self._is_hopeless(item, num_nodes):
                 continue
             entry, mark = item.entry, Mark(**_asked(item.entry), stage=Stage.KEPT, misses=_misses(item))
             new = () if mark == entry.mark else (*_reset(entry, num_nodes), _comment(mark, entry))
             changes[entry.target] = (f"StartTime=now+{self._terms.lease_s:.0f}", *new)
+            if "[" in entry.target:
+                tasks[entry.target].append(item.job.id.partition("_")[2])
+        for target, some in tasks.items():
+            # Others of the array were sent a moment ago.
+            words, array = changes.pop(target), target.partition("_")[0]
+            for k in range(0, len(some), _TASKS_AT_ONCE):
+                changes[f"{array}_[{','.join(some[k : k + _TASKS_AT_ONCE])}]"] = words
         self._run_each(changes, f"kept from starting for {self._terms.lease_s:.0f} s, until placed")
 
     def _is_hopeless(self, item: Governed, num_nodes: int) -> bool:
@@ -89,7 +100,11 @@ class Sender:
             alone = [target for target in targets if is_each or "[" in target]
             plain = [] if is_each else [target for target in targets if "[" not in target]
             for some in (*(plain[k : k + _AT_ONCE] for k in range(0, len(plain), _AT_ONCE)), *([one] for one in alone)):
-                self._run(_update(",".join(some), *words), why)
+                try:
+                    self._run(_update(",".join(some), *words), why)
+                except SlurmRefusedError as error:
+                    # One may be over by now, which is nothing to the others.
+                    _logger.warning("%s", error.detail)
 
     def _run(self, words: tuple[str, ...], why: str) -> None:
         if self.is_dry:

@@ -79,6 +79,12 @@ def test_what_a_real_slurm_writes() -> None:
     assert len(state.snapshot(released=["4", "6"]).jobs) == 8
 
 
+def test_a_job_that_ends_has_its_number_of_gpus_and_no_indices() -> None:
+    """Slurm 22.05 writes so while the job is COMPLETING."""
+    state = state_of(running(1, "n1", ["gpu:h100:8(IDX:)"], job_state=["COMPLETING"]))
+    assert state.jobs[0].job.current == (NodeGpus(node="n1", gpus=tuple(range(8))),)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_says_the_same(version: int) -> None:
     nodes = [node("n1"), node("n2", "gpu:h100:8", "MIXED", "DRAIN", reason="xid 79"), node("n3"), node("n4")]

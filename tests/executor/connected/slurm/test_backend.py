@@ -79,6 +79,47 @@ def test_a_begin_far_ahead_is_meant_and_one_soon_is_not() -> None:
     assert "3" in here.updates()
 
 
+def test_one_job_that_cannot_be_let_go_keeps_no_other_from_it() -> None:
+    here = slurm(*(ours(k, **WIDE) for k in (2, 3)), running(1, "n0", ["gpu:h100:8(IDX:0-7)"]))
+    loop = Loop(here)
+    loop.run(nothing)
+    # Two groups, since others have written something of one.
+    here.jobs[2]["admin_comment"] += " ticket"
+    here.refuses.add(2)
+    loop.cluster.release()
+    assert here.jobs[3]["admin_comment"] == ""
+
+
+def test_what_cannot_be_read_is_asked_again() -> None:
+    here = slurm(ours(2))
+    loop = Loop(here)
+
+    def half_written() -> None:
+        here.jobs[3] = {**ours(3), "gres_detail": ["gpu:h100:8(IDX:x)"], "job_state": ["RUNNING"], "nodes": "n3"}
+
+    def whole() -> None:
+        here.jobs[3] = ours(3)
+
+    loop.run(half_written, nothing, whole, nothing)
+    assert "3" in here.updates()
+    assert any("IDX:x" in line for line in loop.said)
+
+
+def test_a_job_that_runs_in_a_reservation_that_is_over_is_work_like_any_other() -> None:
+    here = slurm(running(1, "n0", ["gpu:h100:8(IDX:0-7)"], resv_name="gone"), ours(2))
+    Loop(here).run(nothing)
+    assert "ReqNodeList=n1" in here.updates()["2"][0]
+
+
+def test_tasks_of_an_array_wait_together_and_are_sent_one_by_one() -> None:
+    array = ours(5, array_job_id=5, array_task_string="0-4", array_max_tasks=0)
+    here = slurm(array, running(1, "n0", ["gpu:h100:8(IDX:0-7)"]))
+    loop = Loop(here, is_dry=True)
+    loop.run(nothing)
+    targets = [line.partition("JobId=")[2].split()[0] for line in loop.lines]
+    assert targets == ["5_0", "5_1", "5_2", "5_[3,4]'"]
+
+
 def test_dependencies_wait_untouched() -> None:
     here = slurm(ours(2, dependency="afterok:9(unfulfilled)", state_reason="Dependency"))
     Loop(here).run(nothing)
@@ -90,7 +131,7 @@ def test_without_send_each_change_is_said_once() -> None:
     loop = Loop(here, is_dry=True)
     loop.run(*[nothing] * 20)
     assert not here.told
-    assert len(loop.lines) == len({line.partition(" at=")[0] for line in loop.lines}) > 0
+    assert [line.partition("JobId=")[2].split()[0] for line in loop.lines] == ["2", "3"]
 
 
 def test_slurm_that_is_away_is_asked_less_and_less_often_and_the_loop_goes_on() -> None:

@@ -207,6 +207,20 @@ def test_an_urgent_job_takes_gpus_where_that_is_allowed(queue: Queue) -> None:
         starts(queue, low)
 
 
+def test_tasks_of_an_array_are_sent_one_by_one_and_the_rest_waits_together(queue: Queue) -> None:
+    array = queue.submit(*OURS, "--array=0-9", "--gpus=8")
+    with queue.connected():
+        eventually(
+            lambda: queue.say("squeue", "--noheader", "--array", "--states=R", "--format=%F").split(),
+            lambda found: len(found) == 8,
+            limit_s=30.0,
+        )
+        rest = eventually(queue.jobs, lambda jobs: "kept" in jobs[array]["admin_comment"], limit_s=30.0)[array]
+        assert rest["array_task_string"] == "8-9"
+        queue.say("scancel", f"{array}_0", f"{array}_1")
+        eventually(lambda: queue.say("squeue", "--noheader", "--states=PD"), "".__eq__, limit_s=30.0)
+
+
 def test_the_lines_of_the_docs(queue: Queue) -> None:
     text = (ROOT / "docs" / "slurm.md").read_text()
     [block] = re.findall(r"^```sh connect\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
