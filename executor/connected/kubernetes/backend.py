@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from executor.connected.calendar import CalendarNews, FollowedCalendar
+from executor.connected.clock import Clock
 from executor.connected.journal import Journal
 from executor.connected.kubernetes.book import Book
-from executor.connected.kubernetes.clock import Clock
 from executor.connected.kubernetes.cluster import ClusterCopy
 from executor.connected.kubernetes.observing import Observed, observe
 from executor.connected.kubernetes.sending import Sender

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
+from executor.connected.clock import Clock
 from executor.connected.kubernetes.api import ConnectedApi
-from executor.connected.kubernetes.clock import Clock
 from executor.kubernetes.patches import adding, testing
 from models.cluster_state.kubernetes.client import ApiError, Json, Resource, metadata_of
 from stowplan.errors import InputError

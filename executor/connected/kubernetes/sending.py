@@ -4,8 +4,8 @@ one is refused does not start by halves."""
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from executor.connected.clock import Clock
 from executor.connected.journal import Journal
-from executor.connected.kubernetes.clock import Clock
 from executor.connected.kubernetes.cluster import ClusterCopy
 from executor.connected.kubernetes.gangs import Gang, uid_of
 from executor.connected.kubernetes.kueue import PENDING, intend_work, noting, our_checks, serving

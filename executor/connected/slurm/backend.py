@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from executor.connected.clock import Clock
 from executor.connected.journal import Journal
-from executor.connected.kubernetes.clock import Clock
 from executor.connected.slurm.client import Site, SlurmAwayError, SlurmClient, SlurmRefusedError, documents_of
 from executor.connected.slurm.observing import NOT_OPTED_IN, Governed, Observed, changes_of, observe
 from executor.connected.slurm.sending import Sender

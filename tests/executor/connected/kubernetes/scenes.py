@@ -11,10 +11,10 @@ from typing import Any
 
 import kubernetes.client
 
+from executor.connected.clock import Clock
 from executor.connected.journal import Journal
 from executor.connected.kubernetes.api import ConnectedApi
 from executor.connected.kubernetes.backend import KubernetesCluster
-from executor.connected.kubernetes.clock import Clock
 from executor.connected.kubernetes.cluster import ClusterCopy
 from executor.connected.kubernetes.terms import NUM_PODS, Terms
 from executor.connected.kubernetes.told import Patience

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.workloads.slurm_documents import NOW_S, document, job, node, running
+from executor.connected.clock import Clock
 from executor.connected.journal import Journal
-from executor.connected.kubernetes.clock import Clock
 from executor.connected.loop import decisions
 from executor.connected.slurm.backend import SlurmCluster
 from executor.connected.slurm.client import SlurmAwayError, SlurmClient, SlurmRefusedError, site_of
