@@ -56,7 +56,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "purge": LazyCommand(
         "api.cli.purge:purge_command",
-        "Delete what is older than it is kept, and give its space back to the disk.",
+        "Delete what is older than it is kept, and give its space back to the disk (of SQLite).",
     ),
     "restore": LazyCommand(
         "api.cli.backup:restore_command",
