@@ -65,6 +65,10 @@ def ahead_request() -> Json:
     return arnold_request(parameters={}) | {"policy": "ahead"}
 
 
+# They are told an image.
+_KUBERNETES = ("jobset", "job", "leaderworkerset", "trainjob")
+
+
 @pytest.mark.parametrize("policy", ["arnold", "ahead"])
 def test_a_placement_is_exported_to_every_format_and_deployed(tmp_path: Path, policy: str) -> None:
     body = arnold_request() if policy == "arnold" else ahead_request()
@@ -72,11 +76,19 @@ def test_a_placement_is_exported_to_every_format_and_deployed(tmp_path: Path, po
         body["snapshot"]["jobs"][0]["remaining_s"] = 3600.0
     request, plan = planned(tmp_path, body, 8, tp=2, pp=2, dp=2)
     # torchtitan has no model of this shape.
-    formats = [word for name in FORMATS if name != "torchtitan" for word in ("--to", name)]
+    plain = FORMATS.keys() - {"torchtitan", *_KUBERNETES}
+    formats = [word for name in FORMATS if name in plain for word in ("--to", name)]
     result = run("export", plan, "--request", request, *formats, "-o", tmp_path / "out")
     assert result.exit_code == ExitCode.PLANNED, result.output
     hosts = (tmp_path / "out" / "slurm_hosts").read_text().split()
     assert len(hosts) == 8
+    said = ("--option", "image=example/train:1", "--option", "command=python train.py")
+    manifests = [word for name in _KUBERNETES for word in ("--to", name)]
+    result = run("export", plan, "--request", request, *manifests, *said, "-o", tmp_path / "manifests")
+    assert result.exit_code == ExitCode.PLANNED, result.output
+    written = {path.name: path.read_text() for path in (tmp_path / "manifests").iterdir()}
+    assert all(any(name in file for file in written) for name in _KUBERNETES), list(written)
+    assert set(hosts) <= set(re.findall(r"[\w-]+", "".join(written.values())))
     other = run("export", plan, "--request", request, "--to", "torchtitan")
     assert (other.exit_code, "torchtitan has no model of this shape" in other.stderr) == (ExitCode.BAD_INPUT, True)
     options = ("--from", plan, "--request", request, "--command", "python train.py", "--dry-run")

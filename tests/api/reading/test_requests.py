@@ -61,6 +61,8 @@ def test_faults_are_told_whoever_reads(elsewhere: httpx.Client, client: httpx.Cl
         asked.post("/v1/plans", content=b"{", headers={"Content-Type": "application/json"}).json()
         for asked in (elsewhere, client)
     ]
+    ids = {problem.pop("request_id") for problem in no_json}
+    assert len(ids) == 2
     assert no_json[0] == no_json[1]
 
 
