@@ -16,6 +16,8 @@ pytestmark = pytest.mark.slow
 _OFFER = Offer(token="t", chunk_bytes=4096, doors=(), targets=())  # noqa: S106 - of no service
 # Is ready, and ends well at once, or badly.
 _READY = "mkdir -p ready; touch ready/$RANK; "
+# A rank that ends takes the others along, which must have said so before.
+_ALL_READY = f"{_READY} until [ -e ready/0 ] && [ -e ready/1 ]; do sleep 0.01; done;"
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_a_next_run_that_breaks_before_the_verdict_gets_nothing(supervisor: Supe
 
 def test_a_next_run_that_breaks_behind_the_verdict_is_no_change_that_did_not_start(supervisor: Supervisor) -> None:
     running(supervisor, deployed(2, 1))
-    supervisor.reconfigure(with_command(deployed(1, 2), f"{_READY} exit 9"))
+    supervisor.reconfigure(with_command(deployed(1, 2), f"{_ALL_READY} exit 9"))
     write_offer(supervisor.folder(2), _OFFER)
     assert hand(supervisor.folder(2), 9)
     assert not call_off(supervisor.folder(2))

@@ -188,7 +188,7 @@ def test_sixty_jobs_end_while_connections_and_the_controller_of_slurm_are_killed
         eventually(lambda: saved.stat().st_mtime > running_s)
         cluster.kill_controller()
         cluster.start_controller()
-        eventually(lambda: len(ended()), lambda num: num == 60, limit_s=90.0)
+        eventually(lambda: len(ended()), lambda num: num == 60, limit_s=240.0)
         assert connection.poll() is None
     # None ran twice.
     assert len((queue.folder / "ended").read_text().split()) == 60
