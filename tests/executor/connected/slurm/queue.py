@@ -52,7 +52,7 @@ class Queue:
         return "gone" if job is None else job["nodes"] if job["job_state"] == "RUNNING" else job["job_state"]
 
     def runs_on(self, job_id: str, nodes: str) -> None:
-        eventually(lambda: self.nodes(job_id), nodes.__eq__, limit_s=30.0)
+        eventually(lambda: self.nodes(job_id), nodes.__eq__, limit_s=90.0)
 
     @property
     def client(self) -> SlurmClient:

@@ -56,11 +56,11 @@ def looks(queue: Queue, *job_ids: str) -> list[dict[str, Any]]:
 
 def comes_to(queue: Queue, job_id: str, stage: Stage) -> None:
     """Wait until the note of a job says so."""
-    eventually(lambda: queue.jobs()[job_id]["admin_comment"], lambda text: f"[stowplan {stage}" in text, limit_s=30.0)
+    eventually(lambda: queue.jobs()[job_id]["admin_comment"], lambda text: f"[stowplan {stage}" in text, limit_s=90.0)
 
 
 def starts(queue: Queue, job_id: str) -> str:
-    return eventually(lambda: queue.nodes(job_id), lambda found: found.startswith("n"), limit_s=30.0)
+    return eventually(lambda: queue.nodes(job_id), lambda found: found.startswith("n"), limit_s=90.0)
 
 
 def test_only_jobs_that_opted_in_are_placed_and_holds_of_users_stay(queue: Queue) -> None:
@@ -213,12 +213,12 @@ def test_tasks_of_an_array_are_sent_one_by_one_and_the_rest_waits_together(queue
         eventually(
             lambda: queue.say("squeue", "--noheader", "--array", "--states=R", "--format=%F").split(),
             lambda found: len(found) == 8,
-            limit_s=30.0,
+            limit_s=90.0,
         )
-        rest = eventually(queue.jobs, lambda jobs: "kept" in jobs[array]["admin_comment"], limit_s=30.0)[array]
+        rest = eventually(queue.jobs, lambda jobs: "kept" in jobs[array]["admin_comment"], limit_s=90.0)[array]
         assert rest["array_task_string"] == "8-9"
         queue.say("scancel", f"{array}_0", f"{array}_1")
-        eventually(lambda: queue.say("squeue", "--noheader", "--states=PD"), "".__eq__, limit_s=30.0)
+        eventually(lambda: queue.say("squeue", "--noheader", "--states=PD"), "".__eq__, limit_s=90.0)
 
 
 def test_the_lines_of_the_docs(queue: Queue) -> None:
@@ -240,7 +240,7 @@ def test_the_lines_of_the_docs(queue: Queue) -> None:
 
 def test_two_connections_do_not_send_at_once(queue: Queue) -> None:
     with queue.connected():
-        eventually(queue.log, lambda text: "governed are" in text, limit_s=30.0)
+        eventually(queue.log, lambda text: "governed are" in text, limit_s=90.0)
         second = queue.connect("--send", "--once")
     assert second.returncode != 0
     assert "another process is connected to this cluster" in second.stderr
