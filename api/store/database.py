@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from api.schemas.plan import PlanStatus
 from api.store.audit import note_change, note_deletion
@@ -98,12 +98,7 @@ class Store(Database):
     def delete_plan(self, plan_id: str) -> bool:
         """Delete a plan; False when there is none."""
         with self.writing() as connection:
-            for table in (POSTED, NOTES, TAKEN_UP, BEGUN_AGAIN):
-                connection.execute(delete(table).where(table.c.plan_id == plan_id))
-            gone = delete(PLANS).where(PLANS.c.id == plan_id).returning(PLANS.c.snapshot_hash)
-            hashes = connection.scalars(gone).all()
-            forget_bodies(connection, hashes)
-            return note_deletion(connection, len(hashes))
+            return note_deletion(connection, delete_plans(connection, [plan_id]))
 
     def plan(self, plan_id: str) -> PlanRecord | None:
         """One plan."""
@@ -261,3 +256,12 @@ class Store(Database):
 
 def _record(row: Any) -> PlanRecord:
     return PlanRecord(**{**row, "status": PlanStatus(row["status"])})
+
+
+def delete_plans(connection: Connection, ids: Sequence[str]) -> int:
+    """Delete plans with all that is theirs; how many there were."""
+    for table in (POSTED, NOTES, TAKEN_UP, BEGUN_AGAIN):
+        connection.execute(delete(table).where(table.c.plan_id.in_(ids)))
+    gone = connection.scalars(delete(PLANS).where(PLANS.c.id.in_(ids)).returning(PLANS.c.snapshot_hash)).all()
+    forget_bodies(connection, gone)
+    return len(gone)

@@ -15,22 +15,19 @@ from api.common.settings import Settings
 from api.schemas.plan import PlanStatus
 from api.store.bodies import forget_bodies
 from api.store.connection import Database
+from api.store.database import delete_plans
 from api.store.dialects.statements import FieldText
 from api.store.keys import forget_key
 from api.store.tables import (
     AUDIT,
-    BEGUN_AGAIN,
     COMPARISONS,
-    NOTES,
     PLANS,
-    POSTED,
     REPLAYS,
     RESERVATIONS,
     RESULTS,
     RUNS,
     SNAPSHOTS,
     STEPS,
-    TAKEN_UP,
     WHOLE_STEPS,
 )
 
@@ -107,8 +104,8 @@ def purge(database: Database, keep: Retention, now_s: float, stopping: Callable[
     purged = Purged()
     before_s = now_s - keep.age_s
     parts: tuple[tuple[str, Select[Any], Callable[[Connection, Sequence[Any]], int]], ...] = (
-        ("plans", _older_plans(before_s), _delete_plans),
-        ("plans", _surplus_plans(keep.num_plans), _delete_plans),
+        ("plans", _older_plans(before_s), delete_plans),
+        ("plans", _surplus_plans(keep.num_plans), delete_plans),
         ("comparisons", _older(COMPARISONS, before_s), partial(_delete_documents, COMPARISONS)),
         ("replays", _older(REPLAYS, before_s), partial(_delete_documents, REPLAYS)),
         ("snapshots", _older_snapshots(before_s), _delete_snapshots),
@@ -184,14 +181,6 @@ def _surplus_steps(table: Table, num_steps: int) -> Select[Any]:
 
 def _older_entries(before_s: float) -> Select[Any]:
     return select(AUDIT.c.sequence).where(AUDIT.c.at_s < before_s).limit(_BATCH)
-
-
-def _delete_plans(connection: Connection, ids: Sequence[Any]) -> int:
-    for table in (POSTED, NOTES, TAKEN_UP, BEGUN_AGAIN):
-        connection.execute(delete(table).where(table.c.plan_id.in_(ids)))
-    gone = connection.scalars(delete(PLANS).where(PLANS.c.id.in_(ids)).returning(PLANS.c.snapshot_hash)).all()
-    forget_bodies(connection, gone)
-    return len(gone)
 
 
 def _delete_documents(table: Table, connection: Connection, ids: Sequence[Any]) -> int:
