@@ -17,7 +17,8 @@ from api.cli.files import CalendarFile, load_calendar
 from api.cli.options import File, Json, picture_format, print_document, readable, write
 from api.convert.calendar import listing
 from api.convert.icalendar import icalendar_of, nodes_words
-from api.figures.request import CalendarFigure, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import CalendarFigure
 from api.schemas.calendar import ListedEntryDoc
 from stowplan.errors import Issue, Severity
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from api.cli import console
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.files import read_json
+from api.cli.json_files import read_json
 from api.cli.options import Catalogue, Output, given, named_calibration, write
 from api.cli.parallel import degrees_of, request_document
 from api.convert.calibration import calibration_document

@@ -9,14 +9,16 @@ from pydantic_core import to_json as json_bytes
 
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.files import load_forecaster, read_json
+from api.cli.files import load_forecaster
 from api.cli.forecast_console import print_forecasts, print_report
+from api.cli.json_files import read_json
 from api.cli.local_worker import SLACK_S
 from api.cli.options import Json, picture_format, print_document, readable, write
 from api.cli.pretty import pretty_json
 from api.convert.forecast import forecasts
 from api.convert.reading import read_document
-from api.figures.request import ForecastFigure, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import ForecastFigure
 from api.schemas.forecast import FORECAST_BODY, ForecastsDoc
 from models.forecast.forecaster import Forecaster
 from solver.pool import WorkerPool

@@ -11,7 +11,8 @@ from pydantic_core import to_json
 from api.cli import console
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.files import UNCAPPED, read_json
+from api.cli.files import UNCAPPED
+from api.cli.json_files import read_json
 from api.cli.local_worker import LocalPlanner
 from api.cli.model_file import OF_THE_FILE, plan_of_file, read_model
 from api.cli.options import (

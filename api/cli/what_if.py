@@ -10,7 +10,8 @@ from pydantic_core import from_json, to_json
 from api.cli import console
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.files import PlanFile, load_request, read_json
+from api.cli.files import PlanFile, load_request
+from api.cli.json_files import read_json
 from api.cli.local_worker import LocalPlanDoc, LocalPlanner, local_document
 from api.cli.options import (
     Catalogue,

@@ -14,7 +14,8 @@ from api.figures.ahead import ahead_figure
 from api.figures.cluster import CellGroup, capacity_words, cluster_panel, job_groups
 from api.figures.legend import Entry
 from api.figures.matrix import matrix_panel
-from api.figures.request import FigureRequest, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import FigureRequest
 from api.figures.style import (
     FAINT_INK,
     INK,

@@ -7,8 +7,9 @@ from pydantic import TypeAdapter
 from api.common.settings import Settings
 from api.convert.difference import answer_fields, as_asked, difference_document
 from api.convert.hashing import input_hash, snapshot_id
+from api.convert.issues import issue_documents
 from api.convert.located import located
-from api.convert.outcome import issue_documents, outcome_from_document
+from api.convert.outcome import outcome_from_document
 from api.convert.reading import read_document
 from api.convert.request import check_request
 from api.convert.snapshot import snapshot_from_document

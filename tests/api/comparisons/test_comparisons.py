@@ -19,7 +19,8 @@ from api.convert.comparison import run_document
 from api.convert.request import check_request
 from api.convert.snapshot import snapshot_from_document
 from api.figures.comparison import render
-from api.figures.request import ComparisonFigure, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import ComparisonFigure
 from api.schemas.comparison import ComparisonDoc, ComparisonStatus
 from api.schemas.plan import OutcomeDoc
 from api.schemas.request import PLAN_BODY

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from api.figures.layout import Frame, NodeBox, grouped, lay_out, natural_key
 from api.figures.legend import Entry, lay_out_legend
+from api.figures.picture_format import PictureFormat
 from api.figures.render import render
-from api.figures.request import FigureRequest, PictureFormat
+from api.figures.request import FigureRequest
 from api.figures.style import Fill, fill, fitted, text_width
 from models.plan import (
     Change,
