@@ -31,6 +31,7 @@ from api.plans.present import plan_document, plan_list
 from api.plans.reading import READ_PLAN, ReadPlan
 from api.plans.run import RunningPlan
 from api.plans.termination import Termination, final_record
+from api.plans.traces import NoTraces, PlanTraces
 from api.reading.requests import RequestReader
 from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc
 from api.store.database import LeftBehind, PlanRecord, Store
@@ -64,10 +65,12 @@ class Plans:
         pool: WorkerPool,
         reader: RequestReader,
         metrics: Metrics,
+        traces: PlanTraces | None = None,
     ) -> None:
         self._settings = settings
         self._reader = reader
         self._metrics = metrics
+        self._traces = traces or NoTraces()
         self._store = store
         self._pool = pool
         self._admission = threading.Lock()
@@ -274,6 +277,7 @@ class Plans:
         request = asked.request.for_worker()
         slack_s, client = self._settings.deadline_slack_s, caller_now().client
         plan = RunningPlan(record, request, self._pool, slack_s, self._ended, notes, client=client)
+        plan.asked = self._traces.here()
         self._running[record.id] = plan
         try:
             plan.start()
@@ -364,6 +368,7 @@ class Plans:
         if termination.outcome is not None and "solve" in termination.outcome.times.wall_s:
             seconds = termination.outcome.times.wall_s["solve"]
             self._metrics.solve_seconds.labels(record.policy, termination.outcome.solver).observe(seconds)
+        self._traces.ended(plan.asked, record)
         plan.events.publish(STATE, state)
         plan.events.close()
 
