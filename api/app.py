@@ -1,7 +1,9 @@
 """The application: rooms put together, nothing else."""
 
+import importlib
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, closing
+from types import ModuleType
 from typing import Any
 
 from fastapi import Depends, FastAPI
@@ -41,6 +43,7 @@ from api.store.database import Store
 from api.workers import reader_pool, worker_engine, worker_pool
 from solver.pool import WorkerPool
 from stowplan import __version__
+from stowplan.errors import ExtraMissingError
 
 _ROUTERS = (
     plans.router,
@@ -80,7 +83,13 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
     """Build the application.
 
     A `pool` that is given has been started and is not closed here; the same holds for a `store`.
+
+    Raises
+    ------
+    ExtraMissingError
+        When traces are wanted and OpenTelemetry is not installed.
     """
+    tracing = load_tracing().Tracing.to(settings.otlp_endpoint) if settings.otlp_endpoint else None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -88,7 +97,9 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
             own_store = store or stack.enter_context(closing(Store(settings.database_location)))
             own_pool = pool or worker_pool(settings, stack.enter_context(worker_engine(settings))).start()
             readers = Readers(reader_pool(settings), settings.read_s, settings.small_body_bytes)
-            app.state.services = Services(settings, own_store, own_pool, readers)
+            if tracing is not None:
+                stack.callback(tracing.close)
+            app.state.services = Services(settings, own_store, own_pool, readers, tracing)
             own_pool.load_idle()
             try:
                 yield
@@ -116,5 +127,23 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
     app.add_middleware(CrossSiteMiddleware, host_names=settings.host_names)
     app.add_middleware(CrowdedMiddleware)
     app.add_middleware(MetricsMiddleware)
+    if tracing is not None:
+        tracing.install(app)
     app.add_middleware(RequestIdMiddleware, settings=settings)
     return app
+
+
+def load_tracing() -> ModuleType:
+    """Give `api.http.tracing`, which nobody loads who wants no traces.
+
+    Raises
+    ------
+    ExtraMissingError
+        When OpenTelemetry is not installed.
+    """
+    try:
+        return importlib.import_module("api.http.tracing")
+    except ModuleNotFoundError as error:
+        raise ExtraMissingError(
+            f"traces need {error.name}; install the extra: pip install -e '.[otel]' in a checkout"
+        ) from error

@@ -40,6 +40,11 @@ def serve(settings: Settings) -> None:
         if settings.holds_secrets:
             _keep_others_out()
         refuse_bad_certificate(settings)
+        if settings.otlp_endpoint:
+            # It takes the web stack along, which otherwise loads beside the workers; who cannot have it is told first.
+            from api.app import load_tracing
+
+            load_tracing()
         listener = stack.enter_context(listen(settings.host, settings.port))
         pool = stack.enter_context(worker_pool(settings, stack.enter_context(worker_engine(settings))))
         # The workers load what they need while this process loads the web stack, which takes as long.

@@ -24,6 +24,7 @@ from api.parallel.service import ParallelPlans
 from api.plans.drawings import PlanDrawings
 from api.plans.exports import export_job, export_whole
 from api.plans.service import Plans
+from api.plans.traces import PlanTraces
 from api.plans.what_if import WhatIfs
 from api.reading.readers import Readers
 from api.reading.requests import RequestReader
@@ -44,7 +45,9 @@ from solver.pool import WorkerPool
 class Services:
     """What routers ask: one attribute for each room, and what concerns all of them."""
 
-    def __init__(self, settings: Settings, store: Store, pool: WorkerPool, readers: Readers) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, pool: WorkerPool, readers: Readers, traces: PlanTraces | None = None
+    ) -> None:
         self.settings = settings
         self.metrics = Metrics(pool)
         self.tokens = Tokens(store, settings.token)
@@ -66,7 +69,7 @@ class Services:
             self.forecasters.of_snapshot,
             settings,
         )
-        self.plans = Plans(settings, store, pool, self.reader, self.metrics)
+        self.plans = Plans(settings, store, pool, self.reader, self.metrics, traces)
         self.plan_drawings = PlanDrawings(pool, self.plans)
         self.what_ifs = WhatIfs(settings, self.plans, readers, pool)
         self.calibrations = Calibrations(settings, store, pool)

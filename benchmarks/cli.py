@@ -163,6 +163,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.service.worker_engines:main",
         "Measure plans a second of workers on this machine and on a Ray cluster, and whose CPU they cost.",
     ),
+    "plans-per-second": LazyCommand(
+        "benchmarks.service.plans_per_second:main",
+        "Say by simulation what saturates first at 1,000 plans a second, and what it would take.",
+    ),
     "make-examples": LazyCommand(
         "benchmarks.examples.make_examples:main", "Write the packaged examples, `api/examples/*.json`, anew."
     ),

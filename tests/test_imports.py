@@ -19,6 +19,7 @@ WEB = ("fastapi", "sqlalchemy", "uvicorn")
 NUMBERS = ("numpy", "scipy", "networkx")
 MODELS = (*SOLVERS, *DECLARATIONS)
 LEARNING = "lightgbm"
+TRACING = "opentelemetry"
 
 # What is run, one interpreter a list: the arguments of a command, or a module; and what it must not have loaded then.
 FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
@@ -55,9 +56,9 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "service": {
         # Until the workers are on their way.
-        "api.server": (*MODELS, *DRAWING, *WEB, "networkx", "scipy", LEARNING),
-        "api.app": (*MODELS, *DRAWING, "networkx", "scipy", LEARNING),
-        "api.web": (*MODELS, *DRAWING, "scipy", LEARNING),
+        "api.server": (*MODELS, *DRAWING, *WEB, "networkx", "scipy", LEARNING, TRACING),
+        "api.app": (*MODELS, *DRAWING, "networkx", "scipy", LEARNING, TRACING),
+        "api.web": (*MODELS, *DRAWING, "scipy", LEARNING, TRACING),
     },
     # The controller asks it at every event.
     "whether anything may start": {"models.allocation.gang.idle": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic")},

@@ -98,6 +98,13 @@ def _engine(value: str) -> str:
     return value
 
 
+def _endpoint(value: str) -> str:
+    parts = urlsplit(value)
+    if value and not (parts.scheme in ("http", "https") and parts.hostname and not parts.query):
+        raise InputError(f"otlp_endpoint is {value!r}; must be the URL of a collector, as in http://127.0.0.1:4318")
+    return value
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -113,6 +120,7 @@ _Days = Annotated[float, AfterValidator(_not_negative)]
 _Port = Annotated[int, AfterValidator(_port)]
 _Database = Annotated[str, AfterValidator(_database)]
 _AllowedHosts = Annotated[str, AfterValidator(_allowed_hosts)]
+_Endpoint = Annotated[str, AfterValidator(_endpoint)]
 _Engine = Annotated[str, AfterValidator(_engine)]
 _Token = Annotated[str | None, AfterValidator(_token)]
 
@@ -348,6 +356,14 @@ class Settings(BaseModel):
         Flag("--access-log"),
         Field(description="Write a line of JSON for every request to standard output."),
     ] = False
+    otlp_endpoint: Annotated[
+        _Endpoint,
+        Flag("--otlp-endpoint"),
+        Field(
+            description="OpenTelemetry collector that gets traces of requests and plans by OTLP over HTTP, such as "
+            "http://127.0.0.1:4318; it needs the extra otel."
+        ),
+    ] = ""
     tls_certificate: Annotated[
         str, Flag("--tls-certificate"), Field(description="PEM file with the certificate chain; with it, HTTPS only.")
     ] = ""

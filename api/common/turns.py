@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from api.common.errors import ShuttingDownError
 from api.common.events import EventLog
+from api.common.unstored import UnstoredEnds
 from solver.pool import QueueFullError
 
 _POLL_S = 0.02
@@ -40,6 +41,8 @@ class Turns(Generic[P]):
 
     Parameters
     ----------
+    name
+        What the pieces are called together, as in `comparisons`.
     num_waiting
         How many may wait beside the one that has its turn.
     run
@@ -56,6 +59,7 @@ class Turns(Generic[P]):
         self._active: dict[str, P] = {}
         self._stopping = False
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._unstored = UnstoredEnds(name, "they end as interrupted when the service starts again")
 
     def get(self, id_: str) -> P | None:
         """The piece, while it is not final, or could not be stored."""
@@ -98,17 +102,34 @@ class Turns(Generic[P]):
             self._drop(piece)
 
     def cancel(self, id_: str, status: Any) -> P | None:
-        """Stop a piece that is not final, and give it; forget one that is."""
+        """Stop a piece that is not final, and give it; None where it is."""
         piece = self._active.get(id_)
-        if piece is not None and not piece.document.status.final:
-            self.stop(piece, status)
-            return piece
-        self.forget(id_)
-        return None
+        if piece is None or piece.document.status.final:
+            return None
+        self.stop(piece, status)
+        return piece
 
-    def forget(self, id_: str) -> None:
-        """It is final, and stored or deleted."""
-        self._active.pop(id_, None)
+    def write(self, id_: str, write: Callable[[], object]) -> None:
+        """Write a part of a piece to the store, now or when the database takes it; raises StoreError otherwise."""
+        self._unstored.write(id_, write)
+
+    def end(self, id_: str, write: Callable[[], object]) -> None:
+        """Write the end of a piece as `write` does; until then it stays in memory, where clients find it."""
+
+        def end() -> None:
+            write()
+            self._active.pop(id_, None)
+
+        self._unstored.write(id_, end)
+
+    def delete(self, id_: str, delete: Callable[[], bool]) -> bool:
+        """Delete a final piece by `delete`, which says whether it was in the store."""
+        # Nobody gets its id, which may be a name, before what waits to be written of it is forgotten.
+        with self._admission:
+            found = delete()
+            self._unstored.drop(id_)
+            self._active.pop(id_, None)
+        return found
 
     async def wait(self, id_: str, timeout_s: float) -> None:
         """Return when the piece is final, or the time is over."""
@@ -125,8 +146,12 @@ class Turns(Generic[P]):
 
     def close(self, end_s: float) -> None:
         """End; what has not come back at `end_s` (monotonic clock) is killed."""
-        while self._active and time.monotonic() < end_s:
+        while self._is_busy() and time.monotonic() < end_s:
             time.sleep(_POLL_S)
         for piece in list(self._active.values()):
             piece.kill()
         self._thread.shutdown()
+        self._unstored.close()
+
+    def _is_busy(self) -> bool:
+        return any(not piece.document.status.final for piece in list(self._active.values()))

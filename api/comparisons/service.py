@@ -5,7 +5,7 @@ import time
 import uuid
 from concurrent.futures import Future
 
-from api.common.errors import NoOutcomeError, NotFoundError, StoreError
+from api.common.errors import NoOutcomeError, NotFoundError
 from api.common.events import EventLog
 from api.common.pages import page_of
 from api.common.settings import Settings
@@ -50,7 +50,7 @@ class Comparisons:
         self._settings = settings
         self._store = store
         self._engine = engine
-        self._turns = Turns("compare", settings.comparison_queue_size, self._run, self._drop)
+        self._turns = Turns("comparisons", settings.comparison_queue_size, self._run, self._drop)
         for text in store.unfinished_comparisons():
             left = _finished(ComparisonDoc.model_validate_json(text), ComparisonStatus.INTERRUPTED, _INTERRUPTED)
             store.finish_comparison(left.id, left.model_dump_json(), is_interrupted=True)
@@ -128,7 +128,7 @@ class Comparisons:
         canceled = self._turns.cancel(comparison_id, ComparisonStatus.CANCELED)
         if canceled is not None:
             return canceled.document
-        if not self._store.delete_comparison(comparison_id):
+        if not self._turns.delete(comparison_id, lambda: self._store.delete_comparison(comparison_id)):
             raise _no_comparison(comparison_id)
         return None
 
@@ -169,12 +169,10 @@ class Comparisons:
             failure = _INTERRUPTED
         active.document = _finished(document, status, failure)
         is_interrupted = status is ComparisonStatus.INTERRUPTED
-        try:
-            self._store.finish_comparison(document.id, active.document.model_dump_json(), is_interrupted=is_interrupted)
-            self._turns.forget(document.id)
-        except StoreError:
-            # It stays in memory, where clients still find it.
-            _logger.exception("comparison %s cannot be stored", document.id)
+        text = active.document.model_dump_json()
+        self._turns.end(
+            document.id, lambda: self._store.finish_comparison(document.id, text, is_interrupted=is_interrupted)
+        )
         active.events.close()
 
 

@@ -20,7 +20,7 @@ from api.schemas.parallel_plan import ParallelPlanDoc, SymmetricPlanDoc
 from api.schemas.parameters import PARAMETERS
 from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTableDoc
 from api.schemas.replay import REPLAY_POLICIES, ReplayBody
-from api.schemas.request import PLAN_BODIES, AllocationDoc, VerifyBody
+from api.schemas.request import PLAN_BODIES, SNAPSHOT_BODIES, AllocationDoc, VerifyBody
 from api.schemas.reservation import CalendarBody, ReservationBody
 from api.schemas.snapshot import (
     ChangedSnapshot,
@@ -59,7 +59,7 @@ _ROOT_OF: Mapping[str, tuple[type[Document], ...]] = {kind.__name__: (kind,) for
 # Field that holds a union ("": the text itself) -> what pydantic calls its members in locations. These are no keys of
 # the document. None: not a document.
 _UNION_MEMBERS: Mapping[str, Mapping[str, type[Document] | None]] = {
-    "": PLAN_BODIES,
+    "": {**PLAN_BODIES, **{kind.__name__: kind for kind in SNAPSHOT_BODIES}},
     "cluster": {"inline": ClusterDoc, "stored": SnapshotReference},
     "policies": REPLAY_POLICIES,
     "job": {"transformer": TransformerDoc, "operators": OperatorModelDoc},

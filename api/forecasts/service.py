@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from starlette.concurrency import run_in_threadpool
 
-from api.common.errors import ForecasterExistsError, NoOutcomeError, NotFoundError, ShuttingDownError, StoreError
+from api.common.errors import ForecasterExistsError, NoOutcomeError, NotFoundError, ShuttingDownError
 from api.common.events import EventLog
 from api.common.pages import page_of
 from api.common.settings import Settings
@@ -70,7 +70,7 @@ class Forecasters:
         self._settings = settings
         self._store = ForecasterStore(store)
         self._pool = pool
-        self._turns = Turns("forecast", settings.training_queue_size, self._run, self._drop)
+        self._turns = Turns("forecasters", settings.training_queue_size, self._run, self._drop)
         for text in self._store.unfinished():
             left = _ended(ForecasterDoc.model_validate_json(text), ForecasterStatus.INTERRUPTED, _INTERRUPTED)
             self._store.finish(left.name, left.model_dump_json(), is_interrupted=True)
@@ -188,7 +188,7 @@ class Forecasters:
         canceled = self._turns.cancel(name, ForecasterStatus.CANCELED)
         if canceled is not None:
             return canceled.document
-        if not self._store.delete(name):
+        if not self._turns.delete(name, lambda: self._store.delete(name)):
             raise _no_forecaster(name)
         return None
 
@@ -246,16 +246,15 @@ class Forecasters:
         stopped = {ForecasterStatus.INTERRUPTED: _INTERRUPTED, ForecasterStatus.CANCELED: None}
         document = _ended(active.document, status, stopped.get(status, failure), trained)
         texts = (None, None) if trained is None else (trained.record, trained.report)
-        try:
-            is_interrupted = status is ForecasterStatus.INTERRUPTED
+        is_interrupted = status is ForecasterStatus.INTERRUPTED
+
+        def store() -> None:
             self._store.finish(document.name, document.model_dump_json(), *texts, is_interrupted=is_interrupted)
+            # Not before: it can be asked then.
             active.document = document
-            self._turns.forget(document.name)
-        except StoreError:
-            # It stays in memory, where clients still find it; what it learned is lost.
-            _logger.exception("forecaster %s cannot be stored", document.name)
-            active.document = _ended(active.document, ForecasterStatus.FAILED, _BUG)
-        active.events.close()
+            active.events.close()
+
+        self._turns.end(document.name, store)
 
 
 class _Active:

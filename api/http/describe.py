@@ -11,7 +11,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from api.http.access import ACCESS
 from api.http.problems import PROBLEM_TYPE
-from api.http.routers.common import PLAN_BODY_NAME, SCHEMA_PATH
+from api.http.routers.common import PLAN_BODY_NAME, SCHEMA_PATH, SNAPSHOT_BODY_NAME
 from api.schemas.calibration import CalibrationBody
 from api.schemas.cluster_state import ImportBody
 from api.schemas.comparison import ComparisonBody
@@ -24,9 +24,8 @@ from api.schemas.plan import EVENT_DATA
 from api.schemas.problem import ProblemDoc
 from api.schemas.replay import ReplayBody
 from api.schemas.replay_answer import REPLAY_EVENT_DATA
-from api.schemas.request import PLAN_BODIES, VerifyBody
+from api.schemas.request import PLAN_BODIES, SNAPSHOT_BODIES, VerifyBody
 from api.schemas.reservation import CalendarBody, ReservationBody
-from api.schemas.snapshot import SnapshotDoc
 from api.schemas.token import TokenBody
 from api.schemas.what_if import WhatIfBody
 
@@ -42,7 +41,7 @@ _UNSEEN: tuple[type[BaseModel], ...] = (
     ParallelPlanBody,
     CalibrationBody,
     VerifyBody,
-    SnapshotDoc,
+    *SNAPSHOT_BODIES,
     ImportBody,
     MetricsBody,
     DeploymentBody,
@@ -105,6 +104,10 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
             "propertyName": "policy",
             "mapping": {policy: f"{SCHEMA_PATH}{body.__name__}" for policy, body in PLAN_BODIES.items()},
         },
+    }
+    schemas[SNAPSHOT_BODY_NAME] = {
+        "title": SNAPSHOT_BODY_NAME,
+        "oneOf": [{"$ref": f"{SCHEMA_PATH}{body.__name__}"} for body in SNAPSHOT_BODIES],
     }
     example = (files("api.schemas") / "plan_example.json").read_text(encoding="utf-8")
     schemas["PlanDoc"] |= {"examples": [json.loads(example)]}

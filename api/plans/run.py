@@ -46,6 +46,8 @@ class RunningPlan:
         client: str | None = None,
     ) -> None:
         self.client = client
+        # Its place in a trace; None where nobody knows it.
+        self.asked: object = None
         self.events = events or EventLog()
         self.record = record
         self.request = request

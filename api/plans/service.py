@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import datetime
+from functools import partial
 
 from starlette.concurrency import run_in_threadpool
 
@@ -24,12 +25,13 @@ from api.common.errors import (
 from api.common.events import STATE, EventLog, PlanEvent
 from api.common.metrics import Metrics
 from api.common.settings import Settings
+from api.common.unstored import UnstoredEnds
 from api.convert.reading import MalformedJsonError
 from api.plans.present import plan_document, plan_list
 from api.plans.reading import READ_PLAN, ReadPlan
 from api.plans.run import RunningPlan
 from api.plans.termination import Termination, final_record
-from api.plans.unstored import UnstoredEnds
+from api.plans.traces import NoTraces, PlanTraces
 from api.reading.requests import RequestReader
 from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc
 from api.store.database import LeftBehind, PlanRecord, Store
@@ -63,10 +65,12 @@ class Plans:
         pool: WorkerPool,
         reader: RequestReader,
         metrics: Metrics,
+        traces: PlanTraces | None = None,
     ) -> None:
         self._settings = settings
         self._reader = reader
         self._metrics = metrics
+        self._traces = traces or NoTraces()
         self._store = store
         self._pool = pool
         self._admission = threading.Lock()
@@ -75,7 +79,7 @@ class Plans:
         self._closed = False
         # Ends are written one after another, and not by the threads that look after workers.
         self._finisher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="finish")
-        self._unstored = UnstoredEnds(store, self._running.pop)
+        self._unstored = UnstoredEnds("plans", "they are planned again")
         left_behind = store.take_up_plans()
         if left_behind:
             _logger.warning("%d plans of an earlier process are taken up again", len(left_behind))
@@ -273,6 +277,7 @@ class Plans:
         request = asked.request.for_worker()
         slack_s, client = self._settings.deadline_slack_s, caller_now().client
         plan = RunningPlan(record, request, self._pool, slack_s, self._ended, notes, client=client)
+        plan.asked = self._traces.here()
         self._running[record.id] = plan
         try:
             plan.start()
@@ -357,19 +362,19 @@ class Plans:
         state = {"status": record.status.value}
         events = json.dumps([asdict(event) for event in plan.events.preview(STATE, state)])
         plan.record = record
-        try:
-            self._store.finish_plan(record, events)
-            del self._running[record.id]
-        except StoreError:
-            # Until it is, it stays in memory, where clients find it.
-            _logger.exception("plan %s cannot be stored yet", record.id)
-            self._unstored.add(record, events)
+        # Until it is stored it stays in memory, where clients find it.
+        self._unstored.write(record.id, partial(self._store_end, record, events))
         self._metrics.plans.labels(record.policy, record.status.value).inc()
         if termination.outcome is not None and "solve" in termination.outcome.times.wall_s:
             seconds = termination.outcome.times.wall_s["solve"]
             self._metrics.solve_seconds.labels(record.policy, termination.outcome.solver).observe(seconds)
+        self._traces.ended(plan.asked, record)
         plan.events.publish(STATE, state)
         plan.events.close()
+
+    def _store_end(self, record: PlanRecord, events: str) -> None:
+        self._store.finish_plan(record, events)
+        del self._running[record.id]
 
     def _live(self, record: PlanRecord) -> PlanRecord:
         """The plan as it stands now; the store knows only how it began and how it ended."""

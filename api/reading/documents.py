@@ -1,4 +1,4 @@
-"""Tasks of readers: documents that refer to nothing."""
+"""Tasks of readers: documents as they are posted, and snapshots that are to be stored."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -6,8 +6,9 @@ from typing import Generic, TypeVar
 from pydantic import TypeAdapter
 
 from api.convert.reading import read_document
+from api.reading.texts import RequestText, reading_task, whole_snapshot
 from api.schemas.base import Document
-from api.schemas.snapshot import SNAPSHOT
+from api.schemas.request import SNAPSHOT_BODY
 from api.store.snapshots import LegalSnapshot, legal_snapshot
 from solver.monitor import SolveMonitor
 
@@ -29,6 +30,15 @@ def read(text: DocumentText[DocumentT], monitor: SolveMonitor) -> DocumentT:  # 
     return read_document(TypeAdapter(text.kind), text.body)
 
 
-def read_snapshot(body: bytes, monitor: SolveMonitor) -> LegalSnapshot:  # noqa: ARG001 - see above
-    """Read a snapshot and check it; raises what `read_document` does."""
-    return legal_snapshot(read_document(SNAPSHOT, body))
+@reading_task
+def read_snapshot(text: RequestText) -> LegalSnapshot:
+    """Read a snapshot, brought along or told by what is other, and check it.
+
+    Raises
+    ------
+    MalformedJsonError
+        When the text is not JSON.
+    InputError
+        When it is wrong, or refers to what there is not; pointers are relative to the text.
+    """
+    return legal_snapshot(whole_snapshot(read_document(SNAPSHOT_BODY, text.body), text))

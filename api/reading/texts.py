@@ -178,17 +178,32 @@ def measured_snapshot_of(source: Source, policy: str, text: RequestText) -> Meas
 
 
 def _expanded(source: Source, text: RequestText) -> SnapshotDoc | SnapshotReference:
-    """A snapshot that is told by what is other than in what the service has, as if it had been posted whole."""
-    with located("/snapshot"):
-        if isinstance(source, ClusterSnapshot):
-            return on_cluster(source, _stored_cluster(source.cluster, text))
-        if isinstance(source, ChangedSnapshot):
-            base = _stored(source.base, text)
-            if base is None:
-                detail = f"there is no snapshot and no plan {source.base!r}; post the snapshot whole"
-                raise InputError(detail, [Issue(code="unknown_snapshot", pointer="/base", detail=detail)])
-            return changed_snapshot(source, SNAPSHOT.validate_json(base))
+    """The snapshot of a request, whole or by reference; pointers are relative to the request."""
+    if isinstance(source, SnapshotReference):
         return source
+    with located("/snapshot"):
+        return whole_snapshot(source, text)
+
+
+def whole_snapshot(source: SnapshotDoc | ClusterSnapshot | ChangedSnapshot, text: RequestText) -> SnapshotDoc:
+    """Give a snapshot that is told by what is other than in what the service has as if it had been posted whole.
+
+    Raises
+    ------
+    InputError
+        When that is not known, or the changes do not go with it; pointers are relative to the source.
+    LackingError
+        When it is to be fetched first.
+    """
+    if isinstance(source, ClusterSnapshot):
+        return on_cluster(source, _stored_cluster(source.cluster, text))
+    if isinstance(source, ChangedSnapshot):
+        base = _stored(source.base, text)
+        if base is None:
+            detail = f"there is no snapshot and no plan {source.base!r}; post the snapshot whole"
+            raise InputError(detail, [Issue(code="unknown_snapshot", pointer="/base", detail=detail)])
+        return changed_snapshot(source, SNAPSHOT.validate_json(base))
+    return source
 
 
 def _stored_cluster(name: str, text: RequestText) -> ClusterDoc:

@@ -1,11 +1,10 @@
 """Replays that are not final yet: what clients see of them, and what happens to them."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from api.common.errors import StoreError
 from api.common.events import STATE, EventLog
 from api.common.times import time_of
 from api.convert.issues import issue_documents
@@ -13,7 +12,6 @@ from api.replays.run import RunningReplays
 from api.replays.task import Replayed, ReplayProgress
 from api.schemas.plan import FailureDoc
 from api.schemas.replay_answer import ReplayDoc, ReplayFiguresDoc, ReplayProgressDoc, ReplayRunDoc, ReplayStatus
-from api.store.replays import ReplayStore
 from solver.pool import DeadlineError
 from stowplan.errors import StowplanError
 
@@ -28,16 +26,21 @@ _LOST = FailureDoc(
 
 
 class ActiveReplays:
-    """Replays of one request. The threads of the pool tell it how far they are."""
+    """Replays of one request. The threads of the pool tell it how far they are.
 
-    def __init__(self, document: ReplayDoc, running: RunningReplays, store: ReplayStore) -> None:
+    `keep_result` gets the number of a replay that has ended, its row and its report, as JSON text.
+    """
+
+    def __init__(
+        self, document: ReplayDoc, running: RunningReplays, keep_result: Callable[[int, str, str], None]
+    ) -> None:
         self.running = running
         self.events = EventLog()
         self.future: Future[None] | None = None
         self.stopped: ReplayStatus | None = None
         self._document = document
         self._rows = list(document.replays)
-        self._store = store
+        self._keep_result = keep_result
         self.events.publish(STATE, {"status": ReplayStatus.QUEUED.value, "replay": None})
 
     @property
@@ -104,13 +107,8 @@ class ActiveReplays:
                 "figures": document,
             }
         )
-        try:
-            self._store.add_result(self._document.id, number, done.model_dump_json(), replayed.text)
-        except StoreError as error:
-            # There would be figures without the report behind them.
-            self._update(number, status=ReplayStatus.FAILED, failure=_failure(error))
-        else:
-            self._rows[number] = done
+        self._keep_result(number, done.model_dump_json(), replayed.text)
+        self._rows[number] = done
 
     def _update(self, number: int, **values: Any) -> None:
         self._rows[number] = self._rows[number].model_copy(update=values)

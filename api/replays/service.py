@@ -6,8 +6,9 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 
-from api.common.errors import NoOutcomeError, NotFoundError, StoreError
+from api.common.errors import NoOutcomeError, NotFoundError
 from api.common.events import STATE, EventLog, PlanEvent
 from api.common.pages import page_of
 from api.common.settings import Settings
@@ -52,7 +53,7 @@ class Replays:
         self._settings = settings
         self._store = ReplayStore(store)
         self._engine = engine
-        self._turns = Turns("replay", settings.replay_queue_size, self._run, self._drop)
+        self._turns = Turns("replays", settings.replay_queue_size, self._run, self._drop)
         for left in self._store.unfinished():
             self._interrupt(left)
 
@@ -100,7 +101,7 @@ class Replays:
             key = RequestKey(collection=REPLAYS_PATH, key=idempotency_key, input_hash=asked.input_hash)
         return self._turns.admit(
             id_,
-            ActiveReplays(document, running, self._store),
+            ActiveReplays(document, running, partial(self._keep_result, id_)),
             lambda: self._store.resource_of(key),
             lambda: self._store.add(id_, document.model_dump_json(), asked.cluster, key),
         )
@@ -161,7 +162,7 @@ class Replays:
         canceled = self._turns.cancel(replays_id, ReplayStatus.CANCELED)
         if canceled is not None:
             return canceled.document
-        if not self._store.delete(replays_id):
+        if not self._turns.delete(replays_id, lambda: self._store.delete(replays_id)):
             raise _no_replays(replays_id)
         return None
 
@@ -181,6 +182,9 @@ class Replays:
         for k, text in enumerate(text for text in found if text is not None):
             yield f", {text}" if k else text
         yield "]}\n"
+
+    def _keep_result(self, replays_id: str, number: int, row: str, result: str) -> None:
+        self._turns.write(replays_id, lambda: self._store.add_result(replays_id, number, row, result))
 
     def _drop(self, active: ActiveReplays) -> None:
         self._finish(active, active.stopped or ReplayStatus.CANCELED, None)
@@ -203,12 +207,10 @@ class Replays:
         state = {"status": status.value, "replay": None}
         events = json.dumps([asdict(event) for event in active.events.preview(STATE, state)])
         is_interrupted = status is ReplayStatus.INTERRUPTED
-        try:
-            self._store.finish(document.id, document.model_dump_json(), events, is_interrupted=is_interrupted)
-            self._turns.forget(document.id)
-        except StoreError:
-            # They stay in memory, where clients still find them.
-            _logger.exception("replays %s cannot be stored", document.id)
+        text = document.model_dump_json()
+        self._turns.end(
+            document.id, lambda: self._store.finish(document.id, text, events, is_interrupted=is_interrupted)
+        )
         active.events.publish(STATE, state)
         active.events.close()
 

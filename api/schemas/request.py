@@ -30,13 +30,19 @@ def which_snapshot(value: Any) -> str:
     return "stored" if stored else "inline"
 
 
+def _which_body(value: Any) -> str:
+    """Tell apart the ways to say a snapshot that is not stored yet, by the names of their documents."""
+    if isinstance(value, ChangedSnapshot) or (isinstance(value, dict) and "base" in value):
+        return ChangedSnapshot.__name__
+    if isinstance(value, ClusterSnapshot) or (isinstance(value, dict) and isinstance(value.get("cluster"), str)):
+        return ClusterSnapshot.__name__
+    return SnapshotDoc.__name__
+
+
 def _which_source(value: Any) -> str:
     """Tell apart the ways to say a snapshot."""
-    if isinstance(value, ChangedSnapshot) or (isinstance(value, dict) and "base" in value):
-        return "changed"
-    if isinstance(value, ClusterSnapshot) or (isinstance(value, dict) and isinstance(value.get("cluster"), str)):
-        return "on_cluster"
-    return which_snapshot(value)
+    told = {ChangedSnapshot.__name__: "changed", ClusterSnapshot.__name__: "on_cluster"}
+    return told.get(_which_body(value)) or which_snapshot(value)
 
 
 SnapshotSource = Annotated[
@@ -46,6 +52,16 @@ SnapshotSource = Annotated[
     | Annotated[ChangedSnapshot, Tag("changed")],
     Discriminator(_which_source),
 ]
+# What is posted to be stored. Tags that are no field of any document: they stand at the top of where a fault is.
+SnapshotBody = Annotated[
+    Annotated[SnapshotDoc, Tag(SnapshotDoc.__name__)]
+    | Annotated[ClusterSnapshot, Tag(ClusterSnapshot.__name__)]
+    | Annotated[ChangedSnapshot, Tag(ChangedSnapshot.__name__)],
+    Discriminator(_which_body),
+]
+SNAPSHOT_BODY: TypeAdapter[SnapshotDoc | ClusterSnapshot | ChangedSnapshot] = TypeAdapter(SnapshotBody)
+# In the order in which they are told of.
+SNAPSHOT_BODIES = (SnapshotDoc, ClusterSnapshot, ChangedSnapshot)
 
 
 class LimitsDoc(Document):

@@ -43,8 +43,11 @@ class ReplayStore:
             connection.execute(insert(REPLAYS).values(id=id_, final=False, document=document, cluster=cluster))
 
     def add_result(self, id_: str, number: int, row: str, result: str) -> None:
-        """Keep what came out of one of them."""
+        """Keep what came out of one of them, once, however often it is said."""
+        known = (RESULTS.c.replays_id == id_, RESULTS.c.number == number)
         with self._store.writing() as connection:
+            # A connection that was lost may have taken it.
+            connection.execute(delete(RESULTS).where(*known))
             connection.execute(insert(RESULTS).values(replays_id=id_, number=number, row=row, result=result))
 
     def finish(self, id_: str, document: str, events: str, *, is_interrupted: bool) -> None:

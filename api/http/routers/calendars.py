@@ -2,26 +2,17 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header
+from fastapi import APIRouter, Depends
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.clusters.service import CLUSTERS_PATH
 from api.figures.picture_format import PictureFormat
 from api.http.body import json_body
-from api.http.routers.common import ETAG, ClusterName, Services, documented_body, json_response, version_of
+from api.http.routers.common import ETAG, ClusterName, IfMatch, Services, documented_body, json_response, version_of
 from api.schemas.reservation import CALENDAR_EXAMPLE, CalendarBody, CalendarDoc
 
 router = APIRouter(prefix=CLUSTERS_PATH, tags=["calendars"])
-
-IfMatch = Annotated[
-    str | None,
-    Header(
-        alias="If-Match",
-        description="The ETag of the version that is changed; needed where there is a calendar.",
-        json_schema_extra={"pattern": '^"[0-9]{1,15}"$'},
-    ),
-]
 
 
 @router.get(

@@ -2,26 +2,17 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.clusters.service import CLUSTERS_PATH
 from api.http.body import json_body
-from api.http.routers.common import ETAG, ClusterName, Services, documented_body, json_response, version_of
+from api.http.routers.common import ETAG, ClusterName, IfMatch, Services, documented_body, json_response, version_of
 from api.schemas.cluster import CLUSTER_EXAMPLE, ClusterList, ClusterPageQuery, ClusterSummaryDoc, NamedClusterDoc
 from api.schemas.snapshot import ClusterDoc
 
 router = APIRouter(prefix=CLUSTERS_PATH, tags=["clusters"])
-
-IfMatch = Annotated[
-    str | None,
-    Header(
-        alias="If-Match",
-        description="The ETag of the version that is changed; without it, whichever there is.",
-        json_schema_extra={"pattern": '^"[0-9]{1,15}"$'},
-    ),
-]
 
 
 @router.put(

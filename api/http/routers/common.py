@@ -18,6 +18,7 @@ from api.http.running import services_of
 
 SCHEMA_PATH = "#/components/schemas/"
 PLAN_BODY_NAME = "PlanBody"
+SNAPSHOT_BODY_NAME = "SnapshotBody"
 
 
 class _IdConvertor(StringConvertor):
@@ -39,6 +40,17 @@ IdempotencyKey = Annotated[
         description="The same key with the same body gives the same resource, however often it is sent; comparisons "
         "and replays that a stop of the service interrupted begin anew.",
         json_schema_extra={"minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
+    ),
+]
+
+
+IfMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        description="The ETag of the version that is changed. Without it: of a cluster whichever there is, while a "
+        "calendar that is there is not written (428).",
+        json_schema_extra={"pattern": '^"[0-9]{1,15}"$'},
     ),
 ]
 

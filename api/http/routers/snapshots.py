@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from api.common.examples import example
 from api.http.body import json_text
-from api.http.routers.common import Services, documented_body, json_response
+from api.http.routers.common import SNAPSHOT_BODY_NAME, Services, documented_body, json_response
 from api.reading.cluster_states import READ_STATE
 from api.reading.documents import READ_SNAPSHOT
 from api.schemas.cluster_state import IMPORT_EXAMPLE, ImportBody, ImportedSnapshotDoc
@@ -18,6 +18,7 @@ from api.schemas.snapshot import SnapshotDoc
 router = APIRouter(prefix="/v1", tags=["snapshots"])
 _SNAPSHOTS = "/snapshots"
 _EXAMPLE = example("sia-paper-table1")
+_CHANGES = {"base": "plan-0f87a8", "jobs": {"llm": {"age_s": 360}}, "remove_jobs": ["done"]}
 
 
 @router.post(
@@ -26,11 +27,17 @@ _EXAMPLE = example("sia-paper-table1")
     status_code=201,
     response_model=SnapshotReceiptDoc,
     responses={200: {"model": SnapshotReceiptDoc, "description": "It was stored before."}},
-    openapi_extra=documented_body("SnapshotDoc", {_EXAMPLE.title: _EXAMPLE.request["snapshot"]}),
+    openapi_extra=documented_body(
+        SNAPSHOT_BODY_NAME, {_EXAMPLE.title: _EXAMPLE.request["snapshot"], "What has changed since a plan": _CHANGES}
+    ),
 )
 async def create_snapshot(services: Services, text: Annotated[bytes, Depends(json_text)]) -> Response:
-    """Keep a snapshot. Its id is derived from its content, so that posting it again changes nothing."""
-    snapshot = await services.readers.read(READ_SNAPSHOT, text, len(text))
+    """Keep a snapshot. Its id is derived from its content, so that posting it again changes nothing.
+
+    It comes whole, on a cluster that the service has under a name, or as what has changed since a stored snapshot or
+    a plan (`base`); what is kept is whole, and stays when those are changed or deleted.
+    """
+    snapshot = await services.reader.read(READ_SNAPSHOT, text, fill_in=False)
     receipt, created = await run_in_threadpool(services.snapshots.add, snapshot)
     return json_response(receipt, 201 if created else 200, {"Location": receipt.links.self})
 

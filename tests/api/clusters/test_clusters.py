@@ -169,6 +169,53 @@ def test_what_comes_of_the_changes_is_checked_like_a_whole_snapshot(client: http
     assert (status, issues) == (422, [("duplicate_id", f"/snapshot/jobs/{k}/id") for k in (0, 2)])
 
 
+def test_what_has_changed_is_stored_as_the_whole_snapshot_would_be(client: httpx.Client, main: str) -> None:
+    whole = sia_request()["snapshot"]
+    base = post(client, "/v1/snapshots", whole).json()["id"]
+    plan = planned(client, sia_request())["id"]
+    newer = copy.deepcopy(whole)
+    newer["cluster"]["nodes"][1]["state"] = "down"
+    newer["jobs"] = [{**JOBS[0], "age_s": 600}, table_job("j2")]
+    changes = {"nodes": {"n1": {"state": "down"}}, "jobs": {"j0": {"age_s": 600}}}
+    changes |= {"remove_jobs": ["j1"], "add_jobs": [table_job("j2")]}
+    made = [post(client, "/v1/snapshots", {"base": each, **changes}) for each in (base, plan)]
+    named = {"cluster": main, "nodes": {"n1": {"state": "down"}}, "jobs": newer["jobs"]}
+    made += [post(client, "/v1/snapshots", each) for each in (named, newer)]
+    assert [answer.status_code for answer in made] == [201, 200, 200, 200], made[0].text
+    (id_,) = {answer.json()["id"] for answer in made}
+    assert made[0].json()["num_jobs"] == 2
+    assert client.get(f"/v1/snapshots/{id_}").json()["jobs"][0]["age_s"] == 600
+    # And so on, from that one.
+    next_ = post(client, "/v1/snapshots", {"base": id_, "remove_jobs": ["j0", "j2"]})
+    assert (next_.status_code, next_.json()["num_jobs"]) == (201, 0)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "code", "pointer"),
+    [
+        ({"base": "snapshot-0"}, "unknown_snapshot", "/base"),
+        ({"cluster": "nowhere", "jobs": []}, "unknown_cluster", "/cluster"),
+        ({"base": "BASE", "jobs": {"j9": {}}}, "unknown_value", "/jobs/j9"),
+        ({"base": "BASE", "jobs": {"j0": {"min_gpus": -1}}}, "not_positive", "/jobs/j0/min_gpus"),
+        ({"base": "BASE", "cluster": "main"}, "unknown_field", "/cluster"),
+        ({"base": "BASE", "add_jobs": [table_job("j0")]}, "duplicate_id", "/jobs/0/id"),
+        ({"base": "BASE", "forecaster": "durations"}, "stored_forecaster", "/forecaster"),
+        ({"base": ["BASE"]}, "wrong_type", "/base"),
+        ({"cluster": "main"}, "missing_field", "/jobs"),
+        ({"snapshot_id": "BASE"}, "missing_field", "/cluster"),
+        ([], "wrong_type", ""),
+    ],
+)
+def test_wrong_changes_are_not_stored(client: httpx.Client, main: str, snapshot: Any, code: str, pointer: str) -> None:
+    if isinstance(snapshot, dict) and snapshot.get("base") == "BASE":
+        snapshot = {**snapshot, "base": post(client, "/v1/snapshots", sia_request()["snapshot"]).json()["id"]}
+    answer = post(client, "/v1/snapshots", snapshot)
+    assert answer.status_code == 422, answer.text
+    issue = answer.json()["errors"][0]
+    assert (issue["code"], issue["pointer"]) == (code, pointer)
+    assert main
+
+
 def test_variants_of_a_plan_by_reference_are_planned(client: httpx.Client) -> None:
     id_ = post(client, "/v1/snapshots", sia_request()["snapshot"]).json()["id"]
     plan = planned(client, asked({"snapshot_id": id_}))
