@@ -61,7 +61,11 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
         "api.web": (*MODELS, *DRAWING, "scipy", LEARNING, TRACING),
     },
     # The controller asks it at every event.
-    "whether anything may start": {"models.allocation.gang.idle": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic")},
+    "whether anything may start": {
+        # Beside httpx it needs nothing.
+        "stowplan.client": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic", "rich", "models", "solver", "api"),
+        "models.allocation.gang.idle": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic"),
+    },
     "replays": {"executor.simulation.replay": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize")},
 }
 _PROGRAM = """
