@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from pydantic_core import to_json as json_bytes
 
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.files import load_forecaster
@@ -49,8 +50,9 @@ def train_command(
     from models.forecast.learning import train
 
     path, picture = readable(file), picture_format(figure)
-    trace = read_trace(path, format_=format_, columns=columns, name="stdin" if path != file else file.stem)
-    forecaster = train(trace, threads)
+    with busy(f"learning from {file}"):
+        trace = read_trace(path, format_=format_, columns=columns, name="stdin" if path != file else file.stem)
+        forecaster = train(trace, threads)
     write(output, (to_json(forecaster) + "\n").encode())
     _tell(forecaster, figure, picture, json_=json_)
 
@@ -84,7 +86,7 @@ def _tell(forecaster: Forecaster, figure: Path | None, picture: PictureFormat | 
     """The report, and its picture where it is wanted."""
     if figure is not None and picture is not None:
         request = ForecastFigure(reports={forecaster.history: forecaster.report}, format=picture)
-        with WorkerPool(num_workers=1, max_queue=1) as pool:
+        with busy(f"drawing {figure}"), WorkerPool(num_workers=1, max_queue=1) as pool:
             write(figure, pool.submit(_FIGURE_TASK, request, SLACK_S).result())
     if json_:
         sys.stdout.write(pretty_json(to_document(forecaster.report)) + "\n")

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from api.cli import console
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.files import UNCAPPED
@@ -168,7 +169,8 @@ def parallel_command(
             if output is not None:
                 write(output, (answer.model_dump_json(indent=2) + "\n").encode())
             if figure is not None and picture is not None:
-                write(figure, local.draw_parallel(ParallelFigure(answer=answer, format=picture)))
+                with busy(f"drawing {figure}"):
+                    write(figure, local.draw_parallel(ParallelFigure(answer=answer, format=picture)))
         finally:
             _print(answer, json_)
 

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from api.cli import console
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import load_allocations, load_snapshot
@@ -40,9 +41,10 @@ def verify_command(
     _catalogue: Catalogue = None,
 ) -> None:
     """Check somebody's placement on a snapshot and print every rule that it breaks."""
-    known = load_snapshot(readable(snapshot), forecaster)
-    placement = load_allocations(readable(allocations))
-    violations = placement_issues(placement, known, epsilon)
+    with busy(f"checking {allocations}"):
+        known = load_snapshot(readable(snapshot), forecaster)
+        placement = load_allocations(readable(allocations))
+        violations = placement_issues(placement, known, epsilon)
     if json_:
         print_document(VerificationDoc(legal=not violations, violations=issue_documents(violations)))
     elif violations:

@@ -14,6 +14,7 @@ from api.convert.reading import read_document
 from api.convert.request import check_request
 from api.convert.snapshot import snapshot_from_document
 from api.convert.what_if import CheckedVariant, check_variant
+from api.figures.request import PictureFormat
 from api.plans.reading import ReadPlan, plan_input
 from api.reading.packed import PackedRequest
 from api.schemas.plan import OutcomeDoc, TimingsDoc, UsedOptionsDoc
@@ -71,6 +72,14 @@ class PlanTexts:
     def num_bytes(self) -> int:
         """Size of everything that is to be read."""
         return sum(len(plan.request) + len(plan.outcome) for plan in (self.base, self.other))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnTexts:
+    """Two plans to draw beside each other, and as what."""
+
+    texts: PlanTexts
+    format: PictureFormat
 
 
 def read_variants(text: VariantsText, monitor: SolveMonitor) -> tuple[ReadVariant, ...]:  # noqa: ARG001 - the pool's
