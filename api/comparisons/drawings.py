@@ -4,7 +4,8 @@ from starlette.concurrency import run_in_threadpool
 
 from api.common.tasks import run_task
 from api.comparisons.service import Comparisons
-from api.figures.request import ComparisonFigure, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import ComparisonFigure
 from solver.pool import WorkerPool
 
 _FIGURE_TASK = "api.figures.comparison:figure_task"

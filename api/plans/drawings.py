@@ -5,7 +5,8 @@ from starlette.concurrency import run_in_threadpool
 from api.common.errors import NoOutcomeError
 from api.common.tasks import run_task
 from api.convert.outcome import outcome_from_document
-from api.figures.request import FigureRequest, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import FigureRequest
 from api.plans.present import has_figure
 from api.plans.service import Plans
 from api.schemas.plan import OutcomeDoc, TimingsDoc

@@ -14,7 +14,7 @@ from api.convert.reading import read_document
 from api.convert.request import check_request
 from api.convert.snapshot import snapshot_from_document
 from api.convert.what_if import CheckedVariant, check_variant
-from api.figures.request import PictureFormat
+from api.figures.picture_format import PictureFormat
 from api.plans.reading import ReadPlan, plan_input
 from api.reading.packed import PackedRequest
 from api.schemas.plan import OutcomeDoc, TimingsDoc, UsedOptionsDoc

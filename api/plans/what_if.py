@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from api.common.errors import NoOutcomeError, PlanNotFinishedError
 from api.common.settings import Settings
 from api.common.tasks import run_task
-from api.figures.request import PictureFormat
+from api.figures.picture_format import PictureFormat
 from api.plans.present import plan_document, plan_path
 from api.plans.service import Plans
 from api.plans.variants import COMPARE_PLANS, READ_VARIANTS, DrawnTexts, PlanText, PlanTexts, ReadVariant, VariantsText
