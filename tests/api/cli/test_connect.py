@@ -14,11 +14,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from api.app import create_app
+from api.cli import connect_options
 from api.cli.connect import CONNECT_COMMANDS
 from api.cli.connect_options import ConnectedCalendar
 from api.cli.main import app
 from api.schemas.reservation import CALENDAR_EXAMPLE
 from executor.connected.kubernetes.lease import Lease, LeaseTimes
+from models.allocation.gang.parameters import GangParameters
+from models.placement.arnold.parameters import ArnoldParameters
 from solver.pool import WorkerPool
 from stowplan.errors import InputError
 from tests.api.asking import JSON
@@ -204,3 +207,13 @@ def test_the_commands_of_the_page(server: ApiServer, config: Path, tmp_path: Pat
         result = run(config, *given, *([] if "--release" in given else ["--once"]))
         assert result.exit_code == 0, (words, result.output)
     assert server.writes() != []
+
+
+def test_what_plans_need_is_loaded_before_the_first_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[object] = []
+    monkeypatch.setattr(connect_options, "load", lambda parameters, _: loaded.append(parameters))
+    options = connect_options.control_options("gang", None, 30.0)
+    connect_options.planner_of('{"alpha": 0.3}', options, print, loads=False)
+    assert loaded == []
+    connect_options.planner_of('{"alpha": 0.3}', options, print, loads=True)
+    assert loaded == [GangParameters(), ArnoldParameters(alpha=0.3)]

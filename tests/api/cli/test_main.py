@@ -499,6 +499,13 @@ def test_pretty_json_says_the_same_in_short_lines(value: Any) -> None:
     assert max(map(len, pretty_json({"nodes": [{"id": f"n{k}", "num_gpus": 8} for k in range(99)]}).split("\n"))) <= 118
 
 
+def test_pretty_json_of_a_long_list_has_an_item_a_line() -> None:
+    value = {"jobs": [{"id": f"j{k}", "current": {"n" * 130: [0, 1]}} for k in range(1000)], "taken_at": None}
+    lines = pretty_json(value).split("\n")
+    assert json.loads("".join(lines)) == value
+    assert len(lines) == 1000 + len(["{", "jobs: [", "],", "taken_at", "}"])
+
+
 def slow_request(folder: Path) -> Path:
     """A job on many uneven minipods: solvers find a plan at once and need minutes to prove it."""
     random_ = random.Random(5)  # noqa: S311 - seeded, not secret

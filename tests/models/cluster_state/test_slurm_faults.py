@@ -1,12 +1,15 @@
 """What is wrong with what Slurm says is told with document and place."""
 
+import json
+import re
 from typing import Any
 
 import pytest
 
 from benchmarks.workloads.slurm_documents import document, job, node, reservation, running
-from models.cluster_state import StateOptions, read_state
-from stowplan.errors import InputError
+from models.cluster_state import SourceDocument, StateOptions, read_state
+from models.cluster_state.json_documents import read_json_document
+from stowplan.errors import FileFormatError, InputError
 from tests.models.cluster_state.slurm_documents import NODES, read, state_of
 
 
@@ -95,3 +98,27 @@ def test_what_is_missing_or_unknown_beside_documents() -> None:
         read_state("pbs", {}, StateOptions())
     with pytest.raises(InputError, match="ends is 'soon'"):
         state_of(options=StateOptions(settings={"ends": "soon"}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 2}',
+        "[NaN, -Infinity, 1e400, 1e-5, -0.0]",
+        '"\\ud800"',
+        str(10**30),
+        "[" * 300 + "]" * 300,
+        " [] ",
+    ],
+    ids=["repeated", "not-finite", "surrogate", "large", "deep", "blank"],
+)
+def test_json_is_what_the_library_reads(text: str) -> None:
+    assert repr(read_json_document(SourceDocument(name="x", text=text))) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("text", ["", "[1,]", "{'a': 1}", "\ufeff[]", "[1] 2", '"\t"'])
+def test_what_is_no_json_is_told_as_the_library_tells_it(text: str) -> None:
+    with pytest.raises(json.JSONDecodeError) as known:
+        json.loads(text)
+    with pytest.raises(FileFormatError, match=re.escape(known.value.msg)):
+        read_json_document(SourceDocument(name="x", text=text))

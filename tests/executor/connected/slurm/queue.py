@@ -1,17 +1,16 @@
 """A real Slurm with a queue, and connections to it that are processes of their own."""
 
 import json
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 from executor.connected.slurm.client import SlurmClient
-from tests.paths import ROOT
+from tests.executor.connected.slurm.connection import start
 from tests.waiting import eventually
 
 SOON = "--begin=now+5minutes"
@@ -60,42 +59,35 @@ class Queue:
 
     def connect(self, *options: str) -> subprocess.CompletedProcess[str]:
         """A connection that ends by itself."""
-        return subprocess.run(
-            self._command(options),
-            env=self.environment,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        out, err = self.folder / "connect.out", self.folder / "connect.err"
+        for path in (out, err):
+            path.write_text("")
+        process = start(self.options(*options), self.environment, out, err)
+        process.join(_COMMAND_S)
+        if process.exitcode is None:
+            process.kill()
+        assert process.exitcode is not None, err.read_text()
+        return subprocess.CompletedProcess(options, process.exitcode, out.read_text(), err.read_text())
 
     @contextmanager
-    def connected(self, *options: str) -> Iterator["subprocess.Popen[str]"]:
+    def connected(self, *options: str) -> Iterator[ForkServerProcess]:
         """A connection that sends, until the block ends or kills it."""
-        with (self.folder / "connection.log").open("a") as log:
-            process = subprocess.Popen(
-                self._command(("--send", "--interval", "0.3", *options)),
-                env=self.environment,
-                cwd=ROOT,
-                text=True,
-                stdout=log,
-                stderr=log,
-            )
-            try:
-                yield process
-            finally:
-                if process.poll() is None:
-                    process.send_signal(signal.SIGTERM)
-                try:
-                    process.wait(30)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+        log = self.folder / "connection.log"
+        log.touch()
+        process = start(self.options("--send", "--interval", "0.3", *options), self.environment, log, log)
+        try:
+            yield process
+        finally:
+            if process.is_alive():
+                process.terminate()
+            process.join(30)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+    def options(self, *options: str) -> tuple[str, ...]:
+        """Those of a connection of its own."""
+        return "--lock", str(self.folder / "lock"), *options
 
     def log(self) -> str:
         return (self.folder / "connection.log").read_text()
-
-    def _command(self, options: tuple[str, ...]) -> list[str]:
-        lock = self.folder / "lock"
-        return [sys.executable, "-m", "api.cli.main", "connect", "slurm", "--lock", str(lock), *options]
