@@ -51,6 +51,7 @@ types: $(VENV)/.dev
 contract: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m api.openapi --check
+	$(BIN)/datamodel-codegen --check
 
 pytest: $(VENV)/.dev
 	$(SIDE_BY_SIDE) --jobs 2 trainings others
@@ -68,6 +69,7 @@ others: $(VENV)/.dev
 
 openapi: $(VENV)/.dev
 	$(BIN)/python -m api.openapi
+	$(BIN)/datamodel-codegen
 
 clean:
 	rm -rf $(VENV) $(OUT) build *.egg-info

@@ -15,6 +15,7 @@ from models.wording import counted
 from models.workload import Snapshot
 from solver.feasibility import violations
 from solver.monitor import SolveMonitor
+from solver.options import SolveOptions
 from solver.registry import AUTO
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from solver.solve import load_backend
@@ -56,7 +57,7 @@ def plan(
     UnverifiedPlanError
         When the plan fails the independent check: a bug of ours, never passed on as an answer.
     """
-    _load(request)
+    load(request.parameters, request.options)
     clock = PhaseClock(request.options.time_limit_s)
     with clock.phase("validate"):
         issues = [] if validated else request_issues(request.snapshot, request.parameters)
@@ -110,9 +111,9 @@ def formulate(request: PlanRequest, clock: PhaseClock) -> Formulation:
     return formulate_(request.snapshot, request.parameters, clock)
 
 
-def _load(request: PlanRequest) -> None:
+def load(parameters: Parameters, options: SolveOptions) -> None:
     """Load what the policy and the solver need and no other: it takes long, and no phase shall pay for it."""
-    policy, solver = policy_of(request.parameters), request.options.solver
+    policy, solver = policy_of(parameters), options.solver
     for function in (policy.issues, policy.formulate):
         resolve_name(function)
     answers_itself = policy.algorithms and solver in (AUTO, *policy.algorithms)

@@ -14,8 +14,10 @@ def read_text(path: Path) -> str:
         When the file cannot be opened or is not UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        # At once: in pieces, as `read_text` does it, takes three times as long.
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise FileFormatError.at(str(path), None, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise FileFormatError.at(str(path), None, f"is not UTF-8: {error.reason} at byte {error.start}") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text

@@ -40,6 +40,8 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
         "api.cli.verify": (*MODELS, *DRAWING, *WEB),
         "api.cli.what_if": (*MODELS, *DRAWING, *WEB),
     },
+    # Of a command that takes seconds for the largest clusters.
+    "import": {"stowplan import --help": (*MODELS, *DRAWING, *WEB, "executor", "networkx", "api.convert.faults")},
     "readers, workers": {
         "workloads.readers.table": (*MODELS, *DRAWING, *WEB, "scipy", "models", "topology", "solver", "api"),
         "workloads.generators.suika": (*MODELS, *DRAWING, *WEB, "scipy", "models", "topology", "solver", "api"),
@@ -59,7 +61,11 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
         "api.web": (*MODELS, *DRAWING, "scipy", LEARNING, TRACING),
     },
     # The controller asks it at every event.
-    "whether anything may start": {"models.allocation.gang.idle": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic")},
+    "whether anything may start": {
+        # Beside httpx it needs nothing.
+        "stowplan.client": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic", "rich", "models", "solver", "api"),
+        "models.allocation.gang.idle": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic"),
+    },
     "replays": {"executor.simulation.replay": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize")},
 }
 _PROGRAM = """

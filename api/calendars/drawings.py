@@ -4,7 +4,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.calendars.service import Calendars
 from api.common.tasks import run_task
-from api.figures.request import PictureFormat
+from api.figures.picture_format import PictureFormat
 from solver.pool import WorkerPool
 
 _FIGURE_TASK = "api.figures.calendar:figure_task"

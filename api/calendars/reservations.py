@@ -16,7 +16,7 @@ from api.calendars.conflicts import cluster_of, oddities, refuse_conflicts, refu
 from api.calendars.planned_nodes import PlannedNodes
 from api.common.errors import NotFoundError, ReservationFinalError
 from api.common.times import time_of
-from api.convert.outcome import issue_documents
+from api.convert.issues import issue_documents
 from api.schemas.calendar import CalendarEntryDoc
 from api.schemas.reservation import (
     ReservationBody,

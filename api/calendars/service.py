@@ -11,9 +11,10 @@ from api.common.errors import NotFoundError, PreconditionFailedError, Preconditi
 from api.common.times import time_of
 from api.convert.calendar import calendar_from_documents
 from api.convert.icalendar import icalendar_of
+from api.convert.issues import issue_documents
 from api.convert.located import located
-from api.convert.outcome import issue_documents
-from api.figures.request import CalendarFigure, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import CalendarFigure
 from api.schemas.reservation import CalendarBody, CalendarDoc, CalendarLinksDoc, ReservationDoc
 from api.schemas.snapshot import ClusterDoc, SnapshotReference
 from api.store.calendars import ENTRIES, CalendarStore, StoredCalendar, entries_of

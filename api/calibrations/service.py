@@ -11,8 +11,8 @@ from api.common.settings import Settings
 from api.common.tasks import run_task
 from api.common.times import time_of
 from api.convert.calibration import calibration_document, factor_documents
+from api.convert.issues import issue_documents
 from api.convert.job_model import calibration_from_document, shipped_calibrations
-from api.convert.outcome import issue_documents
 from api.convert.parallel_answer import measure_next_document
 from api.schemas.calibration import (
     CalibratedSystemDoc,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.options import write
@@ -25,7 +26,8 @@ def applications_command(
 ) -> None:
     """Turn a folder of measured applications into the JSON that POST /v1/replays takes as `applications`."""
     applications, types = measured_in(folder)
-    profiles = read_profiles(folder, only or applications, types if gpu_types is None else gpu_types.split(","))
+    with busy(f"reading {folder}"):
+        profiles = read_profiles(folder, only or applications, types if gpu_types is None else gpu_types.split(","))
     text = pretty_json(to_document(profiles)) + "\n"
     if output is None:
         sys.stdout.write(text)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.store.backup import back_up, refuse_server, restore
 
@@ -19,7 +20,8 @@ def backup_command(
     A service that is started with --database COPY has all that was stored at that moment.
     """
     refuse_server(database)
-    back_up(Path(database), copy)
+    with busy(f"copying {database}"):
+        back_up(Path(database), copy)
     typer.echo(f"{copy}: {copy.stat().st_size / 1e6:.1f} MB, no damage found")
 
 
@@ -33,7 +35,8 @@ def restore_command(
     A copy that an older Stowplan has made becomes one of this version.
     """
     refuse_server(database)
-    before = restore(copy, Path(database))
+    with busy(f"checking {copy}"):
+        before = restore(copy, Path(database))
     typer.echo(f"{database}: restored from {copy}")
     if before is not None:
         typer.echo(f"{before}: what was there before")

@@ -11,13 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from api.cli import console
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import CalendarFile, load_calendar
 from api.cli.options import File, Json, picture_format, print_document, readable, write
 from api.convert.calendar import listing
 from api.convert.icalendar import icalendar_of, nodes_words
-from api.figures.request import CalendarFigure, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import CalendarFigure
 from api.schemas.calendar import ListedEntryDoc
 from stowplan.errors import Issue, Severity
 
@@ -53,7 +55,8 @@ def _drawn(found: CalendarFile, name: str, format_: PictureFormat) -> bytes:
     request = CalendarFigure(
         name=name, cluster=found.cluster, entries=found.entries, taken_at=found.taken_at, format=format_
     )
-    drawn: bytes = resolve_name(_RENDER)(request)
+    with busy("drawing the calendar"):
+        drawn: bytes = resolve_name(_RENDER)(request)
     return drawn
 
 

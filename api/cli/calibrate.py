@@ -12,9 +12,10 @@ from pydantic_core import to_json
 from rich.markup import escape
 
 from api.cli import console
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.files import read_json
+from api.cli.json_files import read_json
 from api.cli.options import Catalogue, Output, given, named_calibration, write
 from api.cli.parallel import degrees_of, request_document
 from api.convert.calibration import calibration_document
@@ -102,7 +103,8 @@ def calibrate_command(
         model=job,
         start=start,
     )
-    calibrated = calibrated_site(site)
+    with busy("calibrating"):
+        calibrated = calibrated_site(site)
     console.print_warnings(calibrated.warnings)
     _write(calibrated, output)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from api.cli import console
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.compare_console import print_comparison, print_run
 from api.cli.exit_codes import EPILOG, ExitCode
@@ -69,7 +70,8 @@ def compare_command(
     result = result_document(request, names, runs)
     try:
         if figure is not None and picture is not None:
-            write(figure, draw_comparison(ComparisonFigure(result=result, format=picture)))
+            with busy(f"drawing {figure}"):
+                write(figure, draw_comparison(ComparisonFigure(result=result, format=picture)))
     finally:
         if json_:
             print_document(result)

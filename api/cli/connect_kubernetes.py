@@ -101,7 +101,7 @@ def kubernetes_command(
     from executor.connected.kubernetes.lease import ANSWER_S, Lease
     from models.cluster_state.kubernetes.client import configured
 
-    options, planner = control_options(policy, parameters, time_limit), planner_of(arnold)
+    options = control_options(policy, parameters, time_limit)
     settings = {"topology-labels": topology_labels, "tolerated": tolerated}
     reading = replace(
         state_options(gpu_names(gpu_type or ()), _NO_FACTS, None, gpu_types, minipod_tier, None, {}),
@@ -110,6 +110,7 @@ def kubernetes_command(
     terms = Terms(namespaces=tuple(namespace or ()), queues=tuple(queue or ()), may_delete=may_delete)
     out, err = output(), errors()
     say = partial(err.print, soft_wrap=True, markup=False)
+    planner = planner_of(arnold, options, say, loads=not release)
     journal = Journal(partial(out.print, soft_wrap=True, markup=False), log, is_dry=not send)
     file = None if kubeconfig is None else str(kubeconfig)
     way = configured(file, context, in_cluster=in_cluster)

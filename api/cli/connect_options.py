@@ -15,7 +15,7 @@ import typer
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from api.cli.files import read_json
+from api.cli.json_files import read_json
 from api.cli.options import json_object, readable
 from api.cli.replay_calendar import calendar_entries
 from api.convert.calendar import entry_from_document
@@ -29,7 +29,7 @@ from executor.control.events import Arrival, Completion, Failure, NodeChange
 from executor.control.options import ControlOptions
 from models.allocation.gang.parameters import GangParameters
 from models.placement.arnold.parameters import ArnoldParameters
-from models.planning import plan
+from models.planning import load, plan
 from models.policies import POLICIES
 from models.policy import Parameters
 from solver.options import SolveOptions
@@ -86,13 +86,17 @@ def control_options(policy: str, parameters: str | None, time_limit_s: float) ->
     return ControlOptions(parameters=_parameters(policy, parameters), options=SolveOptions(time_limit_s=time_limit_s))
 
 
-def planner_of(arnold: str | None) -> Planner:
-    """What plans: the policy, and Arnold behind it where his parameters are given."""
-    if arnold is None:
+def planner_of(arnold: str | None, options: ControlOptions, say: Callable[[str], None], *, loads: bool) -> Planner:
+    """What plans: the policy, and Arnold behind it where his parameters are given. `loads`: all that plans need, so
+    that the first job that is seen does not wait for it."""
+    parameters = None if arnold is None else _parameters("arnold", arnold)
+    for needed in (options.parameters, parameters):
+        if loads and needed is not None:
+            load(needed, options.options)
+    if parameters is None:
         return plan
-    parameters = _parameters("arnold", arnold)
     assert isinstance(parameters, ArnoldParameters)  # noqa: S101 - those of that policy
-    return PlacedByArnold(parameters)
+    return PlacedByArnold(parameters, say)
 
 
 class ConnectedCalendar:

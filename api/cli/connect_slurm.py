@@ -81,7 +81,7 @@ def slurm_command(
 
     Ctrl-C and SIGTERM end it, and let go of what waits: Slurm schedules it alone. What runs runs on.
     """
-    options, planner = control_options(policy, parameters, time_limit), planner_of(arnold)
+    options = control_options(policy, parameters, time_limit)
     terms = Terms(
         partitions=tuple(partition or ()),
         qos=tuple(qos or ()),
@@ -96,6 +96,7 @@ def slurm_command(
     site = site_of(client, topology)
     out, err = output(), errors()
     say = partial(err.print, soft_wrap=True, markup=False, highlight=False)
+    planner = planner_of(arnold, options, say, loads=not release)
     journal = Journal(partial(out.print, soft_wrap=True, markup=False, highlight=False), log, is_dry=not send)
     held = lock or Path(tempfile.gettempdir()) / f"stowplan-connect-{site.name}.lock"
     # A dry one disturbs nobody, and is disturbed by nobody.

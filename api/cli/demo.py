@@ -15,19 +15,18 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.console import output
 from api.cli.exit_codes import ExitCode
-from api.cli.files import load_snapshot
-from api.cli.local_worker import LocalPlanner
 from api.cli.plan_console import print_outcome
 from api.cli.what_if_console import print_what_if
 from api.common.examples import Example, examples
 from api.convert.outcome import outcome_from_document
-from api.figures.request import FigureRequest
 from api.schemas.plan import PlanDoc, PlanStatus
 from api.schemas.what_if import WhatIfDoc
 from models.policies import POLICIES
+from models.wording import counted
 from stowplan.errors import WorkerError
 
 _START_LIMIT_S = 60.0
@@ -65,22 +64,28 @@ def run_demo(folder: Path, console: Console) -> bool:
         When the service does not start, or does not stop.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with _service() as port, LocalPlanner() as planner:
+    began_s = time.monotonic()
+    with _service() as port:
         console.print(f"service ready on http://127.0.0.1:{port}")
-        faults = [fault for example in examples() for fault in _show(example, port, planner, folder, console)]
+        faults = [
+            fault for k, example in enumerate(examples(), start=1) for fault in _show(example, k, port, folder, console)
+        ]
     console.print()
     for fault in faults:
         console.print(f"[bold red]unexpected:[/] {escape(fault)}")
-    console.print(f"{len(examples())} examples, answers and pictures in {escape(str(folder))}")
+    took_s = time.monotonic() - began_s
+    console.print(f"{len(examples())} examples in {took_s:.0f} s, answers and pictures in {escape(str(folder))}")
     return not faults
 
 
-def _show(example: Example, port: int, planner: LocalPlanner, folder: Path, console: Console) -> Iterator[str]:
+def _show(example: Example, number: int, port: int, folder: Path, console: Console) -> Iterator[str]:
     """Post one example, print and write the answer; yields what is unexpected."""
     console.print()
-    console.rule(f"[bold]{escape(example.id)}[/]: {escape(example.title)}", align="left")
+    title = f"{number}/{len(examples())} [bold]{escape(example.id)}[/]: {escape(example.title)}"
+    console.rule(title, align="left")
     posted = json.dumps(example.request).encode()
-    status, body = _call(port, "POST", "/v1/plans", posted, {"Prefer": f"wait={_ANSWER_LIMIT_S:.0f}"})
+    with busy(f"planning {example.id}"):
+        status, body = _call(port, "POST", "/v1/plans", posted, {"Prefer": f"wait={_ANSWER_LIMIT_S:.0f}"})
     if status not in (200, 202):
         yield f"{example.id}: POST answered {status}: {body.decode(errors='replace')}"
         return
@@ -99,13 +104,13 @@ def _show(example: Example, port: int, planner: LocalPlanner, folder: Path, cons
     print_outcome(console, plan.policy, outcome)
     request = folder / f"{example.id}.request.json"
     request.write_bytes(posted)
-    status, picture = _call(port, "GET", f"/v1/plans/{plan.id}/figure.svg")
-    if status != http.client.OK:
-        yield f"{example.id}: the picture was answered with {status}"
-    else:
-        (folder / f"{example.id}.svg").write_bytes(picture)
-    drawing = FigureRequest(snapshot=load_snapshot(request), outcome=outcome, format="png")
-    (folder / f"{example.id}.png").write_bytes(planner.draw(drawing))
+    for ending in ("svg", "png"):
+        with busy(f"drawing {example.id}.{ending}"):
+            status, picture = _call(port, "GET", f"/v1/plans/{plan.id}/figure.{ending}")
+        if status != http.client.OK:
+            yield f"{example.id}: the picture figure.{ending} was answered with {status}"
+        else:
+            (folder / f"{example.id}.{ending}").write_bytes(picture)
     if example.id in _VARIANTS:
         yield from _compare(plan, example.id, port, folder, console)
 
@@ -115,7 +120,9 @@ def _compare(plan: PlanDoc, name: str, port: int, folder: Path, console: Console
     is unexpected."""
     asked = json.dumps({"variants": _VARIANTS[name]}, indent=2).encode()
     (folder / f"{name}.variants.json").write_bytes(asked)
-    status, body = _call(port, "POST", f"{plan.links.self}:what-if", asked, {"Prefer": f"wait={_ANSWER_LIMIT_S:.0f}"})
+    wait = {"Prefer": f"wait={_ANSWER_LIMIT_S:.0f}"}
+    with busy(f"planning {counted(len(_VARIANTS[name]), 'variant')} of {name}"):
+        status, body = _call(port, "POST", f"{plan.links.self}:what-if", asked, wait)
     if status != http.client.OK:
         yield f"{name}: what-if answered {status}: {body.decode(errors='replace')}"
         return
@@ -154,7 +161,8 @@ def _service() -> Iterator[int]:
     command = [sys.executable, "-m", "api.cli.main", "serve", "--port", str(port), "--database", ":memory:"]
     with subprocess.Popen(command) as process:  # noqa: S603 - our own interpreter and code
         try:
-            _wait_until_ready(port, process)
+            with busy("starting the service"):
+                _wait_until_ready(port, process)
             yield port
         finally:
             process.terminate()

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from api.cli.files import read_json
+from api.cli.json_files import read_json
 from api.cli.options import given
 from api.cli.planned import load_job
 from api.convert.job_model import transformer_to_document

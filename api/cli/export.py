@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from api.cli import console
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.options import Catalogue, readable, write
@@ -61,12 +62,14 @@ def export_command(
     if whole := [name for name in to if name in PLAN_FORMATS]:
         if len(to) > 1 or job is not None or hosts is not None:
             raise InputError(f"{whole[0]} takes over a whole plan: give it alone, without --job and --hosts")
-        made = export_plan(load_whole_plan(readable(plan), request), whole[0], given)
+        with busy(f"exporting {plan}"):
+            made = export_plan(load_whole_plan(readable(plan), request), whole[0], given)
         files = made.files
         console.print_warnings(made.notes)
     else:
         refuse_unknown(to)
-        files = export(load_job(readable(plan), job, hosts, request), to, given)
+        with busy(f"exporting {plan}"):
+            files = export(load_job(readable(plan), job, hosts, request), to, given)
     if output is None:
         for name, text in files.items():
             sys.stdout.write(text if len(files) == 1 else f"==> {name} <==\n{text}\n")

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
+from api.cli.json_files import read_json
 from api.common.settings import Settings
 from api.convert.calendar import calendar_from_documents
 from api.convert.located import located
-from api.convert.reading import read_document, refuse_repeated_keys
+from api.convert.reading import read_document
 from api.convert.request import check_request, issue_in_request
 from api.convert.snapshot import cluster_from_document, snapshot_from_document
 from api.jobs.forecast_snapshots import ForecastSnapshot, with_forecasts
@@ -26,7 +27,6 @@ from models.forecast.snapshots import forecast_jobs
 from models.plan import PlanRequest
 from models.workload import Snapshot
 from stowplan.errors import FileFormatError, InputError, Issue
-from stowplan.files import read_text
 from stowplan.records import from_document
 from topology.calendar import CalendarEntry
 from topology.calendar_issues import calendar_issues, calendar_warnings
@@ -217,25 +217,6 @@ def load_allocations(path: Path) -> tuple[AllocationDoc, ...]:
 
 def _only(document: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: document[name] for name in names if name in document}
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises
-    ------
-    FileFormatError
-        When the file cannot be read or is not JSON; names the line.
-    InputError
-        When an object repeats a key.
-    """
-    text = read_text(path)
-    try:
-        document = from_json(text)
-    except ValueError as error:
-        raise FileFormatError.at(str(path), None, f"is not JSON: {error}") from error
-    refuse_repeated_keys(text, f"file {path}")
-    return document
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -7,16 +7,19 @@ from typing import Annotated
 import typer
 from pydantic_core import to_json as json_bytes
 
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.files import load_forecaster, read_json
+from api.cli.files import load_forecaster
 from api.cli.forecast_console import print_forecasts, print_report
+from api.cli.json_files import read_json
 from api.cli.local_worker import SLACK_S
 from api.cli.options import Json, picture_format, print_document, readable, write
 from api.cli.pretty import pretty_json
 from api.convert.forecast import forecasts
 from api.convert.reading import read_document
-from api.figures.request import ForecastFigure, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import ForecastFigure
 from api.schemas.forecast import FORECAST_BODY, ForecastsDoc
 from models.forecast.forecaster import Forecaster
 from solver.pool import WorkerPool
@@ -47,8 +50,9 @@ def train_command(
     from models.forecast.learning import train
 
     path, picture = readable(file), picture_format(figure)
-    trace = read_trace(path, format_=format_, columns=columns, name="stdin" if path != file else file.stem)
-    forecaster = train(trace, threads)
+    with busy(f"learning from {file}"):
+        trace = read_trace(path, format_=format_, columns=columns, name="stdin" if path != file else file.stem)
+        forecaster = train(trace, threads)
     write(output, (to_json(forecaster) + "\n").encode())
     _tell(forecaster, figure, picture, json_=json_)
 
@@ -82,7 +86,7 @@ def _tell(forecaster: Forecaster, figure: Path | None, picture: PictureFormat | 
     """The report, and its picture where it is wanted."""
     if figure is not None and picture is not None:
         request = ForecastFigure(reports={forecaster.history: forecaster.report}, format=picture)
-        with WorkerPool(num_workers=1, max_queue=1) as pool:
+        with busy(f"drawing {figure}"), WorkerPool(num_workers=1, max_queue=1) as pool:
             write(figure, pool.submit(_FIGURE_TASK, request, SLACK_S).result())
     if json_:
         sys.stdout.write(pretty_json(to_document(forecaster.report)) + "\n")

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from api.cli.files import read_json
+from api.cli.json_files import read_json
 from api.cli.quantities import node_bandwidth, parse_quantity
 from api.convert.reading import read_document
 from api.schemas.snapshot import GpuTypeDoc

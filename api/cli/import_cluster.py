@@ -13,6 +13,7 @@ import typer
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.gpu_facts import GpuFacts, gpu_facts, gpu_names, gpu_types_in
 from api.cli.import_state import import_state, job_changes, state_options, takes_documents
@@ -130,9 +131,10 @@ def import_command(
             raise InputError("--gpu-type is missing; the file does not say which GPUs its nodes have")
         num_gpus = nodes[default].num_gpus if gpus_per_node is None and default in nodes else gpus_per_node
         defaults = node_defaults(default, num_gpus, facts, gpu_types)
-        cluster, remarks = with_node_facts(
-            import_cluster(format_, readable(file), defaults, minipod_tier, id_column, tier_column), nodes
-        )
+        with busy(f"reading {file}"):
+            cluster, remarks = with_node_facts(
+                import_cluster(format_, readable(file), defaults, minipod_tier, id_column, tier_column), nodes
+            )
         tell(remarks)
         found = cluster_to_json(cluster)
         document = {"cluster": found, "jobs": []} if as_snapshot else found

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from pydantic_core import from_json
 
+from api.cli.busy import busy
 from api.cli.console import errors
 from api.cli.gpu_facts import GpuFacts, GpuNames, gpu_facts, gpu_types_in
 from api.cli.options import readable
@@ -134,7 +135,7 @@ def import_state(
     }
     if source is not None:
         documents |= ask_scheduler(format_, source, documents.keys(), settings)
-    with without_collection():
+    with busy("reading what the scheduler says"), without_collection():
         found = imported(format_, documents, replace(options, settings=settings), changes)
         # What is as if nobody had said it is left out, but for the size of a job.
         document: dict[str, Any] = found.snapshot.model_dump(mode="json", exclude_defaults=True)

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 
 from api.convert.job_model import shipped_calibrations
-from api.figures.request import PictureFormat
-from api.schemas.request import PLAN_BODIES
+from api.figures.picture_format import PictureFormat
 from models.catalogue import using_catalogue
+from models.policies import POLICIES
 from stowplan.catalogue import VARIABLE
 from stowplan.errors import InputError
 
@@ -20,9 +20,7 @@ _PICTURES: Mapping[str, PictureFormat] = {".svg": "svg", ".png": "png"}
 _STDIN = Path("/dev/stdin")
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="JSON file; - for standard input.")]
-Policy = Annotated[
-    str | None, typer.Option(help=f"One of {', '.join(PLAN_BODIES)}; needed when FILE is a bare snapshot.")
-]
+Policy = Annotated[str | None, typer.Option(help=f"One of {', '.join(POLICIES)}; needed when FILE is a bare snapshot.")]
 ForecasterOption = Annotated[
     Path | None,
     typer.Option(

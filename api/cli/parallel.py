@@ -9,9 +9,11 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from api.cli import console
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.files import UNCAPPED, read_json
+from api.cli.files import UNCAPPED
+from api.cli.json_files import read_json
 from api.cli.local_worker import LocalPlanner
 from api.cli.model_file import OF_THE_FILE, plan_of_file, read_model
 from api.cli.options import (
@@ -167,7 +169,8 @@ def parallel_command(
             if output is not None:
                 write(output, (answer.model_dump_json(indent=2) + "\n").encode())
             if figure is not None and picture is not None:
-                write(figure, local.draw_parallel(ParallelFigure(answer=answer, format=picture)))
+                with busy(f"drawing {figure}"):
+                    write(figure, local.draw_parallel(ParallelFigure(answer=answer, format=picture)))
         finally:
             _print(answer, json_)
 

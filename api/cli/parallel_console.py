@@ -1,15 +1,19 @@
 """3D-parallel plans on a terminal: the points, where the time of the best one goes, its stages."""
 
+import math
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from api.common.wording import duration
-from api.schemas.parallel_answer import MissingPointDoc, ParallelPlanAnswer, PlanPointDoc
+from api.schemas.parallel_answer import MissingPointDoc, ParallelPlanAnswer, PlanPointDoc, TunerDoc
 from models.wording import counted, size_of
 
 _MS_PER_S = 1e3
 _MAX_STAGES = 24
+# Numbers of plans from here on are told as powers of ten.
+_MANY = 1e7
 _PARTS = (
     ("compute", "compute_s"),
     ("tensor parallel", "tensor_s"),
@@ -35,6 +39,8 @@ def print_answer(console: Console, answer: ParallelPlanAnswer) -> None:
     )
     console.print()
     console.print(_points(answer))
+    if len(answer.points) > 1:
+        console.print("* the best of these: most samples per second; what follows is about it")
     console.print()
     console.print(f"[bold]best[/]: {escape(best.notation)} on {best.num_gpus} {escape(best.gpu_type)}")
     if best.bound_s is not None:
@@ -54,8 +60,17 @@ def print_answer(console: Console, answer: ParallelPlanAnswer) -> None:
         found = answer.measure_next
         console.print(f"[bold]measure next[/]: {escape(found.notation)}: {escape(found.detail)}", soft_wrap=True)
     if answer.tuner is not None:
-        left = counted(answer.tuner.num_after, "plan")
-        console.print(f"a tuner that measures must still try {left} of {answer.tuner.num_before:.3g}")
+        console.print(tuner_words(answer.tuner), soft_wrap=True)
+
+
+def tuner_words(tuner: TunerDoc) -> str:
+    """What measuring would cost without the search, and with it."""
+    before = tuner.num_before
+    known = f"about 10^{math.log10(before):.0f}" if before >= _MANY else f"{before:,.0f}"
+    return (
+        f"to be sure by measuring: {counted(tuner.num_after, 'plan')} of the {known} that differ in layers, degrees or "
+        f"GPUs of a stage on {tuner.num_gpus} {escape(tuner.gpu_type)}; the model has ruled out the others"
+    )
 
 
 def _alternatives(answer: ParallelPlanAnswer) -> Table:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from api.cli import console
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import load_request
@@ -65,7 +66,8 @@ def plan_command(
         "minipod_tier": minipod_tier,
     }
     fields = {**json_object(parameters), **given(named)}
-    asked = load_request(readable(file), policy, fields, given(options), forecaster)
+    with busy(f"reading {file}"):
+        asked = load_request(readable(file), policy, fields, given(options), forecaster)
     request = asked.request
     console.print_warnings(asked.warnings)
     with LocalPlanner() as planner:
@@ -81,7 +83,8 @@ def plan_command(
                 write(output, (local_document(request, outcome).model_dump_json(indent=2) + "\n").encode())
             if figure is not None and picture is not None:
                 drawing = FigureRequest(snapshot=request.snapshot, outcome=outcome, format=picture)
-                write(figure, planner.draw(drawing))
+                with busy(f"drawing {figure}"):
+                    write(figure, planner.draw(drawing))
         finally:
             _print_answer(request, outcome, json_)
     raise typer.Exit(outcome_code(outcome))

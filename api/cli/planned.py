@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from api.cli.files import load_dated_snapshot, load_snapshot, read_json
+from api.cli.files import load_dated_snapshot, load_snapshot
+from api.cli.json_files import read_json
 from api.convert.export import exported_job, exported_plan
 from api.convert.job_model import transformer_from_document
 from api.convert.parallel_plan import plan_from_document

@@ -5,6 +5,8 @@ from functools import lru_cache
 from typing import Any
 
 _WIDTH = 118
+# Nobody reads lists of so many items whole, and each line takes its time.
+_MANY = 1000
 # `json.dumps` makes one for every call.
 _encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 # The same few names of fields, of each of many objects.
@@ -12,7 +14,8 @@ _key = lru_cache(maxsize=1024)(_encoded)
 
 
 def pretty_json(value: Any) -> str:
-    """Write `value` with two spaces per level; objects and lists that fit a line take one."""
+    """Write `value` with two spaces per level; objects and lists that fit a line take one, as does each item of a list
+    of a thousand and more."""
     return _written(value, "", 0)
 
 
@@ -24,6 +27,9 @@ def _written(value: Any, indent: str, used: int) -> str:
         if used + len(line) < _WIDTH or not isinstance(value, dict | list) or not value:
             return line
     inner = indent + "  "
+    if isinstance(value, list) and len(value) >= _MANY:
+        lines = [inner + _encoded(item) for item in value]
+        return "[\n" + ",\n".join(lines) + f"\n{indent}]"
     if isinstance(value, list):
         lines = [inner + _written(item, inner, len(inner)) for item in value]
         return "[\n" + ",\n".join(lines) + f"\n{indent}]"

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.common.environment import read_settings
 from api.store.connection import Database
@@ -50,7 +51,7 @@ def purge_command(
     if location is None or (file is not None and not file.is_file()):
         raise InputError(f"there is no database {database}")
     before = file.stat().st_size if file is not None else 0
-    with closing(Database(location)) as opened:
+    with busy(f"purging {database}"), closing(Database(location)) as opened:
         purged = purge(opened, keep, time.time())
     typer.echo(purged.told)
     # A server gives space back when it likes.

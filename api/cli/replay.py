@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from api.cli.busy import busy
 from api.cli.clusters import CLUSTER_HELP, cluster_of
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
@@ -135,7 +136,8 @@ def replay_command(
 ) -> None:
     """Replay a trace of jobs on a cluster under policies, and compare when jobs end."""
     path, picture = readable(file), picture_format(figure)
-    trace = read_trace(path, format_=format_, columns=columns, name="stdin" if path != file else file.stem)
+    with busy(f"reading {file}"):
+        trace = read_trace(path, format_=format_, columns=columns, name="stdin" if path != file else file.stem)
     if origin is not None:
         trace = replace(trace, origin_s=origin_of(origin))
     if window is not None:
@@ -188,7 +190,8 @@ def replay_command(
     ]
     results = results_of(setups, state, processes)
     if figure is not None and picture is not None:
-        write(figure, drawn(results, where, picture))
+        with busy(f"drawing {figure}"):
+            write(figure, drawn(results, where, picture))
     document = {"replays": [to_document(result) for result in results]}
     if output is not None:
         write(output, (pretty_json(document) + "\n").encode())

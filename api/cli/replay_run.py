@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from api.cli import console
-from api.cli.files import read_json
+from api.cli.json_files import read_json
 from api.cli.local_worker import SLACK_S
 from api.cli.options import write
-from api.figures.request import PictureFormat, ReplayFigure
+from api.figures.picture_format import PictureFormat
+from api.figures.request import ReplayFigure
 from executor.control.controller import Step
 from executor.simulation.figures import ReplayResult
 from executor.simulation.processes import replay_all

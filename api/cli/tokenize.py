@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from api.cli import console
+from api.cli.busy import busy
 from api.cli.commands import command
 from executor.data.indexed import write_indexed
 from executor.extra import missing_extra
@@ -34,9 +35,10 @@ def tokenize_command(
     documents = importlib.import_module("executor.data.documents")
     reader = documents.TextTokenizer(tokenizer, end)
     try:
-        count = write_indexed(
-            output, reader.documents(documents.texts_of(source, column)), vocabulary_size=reader.vocabulary_size
-        )
+        with busy(f"tokenizing {source}"):
+            count = write_indexed(
+                output, reader.documents(documents.texts_of(source, column)), vocabulary_size=reader.vocabulary_size
+            )
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error}") from error
     console.output().print(

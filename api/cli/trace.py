@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.options import Json, readable
@@ -40,9 +41,10 @@ def trace_command(
     """Summarise a trace of jobs: how many, how large, how long, what load, what is missing."""
     path = readable(file)
     name = "stdin" if path != file else file.stem
-    trace = read_trace(path, format_=format_, columns=columns, name=name)
-    trace = _chosen(trace, tuple(queue or ()), window, gpu_only=gpu_only)
-    summary = summarise(trace)
+    with busy(f"reading {file}"):
+        trace = read_trace(path, format_=format_, columns=columns, name=name)
+        trace = _chosen(trace, tuple(queue or ()), window, gpu_only=gpu_only)
+        summary = summarise(trace)
     if json_:
         document: dict[str, Any] = to_document(summary)
         sys.stdout.write(pretty_json(document) + "\n")

@@ -9,11 +9,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from api.cli import console
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import load_allocations, load_snapshot
 from api.cli.options import Catalogue, ForecasterOption, Json, print_document, readable
-from api.convert.outcome import issue_documents
+from api.convert.issues import issue_documents
 from api.convert.placement import placement_issues
 from api.schemas.problem import VerificationDoc
 from models.epsilon import EPSILON
@@ -40,9 +41,10 @@ def verify_command(
     _catalogue: Catalogue = None,
 ) -> None:
     """Check somebody's placement on a snapshot and print every rule that it breaks."""
-    known = load_snapshot(readable(snapshot), forecaster)
-    placement = load_allocations(readable(allocations))
-    violations = placement_issues(placement, known, epsilon)
+    with busy(f"checking {allocations}"):
+        known = load_snapshot(readable(snapshot), forecaster)
+        placement = load_allocations(readable(allocations))
+        violations = placement_issues(placement, known, epsilon)
     if json_:
         print_document(VerificationDoc(legal=not violations, violations=issue_documents(violations)))
     elif violations:

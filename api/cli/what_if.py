@@ -8,9 +8,11 @@ import typer
 from pydantic_core import from_json, to_json
 
 from api.cli import console
+from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.files import PlanFile, load_request, read_json
+from api.cli.files import PlanFile, load_request
+from api.cli.json_files import read_json
 from api.cli.local_worker import LocalPlanDoc, LocalPlanner, local_document
 from api.cli.options import (
     Catalogue,
@@ -101,7 +103,8 @@ def what_if_command(
             if figure is not None and picture is not None:
                 named = zip((each.document.name for each in checked), others, strict=True)
                 plans = tuple((name, other) for name, other in named if other is not None)
-                write(figure, planner.draw_difference(DifferenceFigure(base=base, others=plans, format=picture)))
+                with busy(f"drawing {figure}"):
+                    write(figure, planner.draw_difference(DifferenceFigure(base=base, others=plans, format=picture)))
         finally:
             if json_:
                 print_document(result)

@@ -4,7 +4,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.common.tasks import run_task
 from api.comparisons.service import Comparisons
-from api.figures.request import ComparisonFigure
+from api.figures.request import ComparisonFigure, PictureFormat
 from solver.pool import WorkerPool
 
 _FIGURE_TASK = "api.figures.comparison:figure_task"
@@ -17,8 +17,8 @@ class ComparisonDrawings:
         self._comparisons = comparisons
         self._pool = pool
 
-    async def figure(self, comparison_id: str) -> bytes:
-        """Draw a comparison as SVG.
+    async def figure(self, comparison_id: str, format_: PictureFormat) -> bytes:
+        """Draw a comparison.
 
         Raises
         ------
@@ -28,5 +28,5 @@ class ComparisonDrawings:
             When there is nothing to draw.
         """
         document = await run_in_threadpool(self._comparisons.drawable, comparison_id)
-        drawn: bytes = await run_task(self._pool, _FIGURE_TASK, ComparisonFigure(result=document, format="svg"))
+        drawn: bytes = await run_task(self._pool, _FIGURE_TASK, ComparisonFigure(result=document, format=format_))
         return drawn

@@ -198,7 +198,8 @@ class _Active:
         self.document = self.document.model_copy(update={"status": ComparisonStatus.RUNNING, "times": times})
 
     def add(self, run: SolverRun) -> None:
-        links = ComparisonLinksDoc(self=self.document.links.self, figure=f"{self.document.links.self}/figure.svg")
+        path = self.document.links.self
+        links = ComparisonLinksDoc(self=path, figure=f"{path}/figure.svg", figure_png=f"{path}/figure.png")
         runs = (*self.document.runs, run_document(run))
         self.document = self.document.model_copy(update={"runs": runs, "links": links})
 

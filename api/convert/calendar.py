@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from api.convert.outcome import issue_documents
+from api.convert.issues import issue_documents
 from api.schemas.calendar import (
     CalendarEntryDoc,
     CalendarListingDoc,

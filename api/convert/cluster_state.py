@@ -7,7 +7,6 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from api.convert.faults import fault_issue
 from api.convert.located import located
 from api.convert.reading import MAX_ISSUES, read_document
 from api.convert.snapshot import snapshot_from_document, snapshot_to_document
@@ -95,6 +94,9 @@ def _document(state: ClusterState, released: Collection[str]) -> SnapshotDoc:
         taken_at = datetime.fromtimestamp(state.taken_at_s, UTC)
         return snapshot_to_document(snapshot, taken_at).model_copy(update={"taken_at": taken_at})
     except ValidationError as error:
+        # It knows every document there is, which takes half a second to load.
+        from api.convert.faults import fault_issue
+
         issues = [fault_issue(fault, error.title) for fault in error.errors(include_url=False)[:MAX_ISSUES]]
         raise InputError(
             f"what the scheduler says of a {error.title.removesuffix('Doc')} is out of range", issues

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from api.convert.outcome import MS_PER_S, issue_documents
+from api.convert.issues import issue_documents
+from api.convert.outcome import MS_PER_S
 from api.schemas.comparison import (
     AgreementDoc,
     ComparisonResultDoc,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from api.convert.outcome import issue_documents
+from api.convert.issues import issue_documents
 from api.schemas.what_if import (
     JobDifferenceDoc,
     JobPlaceDoc,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from api.convert.ahead import ahead_from_document, ahead_to_document
+from api.convert.issues import issue_documents
 from api.convert.launch import launch_document
 from api.convert.parallel_plan import (
     expansions_from_documents,
@@ -23,7 +24,6 @@ from api.schemas.plan import (
     TimingsDoc,
     UnplacedJobDoc,
 )
-from api.schemas.problem import IssueDoc
 from models.plan import (
     JobAllocation,
     PhaseTimes,
@@ -114,11 +114,6 @@ def plan_from_outcome(document: OutcomeDoc) -> Plan:
         pretraining=None if document.communication is None else pretraining_from_document(document.communication),
         ahead=tuple(ahead_from_document(placed) for placed in document.ahead),
     )
-
-
-def issue_documents(issues: Sequence[Issue]) -> tuple[IssueDoc, ...]:
-    """Documents of issues."""
-    return tuple(IssueDoc.model_validate(issue, from_attributes=True) for issue in issues)
 
 
 def _allocations(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[JobAllocationDoc]:

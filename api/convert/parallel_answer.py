@@ -2,9 +2,9 @@
 
 from dataclasses import asdict, replace
 
+from api.convert.issues import issue_documents
 from api.convert.job_model import transformer_to_document
 from api.convert.launch import launch_document
-from api.convert.outcome import issue_documents
 from api.convert.parallel_plan import plan_to_document, training_to_document
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_answer import (

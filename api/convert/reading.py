@@ -8,7 +8,6 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from api.common.errors import BodyTooLargeError
-from api.convert.faults import fault_issue, mistaken_document, short_pointer
 from stowplan.errors import InputError, Issue, StowplanError
 
 T = TypeVar("T")
@@ -51,6 +50,9 @@ def read_document(adapter: TypeAdapter[T], text: bytes, what: str = "request") -
         return document
     if faults[0]["type"] == "json_invalid":
         raise MalformedJsonError(f"the {what} is not JSON: {faults[0]['ctx']['error']}")
+    # They know every document there is, which takes half a second to load; most commands find no fault.
+    from api.convert.faults import fault_issue, mistaken_document
+
     mistaken = mistaken_document(text, kind)
     if mistaken is not None:
         raise InputError(f"the {what} is another document", [mistaken])
@@ -79,6 +81,8 @@ def refuse_repeated_keys(text: str | bytes, what: str) -> None:
 
     json.loads(text, object_pairs_hook=members)
     if found:
+        from api.convert.faults import short_pointer
+
         pointers = [short_pointer(path) for path in _repeated(json.loads(text, object_pairs_hook=_Members), ())]
         detail = "occurs more than once; write it once"
         issues = [Issue(code="repeated_key", pointer=pointer, detail=detail) for pointer in pointers[:MAX_ISSUES]]

@@ -36,6 +36,7 @@ from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 from topology.cluster import Cluster, GpuType, Node, Tier
 
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_JOB_FIELDS = tuple(field.name for field in fields(Job))
 
 
 def snapshot_from_document(document: SnapshotDoc) -> Snapshot:
@@ -146,7 +147,7 @@ def _built(kind: type[Any], document: BaseModel | None) -> Any:
 
 
 def _job_document(job: Job) -> JobDoc:
-    values: dict[str, Any] = {field.name: getattr(job, field.name) for field in fields(job)}
+    values: dict[str, Any] = {name: getattr(job, name) for name in _JOB_FIELDS}
     values["current"] = None if job.current is None else map_from_slices(job.current)
     values["performance"] = None if job.performance is None else performance_to_document(job.performance)
     choices = values.pop("choices")

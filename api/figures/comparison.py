@@ -11,6 +11,7 @@ from matplotlib.patches import Rectangle
 
 from api.common.wording import duration, ending_words, memory, percent
 from api.figures.gap import draw_gaps, gap_line
+from api.figures.head import Head
 from api.figures.legend import Entry, state_line, swatch
 from api.figures.render import page_axes, save
 from api.figures.request import ComparisonFigure
@@ -20,7 +21,6 @@ from api.figures.style import (
     LINE_PT,
     SMALL_SIZE,
     TEXT_SIZE,
-    TITLE_SIZE,
     Fill,
     drawing_style,
     fill,
@@ -38,7 +38,7 @@ _GAPS_WIDTH = 360.0
 _PANEL_GAP = 34.0
 _TICK_WIDTH = 52.0
 _AXIS_HEIGHT = 30.0
-_HEAD = 4.2 * LINE_PT
+_BELOW_HEAD = 1.6 * LINE_PT
 _ROW = 40.0
 _BAR = 14.0
 _NAME_LEFT = 14.0
@@ -69,10 +69,11 @@ def render(request: ComparisonFigure) -> bytes:
 def _compose(result: ComparisonResultDoc) -> Figure:
     body = max(len(result.runs), _LEAST_ROWS) * _ROW + 2 * LINE_PT
     inner = _BARS_WIDTH + _PANEL_GAP + _GAPS_WIDTH
-    width, height = inner + 2 * _MARGIN, _HEAD + body + 2 * _MARGIN
+    head = _head(result, inner)
+    top = _MARGIN + head.height + _BELOW_HEAD
+    width, height = inner + 2 * _MARGIN, top + body + _MARGIN
     figure = Figure(figsize=(width / 72.0, height / 72.0), facecolor="white")
-    _draw_head(page_axes(figure, _MARGIN, _MARGIN, inner, _HEAD), result, inner)
-    top = _MARGIN + _HEAD
+    head.draw(page_axes(figure, _MARGIN, _MARGIN, inner, head.height))
     _draw_bars(page_axes(figure, _MARGIN, top, _BARS_WIDTH, body), result.runs)
     left = _MARGIN + _BARS_WIDTH + _PANEL_GAP
     title = page_axes(figure, left, top, _GAPS_WIDTH, LINE_PT)
@@ -88,7 +89,7 @@ def _compose(result: ComparisonResultDoc) -> Figure:
     return figure
 
 
-def _draw_head(axes: Any, result: ComparisonResultDoc, width: float) -> None:
+def _head(result: ComparisonResultDoc, width: float) -> Head:
     size, options, agreement = result.instance, result.options, result.agreement
     title = f"{result.policy}: {counted(len(result.solvers), 'solver')} on one instance"
     instance = ", ".join(
@@ -99,12 +100,11 @@ def _draw_head(axes: Any, result: ComparisonResultDoc, width: float) -> None:
         f"time limit {options.time_limit_s:g} s, gap {percent(options.relative_gap)}, "
         f"{counted(options.threads, 'thread')}, seed {options.seed}"
     )
-    write(axes, 0.0, 0.45 * LINE_PT, fitted(title, TITLE_SIZE, width, bold=True), TITLE_SIZE, fontweight="bold")
-    write(axes, 0.0, 1.6 * LINE_PT, fitted(f"{instance} · {limits}", TEXT_SIZE, width), color=FAINT_INK)
-    if agreement is not None:
-        words = "; ".join([agreement.statement, *agreement.errors])
-        colour = _ERROR_INK if agreement.errors else FAINT_INK
-        write(axes, 0.0, 2.6 * LINE_PT, fitted(words, TEXT_SIZE, width), color=colour)
+    about = f"{instance} · {limits}"
+    if agreement is None:
+        return Head.of(width, title, about)
+    words = "; ".join([agreement.statement, *agreement.errors])
+    return Head.of(width, title, about, (words, _ERROR_INK if agreement.errors else FAINT_INK))
 
 
 def _draw_bars(axes: Any, runs: Sequence[SolverRunDoc]) -> None:

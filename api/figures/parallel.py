@@ -7,19 +7,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from api.common.wording import duration
+from api.figures.head import Head
 from api.figures.pipeline import BUBBLE, FORWARD, OPTIMIZER, REDUCTION, pipeline_panel
 from api.figures.render import page_axes, save
 from api.figures.request import ParallelFigure
 from api.figures.style import (
-    FAINT_INK,
     INK,
     LINE_PT,
     SMALL_SIZE,
-    TEXT_SIZE,
-    TITLE_SIZE,
     Fill,
     drawing_style,
-    fitted,
     text_width,
     write,
 )
@@ -29,7 +26,7 @@ from models.wording import counted
 from solver.monitor import SolveMonitor
 
 _MARGIN = 14.0
-_HEAD = 2.8 * LINE_PT
+_BELOW_HEAD = 0.2 * LINE_PT
 _BAR = 3.9 * LINE_PT
 _CHART = 230.0
 _PANEL_GAP = 14.0
@@ -57,11 +54,13 @@ def _compose(answer: ParallelPlanAnswer) -> Figure:
     panel = pipeline_panel(answer.best)
     chart = _CHART + _PANEL_GAP if len(answer.points) > 1 else 0.0
     width = panel.width + 2 * _MARGIN
-    height = _HEAD + _BAR + panel.height + chart + 2 * _MARGIN
+    head = _head(answer, panel.width)
+    top = _MARGIN + head.height + _BELOW_HEAD
+    height = top + _BAR + panel.height + chart + _MARGIN
     figure = Figure(figsize=(width / 72.0, height / 72.0), facecolor="white")
-    _draw_head(page_axes(figure, _MARGIN, _MARGIN, panel.width, _HEAD), answer, panel.width)
-    _draw_bar(page_axes(figure, _MARGIN, _MARGIN + _HEAD, panel.width, _BAR), answer.best, panel.width)
-    top = _MARGIN + _HEAD + _BAR
+    head.draw(page_axes(figure, _MARGIN, _MARGIN, panel.width, head.height))
+    _draw_bar(page_axes(figure, _MARGIN, top, panel.width, _BAR), answer.best, panel.width)
+    top += _BAR
     panel.draw(page_axes(figure, _MARGIN, top, panel.width, panel.height))
     if len(answer.points) > 1:
         title = page_axes(figure, _MARGIN, top + panel.height + _PANEL_GAP, panel.width, LINE_PT)
@@ -72,7 +71,7 @@ def _compose(answer: ParallelPlanAnswer) -> Figure:
     return figure
 
 
-def _draw_head(axes: Any, answer: ParallelPlanAnswer, width: float) -> None:
+def _head(answer: ParallelPlanAnswer, width: float) -> Head:
     best, job = answer.best, answer.job
     title = f"{job.name} on {counted(best.num_gpus, f'{best.gpu_type} GPU')}: {best.notation}"
     words = (
@@ -80,8 +79,7 @@ def _draw_head(axes: Any, answer: ParallelPlanAnswer, width: float) -> None:
         f"({'measured' if best.measured else 'predicted'}) · global batch {job.global_batch} · "
         f"{job.num_parameters / 1e9:.3g} billion parameters · planner {answer.planner.value}"
     )
-    write(axes, 0.0, 0.45 * LINE_PT, fitted(title, TITLE_SIZE, width, bold=True), TITLE_SIZE, fontweight="bold")
-    write(axes, 0.0, 1.6 * LINE_PT, fitted(words, TEXT_SIZE, width), color=FAINT_INK)
+    return Head.of(width, title, words)
 
 
 def _draw_bar(axes: Any, point: PlanPointDoc, width: float) -> None:

@@ -12,18 +12,17 @@ from matplotlib.figure import Figure
 from api.common.wording import number, percent, termination_words
 from api.figures.ahead import ahead_figure
 from api.figures.cluster import CellGroup, capacity_words, cluster_panel, job_groups
+from api.figures.head import Head
 from api.figures.legend import Entry
 from api.figures.matrix import matrix_panel
-from api.figures.request import FigureRequest, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import FigureRequest
 from api.figures.style import (
-    FAINT_INK,
     INK,
     LINE_PT,
     TEXT_SIZE,
-    TITLE_SIZE,
     Fill,
     drawing_style,
-    fitted,
     printable,
     text_width,
     write,
@@ -110,16 +109,14 @@ def render(request: FigureRequest) -> bytes:
 
 def compose(title: str, subtitle: str, panels: Sequence[Panel]) -> Figure:
     """Panels side by side under a title; one data unit of every axes is one point."""
-    head = 2.6 * LINE_PT
     inner = max(sum(panel.width for panel in panels) + (len(panels) - 1) * _PANEL_GAP, _MIN_WIDTH)
-    width, height = inner + 2 * _MARGIN, head + max(panel.height for panel in panels) + 2 * _MARGIN
+    head = Head.of(inner, title, subtitle)
+    width, height = inner + 2 * _MARGIN, head.height + max(panel.height for panel in panels) + 2 * _MARGIN
     figure = Figure(figsize=(width / _POINTS_PER_INCH, height / _POINTS_PER_INCH), facecolor="white")
-    axes = page_axes(figure, _MARGIN, _MARGIN, inner, head)
-    write(axes, 0.0, 0.45 * LINE_PT, fitted(title, TITLE_SIZE, inner, bold=True), TITLE_SIZE, fontweight="bold")
-    write(axes, 0.0, 1.6 * LINE_PT, fitted(subtitle, TEXT_SIZE, inner), color=FAINT_INK)
+    head.draw(page_axes(figure, _MARGIN, _MARGIN, inner, head.height))
     x = _MARGIN
     for panel in panels:
-        panel.draw(page_axes(figure, x, _MARGIN + head, panel.width, panel.height))
+        panel.draw(page_axes(figure, x, _MARGIN + head.height, panel.width, panel.height))
         x += panel.width + _PANEL_GAP
     return figure
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
+from api.figures.picture_format import PictureFormat
 from api.schemas.comparison import ComparisonResultDoc
 from api.schemas.parallel_answer import ParallelPlanAnswer
 from executor.simulation.figures import ReplayResult
@@ -14,8 +14,6 @@ from models.what_if.difference import Planned
 from models.workload import Snapshot
 from topology.calendar import CalendarEntry
 from topology.cluster import Cluster
-
-PictureFormat = Literal["svg", "png"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

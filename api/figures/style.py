@@ -117,6 +117,21 @@ def fitted(text: str, size: float, width: float, bold: bool = False) -> str:
     return shortened(longest) if longest > 1 else ""
 
 
+def wrapped(text: str, size: float, width: float, bold: bool = False, most: int = 4) -> tuple[str, ...]:
+    """Lines of at most `width`, broken at spaces; what does not fit `most` lines is cut at the end of the last one."""
+    lines, rest = [""], printable(text).split(" ")
+    while rest:
+        longer = f"{lines[-1]} {rest[0]}".lstrip()
+        if lines[-1] and text_width(longer, size, bold) > width:
+            if len(lines) == most:
+                return (*lines[:-1], fitted(" ".join([lines[-1], *rest]), size, width, bold))
+            lines.append("")
+            continue
+        lines[-1] = longer
+        rest.pop(0)
+    return tuple(fitted(line, size, width, bold) for line in lines)
+
+
 def write(axes: Any, x: float, y: float, text: str, size: float = TEXT_SIZE, **settings: Any) -> None:
     """Put `text` at (x, y); by default its left end on the vertical middle of the line."""
     axes.text(

@@ -15,8 +15,8 @@ from api.common.settings import Settings
 from api.common.tasks import run_task
 from api.common.times import time_of
 from api.common.turns import Turns
-from api.convert.outcome import issue_documents
-from api.figures.request import PictureFormat
+from api.convert.issues import issue_documents
+from api.figures.picture_format import PictureFormat
 from api.forecasts.reading import ReadForecaster
 from api.forecasts.task import (
     FIGURE_TASK,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from api.figures.request import PictureFormat
+from api.figures.picture_format import PictureFormat
 from models.forecast.known import KnownJob
 from workloads.trace import Trace
 

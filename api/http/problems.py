@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Match
 from api.common.asking import request_id_now
 from api.common.errors import HeaderError, OverloadedError, status_of
 from api.convert.faults import fault_detail
-from api.convert.outcome import issue_documents
+from api.convert.issues import issue_documents
 from api.convert.reading import MAX_ISSUES
 from api.schemas.problem import ProblemDoc
 from stowplan.errors import InputError, Issue, StowplanError

@@ -8,7 +8,8 @@ from api.common.settings import Settings
 from api.common.tasks import run_task
 from api.convert.parallel_answer import answer_document
 from api.convert.parallel_request import in_body, parallel_request, time_limit_s
-from api.figures.request import ParallelFigure, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import ParallelFigure
 from api.schemas.model import CalibrationDoc
 from api.schemas.parallel import ParallelPlanBody
 from api.schemas.parallel_answer import ParallelPlanAnswer

@@ -2,12 +2,11 @@
 
 from api.figures.difference import figure_task as draw
 from api.figures.request import DifferenceFigure
-from api.plans.variants import PlanTexts, planned
+from api.plans.variants import DrawnTexts, planned
 from solver.monitor import SolveMonitor
 
 
-def figure_task(texts: PlanTexts, monitor: SolveMonitor) -> bytes:
-    """Draw both as SVG."""
-    return draw(
-        DifferenceFigure(base=planned(texts.base), others=(("other", planned(texts.other)),), format="svg"), monitor
-    )
+def figure_task(drawn: DrawnTexts, monitor: SolveMonitor) -> bytes:
+    """Draw both."""
+    base, other = planned(drawn.texts.base), planned(drawn.texts.other)
+    return draw(DifferenceFigure(base=base, others=(("other", other),), format=drawn.format), monitor)

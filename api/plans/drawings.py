@@ -5,7 +5,7 @@ from starlette.concurrency import run_in_threadpool
 from api.common.errors import NoOutcomeError
 from api.common.tasks import run_task
 from api.convert.outcome import outcome_from_document
-from api.figures.request import FigureRequest
+from api.figures.request import FigureRequest, PictureFormat
 from api.plans.present import has_figure
 from api.plans.service import Plans
 from api.schemas.plan import OutcomeDoc, TimingsDoc
@@ -22,8 +22,8 @@ class PlanDrawings:
         self._pool = pool
         self._plans = plans
 
-    async def figure(self, plan_id: str) -> bytes:
-        """Draw a plan as SVG.
+    async def figure(self, plan_id: str, format_: PictureFormat) -> bytes:
+        """Draw a plan.
 
         Raises
         ------
@@ -38,7 +38,7 @@ class PlanDrawings:
         timings = TimingsDoc.model_validate_json(record.timings)
         outcome = outcome_from_document(OutcomeDoc.model_validate_json(record.outcome), timings)
         asked = (await self._plans.reread(plan_id)).request.for_worker()
-        request = FigureRequest(snapshot=asked.snapshot, outcome=outcome, format="svg")
+        request = FigureRequest(snapshot=asked.snapshot, outcome=outcome, format=format_)
         drawn: bytes = await run_task(self._pool, _FIGURE_TASK, request)
         return drawn
 

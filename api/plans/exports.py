@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from api.common.errors import NotFoundError, PlanNotFinishedError
 from api.convert.export import exported_job, exported_plan
-from api.convert.outcome import issue_documents
+from api.convert.issues import issue_documents
 from api.convert.request import stored_request
 from api.plans.service import Plans
 from api.schemas.export import ExportDoc, PlanExportDoc

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from api.convert.outcome import issue_documents
+from api.convert.issues import issue_documents
 from api.schemas.plan import TerminationDoc
 from models.plan import PhaseTimes
 from solver.result import Limit, TerminationReason

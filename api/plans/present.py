@@ -84,6 +84,7 @@ def _header(record: PlanRecord) -> dict[str, Any]:
             events=f"{path}/events",
             cancel=None if record.status.final else f"{path}:cancel",
             figure=f"{path}/figure.svg" if has_figure(record) else None,
+            figure_png=f"{path}/figure.png" if has_figure(record) else None,
             model=f"{path}/model.mps",
         ),
     }

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from api.convert.hashing import input_hash
-from api.convert.outcome import issue_documents
+from api.convert.issues import issue_documents
 from api.convert.placement import placement_issues
 from api.convert.reading import read_document
 from api.convert.request import check_request

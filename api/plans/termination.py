@@ -4,7 +4,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from api.convert.outcome import MS_PER_S, issue_documents
+from api.convert.issues import issue_documents
+from api.convert.outcome import MS_PER_S
 from api.convert.request import issue_in_request
 from api.plans.outcome import Planned
 from api.schemas.plan import FailureDoc, PlanStatus, TimingsDoc

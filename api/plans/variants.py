@@ -7,12 +7,14 @@ from pydantic import TypeAdapter
 from api.common.settings import Settings
 from api.convert.difference import answer_fields, as_asked, difference_document
 from api.convert.hashing import input_hash, snapshot_id
+from api.convert.issues import issue_documents
 from api.convert.located import located
-from api.convert.outcome import issue_documents, outcome_from_document
+from api.convert.outcome import outcome_from_document
 from api.convert.reading import read_document
 from api.convert.request import check_request
 from api.convert.snapshot import snapshot_from_document
 from api.convert.what_if import CheckedVariant, check_variant
+from api.figures.request import PictureFormat
 from api.plans.reading import ReadPlan, plan_input
 from api.reading.packed import PackedRequest
 from api.schemas.plan import OutcomeDoc, TimingsDoc, UsedOptionsDoc
@@ -70,6 +72,14 @@ class PlanTexts:
     def num_bytes(self) -> int:
         """Size of everything that is to be read."""
         return sum(len(plan.request) + len(plan.outcome) for plan in (self.base, self.other))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnTexts:
+    """Two plans to draw beside each other, and as what."""
+
+    texts: PlanTexts
+    format: PictureFormat
 
 
 def read_variants(text: VariantsText, monitor: SolveMonitor) -> tuple[ReadVariant, ...]:  # noqa: ARG001 - the pool's

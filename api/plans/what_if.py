@@ -8,9 +8,10 @@ from starlette.concurrency import run_in_threadpool
 from api.common.errors import NoOutcomeError, PlanNotFinishedError
 from api.common.settings import Settings
 from api.common.tasks import run_task
+from api.figures.request import PictureFormat
 from api.plans.present import plan_document, plan_path
 from api.plans.service import Plans
-from api.plans.variants import COMPARE_PLANS, READ_VARIANTS, PlanText, PlanTexts, ReadVariant, VariantsText
+from api.plans.variants import COMPARE_PLANS, READ_VARIANTS, DrawnTexts, PlanText, PlanTexts, ReadVariant, VariantsText
 from api.reading.readers import Readers
 from api.schemas.what_if import PlanDifferenceDoc, PlannedVariantDoc, VariantAnswer, VariantDoc, WhatIfDoc
 from api.store.database import PlanRecord
@@ -79,13 +80,13 @@ class WhatIfs:
             raise NoOutcomeError(f"{plan_id} or {other_id} ended without a plan: there is nothing to compare")
         return found
 
-    async def figure(self, plan_id: str, other_id: str) -> bytes:
-        """Draw two plans beside each other as SVG; raises what `difference` does."""
+    async def figure(self, plan_id: str, other_id: str, format_: PictureFormat) -> bytes:
+        """Draw two plans beside each other; raises what `difference` does."""
         base, other = await self._final(plan_id), await self._final(other_id)
         if base.objective is None or other.objective is None:
             raise NoOutcomeError(f"{plan_id} or {other_id} ended without a plan: there is nothing to draw")
         texts = PlanTexts(base=await self._text(base), other=await self._text(other), variant=None)
-        drawn: bytes = await run_task(self._pool, _FIGURE_TASK, texts)
+        drawn: bytes = await run_task(self._pool, _FIGURE_TASK, DrawnTexts(texts=texts, format=format_))
         return drawn
 
     async def _answers(
@@ -105,8 +106,9 @@ class WhatIfs:
                 found = await self._compared(base, record, each.document)
                 answer = found if isinstance(found, VariantAnswer) else answer
             drawable = answer.difference is not None
-            path = f"{plan_path(base.id)}/differences/{record.id}/figure.svg" if drawable else None
-            rows.append(PlannedVariantDoc(**dict(answer), plan=plan_document(record), figure=path))
+            path = f"{plan_path(base.id)}/differences/{record.id}"
+            svg, png = (f"{path}/figure.{format_}" if drawable else None for format_ in ("svg", "png"))
+            rows.append(PlannedVariantDoc(**dict(answer), plan=plan_document(record), figure=svg, figure_png=png))
         return tuple(rows)
 
     async def _compared(

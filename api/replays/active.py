@@ -7,7 +7,7 @@ from typing import Any
 
 from api.common.events import STATE, EventLog
 from api.common.times import time_of
-from api.convert.outcome import issue_documents
+from api.convert.issues import issue_documents
 from api.replays.run import RunningReplays
 from api.replays.task import Replayed, ReplayProgress
 from api.schemas.plan import FailureDoc

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from starlette.concurrency import run_in_threadpool
 
 from api.common.tasks import run_task
-from api.figures.request import PictureFormat
+from api.figures.picture_format import PictureFormat
 from api.replays.service import Replays
 from solver.pool import WorkerPool
 

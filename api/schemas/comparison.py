@@ -157,6 +157,7 @@ class ComparisonLinksDoc(Document):
     self: str
     figure: str | None
     """Null while there is nothing to draw."""
+    figure_png: str | None = None
 
 
 class ComparisonSummary(Document):

@@ -213,6 +213,7 @@ class LinksDoc(Document):
     """Null once the plan is final."""
     figure: str | None
     """Null while there is nothing to draw."""
+    figure_png: str | None
     model: str
 
 

@@ -190,6 +190,7 @@ class PlannedVariantDoc(VariantAnswer):
     plan: PlanDoc | None
     figure: str | None
     """Path of the picture of the difference; null where there is none."""
+    figure_png: str | None = None
 
 
 class WhatIfDoc(Document):

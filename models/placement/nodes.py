@@ -9,11 +9,12 @@ Per GPU type, on the choice that `models.placement.placeability` admits:
 2. Rescaled single-node jobs stay on a node they have, where the rest still fits.
 3. Whole-node jobs, largest first, take whole nodes: their own first, then within the smallest topology unit with room;
    others than their own where these would leave them a smaller share of the bandwidth between nodes.
-4. The other partial jobs, by decreasing size, go where they leave the least free (best fit).
+4. The other partial jobs, by decreasing size, go where they leave the least free (best fit), and break into whole nodes
+   of the units that have the fewest.
 On a node, GPUs are taken as aligned blocks (0-1, 2-3, ...; 0-3, 4-7, ...), so that pairs share fast links.
 
 Steps 3 and 4 cannot fail: see the proof in `placeability`. Nodes that are drained or down and GPUs in use are never
-handed out. Ties go to the node that comes first in the cluster.
+handed out. Ties go to the node whose units have the fewest whole free ones, then to the first in the cluster.
 """
 
 import heapq
@@ -143,7 +144,7 @@ def _place(
             placed[demand.job_id] = slices
     rest = [demand for demand in largest_first if demand.job_id not in placed]
     placed |= _place_whole(pool, [demand for demand in rest if demand.whole], units, share)
-    placed |= _place_partial(pool, [demand for demand in rest if not demand.whole])
+    placed |= _place_partial(pool, [demand for demand in rest if not demand.whole], units)
     return placed
 
 
@@ -207,43 +208,93 @@ def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix, share:
 def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[int]) -> list[int]:
     """Choose `count` of the nodes `free` inside the smallest topology unit that has room, around the nodes `own`.
 
-    Among units of one tier the one with the least room is taken; inside it, sub-units with the most room first, so
-    that the allocation spans few of them. `units` (N, L) is coarsest tier first.
+    Among units of one tier the one with the least room is taken, then the one inside the larger unit with the least;
+    inside it as few sub-units as there can be: those with the most room whole, and what is left in the smallest unit
+    that has room for it. `units` (N, L) is coarsest tier first.
     """
     if count == 0:
         return []
     if not units.shape[1]:
         return [int(node) for node in free[:count]]
-    inside = free
+    inside, below = free, 0
     for tier in reversed(range(units.shape[1])):
         column = units[free, tier]
-        room = np.bincount(column)
-        unit = units[own[0], tier] if own else np.where(room >= count, room, free.size + 1).argmin()
-        if unit < room.size and room[unit] >= count:
-            inside = free[column == unit]
+        unit = units[own[0], tier] if own else _tightest(free, tier, count, units)
+        if unit is not None and np.count_nonzero(column == unit) >= count:
+            inside, below = free[column == unit], tier + 1
             break
+    if own:
+        return _around(inside, count, units, own)
+    if below == units.shape[1]:
+        return [int(node) for node in inside[:count]]
+    # No sub-unit has room for all.
+    column = units[inside, below]
+    room = np.bincount(column)
+    largest_first = np.argsort(-room, kind="stable")
+    num_whole = int(np.searchsorted(np.cumsum(room[largest_first]), count, side="right"))
+    whole = largest_first[:num_whole]
+    rank = np.full(room.size, num_whole)
+    rank[whole] = np.arange(num_whole)
+    is_taken = rank[column] < num_whole
+    taken = inside[is_taken][np.argsort(rank[column[is_taken]], kind="stable")]
+    rest = nearest_nodes(inside[~is_taken], count - taken.size, units, ())
+    return [*(int(node) for node in taken), *rest]
+
+
+def _tightest(free: IntVector, tier: int, count: int, units: IntMatrix) -> int | None:
+    """The unit of a tier with the least room for `count` nodes, then that inside the units with the least."""
+    room = np.bincount(units[free, tier])
+    fitting = free[room[units[free, tier]] >= count]
+    if not fitting.size:
+        return None
+    return int(units[fullest_units_first(fitting, free, units[:, : tier + 1])[0], tier])
+
+
+def fullest_units_first(nodes: IntVector, free: IntVector, units: IntMatrix) -> IntVector:
+    """The nodes, those first whose finest unit has the fewest of the nodes `free`, then whose next larger unit has.
+
+    Whoever takes one after the other in this order breaks into as few units as can be.
+    """
+    keys: list[IntVector] = []
+    for tier in reversed(range(units.shape[1])):
+        column = units[nodes, tier]
+        keys += [np.bincount(units[free, tier], minlength=int(column.max(initial=-1)) + 1)[column]]
+    keys += [units[nodes, tier] for tier in range(units.shape[1])]
+    return nodes[np.lexsort([nodes, *reversed(keys)])]
+
+
+def _around(inside: IntVector, count: int, units: IntMatrix, own: Sequence[int]) -> list[int]:
+    """The nodes of `inside` that are nearest to the first of the nodes `own`."""
     keys: list[IntVector] = []
     for tier in range(units.shape[1]):
         column = units[inside, tier]
-        if own:
-            keys.append(np.asarray(column != units[own[0], tier], dtype=np.int64))
-        keys += [-np.bincount(column)[column], column]
+        keys += [
+            np.asarray(column != units[own[0], tier], dtype=np.int64),
+            -np.bincount(column)[column],
+            column,
+        ]
     order = np.lexsort([inside, *reversed(keys)])
     return [int(node) for node in inside[order][:count]]
 
 
-def _place_partial(pool: Pool, demands: Sequence[Demand]) -> dict[str, Slices]:
+def _place_partial(pool: Pool, demands: Sequence[Demand], units: IntMatrix) -> dict[str, Slices]:
     """Step 4: largest first (the order of `demands`), each on the node that it fills best."""
-    buckets: list[list[int]] = [[] for _ in range(1 + max(mask.bit_count() for mask in pool.free.values()))]
-    for node, mask in pool.free.items():
-        heapq.heappush(buckets[mask.bit_count()], node)
+    if not demands:
+        return {}
+    nodes = np.array(list(pool.free), dtype=np.int64)
+    whole = np.array([node for node in pool.free if pool.is_whole(node)], dtype=np.int64)
+    ordered = fullest_units_first(nodes, whole, units).tolist()
+    buckets: list[list[tuple[int, int]]] = [[] for _ in range(1 + max(mask.bit_count() for mask in pool.free.values()))]
+    for rank, node in enumerate(ordered):
+        # In order, which is a heap.
+        buckets[pool.free[node].bit_count()].append((rank, node))
     placed: dict[str, Slices] = {}
     for demand in demands:
         best = next(bucket for bucket in buckets[demand.num_gpus :] if bucket)
-        node = heapq.heappop(best)
+        rank, node = heapq.heappop(best)
         slices = ((node, aligned_block(pool.free[node], demand.num_gpus, 0)),)
         pool.take(demand, slices)
-        heapq.heappush(buckets[pool.free[node].bit_count()], node)
+        heapq.heappush(buckets[pool.free[node].bit_count()], (rank, node))
         placed[demand.job_id] = slices
     return placed
 

@@ -10,6 +10,8 @@ from tests.api.requests import Json, json_text
 from tests.waiting import eventually
 
 JSON = {"Content-Type": "application/json"}
+# First bytes of every such picture.
+PNG = b"\x89PNG\r\n"
 _UNFINISHED = ("queued", "building", "solving", "running")
 
 

@@ -16,7 +16,7 @@ from api.web import server_config
 
 START_LIMIT_S = 90.0
 # Without certificates, which take longer to load than most requests: nothing here is encrypted.
-_NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 _SETTINGS = Settings(shutdown_s=1.0)
 
 
@@ -32,7 +32,7 @@ def serving(app: FastAPI, settings: Settings = _SETTINGS) -> Iterator[httpx.Clie
         while not server.started and thread.is_alive() and time.monotonic() < end_s:
             time.sleep(0.005)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with httpx.Client(base_url=url, timeout=90, verify=_NO_CERTIFICATES) as client:
+        with httpx.Client(base_url=url, timeout=90, verify=NO_CERTIFICATES) as client:
             yield client
     finally:
         server.should_exit = True

@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-
-import networkx as nx
+from graphlib import CycleError, TopologicalSorter
 
 from stowplan.errors import FileFormatError
 
@@ -79,15 +78,15 @@ class SwitchForest:
         return insert_tier(paths, group_of, what, self._fault_of)
 
     def _switch_paths(self) -> Paths:
-        graph: nx.DiGraph[str] = nx.DiGraph()
-        graph.add_nodes_from(self._defined)
-        graph.add_edges_from((parent, child) for child, (parent, _) in self._parent.items())
-        if not nx.is_directed_acyclic_graph(graph):
-            cycle = nx.find_cycle(graph)
-            names = " > ".join([cycle[0][0], *(edge[1] for edge in cycle)])
-            raise self._error(self._parent[cycle[0][1]][1], f"switches form a cycle: {names}")
+        graph = dict.fromkeys(self._defined, ()) | {child: (parent,) for child, (parent, _) in self._parent.items()}
+        try:
+            parents_first = list(TopologicalSorter(graph).static_order())
+        except CycleError as error:
+            cycle: list[str] = error.args[1]
+            line = self._parent[cycle[1]][1]
+            raise self._error(line, f"switches form a cycle: {' > '.join(cycle)}") from error
         above: Paths = {}
-        for switch in nx.topological_sort(graph):
+        for switch in parents_first:
             parent = self._parent.get(switch)
             above[switch] = (*above[parent[0]], switch) if parent else (switch,)
         return above

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.clusters.service import CLUSTERS_PATH
-from api.figures.request import PictureFormat
+from api.figures.picture_format import PictureFormat
 from api.http.body import json_body
 from api.http.routers.common import ETAG, ClusterName, IfMatch, Services, documented_body, json_response, version_of
 from api.schemas.reservation import CALENDAR_EXAMPLE, CalendarBody, CalendarDoc

@@ -85,7 +85,18 @@ async def get_comparison(services: Services, comparison_id: ComparisonId, wait_s
 )
 async def get_comparison_figure(services: Services, comparison_id: ComparisonId) -> Response:
     """Draw the comparison: time by phase for each solver, and the gap over time."""
-    return Response(await services.comparison_drawings.figure(comparison_id), media_type="image/svg+xml")
+    return Response(await services.comparison_drawings.figure(comparison_id, "svg"), media_type="image/svg+xml")
+
+
+@router.get(
+    "/{comparison_id}/figure.png",
+    summary="Draw a comparison of solvers as PNG",
+    response_class=Response,
+    responses={200: {"content": {"image/png": {}}, "description": "The picture."}},
+)
+async def get_comparison_figure_png(services: Services, comparison_id: ComparisonId) -> Response:
+    """Draw the same as PNG."""
+    return Response(await services.comparison_drawings.figure(comparison_id, "png"), media_type="image/png")
 
 
 @router.delete(

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.figures.request import PictureFormat
+from api.figures.picture_format import PictureFormat
 from api.http.body import json_body
 from api.http.routers.common import Services, documented_body, json_response
 from api.parallel.exports import export_parallel_plan

@@ -114,7 +114,18 @@ async def get_input(services: Services, plan_id: PlanId) -> Response:
 )
 async def get_figure(services: Services, plan_id: PlanId) -> Response:
     """Draw the plan: the cluster by tier and node, coloured by job; for Arnold the communication matrix, too."""
-    return Response(await services.plan_drawings.figure(plan_id), media_type="image/svg+xml")
+    return Response(await services.plan_drawings.figure(plan_id, "svg"), media_type="image/svg+xml")
+
+
+@router.get(
+    "/{plan_id:id}/figure.png",
+    summary="Draw a plan as PNG",
+    response_class=Response,
+    responses={200: {"content": {"image/png": {}}, "description": "The picture."}},
+)
+async def get_figure_png(services: Services, plan_id: PlanId) -> Response:
+    """Draw the same as PNG."""
+    return Response(await services.plan_drawings.figure(plan_id, "png"), media_type="image/png")
 
 
 @router.get(

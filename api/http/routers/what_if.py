@@ -84,4 +84,15 @@ async def get_difference(services: Services, plan_id: PlanId, other_id: OtherId)
 )
 async def get_difference_figure(services: Services, plan_id: PlanId, other_id: OtherId) -> Response:
     """Draw both plans beside each other, with the GPUs marked that go to another job."""
-    return Response(await services.what_ifs.figure(plan_id, other_id), media_type="image/svg+xml")
+    return Response(await services.what_ifs.figure(plan_id, other_id, "svg"), media_type="image/svg+xml")
+
+
+@router.get(
+    "/{plan_id:id}/differences/{other_id:id}/figure.png",
+    summary="Draw what differs between two plans as PNG",
+    response_class=Response,
+    responses={200: {"content": {"image/png": {}}, "description": "The picture."}},
+)
+async def get_difference_figure_png(services: Services, plan_id: PlanId, other_id: OtherId) -> Response:
+    """Draw the same as PNG."""
+    return Response(await services.what_ifs.figure(plan_id, other_id, "png"), media_type="image/png")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from models.allocation.gang.packing import Flows
-from models.placement.nodes import aligned_block, nearest_nodes
+from models.placement.nodes import aligned_block, fullest_units_first, nearest_nodes
 from models.placement.occupancy import Slices
 from stowplan.arrays import IntMatrix
 
@@ -89,11 +89,7 @@ class Layout:
         self.given.setdefault(job_id, []).append((node, mask))
 
     def _fullest_units_first(self, nodes: Sequence[int], node_size: int) -> list[int]:
-        """The nodes, those first whose finest unit has the fewest whole free ones among them."""
-        if not self.units.shape[1] or not nodes:
-            return list(nodes)
+        """The nodes, those first whose units have the fewest whole free ones among them."""
         positions = np.array(nodes, dtype=np.int64)
-        is_whole = np.array([self.free[node].bit_count() == node_size for node in nodes])
-        finest = self.units[positions, -1]
-        room = np.bincount(finest[is_whole], minlength=int(finest.max()) + 1)
-        return [int(node) for node in positions[np.lexsort([positions, finest, room[finest]])]]
+        whole = positions[[self.free[node].bit_count() == node_size for node in nodes]]
+        return [int(node) for node in fullest_units_first(positions, whole, self.units)]

@@ -1,7 +1,7 @@
 """Jobs as `squeue --json` has them: those that hold GPUs, and those that wait for some."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from models.cluster_state.base import Notes
@@ -52,9 +52,10 @@ class SlurmJob:
     het_id: str | None = None
 
 
-def holds_nodes(record: Record) -> bool:
-    """Whether the job of a record has nodes."""
-    return not _HOLDS.isdisjoint(states_of_job(record)) and bool(record.text("nodes"))
+def holds_nodes(record: Record, states: Set[str] | None = None) -> bool:
+    """Whether the job of a record has nodes; `states`: `states_of_job`, where they are known."""
+    known = states_of_job(record) if states is None else states
+    return not _HOLDS.isdisjoint(known) and bool(record.text("nodes"))
 
 
 def slurm_jobs(
@@ -76,7 +77,8 @@ def slurm_jobs(
     FileFormatError
         Names the document and the JSON pointer, and what is wrong.
     """
-    states, runs = states_of_job(record), holds_nodes(record)
+    states = states_of_job(record)
+    runs = holds_nodes(record, states)
     if not runs and "PENDING" not in states:
         return
     asked = _asked(record, notes)

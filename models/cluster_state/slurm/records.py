@@ -61,6 +61,8 @@ class Record:
     def count(self, key: str) -> int:
         """A whole number from 0 on; 0 where there is none."""
         found = self.number(key)
+        if type(found) is int and found >= 0:
+            return found
         if not found or found == math.inf:
             return 0
         if found < 0 or found != int(found):
@@ -70,7 +72,7 @@ class Record:
     def text(self, key: str) -> str:
         """A text without blanks around it and without control characters; empty where there is none."""
         found = self.value.get(key)
-        if found is None:
+        if found is None or found == "":
             return ""
         if not isinstance(found, str):
             raise self.fault(key, f"is {_kind(found)}; must be a text")

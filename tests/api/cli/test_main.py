@@ -647,6 +647,7 @@ def test_demo_runs_examples_through_a_service(tmp_path: Path, monkeypatch: pytes
     assert result.exit_code == 0, result.output
     assert "resnet" in result.stdout
     assert "capacity[a100]" in result.stdout
+    assert all(f"{k}/2 {example.id}: " in result.stdout for k, example in enumerate(chosen, start=1))
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == sorted(
         f"{example.id}.{end}" for example in chosen for end in ("json", "request.json", "svg", "png")

@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 from api.cli import local_worker as local
 from api.cli.exit_codes import ExitCode
 from api.cli.main import app
-from api.schemas.parallel_answer import ParallelPlanAnswer
+from api.cli.parallel_console import tuner_words
+from api.schemas.parallel_answer import ParallelPlanAnswer, TunerDoc
 from solver.pool import WorkerPool
 from tests.api.warm import WarmPool
 from tests.own_catalogue import CATALOGUE
@@ -38,8 +39,18 @@ def test_tables_json_and_picture(tmp_path: Path) -> None:
     assert ["type", "GPUs", "samples/s", "iteration", "per", "GPU", "plan"] in lines
     assert [line[1] for line in lines if line[:1] == ["h100"]] == ["4", "8"]
     assert any(line[:1] == ["compute"] and line[-1] == "%" for line in lines)
+    # What is marked, and of how many plans it is the best.
+    assert [line[1] for line in lines if line[-1:] == ["*"]] == ["8"]
+    assert "* the best of these: most samples per second" in result.stdout
+    assert re.search(r"to be sure by measuring: \d+ plans? of the [\d,]+ that differ", result.stdout)
     assert figure.read_text().startswith("<?xml")
     assert ParallelPlanAnswer.model_validate_json(output.read_text()).best.num_gpus == 8
+
+
+@pytest.mark.parametrize(("before", "words"), [(1234.0, "of the 1,234 that"), (5.03e90, "of the about 10^91 that")])
+def test_numbers_of_plans_can_be_read(before: float, words: str) -> None:
+    tuner = TunerDoc(gpu_type="h100", num_gpus=8, pp=2, max_bias=0.1, num_before=before, num_after=7)
+    assert words in tuner_words(tuner)
 
 
 @pytest.mark.usefixtures("warm")

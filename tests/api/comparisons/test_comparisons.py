@@ -19,7 +19,8 @@ from api.convert.comparison import run_document
 from api.convert.request import check_request
 from api.convert.snapshot import snapshot_from_document
 from api.figures.comparison import render
-from api.figures.request import ComparisonFigure, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import ComparisonFigure
 from api.schemas.comparison import ComparisonDoc, ComparisonStatus
 from api.schemas.plan import OutcomeDoc
 from api.schemas.request import PLAN_BODY
@@ -31,7 +32,7 @@ from solver.pool import Ticket, WorkerPool
 from solver.registry import SOLVER_NAMES
 from solver.result import Limit
 from tests.api import comparison_tasks
-from tests.api.asking import planned, post, refused, until, waited
+from tests.api.asking import PNG, planned, post, refused, until, waited
 from tests.api.conftest import SETTINGS
 from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
@@ -120,6 +121,7 @@ def test_solvers_agree_on_the_running_example(client: httpx.Client) -> None:
     figure = client.get(result["links"]["figure"])
     assert figure.headers["content-type"].startswith("image/svg+xml")
     assert "all 3 proven answers agree" in figure.text
+    assert client.get(result["links"]["figure_png"]).content.startswith(PNG)
     first, *_ = client.get(PATH).json()["comparisons"]
     assert first == {name: result[name] for name in ("id", "status", "policy", "solvers", "times", "links")}
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from api.figures.calendar import _last_s, _rows, _runs, render
-from api.figures.request import CalendarFigure, PictureFormat
+from api.figures.picture_format import PictureFormat
+from api.figures.request import CalendarFigure
 from tests.topology.test_calendar import DAY_S, pods, reserved, shaped
 from topology.calendar import EntryKind
 

@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from api.figures.head import Head
 from api.figures.layout import Frame, NodeBox, grouped, lay_out, natural_key
 from api.figures.legend import Entry, lay_out_legend
+from api.figures.picture_format import PictureFormat
 from api.figures.render import render
-from api.figures.request import FigureRequest, PictureFormat
-from api.figures.style import Fill, fill, fitted, text_width
+from api.figures.request import FigureRequest
+from api.figures.style import Fill, fill, fitted, text_width, wrapped
 from models.plan import (
     Change,
     JobAllocation,
@@ -422,6 +424,31 @@ def test_fitted_text_is_as_long_as_fits(width: float) -> None:
 
 
 @pytest.mark.slow
+def test_a_long_title_takes_lines_and_is_not_cut() -> None:
+    title = "llama2-13b on 64 GPUs: " + " | ".join(f"{k}L 8x2" for k in range(1, 17))
+    lines = wrapped(title, 11.0, 380.0, bold=True)
+    assert len(lines) > 1
+    assert " ".join(lines) == title
+    assert all(text_width(line, 11.0, bold=True) <= 380.0 for line in lines)
+    short, long = Head.of(380.0, "one", "words"), Head.of(380.0, title, "words")
+    assert long.height > short.height
+    assert wrapped("one two", 8.0, 380.0) == ("one two",)
+
+
+def test_a_title_without_end_is_cut_in_the_last_line() -> None:
+    lines = wrapped("word " * 1000, 8.0, 200.0, most=3)
+    assert len(lines) == 3
+    assert lines[-1].endswith("…")
+    assert wrapped("x" * 1000, 8.0, 200.0)[0].endswith("…"), "a word that is too long for any line"
+
+
+def test_what_solved_a_small_cluster_is_named_whole() -> None:
+    plan = small_plan()
+    outcome = replace(outcome_of(plan), objective=1 / 3, solver="decomposition", solver_version="HiGHS 1.15.1" * 3)
+    request = FigureRequest(snapshot=snapshot_of(mixed_cluster(), plan), outcome=outcome, format="svg")
+    assert outcome.solver_version in " ".join(texts(render(request)))
+
+
 def test_of_many_waiting_jobs_those_that_fit_a_line_are_named() -> None:
     plan = small_plan()
     waiting = tuple(replace(plan.unplaced[0], job_id=f"job-{k}") for k in range(20_000))

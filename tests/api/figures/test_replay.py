@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from api.figures.picture_format import PictureFormat
 from api.figures.replay import _busy, _Clock, _clock, _runs, _shares, _steps, _waiting, render
-from api.figures.request import PictureFormat, ReplayFigure
+from api.figures.request import ReplayFigure
 from executor.simulation.replay import Replay
 from models.allocation.gang.parameters import Backfill, GangParameters
 from tests.executor.simulation.scenes import setup_of

@@ -71,7 +71,7 @@ def test_many_faults_are_listed_in_part(client: httpx.Client) -> None:
 
 def test_unknown_paths_plans_and_methods(client: httpx.Client) -> None:
     _problem(client.get("/v1/nothing"), 404, "not_found")
-    for path in ("", "/input", "/figure.svg", "/model.mps", "/events"):
+    for path in ("", "/input", "/figure.svg", "/figure.png", "/model.mps", "/events"):
         _problem(client.get(f"/v1/plans/plan-0{path}"), 404, "not_found")
     _problem(client.post("/v1/plans/plan-0:cancel"), 404, "not_found")
     _problem(client.delete("/v1/plans/plan-0"), 404, "not_found")

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from api.schemas.what_if import WhatIfDoc
-from tests.api.asking import planned, post
+from tests.api.asking import PNG, planned, post
 from tests.api.requests import Json, arnold_request, changed, json_text, sia_request, table_job
 
 
@@ -43,6 +43,7 @@ def test_variants_stand_beside_their_plan(client: httpx.Client) -> None:
     figure = client.get(drained["figure"])
     assert figure.headers["content-type"].startswith("image/svg+xml")
     assert "drained or down" in figure.text
+    assert client.get(drained["figure_png"]).content.startswith(PNG)
     path = f"{plan['links']['self']}/differences/{drained['plan']['id']}"
     assert client.get(path).json() == difference
 
@@ -129,7 +130,7 @@ def test_plans_without_allocations_have_no_difference(client: httpx.Client, sia_
     (row,) = ask(client, infeasible, {"name": "one less", "remove_jobs": ["j2"]})["variants"]
     assert (row["plan"]["status"], row["difference"], row["figure"]) == ("succeeded", None, None)
     path = f"{sia_plan['links']['self']}/differences/{infeasible['id']}"
-    for address in (path, f"{path}/figure.svg"):
+    for address in (path, f"{path}/figure.svg", f"{path}/figure.png"):
         assert client.get(address).json()["code"] == "no_outcome"
     assert client.get(f"{sia_plan['links']['self']}/differences/plan-0").status_code == 404
     assert post(client, "/v1/plans/plan-0:what-if", {"variants": [{"name": "v"}]}).status_code == 404

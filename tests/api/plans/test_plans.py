@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from api.schemas.plan import PlanDoc
-from tests.api.asking import planned, post
+from tests.api.asking import PNG, planned, post
 from tests.api.requests import arnold_request, changed, sia_request, table_job
 
 EXAMPLE_IDS = (
@@ -40,6 +40,9 @@ def test_every_small_example_is_answered(client: httpx.Client, example_id: str) 
     figure = client.get(plan["links"]["figure"])
     assert figure.headers["content-type"].startswith("image/svg+xml")
     assert "<svg" in figure.text
+    drawn = client.get(plan["links"]["figure_png"])
+    assert drawn.headers["content-type"] == "image/png"
+    assert drawn.content.startswith(PNG)
     assert client.get(plan["links"]["model"]).text.startswith("NAME")
 
 

@@ -149,7 +149,9 @@ def test_cancel_before_anything_is_found(client: httpx.Client, works_as: WorksAs
     assert final["status"] == "canceled"
     assert final["allocations"] == []
     assert final["links"]["figure"] is None
-    assert client.get(f"{final['links']['self']}/figure.svg").json()["code"] == "no_outcome"
+    assert final["links"]["figure_png"] is None
+    for name in ("figure.svg", "figure.png"):
+        assert client.get(f"{final['links']['self']}/{name}").json()["code"] == "no_outcome"
 
 
 def test_a_full_queue_answers_429(pool: WorkerPool, works_as: WorksAs) -> None:

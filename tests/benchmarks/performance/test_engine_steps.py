@@ -12,9 +12,9 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(("pp", "dp", "zero_stage"), [(2, 1, 1), (1, 2, 3)])
-def test_both_engines_do_the_same_steps(pp: int, dp: int, zero_stage: int) -> None:
-    row = measure(pp, dp, 1, zero_stage, Precision.FP32, num_steps=6)
-    assert (row["plan"], row["precision"]) == (f"PP{pp} DP{dp} TP1", "fp32")
+def test_both_engines_do_the_same_steps() -> None:
+    """Of one plan: that engines agree on all kinds of plans is what the tests of the trainer show."""
+    row = measure(1, 2, 1, 3, Precision.FP32, num_steps=6)
+    assert (row["plan"], row["precision"]) == ("PP1 DP2 TP1", "fp32")
     assert float(str(row["loss_difference"])) < 1e-5
     assert all(float(str(row[name])) > 0 for name in ("deepspeed_s", "native_s", "ratio", "cpu_ratio"))

@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 from executor.connected.planning import PlacedByArnold
+from models.allocation.gang.check import gang_violations
 from models.allocation.gang.parameters import GangParameters
 from models.placement.arnold.parameters import ArnoldParameters
 from models.plan import PlanRequest
 from models.workload import Job, NodeGpus, Parallelism, Snapshot
 from tests.models.allocation.gang.scenes import kind
+from topology.calendar import CalendarEntry, EntryKind
 from topology.cluster import Cluster, Node, Tier
 
 WHOLE = tuple(range(8))
@@ -51,6 +55,32 @@ def test_what_arnold_refuses_stays_where_gang_has_put_it() -> None:
     assert outcome.plan is not None
     assert [item.job_id for item in outcome.plan.allocations] == ["large"]
     assert "minipods" in planner.refused["large"]
+
+
+def test_what_would_delay_the_job_that_is_next_stays_where_gang_has_put_it() -> None:
+    """Pod 2 is closed before `next` would end there; pod 1, which Arnold takes as gladly, is kept for it."""
+    ends = Job(
+        id="ends",
+        min_gpus=16,
+        current=tuple(NodeGpus(node=node, gpus=WHOLE) for node in ("n00", "n01")),
+        remaining_s=100.0,
+        preemptible=False,
+    )
+    first = Job(id="next", min_gpus=32, age_s=10.0, remaining_s=5000.0)
+    closed = CalendarEntry(name="fans", kind=EntryKind.MAINTENANCE, from_s=2000.0, nodes=("n20", "n21"))
+    asked = request(ends, first, replace(large(pp=1), remaining_s=1000.0, age_s=1.0))
+    asked = replace(asked, snapshot=replace(asked.snapshot, calendar=(closed,)))
+    said: list[str] = []
+    planner = PlacedByArnold(ArnoldParameters(alpha=1.0), said.append)
+    outcome = planner(asked)
+    assert outcome.plan is not None
+    assert outcome.objective is not None
+    found = {item.job_id: [part.node for part in item.gpus] for item in outcome.plan.allocations}
+    assert found["large"] == ["n20", "n21"]
+    assert gang_violations(asked.snapshot, GangParameters(), outcome.plan, outcome.objective) == []
+    assert "job 'next' is next and could start in 100 s" in planner.refused["large"]
+    planner(asked)
+    assert said == [f"large: Arnold does not place it: {planner.refused['large']}"]
 
 
 def test_jobs_without_degrees_are_not_asked_about() -> None:

@@ -1,16 +1,21 @@
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from models.configurations import enumerate_configurations
 from models.placement.check import placement_violations
-from models.placement.nodes import assign_gpus
+from models.placement.nodes import assign_gpus, fullest_units_first, nearest_nodes
 from models.placement.occupancy import Slices, gpus_of, node_gpus, occupancy
 from models.placement.placeability import takes_whole_nodes
 from models.plan import Change, JobAllocation
 from models.workload import Job, Snapshot
+from stowplan.arrays import IntMatrix, IntVector
+from tests.growth import work
 from tests.models.placement.scenes import (
     SEEDS,
     Scene,
@@ -253,3 +258,84 @@ def test_placement_is_deterministic_and_legal_in_any_order(seed: int) -> None:
     )
     assert first == again
     assert placement_violations(scene.snapshot, allocations_of(scene, other)) == []
+
+
+@st.composite
+def fabrics(draw: st.DrawFn) -> tuple[list[list[int]], IntMatrix, IntVector]:
+    """Free nodes by pod and leaf; (pod, leaf) of every node, and which of them are free, in any order."""
+    rooms = draw(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=4))
+    leaves = [(pod, room) for pod, own in enumerate(rooms) for room in own]
+    # A node in use beside the free ones, so that a leaf without any is there, too.
+    rows = [(pod, leaf, k < room) for leaf, (pod, room) in enumerate(leaves) for k in range(room + 1)]
+    rows = draw(st.permutations(rows))
+    free = np.flatnonzero([is_free for _, _, is_free in rows])
+    return rooms, np.array([row[:2] for row in rows], dtype=np.int64), free
+
+
+def fewest(rooms: list[int], count: int) -> int:
+    """Units that `count` nodes need at least."""
+    return next(k for k in range(1, len(rooms) + 1) if sum(sorted(rooms)[-k:]) >= count)
+
+
+@given(fabrics(), st.data())
+def test_nearest_nodes_are_on_the_fewest_units_and_break_the_fullest(
+    fabric: tuple[list[list[int]], IntMatrix, IntVector], data: st.DataObject
+) -> None:
+    rooms, units, free = fabric
+    if not free.size:
+        return
+    count = data.draw(st.integers(1, free.size))
+    chosen = nearest_nodes(free, count, units, ())
+    assert len(set(chosen)) == len(chosen) == count
+    assert set(chosen) <= set(free.tolist())
+    taken = Counter(units[chosen, 1].tolist())
+    pods = set(units[chosen, 0].tolist())
+    assert len(pods) == fewest([sum(own) for own in rooms], count)
+    left = {leaf: int((units[free, 1] == leaf).sum()) - taken[leaf] for leaf in set(units[:, 1].tolist())}
+    broken = [leaf for leaf in taken if left[leaf]]
+    assert len(broken) <= 1
+    inside = [leaf for leaf in left if units[units[:, 1] == leaf][0, 0] in pods]
+    if len(pods) == 1:
+        assert len(taken) == fewest([left[leaf] + taken[leaf] for leaf in inside], count)
+    # What was left to be placed had no fuller leaf that it fits.
+    for leaf in broken:
+        pod = units[units[:, 1] == leaf][0, 0]
+        others = [k for k in left if units[units[:, 1] == k][0, 0] == pod and not taken[k]]
+        assert all(left[k] < taken[leaf] or left[k] >= left[leaf] + taken[leaf] for k in others)
+
+
+@given(fabrics())
+def test_nodes_that_are_taken_one_by_one_leave_the_emptiest_units_alone(
+    fabric: tuple[list[list[int]], IntMatrix, IntVector],
+) -> None:
+    """However many are taken, no choice of as many would leave more room on the one, two, three emptiest leaves."""
+    rooms, units, free = fabric
+    order = fullest_units_first(free, free, units)
+    assert sorted(order.tolist()) == free.tolist()
+    of_leaf = sorted((room for own in rooms for room in own), reverse=True)
+    for count in range(free.size + 1):
+        left = sorted(np.bincount(units[order[count:], 1], minlength=len(of_leaf)).tolist(), reverse=True)
+        for num in range(1, len(of_leaf) + 1):
+            assert sum(left[:num]) == min(sum(of_leaf[:num]), free.size - count)
+
+
+def test_parts_of_nodes_break_no_leaf_that_is_whole() -> None:
+    """r runs on b1: its leaf is broken already. Nobody moves, and leaf a stays whole for w."""
+    machines = cluster(*(node(name, path=(name[0],)) for name in ("a1", "a2", "b1", "b2")), tiers=("leaf",))
+    running = Job(id="r", current=on({"b1": tuple(range(8))}))
+    assert place(machines, [running, Job(id="p"), Job(id="q")], {"r": 8, "p": 4, "q": 4}) == {
+        "r": {"b1": tuple(range(8))},
+        "p": {"b2": (0, 1, 2, 3)},
+        "q": {"b2": (4, 5, 6, 7)},
+    }
+
+
+def test_nearest_nodes_grow_with_the_nodes() -> None:
+    def cost(size: int) -> int:
+        """Half of the nodes below leaves of 16, of which every third is in use; leaves are in pods of 8."""
+        nodes = np.arange(size)
+        units = np.stack([nodes // 128, nodes // 16], axis=1)
+        return work(lambda: nearest_nodes(nodes[nodes % 3 > 0], size // 2, units, ()))
+
+    cost(256)
+    assert cost(8192) <= 2.3 * cost(4096)
