@@ -86,7 +86,7 @@ class Tracing:
         for part in parts:
             span = self._tracer.start_span(f"plan {part.name}", below, start_time=_ns(part.from_s))
             span.end(_ns(part.until_s))
-        whole.end(_ns(max(part.until_s for part in parts) if record.finished_at_s is None else record.finished_at_s))
+        whole.end(_ns(record.finished_at_s or parts[-1].until_s))
 
     def close(self) -> None:
         """Send what has not been sent, within some seconds."""

@@ -368,9 +368,9 @@ class Plans:
         if termination.outcome is not None and "solve" in termination.outcome.times.wall_s:
             seconds = termination.outcome.times.wall_s["solve"]
             self._metrics.solve_seconds.labels(record.policy, termination.outcome.solver).observe(seconds)
-        self._traces.ended(plan.asked, record)
         plan.events.publish(STATE, state)
         plan.events.close()
+        self._traces.ended(plan.asked, record)
 
     def _store_end(self, record: PlanRecord, events: str) -> None:
         self._store.finish_plan(record, events)

@@ -15,8 +15,11 @@ class Snapshots(Group[Kind]):
     """`/v1/snapshots`."""
 
     @Operation
-    def create(self, body: d.SnapshotDoc) -> Steps[d.SnapshotReceiptDoc]:
-        """Store a snapshot; requests name it by its `snapshot_id` then. The same content is stored once."""
+    def create(self, body: d.SnapshotBody) -> Steps[d.SnapshotReceiptDoc]:
+        """Store a snapshot, whole or as what has changed; requests name it by its `snapshot_id` then.
+
+        The same content is stored once.
+        """
         return self.json(request("POST", "/v1/snapshots", body=body))
 
     @Operation

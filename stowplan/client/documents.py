@@ -428,6 +428,7 @@ class ComparisonLinksDoc(TypedDict, closed=True):
     """
     Null while there is nothing to draw.
     """
+    figure_png: NotRequired[str | None]
 
 
 ComparisonStatus: TypeAlias = Literal["queued", "running", "succeeded", "failed", "canceled", "interrupted"]
@@ -1087,6 +1088,7 @@ class LinksDoc(TypedDict, closed=True):
     """
     Null while there is nothing to draw.
     """
+    figure_png: str | None
     model: str
 
 
@@ -6733,6 +6735,7 @@ class PlannedVariantDoc(TypedDict, closed=True):
     """
     Path of the picture of the difference; null where there is none.
     """
+    figure_png: NotRequired[str | None]
 
 
 class ReplayDoc(TypedDict, closed=True):
@@ -6792,6 +6795,9 @@ class SiaPlanBody(TypedDict, closed=True):
     snapshot: SnapshotDoc | PlannedSnapshotReference | ClusterSnapshot | ChangedSnapshot
     parameters: NotRequired[SiaParametersDoc]
     options: NotRequired[OptionsDoc]
+
+
+SnapshotBody: TypeAlias = SnapshotDoc | ClusterSnapshot | ChangedSnapshot
 
 
 class SuikaPlanBody(TypedDict, closed=True):
