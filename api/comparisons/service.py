@@ -51,7 +51,7 @@ class Comparisons:
         self._store = store
         self._engine = engine
         self._turns = Turns("compare", settings.comparison_queue_size, self._run, self._drop)
-        for text in store.unfinished_comparisons():
+        for text in store.take_up_comparisons():
             left = _finished(ComparisonDoc.model_validate_json(text), ComparisonStatus.INTERRUPTED, _INTERRUPTED)
             store.finish_comparison(left.id, left.model_dump_json(), is_interrupted=True)
 

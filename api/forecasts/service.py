@@ -71,7 +71,7 @@ class Forecasters:
         self._store = ForecasterStore(store)
         self._pool = pool
         self._turns = Turns("forecast", settings.training_queue_size, self._run, self._drop)
-        for text in self._store.unfinished():
+        for text in self._store.take_up():
             left = _ended(ForecasterDoc.model_validate_json(text), ForecasterStatus.INTERRUPTED, _INTERRUPTED)
             self._store.finish(left.name, left.model_dump_json(), is_interrupted=True)
 

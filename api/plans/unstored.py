@@ -14,20 +14,20 @@ _logger = logging.getLogger("stowplan.api.plans.unstored")
 class UnstoredEnds:
     """Tries again every second, in the order in which plans ended, and a last time when it is closed.
 
-    `on_stored` is called with the id of each plan whose end is written.
+    `on_answer` is called with the id of each plan, and whether its end is written: another service may have it by now.
     """
 
-    def __init__(self, store: Store, on_stored: Callable[[str], object]) -> None:
-        self._store, self._on_stored = store, on_stored
-        self._ends: list[tuple[PlanRecord, str]] = []
+    def __init__(self, store: Store, on_answer: Callable[[str, bool], object]) -> None:
+        self._store, self._on_answer = store, on_answer
+        self._ends: list[tuple[PlanRecord, str, int]] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def add(self, record: PlanRecord, events: str) -> None:
-        """Keep the final state of a plan and its events until they are written."""
+    def add(self, record: PlanRecord, events: str, epoch: int) -> None:
+        """Keep the final state of a plan and its events until they are written, under the lease of that epoch."""
         with self._lock:
-            self._ends.append((record, events))
+            self._ends.append((record, events, epoch))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="unstored-ends", daemon=True)
                 self._thread.start()
@@ -48,10 +48,10 @@ class UnstoredEnds:
         if self._ends:
             _logger.warning("the ends of %d plans are not stored: they are planned again", len(self._ends))
 
-    def _write(self, record: PlanRecord, events: str) -> bool:
+    def _write(self, record: PlanRecord, events: str, epoch: int) -> bool:
         try:
-            self._store.finish_plan(record, events)
+            is_stored = self._store.finish_plan(record, events, epoch)
         except StoreError:
             return False
-        self._on_stored(record.id)
+        self._on_answer(record.id, is_stored)
         return True

@@ -53,7 +53,7 @@ class Replays:
         self._store = ReplayStore(store)
         self._engine = engine
         self._turns = Turns("replay", settings.replay_queue_size, self._run, self._drop)
-        for left in self._store.unfinished():
+        for left in self._store.take_up():
             self._interrupt(left)
 
     def submit(self, asked: ReadReplays, idempotency_key: str | None = None) -> str:

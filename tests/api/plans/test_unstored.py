@@ -21,22 +21,22 @@ class Moody(Store):
     takes = False
     asked = 0
 
-    def finish_plan(self, record: PlanRecord, events: str) -> bool:
+    def finish_plan(self, record: PlanRecord, events: str, epoch: int | None = None) -> bool:
         self.asked += 1
         if not self.takes:
             raise StoreError("not now")
-        return super().finish_plan(record, events)
+        return super().finish_plan(record, events, epoch)
 
 
 @contextmanager
-def ended(on_stored: Callable[[str], object]) -> Iterator[tuple[Moody, UnstoredEnds]]:
+def ended(on_answer: Callable[[str, bool], object]) -> Iterator[tuple[Moody, UnstoredEnds]]:
     """Three plans whose ends are not stored."""
     with closing(Moody(None)) as store:
-        ends = UnstoredEnds(store, on_stored)
+        ends = UnstoredEnds(store, on_answer)
         for k in range(3):
             record = replace(RECORD, id=f"plan-{k}", idempotency_key=None)
             store.add_plan(record, ASKED)
-            ends.add(replace(record, status=PlanStatus.SUCCEEDED), "[]")
+            ends.add(replace(record, status=PlanStatus.SUCCEEDED), "[]", 1)
         yield store, ends
 
 
@@ -46,21 +46,21 @@ def statuses(store: Store) -> set[PlanStatus]:
 
 def test_they_are_written_in_order_when_the_database_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unstored, "_AGAIN_S", 0.01)
-    stored: list[str] = []
-    with ended(stored.append) as (store, ends):
+    stored: list[tuple[str, bool]] = []
+    with ended(lambda id_, is_stored: stored.append((id_, is_stored))) as (store, ends):
         eventually(lambda: store.asked >= 3)
         assert statuses(store) == {PlanStatus.QUEUED}
         store.takes = True
         eventually(lambda: len(stored) == 3)
-        assert stored == ["plan-0", "plan-1", "plan-2"]
+        assert stored == [(f"plan-{k}", True) for k in range(3)]
         assert statuses(store) == {PlanStatus.SUCCEEDED}
         ends.close()
 
 
 @pytest.mark.parametrize("takes", [True, False])
 def test_who_closes_tries_a_last_time(takes: bool, caplog: pytest.LogCaptureFixture) -> None:
-    stored: list[str] = []
-    with ended(stored.append) as (store, ends):
+    stored: list[tuple[str, bool]] = []
+    with ended(lambda id_, is_stored: stored.append((id_, is_stored))) as (store, ends):
         store.takes = takes
         ends.close()
         assert len(stored) == (3 if takes else 0)
