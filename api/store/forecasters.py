@@ -16,12 +16,16 @@ class ForecasterStore(NamedStore):
     def __init__(self, store: Store) -> None:
         super().__init__(store, FORECASTERS, "forecaster")
 
+    def lease_id(self, name: str) -> str:
+        """As what one that is not final is leased."""
+        return self._prefix + name
+
     def add(self, name: str, document: str, request: RequestKey | None = None) -> None:
         """Insert a forecaster that is not final."""
         with self._store.writing() as connection:
             note_change(connection, name)
             keep_key(connection, request, self._prefix + name)
-            lease(connection, self._store, self._prefix + name, FORECASTERS.name)
+            lease(connection, self._store, self.lease_id(name), FORECASTERS.name)
             connection.execute(insert(FORECASTERS).values(name=name, final=False, document=document))
 
     def finish(
@@ -36,7 +40,7 @@ class ForecasterStore(NamedStore):
         """Write its final state; one that was interrupted has its key forgotten, so that a retry begins anew."""
         values = {"final": True, "document": document, "record": record, "report": report}
         with self._store.writing() as connection:
-            if not end_lease(connection, self._store, self._prefix + name):
+            if not end_lease(connection, self._store, self.lease_id(name)):
                 return
             if is_interrupted:
                 forget_key(connection, self._prefix + name)
