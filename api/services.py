@@ -36,6 +36,7 @@ from api.store.calendars import CalendarStore
 from api.store.calibrations import CalibrationStore
 from api.store.clusters import ClusterStore
 from api.store.database import Store
+from api.store.leases import Lease
 from api.store.purge import Purging, Retention
 from api.store.snapshots import Snapshots
 from api.tokens.service import Tokens
@@ -69,14 +70,14 @@ class Services:
             self.forecasters.of_snapshot,
             settings,
         )
-        self.plans = Plans(settings, store, pool, self.reader, self.metrics, traces)
+        self.comparisons = Comparisons(settings, store, pool.engine)
+        self.replays = Replays(settings, store, pool.engine)
+        self.plans = Plans(settings, store, pool, self.reader, self.metrics, traces, self._look)
         self.plan_drawings = PlanDrawings(pool, self.plans)
         self.what_ifs = WhatIfs(settings, self.plans, readers, pool)
         self.calibrations = Calibrations(settings, store, pool)
         self.parallel = ParallelPlans(settings, pool, self.calibrations.find)
-        self.comparisons = Comparisons(settings, store, pool.engine)
         self.comparison_drawings = ComparisonDrawings(self.comparisons, pool)
-        self.replays = Replays(settings, store, pool.engine)
         self.replay_drawings = ReplayDrawings(self.replays, pool)
         self.clusters = Clusters(store)
         self.calendars = Calendars(store, self.snapshots, self.clusters)
@@ -129,6 +130,10 @@ class Services:
     def export_plan(self, plan_id: str, format_: str, options: Mapping[str, str]) -> PlanExportDoc:
         """Write a plan as a scheduler takes it over; raises what `export_whole` does."""
         return export_whole(self.plans, self.snapshots, plan_id, format_, options)
+
+    def _look(self, held: Mapping[str, Lease]) -> None:
+        for room in (self.comparisons, self.replays, self.forecasters):
+            room.look(held)
 
     def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
         return planned_job(self.plans.plan(plan_id), self.plans.input_text(plan_id), job_id, self.snapshots)

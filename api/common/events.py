@@ -56,6 +56,21 @@ class EventLog:
                 del self._events[oldest]
         self._wake()
 
+    def extend(self, events: Iterable[PlanEvent]) -> None:
+        """Add events that were published elsewhere, with the ids that they have there; those that are known are left
+        out."""
+        with self._lock:
+            new = [event for event in events if event.id > self._last_id]
+            self._events += new
+            if new:
+                self._last_id = new[-1].id
+        self._wake()
+
+    def go_on_above(self, event_id: int) -> None:
+        """Give what is published from here on higher ids than this one."""
+        with self._lock:
+            self._last_id = max(self._last_id, event_id)
+
     def preview(self, name: str, data: Mapping[str, Value]) -> list[PlanEvent]:
         """All events as they will be once this one has been published."""
         with self._lock:
@@ -65,6 +80,11 @@ class EventLog:
         """Say that there will be no further event."""
         self._closed = True
         self._wake()
+
+    @property
+    def last_id(self) -> int:
+        """Of the newest event, or below the first one."""
+        return self._last_id
 
     def after(self, event_id: int) -> list[PlanEvent]:
         """Events with an id above `event_id`."""

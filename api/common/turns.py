@@ -2,11 +2,14 @@
 forecasters.
 """
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, Protocol, TypeVar
+
+from starlette.concurrency import run_in_threadpool
 
 from api.common.errors import ShuttingDownError
 from api.common.events import EventLog
@@ -14,6 +17,8 @@ from api.common.unstored import UnstoredEnds
 from solver.pool import QueueFullError
 
 _POLL_S = 0.02
+# At work that another service has.
+_LOOK_S = 0.25
 
 
 class Piece(Protocol):
@@ -64,6 +69,10 @@ class Turns(Generic[P]):
     def get(self, id_: str) -> P | None:
         """The piece, while it is not final, or could not be stored."""
         return self._active.get(id_)
+
+    def ids(self) -> list[str]:
+        """Of all pieces that are here."""
+        return list(self._active)
 
     def admit(self, id_: str, piece: P, known: Callable[[], str | None], keep: Callable[[], None]) -> str:
         """Keep a piece and queue it; returns its id, or that of the one which came of the same request.
@@ -131,11 +140,14 @@ class Turns(Generic[P]):
             self._active.pop(id_, None)
         return found
 
-    async def wait(self, id_: str, timeout_s: float) -> None:
-        """Return when the piece is final, or the time is over."""
-        piece = self._active.get(id_)
-        if piece is not None:
-            await piece.events.wait_closed(timeout_s)
+    async def wait(self, id_: str, timeout_s: float, look: Callable[[], Any]) -> None:
+        """Return when the piece is final, or the time is over; `look` gives its document where it is elsewhere."""
+        end_s = time.monotonic() + timeout_s
+        while (piece := self._active.get(id_)) is None:
+            if (await run_in_threadpool(look)).status.final or time.monotonic() >= end_s:
+                return
+            await asyncio.sleep(_LOOK_S)
+        await piece.events.wait_closed(end_s - time.monotonic())
 
     def begin_shutdown(self, status: Any) -> None:
         """Take nothing new and ask what runs to come back with what it has."""

@@ -3,7 +3,9 @@
 import logging
 import time
 import uuid
+from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 
 from api.common.errors import NoOutcomeError, NotFoundError
 from api.common.events import EventLog
@@ -26,6 +28,7 @@ from api.schemas.comparison import (
 from api.schemas.plan import FailureDoc
 from api.store.database import Store
 from api.store.keys import RequestKey
+from api.store.leases import Lease, Leases
 from models.comparison import SolverRun
 from solver.engine import WorkerEngine
 
@@ -51,9 +54,8 @@ class Comparisons:
         self._store = store
         self._engine = engine
         self._turns = Turns("comparisons", settings.comparison_queue_size, self._run, self._drop)
-        for text in store.unfinished_comparisons():
-            left = _finished(ComparisonDoc.model_validate_json(text), ComparisonStatus.INTERRUPTED, _INTERRUPTED)
-            store.finish_comparison(left.id, left.model_dump_json(), is_interrupted=True)
+        self._leases = Leases(store)
+        self._interrupt_left()
 
     def submit(self, asked: ReadComparison, idempotency_key: str | None = None) -> str:
         """Store and queue a comparison; returns its id.
@@ -121,16 +123,26 @@ class Comparisons:
 
     async def wait(self, comparison_id: str, timeout_s: float) -> None:
         """Return when the comparison is final, or the time is over."""
-        await self._turns.wait(comparison_id, timeout_s)
+        with suppress(NotFoundError):
+            await self._turns.wait(comparison_id, timeout_s, lambda: self.comparison(comparison_id))
 
     def remove(self, comparison_id: str) -> ComparisonDoc | None:
         """Delete a final comparison; ask one that is not to stop, and give it as it stands."""
         canceled = self._turns.cancel(comparison_id, ComparisonStatus.CANCELED)
         if canceled is not None:
             return canceled.document
+        if self._leases.ask_end(comparison_id):
+            return self.comparison(comparison_id)
         if not self._turns.delete(comparison_id, lambda: self._store.delete_comparison(comparison_id)):
             raise _no_comparison(comparison_id)
         return None
+
+    def look(self, held: Mapping[str, Lease]) -> None:
+        """Stop what another service was asked to, and end what services had that live no more."""
+        for id_, lease in held.items():
+            if lease.wants_end and self._turns.get(id_) is not None:
+                self._turns.cancel(id_, ComparisonStatus.CANCELED)
+        self._interrupt_left()
 
     def begin_shutdown(self) -> None:
         """Take no new comparisons and ask the one that runs to come back with what it has."""
@@ -140,6 +152,11 @@ class Comparisons:
         """Stop; the worker is killed when it has not come back at `end_s` (monotonic clock)."""
         self.begin_shutdown()
         self._turns.close(end_s)
+
+    def _interrupt_left(self) -> None:
+        for text in self._store.take_up_comparisons():
+            left = _finished(ComparisonDoc.model_validate_json(text), ComparisonStatus.INTERRUPTED, _INTERRUPTED)
+            self._store.finish_comparison(left.id, left.model_dump_json(), is_interrupted=True)
 
     def _drop(self, active: "_Active") -> None:
         self._finish(active, active.stopped or ComparisonStatus.CANCELED, None)

@@ -3,7 +3,9 @@
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, cast
 
 from starlette.concurrency import run_in_threadpool
@@ -43,6 +45,7 @@ from api.schemas.plan import FailureDoc
 from api.store.database import Store
 from api.store.forecasters import ForecasterStore
 from api.store.keys import RequestKey
+from api.store.leases import Lease, Leases
 from models.forecast.extra import require_lightgbm
 from models.forecast.known import SnapshotForecasts
 from solver.engine import WorkerEngine
@@ -71,9 +74,8 @@ class Forecasters:
         self._store = ForecasterStore(store)
         self._pool = pool
         self._turns = Turns("forecasters", settings.training_queue_size, self._run, self._drop)
-        for text in self._store.unfinished():
-            left = _ended(ForecasterDoc.model_validate_json(text), ForecasterStatus.INTERRUPTED, _INTERRUPTED)
-            self._store.finish(left.name, left.model_dump_json(), is_interrupted=True)
+        self._leases = Leases(store)
+        self._interrupt_left()
 
     def submit(self, asked: ReadForecaster, idempotency_key: str | None = None) -> str:
         """Store and queue a forecaster; returns its name.
@@ -181,16 +183,27 @@ class Forecasters:
 
     async def wait(self, name: str, timeout_s: float) -> None:
         """Return when the forecaster is final, or the time is over."""
-        await self._turns.wait(name, timeout_s)
+        with suppress(NotFoundError):
+            await self._turns.wait(name, timeout_s, lambda: self.forecaster(name))
 
     def remove(self, name: str) -> ForecasterDoc | None:
         """Delete a final forecaster; end one that is not, and give it as it stands."""
         canceled = self._turns.cancel(name, ForecasterStatus.CANCELED)
         if canceled is not None:
             return canceled.document
+        if self._leases.ask_end(self._store.lease_id(name)):
+            return self.forecaster(name)
         if not self._turns.delete(name, lambda: self._store.delete(name)):
             raise _no_forecaster(name)
         return None
+
+    def look(self, held: Mapping[str, Lease]) -> None:
+        """Stop what another service was asked to, and end what services had that live no more."""
+        for name in self._turns.ids():
+            lease = held.get(self._store.lease_id(name))
+            if lease is not None and lease.wants_end:
+                self._turns.cancel(name, ForecasterStatus.CANCELED)
+        self._interrupt_left()
 
     def begin_shutdown(self) -> None:
         """Take no new forecasters and end the training that runs: it has nothing to come back with."""
@@ -221,6 +234,11 @@ class Forecasters:
 
     def _keep(self, document: ForecasterDoc, key: RequestKey | None) -> None:
         self._store.add(document.name, document.model_dump_json(), key)
+
+    def _interrupt_left(self) -> None:
+        for text in self._store.take_up():
+            left = _ended(ForecasterDoc.model_validate_json(text), ForecasterStatus.INTERRUPTED, _INTERRUPTED)
+            self._store.finish(left.name, left.model_dump_json(), is_interrupted=True)
 
     def _drop(self, active: "_Active") -> None:
         self._finish(active, active.stopped or ForecasterStatus.CANCELED, None)

@@ -29,8 +29,7 @@ class RunningPlan:
 
     `slack_s` is how long the worker may take beyond the time limit of the solve. `on_end` is called once, from a
     thread of the pool, and must return soon; so must `on_begin`, whenever a worker begins. `notes` are the warnings
-    of validation, `events` those of a plan that was known before it could run. `client`: who asked for it; None where
-    an earlier process was asked.
+    of validation, `events` those of a plan that was known before it could run. `epoch`: of its lease.
     """
 
     def __init__(
@@ -43,9 +42,9 @@ class RunningPlan:
         notes: tuple[Issue, ...] = (),
         events: EventLog | None = None,
         on_begin: Callable[[], None] = lambda: None,
-        client: str | None = None,
+        epoch: int = 1,
     ) -> None:
-        self.client = client
+        self.epoch = epoch
         # Its place in a trace; None where nobody knows it.
         self.asked: object = None
         self.events = events or EventLog()
@@ -60,6 +59,7 @@ class RunningPlan:
         self._on_begin = on_begin
         self._ticket: Ticket | None = None
         self._stopped: PlanStatus | None = None
+        self._is_decided = False
         self._objective: float | None = None
         self._bound: float | None = None
 
@@ -96,6 +96,18 @@ class RunningPlan:
             ticket = self._ticket
         if ticket is not None:
             ticket.cancel()
+
+    def decide(self) -> bool:
+        """Whether the caller decides how this plan ends here: of all that ask, the first does."""
+        with self._lock:
+            first, self._is_decided = not self._is_decided, True
+        return first
+
+    def drop(self) -> EventLog:
+        """Stop without an end, which is another service's by now; gives the events for whoever follows it there."""
+        events, self.events = self.events, EventLog()
+        self.stop(PlanStatus.INTERRUPTED)
+        return events
 
     def _begin(self) -> None:
         self._enter(PlanStatus.BUILDING)

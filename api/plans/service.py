@@ -6,8 +6,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
@@ -16,7 +16,6 @@ from starlette.concurrency import run_in_threadpool
 
 from api.common.asking import caller_now
 from api.common.errors import (
-    IdempotencyConflictError,
     NotFoundError,
     PlanNotFinishedError,
     ShuttingDownError,
@@ -27,15 +26,18 @@ from api.common.metrics import Metrics
 from api.common.settings import Settings
 from api.common.unstored import UnstoredEnds
 from api.convert.reading import MalformedJsonError
+from api.plans.admission import refuse_too_many
 from api.plans.present import plan_document, plan_list
 from api.plans.reading import READ_PLAN, ReadPlan
 from api.plans.run import RunningPlan
+from api.plans.sharing import Sharing, one_thread
 from api.plans.termination import Termination, final_record
 from api.plans.traces import NoTraces, PlanTraces
 from api.reading.requests import RequestReader
 from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc
-from api.store.database import LeftBehind, PlanRecord, Store
-from solver.pool import QueueFullError, WorkerPool
+from api.store.database import LeftBehind, NewPlan, PlanRecord, Store
+from api.store.leases import Lease, Leases, Others
+from solver.pool import WorkerPool
 from stowplan import __version__
 from stowplan.errors import InputError, Issue, StowplanError
 from stowplan.records import from_document, to_json
@@ -45,6 +47,7 @@ _POLL_S = 0.02
 _AFTER_LOST_EVENTS = 1_000_000_000
 # A plan may be why the process goes down, when it does so often while a worker has begun with it.
 _MOST_BEGUN_AGAIN = 3
+_ACTIVE = [status for status in PlanStatus if not status.final]
 _logger = logging.getLogger("stowplan.api.plans.service")
 _GIVEN_UP = FailureDoc(
     code="interrupted",
@@ -66,7 +69,9 @@ class Plans:
         reader: RequestReader,
         metrics: Metrics,
         traces: PlanTraces | None = None,
+        on_look: Callable[[Mapping[str, Lease]], None] = lambda _: None,
     ) -> None:
+        """`on_look` is told again and again what this service has, where others use its database as well."""
         self._settings = settings
         self._reader = reader
         self._metrics = metrics
@@ -75,18 +80,24 @@ class Plans:
         self._pool = pool
         self._admission = threading.Lock()
         self._running: dict[str, RunningPlan] = {}
+        # Plans whose admission is being written, or that are read before they go on.
+        self._coming: set[str] = set()
         self._stopping = False
         self._closed = False
         # Ends are written one after another, and not by the threads that look after workers.
-        self._finisher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="finish")
+        self._finisher = one_thread("finish")
         self._unstored = UnstoredEnds("plans", "they are planned again")
+        self._leases = Leases(store)
+        self._taking_up = one_thread("take-up")
+        self._left_behind: dict[str, _LeftBehindPlan] = {}
+        room = settings.queue_size + settings.workers
+        self._sharing = Sharing(store, self, room, on_look) if store.is_shared else None
         left_behind = store.take_up_plans()
         if left_behind:
             _logger.warning("%d plans of an earlier process are taken up again", len(left_behind))
-        # Reading them takes time; who asks for one meanwhile sees it queued, and may wait for it or cancel it.
-        self._left_behind = {left.record.id: _LeftBehindPlan(left) for left in left_behind}
-        self._taking_up = threading.Thread(target=self._take_up, args=(left_behind,), name="take-up", daemon=True)
-        self._taking_up.start()
+        self.take(left_behind)
+        if self._sharing is not None:
+            self._sharing.start()
 
     def submit(self, asked: ReadPlan, idempotency_key: str | None, received_s: float) -> str:
         """Store and queue a plan; returns its id. `received_s` is when the request came (monotonic clock).
@@ -104,20 +115,14 @@ class Plans:
 
     def submit_all(self, asked: Sequence[tuple[ReadPlan, str | None]], received_s: float) -> list[str]:
         """Store and queue plans, each with its key, all or none; returns their ids. Raises what `submit` does."""
+        records = [_new_record(plan, key) for plan, key in asked]
+        ids = {record.id for record in records}
         with self._admission:
-            known = [None if key is None else self._store.plan_by_key(key) for _, key in asked]
-            for (plan, _), record in zip(asked, known, strict=True):
-                # Not what was filled in: that may have changed since.
-                if record is not None and (self._store.posted_hash(record.id) or record.input_hash) != plan.posted_hash:
-                    raise IdempotencyConflictError.of(record.id)
-            self._refuse_too_many(sum(record is None for record in known))
-            ids = []
-            for (plan, key), record in zip(asked, known, strict=True):
-                if record is None:
-                    record = _new_record(plan, key)
-                    self._admit(record, plan, received_s)
-                ids.append(record.id)
-        return ids
+            self._coming |= ids
+            try:
+                return self._submit_all(asked, records, received_s)
+            finally:
+                self._coming -= ids
 
     def plan(self, plan_id: str) -> PlanDoc:
         """Look at a plan; NotFoundError when there is none."""
@@ -126,7 +131,7 @@ class Plans:
     def page(self, limit: int, before: int | None, statuses: list[PlanStatus], query: str) -> PlanList:
         """List plans from the newest to the oldest; `query` goes into the link to the next page."""
         # One more than asked for tells whether there is a next page.
-        active = [PlanStatus.QUEUED] if any(not status.final for status in statuses) else []
+        active = _ACTIVE if any(not status.final for status in statuses) else []
         records = [self._live(record) for record in self._store.plans(limit + 1, before, [*statuses, *active])]
         return plan_list(records, limit, statuses, query)
 
@@ -162,6 +167,8 @@ class Plans:
         if events is not None:
             return events
         status = self.record(plan_id).status
+        if not status.final and self._sharing is not None:
+            return self._sharing.follow(plan_id)
         past = self._store.plan_events(plan_id)
         if past is None:
             # Its events were lost with an earlier process; whoever has seen some of them learns how it ended.
@@ -171,6 +178,9 @@ class Plans:
     async def wait(self, plan_id: str, timeout_s: float) -> None:
         """Return when the plan is final, or the time is over."""
         events = self._open_events(plan_id)
+        if events is None and self._sharing is not None:
+            with suppress(NotFoundError):
+                events = await run_in_threadpool(self.events, plan_id)
         if events is not None:
             await events.wait_closed(timeout_s)
 
@@ -182,8 +192,8 @@ class Plans:
                 left.is_canceled = True
         if running is not None:
             running.stop(PlanStatus.CANCELED)
-        elif left is None:
-            self.record(plan_id)
+        elif left is None and not self.record(plan_id).status.final:
+            self._leases.ask_end(plan_id)
 
     def delete(self, plan_id: str) -> None:
         """Delete a final plan.
@@ -227,18 +237,48 @@ class Plans:
             time.sleep(_POLL_S)
 
     def close(self) -> None:
-        """Write what has ended; whatever has not goes on in the next process."""
+        """Write what has ended; whatever has not goes on in the next process, or in another one."""
         self._closed = True
-        self._taking_up.join()
+        if self._sharing is not None:
+            self._sharing.close()
+        self._taking_up.shutdown()
         self._finisher.shutdown()
         self._unstored.close()
         try:
-            self._store.forget_crashes()
+            self._leases.let_go()
         except StoreError as error:
             _logger.warning("what is left unfinished will look like a crash: %s", error)
         logs = [plan.events for plan in self._left_behind.values()] + [plan.events for plan in self._running.values()]
         for log in logs:
             log.close()
+
+    def running(self) -> dict[str, RunningPlan]:
+        """Plans that this service has and has read."""
+        return dict(self._running)
+
+    def is_known(self, plan_id: str) -> bool:
+        """Whether this service has a plan that is not final, or is about to have it."""
+        return plan_id in self._running or plan_id in self._left_behind or plan_id in self._coming
+
+    def num_wanted(self) -> int:
+        """How many plans could begin at once beside those that this service has."""
+        if self._stopping or self._left_behind or self._pool.queue_length:
+            return 0
+        return max(0, self._pool.num_ready - self._pool.num_busy)
+
+    def take(self, left: Sequence[LeftBehind]) -> None:
+        """Go on with plans that this service has taken."""
+        for each in left:
+            # Reading them takes time; who asks for one meanwhile sees it queued, and may wait for it or cancel it.
+            followed = None if self._sharing is None else self._sharing.unfollow(each.record.id)
+            self._left_behind[each.record.id] = _LeftBehindPlan(each, followed)
+        for each in left:
+            self._taking_up.submit(self._take_up, each)
+
+    def lose(self, plan: RunningPlan) -> None:
+        """Another service has taken a plan; its end is not ours to say."""
+        if plan.decide():
+            self._lost(plan)
 
     def _open_events(self, plan_id: str) -> EventLog | None:
         """Events of a plan that is not final; None for any other."""
@@ -246,59 +286,80 @@ class Plans:
         plan = self._left_behind.get(plan_id) or self._running.get(plan_id)
         return None if plan is None else plan.events
 
-    def _refuse_too_many(self, num_new: int) -> None:
-        if not num_new:
-            return
+    def _submit_all(
+        self, asked: Sequence[tuple[ReadPlan, str | None]], records: Sequence[PlanRecord], received_s: float
+    ) -> list[str]:
+        client = caller_now().client
+        new = [
+            NewPlan(
+                record=replace(record, timings=_accepted(received_s)),
+                asked=plan.input,
+                posted_hash=plan.posted_hash,
+                # What is stored has nothing to fill in: who goes on with it could not say these again.
+                notes=to_json(plan.filled_in) if plan.filled_in else None,
+                client=client,
+                due_s=record.queued_at_s + plan.request.options.time_limit_s,
+            )
+            for (plan, _), record in zip(asked, records, strict=True)
+        ]
+        # Stored, then queued: a plan that is answered for is never lost.
+        ids = self._store.add_plans(new, self._refuse)
+        for plan, (read, _), id_ in zip(new, asked, ids, strict=True):
+            if id_ == plan.record.id:
+                self._begin(plan.record, read)
+        return ids
+
+    def _refuse(self, num_new: int, others: Others) -> None:
         if self._stopping:
             raise ShuttingDownError("the service stops; ask again when it is back")
-        active = [plan.client for plan in list(self._running.values()) if not plan.record.status.final]
-        most = self._settings.queue_size + self._settings.workers
-        if len(active) + num_new > most:
-            more = "" if num_new == 1 else f", and {num_new} more are asked for; it takes {most}"
-            raise QueueFullError(f"{len(active)} plans run or wait, which is as many as this service takes{more}")
-        client, share = caller_now().client, max(1, int(most * self._settings.client_share))
-        if (theirs := active.count(client)) + num_new > share:
-            raise QueueFullError(
-                f"{theirs} plans of {client} run or wait, and {num_new} more are asked for; of the {most} that this "
-                f"service takes, a client may have {share}"
-            )
+        refuse_too_many(self._settings, others, num_new)
 
-    def _admit(self, record: PlanRecord, asked: ReadPlan, received_s: float) -> None:
-        """Store the plan, then queue it: a plan that is answered for is never lost."""
-        accept_ms = (time.perf_counter() - received_s) * _MS_PER_S
-        timings = TimingsDoc(
-            accept_ms=accept_ms, queue_ms=None, phases_ms={}, cpu_ms=None, first_incumbent_ms=None, total_ms=None
-        )
-        record = replace(record, timings=timings.model_dump_json())
-        posted_hash = asked.posted_hash if asked.posted_hash != record.input_hash else None
+    def _begin(self, record: PlanRecord, asked: ReadPlan) -> None:
         notes = (*asked.filled_in, *asked.notes)
-        # What is stored has nothing to fill in: who goes on with it could not say these again.
-        self._store.add_plan(record, asked.input, posted_hash, to_json(asked.filled_in) if asked.filled_in else None)
-        request = asked.request.for_worker()
-        slack_s, client = self._settings.deadline_slack_s, caller_now().client
-        plan = RunningPlan(record, request, self._pool, slack_s, self._ended, notes, client=client)
+        plan = self._running_plan(record, asked, notes, 1)
         plan.asked = self._traces.here()
         self._running[record.id] = plan
         try:
-            plan.start()
+            # There may be room where others wait for less.
+            plan.start(promised=self._store.is_shared and self._pool.trouble is None)
         except Exception:
             del self._running[record.id]
             self._store.delete_plan(record.id)
             raise
 
-    def _take_up(self, left_behind: list[LeftBehind]) -> None:
-        for left in left_behind:
-            if self._stopping:
-                return
-            plan = self._left_behind[left.record.id]
-            try:
-                self._go_on(left, plan)
-            except Exception:
-                # It stays in the store for the next process, and keeps no other plan from its turn.
-                _logger.exception("plan %s cannot be taken up", left.record.id)
-                plan.events.close()
-            finally:
-                del self._left_behind[left.record.id]
+    def _running_plan(
+        self,
+        record: PlanRecord,
+        asked: ReadPlan,
+        notes: tuple[Issue, ...],
+        epoch: int,
+        events: EventLog | None = None,
+        times_begun_again: int = 0,
+    ) -> RunningPlan:
+        def begun() -> None:
+            # Nobody takes a plan from a service that is alone, which counts only what it has taken up.
+            if (self._store.is_shared or times_begun_again) and not self._leases.begin(
+                record.id, epoch, times_begun_again
+            ):
+                self.lose(plan)
+
+        slack_s = self._settings.deadline_slack_s
+        request = asked.request.for_worker()
+        plan = RunningPlan(record, request, self._pool, slack_s, self._ended, notes, events, begun, epoch)
+        return plan
+
+    def _take_up(self, left: LeftBehind) -> None:
+        if self._stopping:
+            return
+        plan = self._left_behind[left.record.id]
+        try:
+            self._go_on(left, plan)
+        except Exception:
+            # It stays in the store for the next process, and keeps no other plan from its turn.
+            _logger.exception("plan %s cannot be taken up", left.record.id)
+            plan.events.close()
+        finally:
+            del self._left_behind[left.record.id]
 
     def _go_on(self, left: LeftBehind, known_as: "_LeftBehindPlan") -> None:
         record, events = left.record, known_as.events
@@ -309,20 +370,13 @@ class Plans:
             except (InputError, MalformedJsonError) as error:
                 failure = FailureDoc(code="interrupted", detail=f"this version cannot go on with the plan: {error}")
         if asked is None:
-            self._give_up(record, failure, events)
+            self._give_up(left, failure, events)
             return
         told = json.loads(self._store.plan_notes(record.id) or "[]")
         filled_in = (from_document(Issue, note, "note") for note in told)
-        plan = RunningPlan(
-            record,
-            asked.request.for_worker(),
-            self._pool,
-            self._settings.deadline_slack_s,
-            self._ended,
-            (*filled_in, *asked.notes),
-            events,
-            lambda: self._store.note_begun_again(record.id, left.times_begun_again + 1),
-        )
+        # Who waited elsewhere had not begun.
+        times_begun_again = left.times_begun_again + (left.times_taken_up > 0)
+        plan = self._running_plan(record, asked, (*filled_in, *asked.notes), left.epoch, events, times_begun_again)
         with self._admission:
             if self._stopping:
                 return
@@ -335,20 +389,26 @@ class Plans:
             del self._running[record.id]
             raise
 
-    def _give_up(self, record: PlanRecord, failure: FailureDoc, events: EventLog) -> None:
+    def _give_up(self, left: LeftBehind, failure: FailureDoc, events: EventLog) -> None:
         record = replace(
-            record, status=PlanStatus.INTERRUPTED, finished_at_s=time.time(), failure=failure.model_dump_json()
+            left.record, status=PlanStatus.INTERRUPTED, finished_at_s=time.time(), failure=failure.model_dump_json()
         )
         state = {"status": record.status.value}
-        self._store.finish_plan(record, json.dumps([asdict(event) for event in events.preview(STATE, state)]))
-        events.publish(STATE, state)
+        told = json.dumps([asdict(event) for event in events.preview(STATE, state)])
+        if self._store.finish_plan(record, told, left.epoch):
+            events.publish(STATE, state)
         events.close()
 
     def _ended(self, plan: RunningPlan, termination: Termination) -> None:
         if not self._closed:
             self._finisher.submit(self._finish, plan, termination)
+        if self._sharing is not None:
+            # Others may have plans that wait.
+            self._sharing.wake()
 
     def _finish(self, plan: RunningPlan, termination: Termination) -> None:
+        if not plan.decide():
+            return
         has_plan = termination.outcome is not None and termination.outcome.termination.has_incumbent
         if termination.status is PlanStatus.INTERRUPTED and not has_plan and self._store.is_lasting:
             # The next process goes on with it.
@@ -359,22 +419,43 @@ class Plans:
             warnings = (*plan.notes, *termination.outcome.warnings)
             termination = replace(termination, outcome=replace(termination.outcome, warnings=warnings))
         record = final_record(plan.record, termination, plan.queued_s)
-        state = {"status": record.status.value}
-        events = json.dumps([asdict(event) for event in plan.events.preview(STATE, state)])
-        plan.record = record
-        # Until it is stored it stays in memory, where clients find it.
-        self._unstored.write(record.id, partial(self._store_end, record, events))
-        self._metrics.plans.labels(record.policy, record.status.value).inc()
+        events = json.dumps([asdict(event) for event in plan.events.preview(STATE, {"status": record.status.value})])
+        if not self._store.is_shared:
+            # Nobody else can say how it ends: until that is stored it stays in memory, where clients find it.
+            plan.record = record
+        self._unstored.write(record.id, partial(self._store_end, plan, record, events))
+        if not self._store.is_shared:
+            self._conclude(plan, record)
         if termination.outcome is not None and "solve" in termination.outcome.times.wall_s:
             seconds = termination.outcome.times.wall_s["solve"]
             self._metrics.solve_seconds.labels(record.policy, termination.outcome.solver).observe(seconds)
-        plan.events.publish(STATE, state)
+
+    def _store_end(self, plan: RunningPlan, record: PlanRecord, events: str) -> None:
+        is_stored = self._store.finish_plan(record, events, plan.epoch)
+        self._running.pop(record.id, None)
+        if not self._store.is_shared:
+            return
+        if is_stored:
+            self._conclude(plan, record)
+        else:
+            # The end is another service's to say.
+            self._lost(plan)
+
+    def _conclude(self, plan: RunningPlan, record: PlanRecord) -> None:
+        plan.record = record
+        self._metrics.plans.labels(record.policy, record.status.value).inc()
+        plan.events.publish(STATE, {"status": record.status.value})
         plan.events.close()
         self._traces.ended(plan.asked, record)
 
-    def _store_end(self, record: PlanRecord, events: str) -> None:
-        self._store.finish_plan(record, events)
-        del self._running[record.id]
+    def _lost(self, plan: RunningPlan) -> None:
+        self._running.pop(plan.record.id, None)
+        events = plan.drop()
+        if self._sharing is None:
+            events.close()
+        else:
+            # Whoever follows it here goes on with what is told there.
+            self._sharing.follow(plan.record.id, events)
 
     def _live(self, record: PlanRecord) -> PlanRecord:
         """The plan as it stands now; the store knows only how it began and how it ended."""
@@ -386,9 +467,18 @@ class _LeftBehindPlan:
     """A plan of an earlier process before this one has read it: what is asked of it meanwhile. Its events go on above
     those that clients may have seen."""
 
-    def __init__(self, left: LeftBehind) -> None:
-        self.events = EventLog(left.times_taken_up * _AFTER_LOST_EVENTS)
-        self.is_canceled = False
+    def __init__(self, left: LeftBehind, events: EventLog | None) -> None:
+        self.events = events or EventLog()
+        self.events.go_on_above((left.epoch - 1) * _AFTER_LOST_EVENTS)
+        self.is_canceled = left.wants_end
+
+
+def _accepted(received_s: float) -> str:
+    accept_ms = (time.perf_counter() - received_s) * _MS_PER_S
+    timings = TimingsDoc(
+        accept_ms=accept_ms, queue_ms=None, phases_ms={}, cpu_ms=None, first_incumbent_ms=None, total_ms=None
+    )
+    return timings.model_dump_json()
 
 
 def _new_record(asked: ReadPlan, idempotency_key: str | None) -> PlanRecord:

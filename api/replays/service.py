@@ -4,7 +4,8 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 
@@ -31,6 +32,7 @@ from api.schemas.replay_answer import (
 )
 from api.store.database import Store
 from api.store.keys import RequestKey
+from api.store.leases import Lease, Leases
 from api.store.replays import LeftReplays, ReplayStore
 from solver.engine import WorkerEngine
 from stowplan import __version__
@@ -54,8 +56,10 @@ class Replays:
         self._store = ReplayStore(store)
         self._engine = engine
         self._turns = Turns("replays", settings.replay_queue_size, self._run, self._drop)
-        for left in self._store.unfinished():
-            self._interrupt(left)
+        self._leases = Leases(store)
+        # Events of those that another service has; they come together, at the end.
+        self._followed: dict[str, EventLog] = {}
+        self._interrupt_left()
 
     def submit(self, asked: ReadReplays, idempotency_key: str | None = None) -> str:
         """Store and queue replays; returns their id.
@@ -149,22 +153,40 @@ class Replays:
         active = self._turns.get(replays_id)
         if active is not None:
             return active.events
-        self.replays(replays_id)
-        past = json.loads(self._store.events(replays_id) or "[]")
-        return EventLog.of_past(PlanEvent(**event) for event in past)
+        if not self.replays(replays_id).status.final:
+            return self._followed.setdefault(replays_id, EventLog())
+        return EventLog.of_past(self._past_events(replays_id))
 
     async def wait(self, replays_id: str, timeout_s: float) -> None:
         """Return when the replays are final, or the time is over."""
-        await self._turns.wait(replays_id, timeout_s)
+        with suppress(NotFoundError):
+            await self._turns.wait(replays_id, timeout_s, lambda: self.replays(replays_id))
 
     def remove(self, replays_id: str) -> ReplayDoc | None:
         """Delete final replays; ask those that are not to stop, and give them as they stand."""
         canceled = self._turns.cancel(replays_id, ReplayStatus.CANCELED)
         if canceled is not None:
             return canceled.document
+        if self._leases.ask_end(replays_id):
+            return self.replays(replays_id)
         if not self._turns.delete(replays_id, lambda: self._store.delete(replays_id)):
             raise _no_replays(replays_id)
         return None
+
+    def look(self, held: Mapping[str, Lease]) -> None:
+        """Stop what another service was asked to, end what services had that live no more, and look whether those have
+        ended that are followed."""
+        for id_, lease in held.items():
+            if lease.wants_end and self._turns.get(id_) is not None:
+                self._turns.cancel(id_, ReplayStatus.CANCELED)
+        self._interrupt_left()
+        for id_, log in list(self._followed.items()):
+            with suppress(NotFoundError):
+                if not self.replays(id_).status.final:
+                    continue
+            log.extend(self._past_events(id_))
+            log.close()
+            del self._followed[id_]
 
     def begin_shutdown(self) -> None:
         """Take no new replays and ask those that run to come back with what they have."""
@@ -213,6 +235,13 @@ class Replays:
         )
         active.events.publish(STATE, state)
         active.events.close()
+
+    def _past_events(self, replays_id: str) -> list[PlanEvent]:
+        return [PlanEvent(**event) for event in json.loads(self._store.events(replays_id) or "[]")]
+
+    def _interrupt_left(self) -> None:
+        for left in self._store.take_up():
+            self._interrupt(left)
 
     def _interrupt(self, left: LeftReplays) -> None:
         """End what an earlier process left unfinished."""

@@ -1,6 +1,7 @@
-"""The connection to the database: one process owns it; its schema is brought up to date when it is opened."""
+"""The connection to the database; its schema is brought up to date when it is opened."""
 
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from api.common.errors import StoreError
-from api.store.dialects.base import Dialect
+from api.store.dialects.base import Dialect, Listener
 from api.store.dialects.postgresql import Postgresql, reason
 from api.store.dialects.sqlite import Sqlite
 from api.store.schema import bring_up_to_date
@@ -36,6 +37,8 @@ class Database:
     """
 
     def __init__(self, location: Path | str | None) -> None:
+        # Who this is among those that use the database.
+        self.owner = uuid.uuid4().hex
         self._write_lock = threading.Lock()
         self._dialect: Dialect = Postgresql(location) if isinstance(location, str) else Sqlite(location)
         self._read_lock = self._dialect.reading(self._write_lock)
@@ -63,6 +66,11 @@ class Database:
         return self._dialect.is_lasting
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other services may use it as well."""
+        return self._dialect.is_shared
+
+    @property
     def trouble(self) -> str | None:
         """What keeps that which is written from being found again, or anything from being written; None: nothing."""
         return self._dialect.trouble
@@ -74,7 +82,8 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that is written when the body ends, and forgotten when it raises; one at a time."""
+        """A transaction that is written when the body ends, and forgotten when it raises; of all that use the
+        database one at a time."""
         with self._write_lock, self._failing("written"), self._dialect.transaction() as connection:
             yield connection
 
@@ -83,6 +92,12 @@ class Database:
         """A connection to read from."""
         with self._read_lock, self._failing("read"), self._dialect.reader.connect() as connection:
             yield connection
+
+    @contextmanager
+    def listening(self) -> Iterator[Listener]:
+        """A connection to say that this service lives, and to hear what others tell; of shared databases only."""
+        with self._failing("listened to"), self._dialect.listening() as listener:
+            yield listener
 
     def return_pages(self, num_pages: int) -> bool:
         """Give up to so many pages that nothing is in back to the disk; whether there are more."""

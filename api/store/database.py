@@ -1,18 +1,31 @@
-"""Plans, comparisons and snapshots. What is final survives a restart; one process owns the database."""
+"""Plans, comparisons and snapshots. What is final survives a restart, and what is not has an owner."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from api.common.errors import IdempotencyConflictError
 from api.schemas.plan import PlanStatus
 from api.store.audit import note_change, note_deletion
 from api.store.bodies import Body, PlanInput, body_of, forget_bodies, keep_body
 from api.store.connection import Database
+from api.store.dialects.statements import add_new, tell
 from api.store.keys import RequestKey, forget_key, keep_key, resource_of
+from api.store.leases import (
+    PLANS_LEASES,
+    Others,
+    end_lease,
+    forget_lease,
+    holds,
+    lease,
+    others,
+    take_over,
+    take_waiting,
+)
 from api.store.listing import listed
-from api.store.tables import BEGUN_AGAIN, BODIES, COMPARISONS, NOTES, PLANS, POSTED, SNAPSHOTS, TAKEN_UP
+from api.store.tables import BODIES, COMPARISONS, LEASES, NOTES, PLAN_EVENTS, PLANS, POSTED, SNAPSHOTS
 
 _ACTIVE = [status.value for status in PlanStatus if not status.final]
 
@@ -49,12 +62,44 @@ class LeftBehind:
     """A plan that an earlier process left unfinished.
 
     `times_taken_up`: by how many processes, this one included, since one last ended in good order;
-    `times_begun_again`: in how many of those before this a worker had begun with it.
+    `times_begun_again`: in how many of those before this a worker had begun with it. `epoch`: of its lease; `client`:
+    who asked for it, where that is known; `wants_end`: somebody has asked for its end.
     """
 
     record: PlanRecord
     times_taken_up: int
     times_begun_again: int
+    epoch: int = 1
+    client: str | None = None
+    wants_end: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPlan:
+    """A plan that is asked for.
+
+    `posted_hash`: of the request as it was posted; `notes`: what is said of what was filled in; `due_s`: its turn,
+    the smallest is next.
+    """
+
+    record: PlanRecord
+    asked: PlanInput
+    posted_hash: str | None = None
+    notes: str | None = None
+    client: str | None = None
+    due_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanNews:
+    """What a plan that is not final has told since it was written last: its state, and events as JSON text by id."""
+
+    plan_id: str
+    epoch: int
+    status: PlanStatus
+    building_at_s: float | None
+    solving_at_s: float | None
+    events: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,24 +121,70 @@ class Store(Database):
     def add_plan(
         self, record: PlanRecord, asked: PlanInput, posted_hash: str | None = None, notes: str | None = None
     ) -> None:
-        """Insert a plan; `posted_hash` is that of the request if it differs, `notes` what is said of what was filled
-        in."""
-        values = {name: value for name, value in asdict(record).items() if name != "sequence"}
+        """Insert one plan, whatever there is already; see `add_plans`."""
         with self.writing() as connection:
-            note_change(connection, record.id)
-            keep_body(connection, asked.snapshot)
-            connection.execute(insert(PLANS).values(**values, request=asked.rest, snapshot_hash=asked.snapshot.hash))
-            if posted_hash is not None:
-                connection.execute(insert(POSTED).values(plan_id=record.id, input_hash=posted_hash))
-            if notes is not None:
-                connection.execute(insert(NOTES).values(plan_id=record.id, notes=notes))
+            self._insert_plan(connection, NewPlan(record=record, asked=asked, posted_hash=posted_hash, notes=notes))
 
-    def finish_plan(self, record: PlanRecord, events: str) -> bool:
-        """Write the final state of a plan; False when it has been deleted meanwhile."""
+    def add_plans(self, new: Sequence[NewPlan], admit: Callable[[int, Others], None]) -> list[str]:
+        """Insert plans that nobody has asked for under their keys, all or none; the ids of all, known ones included.
+
+        Parameters
+        ----------
+        admit
+            Is told how many are new, and what else there is to do; may refuse, by raising.
+
+        Raises
+        ------
+        IdempotencyConflictError
+            When a key was used with another request.
+        """
+        with self.writing() as connection:
+            known = [_known_plan(connection, plan) for plan in new]
+            if None in known:
+                admit(known.count(None), others(connection))
+            for plan, id_ in zip(new, known, strict=True):
+                if id_ is None:
+                    self._insert_plan(connection, plan)
+        return [id_ or plan.record.id for plan, id_ in zip(new, known, strict=True)]
+
+    def finish_plan(self, record: PlanRecord, events: str, epoch: int | None = None) -> bool:
+        """Write the final state of a plan; False when this service does not have it (any more).
+
+        Parameters
+        ----------
+        epoch
+            Of its lease; None where nobody else can have taken it.
+        """
         values = {name: value for name, value in asdict(record).items() if name != "sequence"}
         with self.writing() as connection:
+            if not end_lease(connection, self, record.id, epoch):
+                return False
+            connection.execute(delete(PLAN_EVENTS).where(PLAN_EVENTS.c.plan_id == record.id))
             done = connection.execute(update(PLANS).where(PLANS.c.id == record.id).values(**values, events=events))
         return done.rowcount > 0
+
+    def tell_of_plans(self, news: Sequence[PlanNews]) -> None:
+        """Write down what plans have told, of those that this service still has."""
+        with self.writing() as connection:
+            for plan in news:
+                if not holds(connection, self, plan.plan_id, plan.epoch):
+                    continue
+                if plan.events:
+                    rows = [
+                        {"plan_id": plan.plan_id, "number": number, "event": event}
+                        for number, event in plan.events.items()
+                    ]
+                    add_new(connection, PLAN_EVENTS, rows)
+                state = {"building_at_s": plan.building_at_s, "solving_at_s": plan.solving_at_s}
+                known = update(PLANS).where(PLANS.c.id == plan.plan_id)
+                connection.execute(known.values(status=plan.status.value, **state))
+                tell(connection, self.owner, plan.plan_id)
+
+    def told_of_plan(self, plan_id: str, after: int) -> list[str]:
+        """Events of a plan that is not final, as JSON text, above that id, as far as they are written."""
+        query = select(PLAN_EVENTS.c.event).where(PLAN_EVENTS.c.plan_id == plan_id, PLAN_EVENTS.c.number > after)
+        with self.reading() as connection:
+            return list(connection.scalars(query.order_by(PLAN_EVENTS.c.number)))
 
     def delete_plan(self, plan_id: str) -> bool:
         """Delete a plan; False when there is none."""
@@ -103,15 +194,6 @@ class Store(Database):
     def plan(self, plan_id: str) -> PlanRecord | None:
         """One plan."""
         return self._one_plan(PLANS.c.id == plan_id)
-
-    def plan_by_key(self, idempotency_key: str) -> PlanRecord | None:
-        """The plan that was asked for under this key."""
-        return self._one_plan(PLANS.c.idempotency_key == idempotency_key)
-
-    def posted_hash(self, plan_id: str) -> str | None:
-        """Hash of the request behind a plan, where measurements were filled in."""
-        with self.reading() as connection:
-            return connection.scalar(select(POSTED.c.input_hash).where(POSTED.c.plan_id == plan_id))
 
     def plan_notes(self, plan_id: str) -> str | None:
         """What was said of what was filled in, as JSON text; None where nothing was."""
@@ -149,39 +231,15 @@ class Store(Database):
         with self.reading() as connection:
             return [_record(row._mapping) for row in connection.execute(query)]
 
-    def take_up_plans(self) -> list[LeftBehind]:
-        """Plans that an earlier process left unfinished, oldest first."""
-        taken_up, begun_again = (
-            func.coalesce(select(table.c.times).where(table.c.plan_id == PLANS.c.id).scalar_subquery(), 0)
-            for table in (TAKEN_UP, BEGUN_AGAIN)
-        )
-        query = select(*_RECORD_COLUMNS, taken_up.label("taken_up"), begun_again.label("begun_again"))
+    def take_up_plans(self, also: Collection[str] = ()) -> list[LeftBehind]:
+        """Take plans that no living service has, and of its own those that it does not know (`also`); oldest first."""
         with self.writing() as connection:
-            rows = connection.execute(query.where(PLANS.c.status.in_(_ACTIVE)).order_by(PLANS.c.sequence)).all()
-            connection.execute(delete(TAKEN_UP))
-            if rows:
-                counts = [{"plan_id": row.id, "times": row.taken_up + 1} for row in rows]
-                connection.execute(insert(TAKEN_UP), counts)
-        return [
-            LeftBehind(
-                record=_record({column.name: row._mapping[column.name] for column in _RECORD_COLUMNS}),
-                times_taken_up=row.taken_up + 1,
-                times_begun_again=row.begun_again,
-            )
-            for row in rows
-        ]
+            return self._taken(connection, take_over(connection, self, PLANS_LEASES, also))
 
-    def note_begun_again(self, plan_id: str, times: int) -> None:
-        """Write down that a worker has begun with a plan that was taken up, for the `times`-th time."""
+    def take_waiting_plans(self, num_most: int) -> list[LeftBehind]:
+        """Take plans that wait elsewhere, those first whose turn is next."""
         with self.writing() as connection:
-            connection.execute(delete(BEGUN_AGAIN).where(BEGUN_AGAIN.c.plan_id == plan_id))
-            connection.execute(insert(BEGUN_AGAIN).values(plan_id=plan_id, times=times))
-
-    def forget_crashes(self) -> None:
-        """Say that this process ends in good order: what it leaves unfinished did not break it."""
-        with self.writing() as connection:
-            for table in (TAKEN_UP, BEGUN_AGAIN):
-                connection.execute(delete(table))
+            return self._taken(connection, take_waiting(connection, self, num_most))
 
     def add_snapshot(self, record: SnapshotRecord) -> bool:
         """Insert a snapshot; False when it is there already."""
@@ -215,12 +273,15 @@ class Store(Database):
         with self.writing() as connection:
             note_change(connection, comparison_id)
             keep_key(connection, request, comparison_id)
+            lease(connection, self, comparison_id, COMPARISONS.name)
             connection.execute(insert(COMPARISONS).values(id=comparison_id, final=False, document=document))
 
     def finish_comparison(self, comparison_id: str, document: str, *, is_interrupted: bool) -> None:
         """Write the final state of a comparison; one that was interrupted loses its key."""
         known = COMPARISONS.c.id == comparison_id
         with self.writing() as connection:
+            if not end_lease(connection, self, comparison_id):
+                return
             if is_interrupted:
                 forget_key(connection, comparison_id)
             connection.execute(update(COMPARISONS).where(known).values(final=True, document=document))
@@ -229,6 +290,7 @@ class Store(Database):
         """Delete a comparison; False when there is none."""
         with self.writing() as connection:
             forget_key(connection, comparison_id)
+            forget_lease(connection, comparison_id)
             gone = connection.execute(delete(COMPARISONS).where(COMPARISONS.c.id == comparison_id)).rowcount
             return note_deletion(connection, gone)
 
@@ -242,11 +304,43 @@ class Store(Database):
         with self.reading() as connection:
             return listed(connection, COMPARISONS, fields, limit, before)
 
-    def unfinished_comparisons(self) -> list[str]:
-        """Comparisons that are not final, as JSON text."""
-        with self.reading() as connection:
-            query = select(COMPARISONS.c.document).where(~COMPARISONS.c.final)
-            return list(connection.scalars(query.order_by(COMPARISONS.c.sequence)))
+    def take_up_comparisons(self) -> list[str]:
+        """Take comparisons that are not final and that no living service has; JSON text, oldest first."""
+        with self.writing() as connection:
+            ids = take_over(connection, self, COMPARISONS.name)
+            query = select(COMPARISONS.c.document).where(COMPARISONS.c.id.in_(ids)).order_by(COMPARISONS.c.sequence)
+            return list(connection.scalars(query)) if ids else []
+
+    def _insert_plan(self, connection: Connection, plan: NewPlan) -> None:
+        record = plan.record
+        values = {name: value for name, value in asdict(record).items() if name != "sequence"}
+        note_change(connection, record.id)
+        snapshot = plan.asked.snapshot
+        keep_body(connection, snapshot)
+        connection.execute(insert(PLANS).values(**values, request=plan.asked.rest, snapshot_hash=snapshot.hash))
+        lease(connection, self, record.id, PLANS_LEASES, client=plan.client, due_s=plan.due_s)
+        if plan.posted_hash not in (None, record.input_hash):
+            connection.execute(insert(POSTED).values(plan_id=record.id, input_hash=plan.posted_hash))
+        if plan.notes is not None:
+            connection.execute(insert(NOTES).values(plan_id=record.id, notes=plan.notes))
+
+    def _taken(self, connection: Connection, ids: Sequence[str]) -> list[LeftBehind]:
+        """Plans that were taken begin again, whatever their states were elsewhere."""
+        if not ids:
+            return []
+        anew = {"status": PlanStatus.QUEUED.value, "building_at_s": None, "solving_at_s": None}
+        active = PLANS.c.id.in_(ids) & PLANS.c.status.in_(_ACTIVE)
+        connection.execute(update(PLANS).where(active).values(**anew))
+        counts = (LEASES.c.times_taken_up, LEASES.c.times_begun_again, LEASES.c.epoch, LEASES.c.wants_end)
+        query = select(*_RECORD_COLUMNS, *counts, LEASES.c.client).join(LEASES, LEASES.c.resource_id == PLANS.c.id)
+        rows = connection.execute(query.where(active).order_by(PLANS.c.sequence)).all()
+        return [
+            LeftBehind(
+                record=_record({column.name: row._mapping[column.name] for column in _RECORD_COLUMNS}),
+                **{field.name: row._mapping[field.name] for field in fields(LeftBehind) if field.name != "record"},
+            )
+            for row in rows
+        ]
 
     def _one_plan(self, condition: Any) -> PlanRecord | None:
         with self.reading() as connection:
@@ -258,10 +352,26 @@ def _record(row: Any) -> PlanRecord:
     return PlanRecord(**{**row, "status": PlanStatus(row["status"])})
 
 
+def _known_plan(connection: Connection, plan: NewPlan) -> str | None:
+    """Id of the plan that was asked for under the same key; IdempotencyConflictError when it was another request."""
+    if plan.record.idempotency_key is None:
+        return None
+    posted = func.coalesce(POSTED.c.input_hash, PLANS.c.input_hash)
+    query = select(PLANS.c.id, posted.label("hash")).join(POSTED, POSTED.c.plan_id == PLANS.c.id, isouter=True)
+    known = connection.execute(query.where(PLANS.c.idempotency_key == plan.record.idempotency_key)).one_or_none()
+    if known is None:
+        return None
+    # Not what was filled in: that may have changed since.
+    if known.hash != (plan.posted_hash or plan.record.input_hash):
+        raise IdempotencyConflictError.of(known.id)
+    return str(known.id)
+
+
 def delete_plans(connection: Connection, ids: Sequence[str]) -> int:
     """Delete plans with all that is theirs; how many there were."""
-    for table in (POSTED, NOTES, TAKEN_UP, BEGUN_AGAIN):
+    for table in (POSTED, NOTES, PLAN_EVENTS):
         connection.execute(delete(table).where(table.c.plan_id.in_(ids)))
+    connection.execute(delete(LEASES).where(LEASES.c.resource_id.in_(ids)))
     gone = connection.scalars(delete(PLANS).where(PLANS.c.id.in_(ids)).returning(PLANS.c.snapshot_hash)).all()
     forget_bodies(connection, gone)
     return len(gone)

@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, Table, delete, select
 from api.store.audit import note_deletion
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key
+from api.store.leases import forget_lease
 from api.store.listing import listed
 
 
@@ -34,6 +35,7 @@ class NamedStore:
         """Delete one; False when there is none."""
         with self._store.writing() as connection:
             forget_key(connection, self._prefix + name)
+            forget_lease(connection, self._prefix + name)
             gone = connection.execute(delete(self._table).where(self._table.c.name == name)).rowcount
             return note_deletion(connection, gone)
 

@@ -13,6 +13,7 @@ from sqlalchemy import (
 from api.store.audit import note_change, note_deletion
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key, keep_key
+from api.store.leases import end_lease, forget_lease, lease, take_over
 from api.store.listing import listed
 from api.store.tables import REPLAYS, RESULTS
 
@@ -40,6 +41,7 @@ class ReplayStore:
         with self._store.writing() as connection:
             note_change(connection, id_)
             keep_key(connection, request, id_)
+            lease(connection, self._store, id_, REPLAYS.name)
             connection.execute(insert(REPLAYS).values(id=id_, final=False, document=document, cluster=cluster))
 
     def add_result(self, id_: str, number: int, row: str, result: str) -> None:
@@ -54,6 +56,8 @@ class ReplayStore:
         """Write their final state; those that were interrupted lose their key."""
         known = REPLAYS.c.id == id_
         with self._store.writing() as connection:
+            if not end_lease(connection, self._store, id_):
+                return
             if is_interrupted:
                 forget_key(connection, id_)
             connection.execute(update(REPLAYS).where(known).values(final=True, document=document, events=events))
@@ -62,6 +66,7 @@ class ReplayStore:
         """Delete replays; False when there are none."""
         with self._store.writing() as connection:
             forget_key(connection, id_)
+            forget_lease(connection, id_)
             connection.execute(delete(RESULTS).where(RESULTS.c.replays_id == id_))
             return note_deletion(connection, connection.execute(delete(REPLAYS).where(REPLAYS.c.id == id_)).rowcount)
 
@@ -97,11 +102,12 @@ class ReplayStore:
         with self._store.reading() as connection:
             return listed(connection, REPLAYS, fields, limit, before)
 
-    def unfinished(self) -> list[LeftReplays]:
-        """Replays that are not final."""
-        with self._store.reading() as connection:
-            query = select(REPLAYS.c.id, REPLAYS.c.document).where(~REPLAYS.c.final)
-            left = connection.execute(query.order_by(REPLAYS.c.sequence)).all()
+    def take_up(self) -> list[LeftReplays]:
+        """Take replays that are not final and that no living service has."""
+        with self._store.writing() as connection:
+            ids = take_over(connection, self._store, REPLAYS.name)
+            query = select(REPLAYS.c.id, REPLAYS.c.document).where(REPLAYS.c.id.in_(ids))
+            left = connection.execute(query.order_by(REPLAYS.c.sequence)).all() if ids else []
             rows = select(RESULTS.c.number, RESULTS.c.row)
             return [
                 LeftReplays(

@@ -12,7 +12,7 @@ from api.common.errors import StoreError
 from api.store.dialects.base import Dialect
 from api.store.tables import METADATA
 
-HEAD = "0003"
+HEAD = "0004"
 # What wrote databases before there were migrations had this schema.
 _FIRST = "0001"
 # As Alembic makes it.
@@ -45,6 +45,8 @@ def bring_up_to_date(connection: Connection, dialect: Dialect) -> bool:
             f"{name} has schema {revision}, written by a newer Stowplan; this one knows {HEAD}. Update Stowplan or "
             "name another database"
         )
+    if revision is None or revision < HEAD:
+        dialect.refuse_others(connection)
     if revision is None:
         METADATA.create_all(connection)
         _VERSIONS.create(connection)

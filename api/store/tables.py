@@ -75,19 +75,45 @@ NOTES = Table(
     Column("plan_id", String, primary_key=True),
     Column("notes", Text, nullable=False),
 )
-# How often a plan was taken up again after the process that had it was gone without a word.
-TAKEN_UP = Table(
-    "taken_up_plans",
+# What is not final, and which service has it: a plan, a comparison, replays, a forecaster (`forecaster/NAME`). Whoever
+# takes it over raises `epoch`; an end is written together with the deletion of its row of this owner and epoch, so that
+# there is one end. `owner` is empty where a service has ended in good order. Times are those of the database's clock.
+LEASES = Table(
+    "leases",
     METADATA,
-    Column("plan_id", String, primary_key=True),
-    Column("times", Integer, nullable=False),
+    Column("resource_id", String, primary_key=True),
+    Column("collection", String, nullable=False),
+    Column("owner", String, nullable=False, index=True),
+    Column("epoch", Integer, nullable=False),
+    Column("since_s", Float, nullable=False),
+    # Whether somebody has asked another service to end it.
+    Column("wants_end", Boolean, nullable=False),
+    # Of plans: who asked, its turn (the smallest is next), and whether a worker has begun with it under this owner.
+    Column("client", String),
+    Column("due_s", Float),
+    Column("is_begun", Boolean, nullable=False),
+    # How often it was taken up again after the process that had it was gone without a word, and in how many of those a
+    # worker then began with it.
+    Column("times_taken_up", Integer, nullable=False),
+    Column("times_begun_again", Integer, nullable=False),
 )
-# How often a worker then began with it, in processes that went down as well.
-BEGUN_AGAIN = Table(
-    "plans_begun_again",
+# Services on one database that live: each renews its row, by the clock of the database.
+INSTANCES = Table(
+    "instances",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("seen_at_s", Float, nullable=False),
+    # Plans that it has room for, running and waiting.
+    Column("room", Integer, nullable=False),
+)
+# What plans that are not final have told on their way, where another service may be asked for it.
+PLAN_EVENTS = Table(
+    "plan_events",
     METADATA,
     Column("plan_id", String, primary_key=True),
-    Column("times", Integer, nullable=False),
+    Column("number", _NUMBER, primary_key=True, autoincrement=False),
+    Column("event", Text, nullable=False),
+    sqlite_with_rowid=False,
 )
 # Nodes and their fabric, by the name of the cluster.
 CLUSTERS = Table(

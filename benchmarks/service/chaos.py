@@ -1,16 +1,20 @@
 """Everything goes wrong while many clients post: `python -m benchmarks chaos --seconds 300 --clients 50`.
 
-Every few seconds one of these is killed with SIGKILL, at random: a worker, the service, a rank of a training that it
-looks after (where the executor is installed); or the machine is starved by busy loops on every processor. A killed
-service is started again on its database. Clients post small snapshots under a key of their own each, ask again under
-the same key until they are answered, wait for the plan, and compare its objective with the one that this process
-computed before. In the end nothing is disturbed any more, and it is counted:
+Every few seconds one of these is killed with SIGKILL, at random: a worker, a service, a rank of a training that it
+looks after (where the executor is installed), a connection to a database on PostgreSQL; or the machine is starved by
+busy loops on every processor. A killed service is started again on its database. Clients post small snapshots under a
+key of their own each, ask again under the same key until they are answered, each time any of the services, wait for the
+plan, and compare its objective with the one that was planned before. In the end nothing is disturbed any more, and it
+is counted:
 
     accepted        keys that were answered with a plan
     finished        plans that ended, verified, with the right objective
     lost            accepted plans that are not there, or do not end
     wrong           plans that end with anything else
-    planned twice   keys with two plans, and plans in the list that no key was answered with
+    planned twice   keys with two plans, plans in the list that no key was answered with, and plans whose end, once a
+                    client has seen it, is another one later
+
+Several services need a database on PostgreSQL, an empty one: `--services 2 --database postgresql://...`.
 
 Exits 1 unless the last three are 0 and the training, if there is one, has got further than before.
 """
@@ -81,12 +85,20 @@ class Ledger:
     ids: dict[str, set[str]] = field(default_factory=dict)
     variants: dict[str, int] = field(default_factory=dict)
     statuses: Counter[str] = field(default_factory=Counter)
+    ends: dict[str, set[str]] = field(default_factory=dict)
 
-    def accept(self, key: str, variant: int, plan_id: str) -> None:
-        """Note that a key was answered with a plan."""
+    def accept(self, key: str, variant: int, plan: Any) -> None:
+        """Note that a key was answered with a plan, and how that has ended, if it has."""
         with self.lock:
-            self.ids.setdefault(key, set()).add(plan_id)
+            self.ids.setdefault(key, set()).add(plan["id"])
             self.variants[key] = variant
+        self.see(plan)
+
+    def see(self, plan: Any) -> None:
+        """Note how a plan has ended, if it has."""
+        if plan["times"]["finished"] is not None:
+            with self.lock:
+                self.ends.setdefault(plan["id"], set()).add(json.dumps(plan, sort_keys=True))
 
     def note(self, what: str) -> None:
         """Count an answer, or that there was none."""
@@ -95,29 +107,54 @@ class Ledger:
 
 
 class Victim:
-    """The service, which is started again whenever it was killed, and what else can be hurt."""
+    """Services, which are started again whenever they were killed, and what else can be hurt.
 
-    def __init__(self, folder: Path, clients: int) -> None:
+    `database`: URL of one on PostgreSQL, which several services use; None for a file of the one.
+    """
+
+    def __init__(self, folder: Path, clients: int, num_services: int, database: str | None) -> None:
         self._folder = folder
-        self._options = ("--queue-size", str(2 * clients), "--deployments", str(folder / "deployments"))
+        self._database = database
+        self._queue = ("--queue-size", str(2 * clients))
         self._rng = random.Random(0)  # noqa: S311 - chooses what breaks, not a secret
         self._killed_at_step = 0
         self.hurt: Counter[str] = Counter()
-        self.service = Service(port=free_port(), start_s=0.0)
-        self._process = self._started()
-        wait_until_ready(self.service.port, time.perf_counter(), self._process)
+        self.services = [Service(port=free_port(), start_s=0.0) for _ in range(num_services)]
+        self._processes = [self._started(number) for number in range(num_services)]
+        for service, process in zip(self.services, self._processes, strict=True):
+            wait_until_ready(service.port, time.perf_counter(), process)
+
+    @property
+    def service(self) -> Service:
+        """The one that looks after the training."""
+        return self.services[0]
 
     def kill_service(self) -> bool:
-        """Kill the service and start it again on its database."""
-        self._process.kill()
-        self._process.wait()
-        self._process = self._started()
+        """Kill a service and start it again on its database."""
+        number = self._rng.randrange(len(self._processes))
+        self._processes[number].kill()
+        self._processes[number].wait()
+        self._processes[number] = self._started(number)
         return True
+
+    def cut_connection(self) -> bool:
+        """End sessions of the database, one or all."""
+        if self._database is None:
+            return False
+        # Of the extra `postgresql`.
+        import psycopg
+
+        mine = "datname = current_database() AND pid <> pg_backend_pid() AND application_name LIKE 'stowplan %'"
+        most = self._rng.choice((1, 100))
+        ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {mine} ORDER BY random() LIMIT {most}"  # noqa: S608
+        with psycopg.connect(self._database, autocommit=True) as connection:
+            return bool(connection.execute(ended.encode()).fetchall())
 
     def kill_worker(self) -> bool:
         """Kill one of the processes that plan or read."""
         # The agent of a training is a child of the service that started it.
-        return self._kill_one(sorted(set(children_of(self._process.pid)) & set(_running(_WORKER))))
+        children = {child for process in self._processes for child in children_of(process.pid)}
+        return self._kill_one(sorted(children & set(_running(_WORKER))))
 
     def kill_rank(self) -> bool:
         """Kill a rank of the training, once it has got further than when that was done last."""
@@ -153,23 +190,27 @@ class Victim:
             "worker": self.kill_worker,
             "rank": self.kill_rank,
             "starved": self.starve,
+            "connections": self.cut_connection,
         }
-        (name,) = self._rng.choices(list(kinds), weights=(2, 4, 2, 1))
+        (name,) = self._rng.choices(list(kinds), weights=(2, 4, 2, 1, 2 if self._database else 0))
         self.hurt[name] += kinds[name]()
 
     def close(self) -> None:
-        """End the training and the service."""
+        """End the training and the services."""
         answer = ask(self.service, "GET", "/v1/deployments")
         for deployment in answer.body.get("deployments", ()) if answer is not None else ():
             ask(self.service, "POST", f"{deployment['links']['self']}:stop")
         end_s = time.monotonic() + _STOP_S
         while _running(_RANK, str(self._folder)) and time.monotonic() < end_s:
             time.sleep(_AGAIN_S)
-        self._process.terminate()
-        self._process.wait(timeout=60)
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.wait(timeout=60)
 
-    def _started(self) -> "subprocess.Popen[bytes]":
-        return started_service(self.service.port, self._folder / "plans.sqlite", *self._options)
+    def _started(self, number: int) -> "subprocess.Popen[bytes]":
+        options = [*self._queue, *(("--deployments", str(self._folder / "deployments")) if number == 0 else ())]
+        return started_service(self.services[number].port, self._database or self._folder / "plans.sqlite", *options)
 
     def _kill_one(self, pids: list[int]) -> bool:
         if not pids:
@@ -185,17 +226,21 @@ def main(
     train: Annotated[
         bool, typer.Option(help="Look after a training, too, and kill its ranks; needs the executor.")
     ] = find_spec("deepspeed") is not None,
+    services: Annotated[int, typer.Option(min=1, help="On one database; more than one need --database.")] = 1,
+    database: Annotated[str | None, typer.Option(help="URL of an empty database on PostgreSQL.")] = None,
 ) -> None:
-    """Kill workers, the service and ranks at random while many clients post; fails on lost or wrong plans."""
+    """Kill workers, services and ranks at random while many clients post; fails on lost or wrong plans."""
+    if services > 1 and database is None:
+        raise typer.BadParameter("several services need --database postgresql://...", param_hint="--services")
     bodies = [json.dumps(small_request(variant)).encode() for variant in range(_VARIANTS)]
     with tempfile.TemporaryDirectory() as folder:
-        victim = Victim(Path(folder), clients)
+        victim = Victim(Path(folder), clients, services, database)
         try:
             before = _planned(victim.service, bodies)
             if train:
                 _posted(victim.service, "/v1/deployments", json.dumps(_TRAINING).encode())
             ledger = Ledger()
-            with _posting(victim.service, bodies, clients, ledger):
+            with _posting(victim.services, bodies, clients, ledger):
                 end_s = time.monotonic() + seconds
                 while time.monotonic() < end_s:
                     victim.harm()
@@ -205,7 +250,8 @@ def main(
             training = {name: value for name, value in victim.training().items() if name in _TOLD}
         finally:
             victim.close()
-    print(f"{clients} clients, {seconds:.0f} s; hurt: {dict(victim.hurt)}; answers: {dict(ledger.statuses)}")
+    print(f"{services} services, {clients} clients, {seconds:.0f} s; hurt: {dict(victim.hurt)}")
+    print(f"answers: {dict(ledger.statuses)}")
     print(", ".join(f"{name} {count}" for name, count in verdict.items()))
     for what, count in wrong.items():
         print(f"wrong: {what}, {count} times")
@@ -223,11 +269,11 @@ def ask(service: Service, method: str, path: str, body: bytes | None = None, key
 
 
 @contextmanager
-def _posting(service: Service, bodies: list[bytes], clients: int, ledger: Ledger) -> Iterator[None]:
+def _posting(services: list[Service], bodies: list[bytes], clients: int, ledger: Ledger) -> Iterator[None]:
     """Have clients post until the end of the block, and then finish what they have begun."""
     over = threading.Event()
     threads = [
-        threading.Thread(target=_client, args=(service, bodies, seed, over, ledger), daemon=True)
+        threading.Thread(target=_client, args=(services, bodies, seed, over, ledger), daemon=True)
         for seed in range(clients)
     ]
     for thread in threads:
@@ -241,11 +287,11 @@ def _posting(service: Service, bodies: list[bytes], clients: int, ledger: Ledger
             thread.join(max(0.0, end_s - time.monotonic()))
 
 
-def _client(service: Service, bodies: list[bytes], seed: int, over: threading.Event, ledger: Ledger) -> None:
+def _client(services: list[Service], bodies: list[bytes], seed: int, over: threading.Event, ledger: Ledger) -> None:
     rng = random.Random(seed)  # noqa: S311 - chooses what to post, not a secret
     while not over.is_set():
         variant, key = rng.randrange(len(bodies)), f"chaos-{uuid.uuid4().hex}"
-        while not _answered(service, bodies[variant], variant, key, ledger):
+        while not _answered(rng.choice(services), bodies[variant], variant, key, ledger):
             time.sleep(_AGAIN_S)
 
 
@@ -254,7 +300,7 @@ def _answered(service: Service, body: bytes, variant: int, key: str, ledger: Led
     ledger.note("none" if answer is None else str(answer.status))
     if answer is None or answer.status not in (200, 202):
         return False
-    ledger.accept(key, variant, answer.body["id"])
+    ledger.accept(key, variant, answer.body)
     return True
 
 
@@ -296,10 +342,13 @@ def _judged(victim: Victim, ledger: Ledger, before: list[Any]) -> tuple[dict[str
     for key, ids in ledger.ids.items():
         verdict["planned twice"] += len(ids) - 1
         plan = _ended(victim.service, min(ids), end_s)
+        if plan is not None:
+            ledger.see(plan)
         fate = _fate(plan, before[ledger.variants[key]]["objective"])
         verdict[fate] += 1
         if fate == "wrong":
             wrong[f"{plan['status']} {plan['objective']} {plan['failure']}"] += 1
+    verdict["planned twice"] += sum(len(ends) - 1 for ends in ledger.ends.values())
     known = {plan["id"] for plan in before}.union(*ledger.ids.values())
     verdict["planned twice"] += len(_listed(victim.service) - known)
     return verdict, wrong

@@ -106,7 +106,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def started_service(port: int, database: Path, *options: str, checkout: Path = ROOT) -> "subprocess.Popen[bytes]":
+def started_service(port: int, database: Path | str, *options: str, checkout: Path = ROOT) -> "subprocess.Popen[bytes]":
     """Start `stowplan serve`; returns before it is ready."""
     return subprocess.Popen(
         [*console_command(checkout), "serve", "--port", str(port), "--database", str(database), *options],

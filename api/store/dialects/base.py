@@ -2,8 +2,18 @@
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 from sqlalchemy import Connection, Engine
+
+
+class Listener(Protocol):
+    """A connection of its own, outside of all transactions that write."""
+
+    connection: Connection
+
+    def heard(self, timeout_s: float) -> list[str]:
+        """What was told since it was asked last, or is within this time."""
 
 
 class Dialect(ABC):
@@ -42,6 +52,9 @@ class Dialect(ABC):
     def mark(self, connection: Connection) -> None:
         """Say that the tables are ours: they are as they should be."""
 
+    def refuse_others(self, connection: Connection) -> None:  # noqa: B027 - a file has one owner
+        """Raise StoreError when another service has the database open: its tables are about to be made or changed."""
+
     def opened(self, *, was_older: bool) -> None:  # noqa: B027 - not every kind has something to do
         """Do what is to be done when the tables are there; `was_older`: those of another version were."""
 
@@ -62,6 +75,15 @@ class Dialect(ABC):
     @abstractmethod
     def remedy(self, error: Exception) -> str:
         """What can be done about an error, to be said behind it; empty where that is not known."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other services may use the database as well."""
+        return False
+
+    def listening(self) -> AbstractContextManager["Listener"]:
+        """A connection to say that this service lives, and to hear what others tell; of shared databases only."""
+        raise NotImplementedError
 
     def transaction(self) -> AbstractContextManager[Connection]:
         """One to write in: written when the body ends, and forgotten when it raises."""

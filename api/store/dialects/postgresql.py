@@ -1,8 +1,11 @@
-"""PostgreSQL: a database on a server, which one service owns as long as its connection for writing lasts.
+"""PostgreSQL: a database on a server, which several services use side by side.
 
-That connection has an advisory lock of its session, and is the only one that writes. Whoever loses it loses both, so
-that nothing is ever written beside another service that has taken over: with the next connection the lock is taken
-again, and refused where another service was there meanwhile. What this one has in memory no longer holds then.
+They write one after another, as the threads of one service do: every transaction that writes begins with the same
+advisory lock, and reads what all before it have written. So what holds in one service holds for all of them. A service
+that is killed lets go of it with its session.
+
+Another advisory lock says who has the database open: shared by services of one schema, and taken alone by whoever makes
+or changes the tables. Services that knew no others take it alone, too, so that none of them runs beside these.
 """
 
 import logging
@@ -22,20 +25,26 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from api.common.errors import StoreError
-from api.store.dialects.base import Dialect
+from api.store.dialects.base import Dialect, Listener
+from api.store.dialects.statements import CHANNEL
 from stowplan.errors import ExtraMissingError
 
-# "STOWPLAN" in ASCII: one lock a database.
+# "STOWPLAN" in ASCII: who has the database open.
 _LOCK = 0x53544F57504C414E
+# Who writes, until the transaction ends.
+_WRITING = _LOCK + 1
 # Comment on the table of the schema; behind it stands who has opened the database last.
 _OURS = "Schema of a database of Stowplan, opened last by "
 _COMMENT = "SELECT obj_description(to_regclass('alembic_version'))"
+_REVISION = "SELECT version_num FROM alembic_version"
 _LONGEST_NAME = 63
 _CONNECT_S = 5
-# Of a statement, and of a transaction whose program is silent.
+# Of a statement.
 _STATEMENT_MS = 60_000
+# Of a transaction whose program is silent: others wait to write.
+_SILENT_MS = 10_000
 _SESSION = (
-    f"-c statement_timeout={_STATEMENT_MS} -c idle_in_transaction_session_timeout={_STATEMENT_MS} "
+    f"-c statement_timeout={_STATEMENT_MS} -c idle_in_transaction_session_timeout={_SILENT_MS} "
     # The server learns within a minute that the machine of a service is gone, and lets another one take over.
     "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
 )
@@ -57,10 +66,11 @@ _WATCH_S = 5.0
 _ENDING_S = 5.0
 _POLL_S = 0.05
 _HOLDER = """
-SELECT a.pid, a.application_name, coalesce(host(a.client_addr), 'this machine')
+SELECT a.application_name, coalesce(host(a.client_addr), 'this machine')
 FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
 JOIN pg_stat_activity a ON a.pid = l.pid
-WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND (l.classid::bigint << 32 | l.objid::bigint) = %s
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.pid <> pg_backend_pid()
+AND (CAST(l.classid AS bigint) << 32 | CAST(l.objid AS bigint)) = :lock
 """
 _logger = logging.getLogger("stowplan.api.store.dialects.postgresql")
 
@@ -87,22 +97,33 @@ class Postgresql(Dialect):
         # What no other service is called, in letters that need no quotes.
         machine = re.sub(r"[^\w.-]", "_", socket.gethostname(), flags=re.ASCII)[:32]
         self._application = f"stowplan {machine} {os.getpid()} {secrets.token_hex(4)}"[:_LONGEST_NAME]
-        # One connection: it has the lock.
+        # One connection: it says that the database is open.
         self.writer = self._engine(parsed, pool_size=1, max_overflow=0)
         self.reader = self._engine(parsed, pool_size=_READERS, max_overflow=_MORE_READERS)
-        event.listen(self.writer, "connect", self._own)
+        event.listen(self.writer, "connect", self._come_back)
         self._is_open = False
+        # The schema that it has, as it was opened.
+        self._revision: str | None = None
         self._lost: str | None = None
-        self._followed: str | None = None
+        self._changed: str | None = None
         self._closing = threading.Event()
         self._watch = threading.Thread(target=self._look_after, name="watch-database", daemon=True)
 
     def begin(self, connection: Connection) -> None:
-        """Take as long as it takes, and refuse what cannot hold all texts."""
-        connection.execute(text("SET LOCAL statement_timeout = 0"))
+        """Say that it is open, and refuse what cannot hold all texts; it takes as long as it takes."""
+        if not connection.scalar(text(f"SELECT pg_try_advisory_lock_shared({_LOCK})")):
+            raise self._in_use(connection, "stop it or name another database")
         encoding = connection.scalar(text("SHOW server_encoding"))
         if encoding != "UTF8":
             raise StoreError(f"{self.name} is in {encoding}; make one in UTF8 (createdb --encoding UTF8 -T template0)")
+
+    def refuse_others(self, connection: Connection) -> None:
+        """Raise StoreError when another service has it open, unless it ends just now."""
+        end_s = time.monotonic() + _ENDING_S
+        while not connection.scalar(text(f"SELECT pg_try_advisory_xact_lock({_LOCK})")):
+            if time.monotonic() > end_s:
+                raise self._in_use(connection, "its tables are to be changed: stop all services first")
+            time.sleep(_POLL_S)
 
     def is_ours(self, connection: Connection) -> bool:
         """Whether the table of the schema says so."""
@@ -111,6 +132,7 @@ class Postgresql(Dialect):
     def mark(self, connection: Connection) -> None:
         """Say so, and who has opened it."""
         connection.execute(text(f"COMMENT ON TABLE alembic_version IS '{_OURS}{self._application}'"))
+        self._revision = connection.scalar(text(_REVISION))
 
     def opened(self, *, was_older: bool) -> None:  # noqa: ARG002 - the server looks after space
         """Look after the connection from here on."""
@@ -120,12 +142,12 @@ class Postgresql(Dialect):
     @property
     def trouble(self) -> str | None:
         """What was wrong when the database was used last, or looked at."""
-        return self._followed or self._lost
+        return self._changed or self._lost
 
     def refuse(self) -> None:
-        """Raise StoreError when another service has taken over."""
-        if self._followed is not None:
-            raise StoreError(self._followed)
+        """Raise StoreError when the tables are those of another version by now."""
+        if self._changed is not None:
+            raise StoreError(self._changed)
 
     def remedy(self, error: Exception) -> str:
         """Keep in mind that the connection is lost, if it is; what can be done about other things the server says."""
@@ -134,10 +156,33 @@ class Postgresql(Dialect):
         self._lost = f"{self.name} is lost: {reason(error)}"
         return "; the connection is made anew when it is asked again"
 
+    @property
+    def is_shared(self) -> bool:
+        """It is."""
+        return True
+
+    @contextmanager
+    def listening(self) -> Iterator[Listener]:
+        """A connection that hears what `statements.tell` says, and writes without a transaction."""
+        with self.reader.connect() as pooled:
+            connection = pooled.execution_options(isolation_level="AUTOCOMMIT")
+            # It listens until it is closed: nobody else may get it.
+            connection.detach()
+            connection.exec_driver_sql(f"LISTEN {CHANNEL}")
+            yield _Listener(connection)
+
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """One to write in. Where the connection goes while it is committed, the server is asked what became of it."""
+        """One to write in, when nobody else writes.
+
+        Where the connection goes while it is committed, the server is asked what became of it.
+        """
         with self.writer.connect() as connection:
+            if not self._is_open:
+                # Another service may bring the tables up to date, and so may this one.
+                for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
+                    connection.execute(text(f"SET LOCAL {limit} = 0"))
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITING})"))
             yield connection
             number = connection.scalar(text("SELECT pg_current_xact_id_if_assigned()::text"))
             try:
@@ -168,40 +213,29 @@ class Postgresql(Dialect):
             isolation_level="READ COMMITTED",
         )
 
-    def _own(self, connection: Any, _: object) -> None:
-        """Take the lock with a new connection for writing; StoreError when another service has it, or had it."""
+    def _come_back(self, connection: Any, _: object) -> None:
+        """Say with another connection that it is still open; StoreError when its tables are no longer the same."""
+        if not self._is_open:
+            return
         try:
-            self._lock(connection)
-            self._refuse_followed(connection)
+            if not _row(connection, "SELECT pg_try_advisory_lock_shared(%s)", _LOCK)[0]:
+                raise StoreError(f"{self.name} is being changed by another service")
+            if (now := _row(connection, _REVISION)[0]) != self._revision:
+                self._changed = (
+                    f"{self.name} was brought from schema {self._revision} to {now} after this service had lost its "
+                    "connection: start the version that has done that"
+                )
+                raise StoreError(self._changed)
             connection.commit()
         except BaseException:
             connection.close()
             raise
 
-    def _lock(self, connection: Any) -> None:
-        end_s = time.monotonic() + _ENDING_S
-        while not _row(connection, "SELECT pg_try_advisory_lock(%s)", _LOCK)[0]:
-            holder = _row(connection, _HOLDER, _LOCK)
-            # The lock may have been let go meanwhile.
-            if holder is not None and holder[1] != self._application:
-                raise self._in_use(f" ({holder[1] or 'without a name'}, from {holder[2]})")
-            if time.monotonic() > end_s:
-                raise self._in_use("")
-            if holder is not None:
-                # A session of ours whose connection is lost: the server has not noticed yet.
-                _row(connection, "SELECT pg_terminate_backend(%s)", holder[0])
-            time.sleep(_POLL_S)
-
-    def _refuse_followed(self, connection: Any) -> None:
-        if self._is_open and _row(connection, _COMMENT)[0] != _OURS + self._application:
-            self._followed = (
-                f"another service has used {self.name} after this one had lost its connection; what this one knows of "
-                "it no longer holds: stop it, or start it again when no other one runs"
-            )
-            raise StoreError(self._followed)
-
-    def _in_use(self, by: str) -> StoreError:
-        return StoreError(f"{self.name} is in use by another process{by}; stop it or name another database")
+    def _in_use(self, connection: Connection, remedy: str) -> StoreError:
+        holder = connection.execute(text(_HOLDER), {"lock": _LOCK}).first()
+        # It may have ended meanwhile.
+        by = "" if holder is None else f" ({holder[0] or 'without a name'}, from {holder[1]})"
+        return StoreError(f"{self.name} is in use by another process{by}; {remedy}")
 
     def _was_committed(self, number: str) -> bool:
         """How a transaction ended whose connection was lost; False where that cannot be learned."""
@@ -230,6 +264,23 @@ class Postgresql(Dialect):
                 if self._lost is None:
                     _logger.warning("%s is lost: %s", self.name, reason(error))
                 self._lost = f"{self.name} is lost: {reason(error)}"
+
+
+class _Listener:
+    """See `Listener`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def heard(self, timeout_s: float) -> list[str]:
+        """Wait for one, and give all that have come with it."""
+        raw: Any = self.connection.connection.driver_connection
+        if raw is None:
+            raise StoreError("the database is lost: the connection is closed")
+        try:
+            return [notice.payload for notice in raw.notifies(timeout=timeout_s, stop_after=1)]
+        except self.connection.dialect.loaded_dbapi.Error as error:
+            raise StoreError(f"the database is lost: {reason(error)}") from error
 
 
 def reason(error: Exception) -> str:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Connection, Table, Text, cast, func, literal_column
+from sqlalchemy import JSON, ColumnElement, Connection, Float, Table, Text, cast, func, literal_column, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+CHANNEL = "stowplan"
 _INSERT: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
@@ -18,6 +19,30 @@ def add_new(connection: Connection, table: Table, rows: Mapping[str, Any] | Sequ
     # Of many rows it is known only where it is asked for.
     statement = statement.execution_options(preserve_rowcount=True)
     return connection.execute(statement, rows).rowcount
+
+
+class Now(FunctionElement[float]):
+    """Unix seconds by the clock of the database, the same for all services that use it."""
+
+    name = "now_s"
+    type = Float()
+    inherit_cache = True
+
+
+@compiles(Now, "sqlite")
+def _now_sqlite(element: Now, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ARG001 - it has no clauses
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(Now, "postgresql")
+def _now_postgresql(element: Now, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ARG001 - it has no clauses
+    return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+
+
+def tell(connection: Connection, owner: str, word: str) -> None:
+    """Tell other services on the database something, once the transaction is written; on a file there are none."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_notify(CHANNEL, f"{owner} {word}")))
 
 
 class FieldText(FunctionElement[str]):

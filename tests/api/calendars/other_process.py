@@ -17,7 +17,6 @@ from api.schemas.reservation import ReservationDoc
 from api.store.calendars import StoredCalendar
 from api.store.database import Store
 from api.store.dialects import sqlite
-from api.store.dialects.postgresql import Postgresql
 from stowplan.errors import StowplanError
 
 
@@ -36,14 +35,9 @@ class Unguarded:
         pass
 
 
-def unguarded(_: Postgresql, connection: object, record: object) -> None:
-    """A connection that takes no lock."""
-
-
 def main(location: str, now_s: str) -> None:
     """Do what the lines say until there are none."""
     vars(sqlite)["DatabaseFile"] = Unguarded
-    setattr(Postgresql, "_own", unguarded)  # noqa: B010 - mypy would take it for a mistake
     store = Store(location if "://" in location else Path(location))
     holds = False
 

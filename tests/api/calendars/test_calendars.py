@@ -33,10 +33,9 @@ from api.schemas.reservation import (
 )
 from api.store.database import Store
 from api.store.dialects import sqlite
-from api.store.dialects.postgresql import Postgresql
 from api.store.snapshots import Snapshots
 from stowplan.errors import InputError, StowplanError
-from tests.api.calendars.other_process import Unguarded, unguarded
+from tests.api.calendars.other_process import Unguarded
 from tests.api.requests import Json, json_text
 
 T = TypeVar("T")
@@ -298,7 +297,6 @@ def test_of_two_confirmations_at_the_same_time_one_wins(
 ) -> None:
     """Two threads of one service, or two services with connections of their own to one database."""
     monkeypatch.setattr(sqlite, "DatabaseFile", Unguarded)
-    monkeypatch.setattr(Postgresql, "_own", unguarded)
     clock = Clock()
     stores = [Store(lasting) for _ in range(num_stores)]
     services = [Rooms(store, clock) for store in stores]
@@ -320,7 +318,6 @@ def test_of_two_confirmations_at_the_same_time_one_wins(
 
 def test_of_two_writers_of_a_version_one_is_told(lasting: Path | str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "DatabaseFile", Unguarded)
-    monkeypatch.setattr(Postgresql, "_own", unguarded)
     clock = Clock()
     stores = [Store(lasting) for _ in range(2)]
     one, other = (Rooms(store, clock) for store in stores)

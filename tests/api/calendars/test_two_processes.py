@@ -1,4 +1,4 @@
-"""Two services and one database: a second one is refused; and were it not, of two confirmations one would win."""
+"""Two services and one database: of two confirmations one wins. On a file a second service is refused besides."""
 
 import json
 import subprocess
@@ -14,10 +14,9 @@ from api.cli.exit_codes import ExitCode
 from api.schemas.reservation import ReservationDoc
 from api.store.database import Store
 from api.store.dialects import sqlite
-from api.store.dialects.postgresql import Postgresql
 from stowplan.child_environment import child_environment
 from tests.api.calendars import other_process
-from tests.api.calendars.other_process import Unguarded, unguarded
+from tests.api.calendars.other_process import Unguarded
 from tests.api.calendars.test_calendars import START, Clock, Rooms
 from tests.paths import ROOT
 
@@ -54,7 +53,6 @@ class Service:
 def rooms(lasting: Path | str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rooms]:
     """A calendar in a database that others may open."""
     monkeypatch.setattr(sqlite, "DatabaseFile", Unguarded)
-    monkeypatch.setattr(Postgresql, "_own", unguarded)
     store = Store(lasting)
     made = Rooms(store, Clock())
     made.write()
@@ -110,15 +108,24 @@ def test_of_two_confirmations_at_the_same_time_one_wins(services: tuple[Service,
     assert len(rooms.calendars.calendar("main").reservations) == 10
 
 
-def test_a_second_service_is_refused(lasting: Path | str) -> None:
+def test_a_second_service_on_a_file_is_refused(tmp_path: Path) -> None:
     """It says why and what to do; the first one goes on."""
-    store = Store(lasting)
-    command = [sys.executable, "-m", "api.cli.main", "serve", "--port", "0", "--database", str(lasting)]
+    store = Store(tmp_path / "plans.sqlite")
+    command = [
+        sys.executable,
+        "-m",
+        "api.cli.main",
+        "serve",
+        "--port",
+        "0",
+        "--database",
+        str(tmp_path / "plans.sqlite"),
+    ]
     second = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=child_environment(), timeout=120)
     assert second.returncode == ExitCode.OUR_FAULT
     said = " ".join(second.stderr.split())
     assert f"the database {store.identity} is in use by another process" in said
-    assert said.endswith(("; stop it or name another file", "; stop it or name another database"))
+    assert said.endswith("; stop it or name another file")
     assert "Traceback" not in second.stderr
     Rooms(store, Clock()).write()
     store.close()

@@ -11,10 +11,11 @@ from random import Random
 import pytest
 from sqlalchemy import select, text
 
-from api.common.errors import StoreError
+from api.common.errors import IdempotencyConflictError, StoreError
 from api.schemas.plan import PlanStatus
 from api.store.bodies import Body, PlanInput
-from api.store.database import PlanRecord, SnapshotRecord, Store
+from api.store.database import NewPlan, PlanRecord, SnapshotRecord, Store
+from api.store.leases import Leases
 from api.store.tables import BODIES
 
 PAGE = 4096
@@ -36,7 +37,10 @@ def test_a_plan_is_kept_changed_and_deleted(location: Path | str | None) -> None
     store = Store(location)
     store.add_plan(RECORD, ASKED)
     assert store.plan("plan-1") == replace(RECORD, sequence=1)
-    assert store.plan_by_key("key") == store.plan("plan-1")
+    again = NewPlan(record=replace(RECORD, id="plan-2"), asked=ASKED)
+    assert store.add_plans([again], lambda *_: None) == ["plan-1"]
+    with pytest.raises(IdempotencyConflictError):
+        store.add_plans([replace(again, posted_hash="another")], lambda *_: None)
     assert store.plan_input("plan-1") == '{"policy":"sia","snapshot":{"jobs":[]}}'
     final = replace(RECORD, status=PlanStatus.SUCCEEDED, objective=2.5, outcome="{}", finished_at_s=3.0)
     assert store.finish_plan(final, "[]")
@@ -64,8 +68,8 @@ def test_unfinished_plans_are_taken_up_after_a_restart(lasting: Path | str) -> N
         assert {left.times_taken_up for left in taken} == {times}
         # A worker begins with the first one only.
         assert [left.times_begun_again for left in taken] == [times - 1, *[0] * (len(active) - 1)]
-        store.note_begun_again(taken[0].record.id, times)
-    store.forget_crashes()
+        assert Leases(store).begin(taken[0].record.id, taken[0].epoch, times)
+    Leases(store).let_go()
     assert {(left.times_taken_up, left.times_begun_again) for left in store.take_up_plans()} == {(1, 0)}
     for left in taken:
         assert store.finish_plan(replace(left.record, status=PlanStatus.SUCCEEDED), "[]")

@@ -59,7 +59,6 @@ def test_old_plans_go_with_all_that_is_theirs(store: Store) -> None:
     assert left(store) == ["plan-1", "plan-3", "plan-4", "plan-5"]
     assert count(store, BODIES) == 4
     assert store.plan_notes("plan-0") is None
-    assert store.plan_by_key("0") is None
     assert purge(store, replace(KEEP, age_s=3 * DAY_S), START_S + 5.5 * DAY_S) == Purged()
 
 

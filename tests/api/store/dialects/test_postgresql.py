@@ -1,18 +1,19 @@
-"""PostgreSQL: who owns a database, and what becomes of it when connections go."""
+"""PostgreSQL: who uses a database, and what becomes of it when connections go."""
 
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import insert, select, text
 from sqlalchemy.engine.default import DefaultDialect
 
 from api.common.errors import StoreError
-from api.schemas.plan import PlanStatus
 from api.store.database import Store
 from api.store.dialects import postgresql as dialect
 from api.store.tables import NOTES
@@ -41,16 +42,57 @@ def own_server() -> Iterator[Server]:
         yield server
 
 
-def test_one_service_owns_a_database_as_long_as_it_is_open(url: str, postgresql: Server) -> None:
-    store = Store(url)
-    with pytest.raises(StoreError, match=r"is in use by another process \(stowplan .* from this machine\); stop it or"):
-        Store(url)
+def test_services_use_a_database_side_by_side(store: Store, url: str) -> None:
     store.add_plan(RECORD, ASKED)
-    # Another one on the same server is another one.
-    Store(postgresql.database()).close()
-    store.close()
-    with closing(Store(url)) as again:
-        assert again.plan("plan-1") is not None
+    with closing(Store(url)) as other:
+        assert other.owner != store.owner
+        assert other.plan("plan-1") == store.plan("plan-1")
+        other.add_plan(replace(RECORD, id="plan-2", idempotency_key=None), ASKED)
+    assert store.plan("plan-2") is not None
+
+
+def test_services_write_one_after_another(store: Store, url: str) -> None:
+    """The second one sees what the first has written, however late."""
+
+    def write() -> int:
+        with closing(Store(url)) as other, other.writing() as connection:
+            return len(connection.execute(select(NOTES)).all())
+
+    with ThreadPoolExecutor(1) as thread:
+        with store.writing() as connection:
+            connection.execute(insert(NOTES).values(plan_id="p", notes="[]"))
+            seen = thread.submit(write)
+            # It waits to open the database, or to write.
+            with pytest.raises(TimeoutError):
+                seen.result(0.2)
+        assert seen.result(30.0) == 1
+
+
+def test_a_service_that_knows_no_others_is_alone(url: str) -> None:
+    """Those of schema 0003 hold the lock that these share."""
+    Store(url).close()
+    with psycopg.connect(url, application_name="an older one") as older:
+        older.execute("SELECT pg_advisory_lock(%s)", [dialect._LOCK])
+        with pytest.raises(StoreError, match=r"in use by another process \(an older one, from this machine\); stop it"):
+            Store(url)
+    with closing(Store(url)), psycopg.connect(url) as older:
+        (is_free,) = older.execute("SELECT pg_try_advisory_lock(%s)", [dialect._LOCK]).fetchone() or ()
+        assert not is_free
+
+
+def test_tables_change_only_when_nobody_uses_them(
+    store: Store, url: str, postgresql: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialect, "_ENDING_S", 0.1)
+    postgresql.execute("UPDATE alembic_version SET version_num = '0003'", url)
+    with pytest.raises(StoreError, match=r"in use by another process .*: stop all services first"):
+        Store(url)
+    # One that comes back after another version has changed them does nothing more.
+    postgresql.cut(url)
+    for ask in (lambda: store.delete_plan("plan-1"), lambda: store.plan("plan-1"), store.ping):
+        with pytest.raises(StoreError, match=r"was brought from schema .* to 0003 .*: start the version that"):
+            ask()
+    assert "was brought from schema" in (store.trouble or "")
 
 
 def test_a_connection_that_is_cut_is_made_anew(store: Store, url: str, postgresql: Server) -> None:
@@ -60,9 +102,9 @@ def test_a_connection_that_is_cut_is_made_anew(store: Store, url: str, postgresq
         assert store.plan("plan-1") is not None
         store.add_plan(replace(RECORD, id=f"again-{k}", idempotency_key=None), ASKED)
     assert len(store.plans(9, None, [])) == 4
-    # With the connection the lock is back.
-    with pytest.raises(StoreError, match="in use by another process"):
-        Store(url)
+    # With the connection it says again that it uses the database.
+    with psycopg.connect(url) as alone:
+        assert alone.execute("SELECT pg_try_advisory_lock(%s)", [dialect._LOCK]).fetchone() == (False,)
 
 
 def test_what_is_cut_in_the_middle_is_not_written_and_said(store: Store, url: str, postgresql: Server) -> None:
@@ -105,38 +147,6 @@ def test_a_connection_that_goes_at_the_commit_leaves_no_doubt(
         with pytest.raises(StoreError, match="terminating connection"):
             store.add_plan(RECORD, ASKED)
     assert (store.plan("plan-1") is not None) is is_written
-
-
-def test_who_was_followed_by_another_writes_and_reads_nothing_more(url: str, postgresql: Server) -> None:
-    first = Store(url)
-    first.add_plan(RECORD, ASKED)
-    postgresql.cut(url)
-    # Before the first one has noticed, another service comes.
-    with closing(Store(url)) as second:
-        second.finish_plan(replace(RECORD, status=PlanStatus.SUCCEEDED), "[]")
-        with pytest.raises(StoreError, match="in use by another process"):
-            first.delete_plan("plan-1")
-    # It is gone, but what it has written is unknown to the first.
-    for ask in (lambda: first.delete_plan("plan-1"), lambda: first.plan("plan-1"), first.ping):
-        with pytest.raises(StoreError, match=r"another service has used .* stop it, or start it again"):
-            ask()
-    assert "another service has used" in (first.trouble or "")
-    first.close()
-    with closing(Store(url)) as third:
-        found = third.plan("plan-1")
-        assert found is not None
-        assert found.status is PlanStatus.SUCCEEDED
-
-
-def test_an_own_session_that_the_server_does_not_know_to_be_lost_is_ended(store: Store) -> None:
-    """As when a network forgets a connection."""
-    with store.writing() as connection:
-        engine, lost = connection.engine, connection.connection.driver_connection
-    engine.dispose(close=False)
-    store.add_plan(RECORD, ASKED)
-    assert store.plan("plan-1") is not None
-    assert lost is not None
-    lost.close()
 
 
 @pytest.mark.slow
