@@ -14,7 +14,7 @@ COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib >/dev/
 # The trainer's tests are trainings, and their libraries take long to load.
 PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/executor/trainer
 
-.PHONY: demo demo-loop serve executor test check static lint types contract pytest trainings others openapi clean
+.PHONY: demo demo-loop serve executor test check static lint types contract pytest trainings others openapi page clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/stowplan demo --output $(OUT)
@@ -70,6 +70,10 @@ others: $(VENV)/.dev
 openapi: $(VENV)/.dev
 	$(BIN)/python -m api.openapi
 	$(BIN)/datamodel-codegen
+
+# The page, of what lies in ui/; what is built is committed, so that nobody else needs Node.
+page:
+	cd ui && npm ci --ignore-scripts && npm run build
 
 clean:
 	rm -rf $(VENV) $(OUT) build *.egg-info

@@ -17,6 +17,7 @@ from api.http.body import BodyLimitMiddleware
 from api.http.connections import CrowdedMiddleware
 from api.http.cross_site import CrossSiteMiddleware
 from api.http.describe import PROBLEM_RESPONSES, openapi_document
+from api.http.page import install_pages
 from api.http.problems import install_problem_handlers
 from api.http.request_ids import RequestIdMiddleware
 from api.http.routers import (
@@ -115,12 +116,13 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
         responses=PROBLEM_RESPONSES,
         generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,
-        # The pages that FastAPI offers load their scripts from elsewhere; they would be empty in a cluster.
+        # The pages that FastAPI offers load their scripts from elsewhere; `api.http.page` has one that does not.
         docs_url=None,
         redoc_url=None,
     )
     for router in _ROUTERS:
         app.include_router(router, dependencies=[Depends(authorize)])
+    install_pages(app)
     install_problem_handlers(app, [route for router in _ROUTERS for route in router.routes])
     app.add_middleware(BodyLimitMiddleware, settings=settings)
     app.add_middleware(CallerMiddleware, settings=settings)

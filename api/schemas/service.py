@@ -67,6 +67,8 @@ class ExampleListDoc(Document):
 class IndexLinksDoc(Document):
     """Where to go from here (paths)."""
 
+    page: str = "/ui"
+    docs: str = "/docs"
     openapi: str = "/openapi.json"
     policies: str = "/v1/policies"
     examples: str = "/v1/examples"

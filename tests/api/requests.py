@@ -55,6 +55,19 @@ def changed(request: Json, pointer: str, value: Any) -> Json:
     return document
 
 
+def hard_request() -> Json:
+    """Forty groups of six nodes in twenty minipods that are nearly full: minutes of branch and bound."""
+    free = [8, 17, 12, 9, 15, 11, 20, 6, 13, 10, 14, 16, 9, 12, 18, 7, 13, 11, 10, 19]
+    nodes = [
+        {"id": f"n{pod}-{k}", "gpu_type": "a", "num_gpus": 2, "path": [f"pod{pod}"]}
+        for pod, count in enumerate(free)
+        for k in range(count)
+    ]
+    request = changed(arnold_request(), "/snapshot/cluster/nodes", nodes)
+    job = {"id": "llm", "parallelism": {"tp": 2, "pp": 6, "dp": 40}}
+    return changed(changed(request, "/snapshot/jobs/0", job), "/options", {"relative_gap": 0.0, "solver": "highs"})
+
+
 def json_text(document: Any) -> bytes:
     """JSON that may hold NaN and Infinity, as careless clients send it."""
     return json.dumps(document, allow_nan=True).encode()

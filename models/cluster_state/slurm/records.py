@@ -61,7 +61,7 @@ class Record:
     def count(self, key: str) -> int:
         """A whole number from 0 on; 0 where there is none."""
         found = self.number(key)
-        if type(found) is int and found >= 0:
+        if isinstance(found, int) and found >= 0:
             return found
         if not found or found == math.inf:
             return 0

@@ -1,7 +1,7 @@
 """Comparisons, replays and forecasters that end while the database is away: nothing of them is lost."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -14,8 +14,7 @@ from api.app import create_app
 from api.common import unstored
 from api.common.errors import StoreError
 from api.store.database import Store
-from api.store.forecasters import ForecasterStore
-from api.store.replays import ReplayStore
+from api.store.leases import Leases
 from solver.pool import WorkerPool
 from tests.api.asking import post, until
 from tests.api.conftest import SETTINGS
@@ -35,29 +34,21 @@ class Leaving(Store):
     left = -1
     num_refused = 0
 
-    def writing(self) -> AbstractContextManager[Connection]:
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
         if self.left == 0:
             self.num_refused += 1
             raise StoreError("the connection is lost")
         self.left -= 1
-        return super().writing()
+        with super().writing() as connection:
+            yield connection
 
 
-CASES: dict[str, tuple[str, Json, str, Callable[[Store], Sequence[object]]]] = {
-    "comparison": (
-        "/v1/solver-comparisons",
-        {**sia_request(), "solvers": ["highs"]},
-        "succeeded",
-        Store.unfinished_comparisons,
-    ),
-    "replays": ("/v1/replays", replay_request(), "succeeded", lambda store: ReplayStore(store).unfinished()),
+CASES: dict[str, tuple[str, Json, str]] = {
+    "comparison": ("/v1/solver-comparisons", {**sia_request(), "solvers": ["highs"]}, "succeeded"),
+    "replays": ("/v1/replays", replay_request(), "succeeded"),
     # It can be asked once what it learned is stored, and is said to be there then.
-    "forecaster": (
-        "/v1/forecasters",
-        forecaster_request("left"),
-        "running",
-        lambda store: ForecasterStore(store).unfinished(),
-    ),
+    "forecaster": ("/v1/forecasters", forecaster_request("left"), "running"),
 }
 
 
@@ -78,7 +69,7 @@ def store() -> Leaving:
 def test_what_ends_while_the_database_is_away_is_written_when_it_is_back(
     case: str, store: Leaving, pool: WorkerPool
 ) -> None:
-    path, body, meanwhile, unfinished = CASES[case]
+    path, body, meanwhile = CASES[case]
     with serving(create_app(SETTINGS, pool, store)) as client:
         # The change that keeps the request.
         store.left = 1
@@ -86,11 +77,11 @@ def test_what_ends_while_the_database_is_away_is_written_when_it_is_back(
         # Again and again; the replay before its end.
         eventually(lambda: store.num_refused > 4)
         assert until(client, self, lambda seen: seen["status"] == meanwhile)
-        assert len(unfinished(store)) == 1
+        assert len(Leases(store).held()) == 1
         assert client.delete(self).status_code in (202, 503)
         store.left = -1
         final = until(client, self, lambda seen: seen["status"] == "succeeded")
-        eventually(lambda: not unfinished(store))
+        eventually(lambda: not Leases(store).held())
         assert client.get(self).json() == final
         assert_whole(client, final)
         assert client.delete(self).status_code == 204
@@ -112,5 +103,5 @@ def test_who_stops_meanwhile_tries_a_last_time_and_is_not_held_up(store: Leaving
         self = post(client, *CASES["comparison"][:2]).headers["location"]
         eventually(lambda: store.num_refused > 1)
         assert until(client, self, lambda seen: seen["status"] == "succeeded")
-    assert len(store.unfinished_comparisons()) == 1
+    assert len(Leases(store).held()) == 1
     store.close()

@@ -27,7 +27,7 @@ from tests.api import tasks
 from tests.api.asking import events_of, planned, post, until
 from tests.api.conftest import SETTINGS
 from tests.api.measurements import CLUSTER, batch_of
-from tests.api.requests import Json, arnold_request, changed, sia_request
+from tests.api.requests import Json, arnold_request, changed, hard_request, sia_request
 from tests.api.serving import serving
 
 # A worker may have to load what solves before, on a busy machine.
@@ -118,19 +118,6 @@ def test_cancel_keeps_the_best_plan(client: httpx.Client, works_as: WorksAs) -> 
     assert final["verified"]
     assert len(final["allocations"]) == 2
     assert client.get(final["links"]["figure"]).status_code == 200
-
-
-def hard_request() -> Json:
-    """Forty groups of six nodes in twenty minipods that are nearly full: minutes of branch and bound."""
-    free = [8, 17, 12, 9, 15, 11, 20, 6, 13, 10, 14, 16, 9, 12, 18, 7, 13, 11, 10, 19]
-    nodes = [
-        {"id": f"n{pod}-{k}", "gpu_type": "a", "num_gpus": 2, "path": [f"pod{pod}"]}
-        for pod, count in enumerate(free)
-        for k in range(count)
-    ]
-    request = changed(arnold_request(), "/snapshot/cluster/nodes", nodes)
-    job = {"id": "llm", "parallelism": {"tp": 2, "pp": 6, "dp": 40}}
-    return changed(changed(request, "/snapshot/jobs/0", job), "/options", {"relative_gap": 0.0, "solver": "highs"})
 
 
 def test_cancel_of_a_real_solve_keeps_its_best_plan(client: httpx.Client) -> None:

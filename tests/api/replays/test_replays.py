@@ -267,8 +267,7 @@ def test_of_a_replay_that_is_killed_at_its_deadline_it_is_known_how_far_it_was(c
     """It listens no more in the middle of a decision."""
     known = ReplayDoc.model_validate_json(json.dumps(replayed(client, THREE_SEEDS)))
     running = RunningReplays(PackedReplays.of(setups_of(THREE_SEEDS)), 1.0, 1.0, num_processes=1)
-    store = Store(None)
-    active = ActiveReplays(known, running, ReplayStore(store))
+    active = ActiveReplays(known, running, lambda *_: None)
     active.begun(0)
     active.advanced(0, ReplayProgress(elapsed_s=1.0, num_ended=2, now_s=160.0))
     active.ended(0, DeadlineError("killed"))
@@ -277,7 +276,6 @@ def test_of_a_replay_that_is_killed_at_its_deadline_it_is_known_how_far_it_was(c
     assert row.failure is not None
     assert row.failure.code == "deadline"
     assert common_status(active.document.replays) is ReplayStatus.TIMED_OUT
-    store.close()
 
 
 def test_a_replay_that_fails_says_why_and_leaves_the_others(

@@ -109,9 +109,9 @@ def test_a_copy_under_load_has_every_plan_that_had_ended_whole(
             assert store.plan_input(plan.id) is not None
             assert (store.plan_events(plan.id) is not None) == plan.status.final
     with serving(create_app(settings.model_copy(update={"database": str(copy)}), pool=pool)) as client:
-        for plan, asked in before:
-            assert client.get(plan["links"]["self"]).json() == plan
-            assert client.get(plan["links"]["input"]).json() == asked
+        for seen, asked in before:
+            assert client.get(seen["links"]["self"]).json() == seen
+            assert client.get(seen["links"]["input"]).json() == asked
         # What had not ended goes on there.
         for id_ in found:
             assert until(client, f"/v1/plans/{id_}", lambda plan: plan["status"] == "succeeded")["verified"]

@@ -1,0 +1,290 @@
+"""Every view in a real browser, on a real service with a token: what it shows, and that nobody is kept out of it.
+
+One browser and one service for all; what is looked at was planned, replayed and measured by the service itself.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from api.app import create_app
+from api.common.examples import example
+from api.openapi import PATH
+from api.schemas.replay import REPLAY_EXAMPLE
+from api.schemas.reservation import CALENDAR_EXAMPLE
+from executor.deployment import LaunchOptions
+from executor.launch.local import LocalBackend
+from solver.pool import WorkerPool
+from tests.api.asking import JSON, planned, post, until, waited
+from tests.api.conftest import SETTINGS
+from tests.api.measurements import batch_of
+from tests.api.requests import Json, arnold_request, hard_request, json_text, sia_request, table_job
+from tests.api.serving import serving
+from tests.api.ui.browsing import Visit, browsing
+from tests.paths import PRETEND_TRAINER, ROOT
+
+pytestmark = pytest.mark.slow
+
+TOKEN = "operators-own"  # noqa: S105 - of this service alone
+DEPLOYED: Json = {
+    "job_id": "tiny",
+    "job": {
+        "num_layers": 4,
+        "hidden_size": 128,
+        "vocabulary_size": 100,
+        "sequence_length": 32,
+        "global_batch": 8,
+    },
+    "plan": {
+        "stages": [
+            {"num_layers": 4, "replicas": [{"node": "a", "gpu_type": "cpu", "gpus": [0], "local_batch": 8}]},
+        ],
+        "num_micro_batches": 1,
+    },
+    "training": {"device": "cpu", "num_steps": 3},
+    "launch": {"grace_s": 1.0},
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("page") / "deployments"
+
+
+@pytest.fixture(scope="module")
+def service(pool: WorkerPool, folder: Path) -> Iterator[httpx.Client]:
+    """A service that deploys, and wants a token."""
+    settings = SETTINGS.model_copy(update={"token": TOKEN, "deployments": str(folder)})
+    pretending = partial(LaunchOptions, command=(sys.executable, str(PRETEND_TRAINER)))
+    with pytest.MonkeyPatch.context() as patched, serving(create_app(settings, pool=pool)) as client:
+        patched.setattr("api.deployments.choice.LaunchOptions", pretending)
+        patched.setenv("PYTHONPATH", str(ROOT))
+        client.headers["Authorization"] = f"Bearer {TOKEN}"
+        yield client
+    for run in folder.glob("deployment-*/runs/*"):
+        LocalBackend().stop(run, grace_s=1.0)
+
+
+@pytest.fixture(scope="module")
+def plans(service: httpx.Client) -> Mapping[str, str]:
+    """Plans by name: of Sia with a job that waits, and of Arnold."""
+    big = table_job("big", min_gpus=4, max_gpus=4, gpu_types=["a"])
+    crowded = [table_job(f"j{k}", current={f"n{k // 4}": [k % 4]}, preemptible=False) for k in range(8)]
+    made = {
+        "sia": planned(service, example("sia-heterogeneous-64").request),
+        "waits": planned(service, sia_request([*crowded, big])),
+        "arnold": planned(service, arnold_request()),
+    }
+    return {name: plan["id"] for name, plan in made.items()}
+
+
+@pytest.fixture
+def visit(browser: Browser, service: httpx.Client) -> Iterator[Visit]:
+    """A tab whose token is known; in the end the browser must have had nothing to complain of."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.add_init_script(f"sessionStorage.setItem('stowplan.token', '{TOKEN}')")
+    visited = Visit(context.new_page(), str(service.base_url).rstrip("/"))
+    yield visited
+    context.close()
+    assert visited.complaints == []
+
+
+def test_a_token_is_asked_for_once(browser: Browser, service: httpx.Client, plans: Mapping[str, str]) -> None:
+    context = browser.new_context()
+    visit = Visit(context.new_page(), str(service.base_url).rstrip("/"))
+    page = visit.go("plans")
+    dialog = page.get_by_role("dialog", name="This service asks for a token")
+    dialog.wait_for()
+    assert visit.accessible() == ""
+    for wrong, told in (("wrong", True), (TOKEN, False)):
+        dialog.get_by_label("Token").fill(wrong)
+        page.keyboard.press("Enter")
+        if told:
+            dialog.get_by_role("alert").wait_for()
+    page.get_by_role("link", name=plans["sia"]).wait_for()
+    page.reload()
+    page.get_by_role("link", name=plans["sia"]).wait_for()
+    assert page.evaluate("[sessionStorage.length, localStorage.length]") == [1, 0]
+    page.get_by_role("button", name="Forget token").click()
+    dialog.wait_for()
+    context.close()
+    assert visit.complaints == []
+
+
+def test_plans_and_a_plan(visit: Visit, plans: Mapping[str, str]) -> None:
+    page = visit.go("plans", title="Plans")
+    rows = page.get_by_role("row")
+    rows.nth(3).wait_for()
+    assert visit.accessible() == ""
+    page.get_by_role("link", name=plans["sia"]).click()
+    # 20 jobs; all terms, of which the objective is the sum.
+    terms = page.get_by_role("region", name="Objective by term")
+    terms.get_by_role("row", name="Together").wait_for()
+    expect(page.get_by_role("region", name="Allocations").get_by_role("row")).not_to_have_count(1)
+    expect(page.get_by_role("main")).to_be_focused()
+    assert page.title().startswith(plans["sia"])
+    assert visit.accessible() == ""
+
+
+def test_why_a_job_waits_and_what_would_make_it_fit(visit: Visit, plans: Mapping[str, str]) -> None:
+    page = visit.go("plans", plans["waits"])
+    waiting = page.get_by_role("region", name="Why these jobs wait")
+    waiting.get_by_role("heading", name="big").wait_for()
+    expect(waiting.get_by_text("What would help:")).to_be_visible()
+    assert visit.accessible() == ""
+    waiting.get_by_role("link", name="Try what would make it fit").click()
+    page.get_by_label("Unit (pod)").fill("pod0")
+    page.get_by_role("button", name="Add variant").click()
+    page.get_by_role("button", name="Ask", exact=True).click()
+    found = page.get_by_role("region", name="Variant 1 more a")
+    # The job that waited has the four GPUs of the new node.
+    expect(found.get_by_role("row", name="big started")).to_contain_text(re.compile("4 . a"))
+    assert visit.accessible() == ""
+
+
+def test_a_request_is_checked_and_planned(visit: Visit) -> None:
+    page = visit.go("plans", "new", title="New plan")
+    request = page.get_by_label("Request (JSON)")
+    request.fill("{")
+    page.get_by_role("button", name="Plan", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("The request is no JSON")
+    wrong = sia_request([table_job("j0", min_gpus=0)])
+    request.fill(json_text(wrong).decode())
+    page.get_by_role("button", name="Plan", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("/snapshot/jobs/0/min_gpus")
+    visit.complaints = [said for said in visit.complaints if "422" not in said]
+    page.get_by_role("button", name=re.compile("^Plan .")).first.wait_for()
+    assert visit.accessible() == ""
+    request.fill(json_text(sia_request()).decode())
+    page.get_by_role("button", name="Plan", exact=True).click()
+    page.get_by_role("region", name="Allocations").wait_for()
+
+
+def test_a_solve_is_followed_and_stopped(visit: Visit, service: httpx.Client) -> None:
+    path = post(service, "/v1/plans", hard_request()).headers["location"]
+    page = visit.go("plans", path.rpartition("/")[2])
+    live = page.get_by_role("region", name="Solving")
+    # Incumbents and bounds as they come, without a reload.
+    live.get_by_role("img", name=re.compile("Objective of the best plan and bound over time")).wait_for()
+    assert visit.accessible() == ""
+    page.get_by_role("button", name="Stop, and keep the best plan").click()
+    page.get_by_role("region", name="Placement of llm").wait_for()
+    expect(page.get_by_text("canceled").first).to_be_visible()
+    assert service.get(path).json()["status"] == "canceled"
+
+
+def test_the_map_by_mouse_keys_and_table(visit: Visit, service: httpx.Client, plans: Mapping[str, str]) -> None:
+    hosts = service.get(f"/v1/plans/{plans['arnold']}").json()["communication"]["hosts"]
+    page = visit.go("plans", plans["arnold"], "map")
+    canvas = page.get_by_role("application", name=re.compile("^Map of the cluster"))
+    expect(canvas).to_have_attribute("data-drawn", "true")
+    told = page.locator("#map-node")
+    canvas.focus()
+    for key, node in (("Home", "n0"), ("ArrowRight", "n1"), ("ArrowLeft", "n0"), ("End", "n5")):
+        page.keyboard.press(key)
+        has = "llm" if node in hosts else "free"
+        expect(told).to_have_text(re.compile(f"^{node}, a, in pod[01]: 2 GPUs {has}$"))
+    page.keyboard.press("Escape")
+    expect(told).to_have_text("No node is chosen.")
+    # Somewhere lies a node; the same one is free now.
+    box = canvas.bounding_box()
+    assert box is not None
+    places = [(x / 16, y / 16) for y in range(5, 12) for x in range(3, 14)]
+    for x, y in places:
+        page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+        if "in pod" in told.inner_text():
+            break
+    page.mouse.down()
+    page.mouse.up()
+    page.get_by_role("button", name="Now").click()
+    expect(told).to_contain_text("2 GPUs free")
+    page.get_by_role("button", name="As a table").click()
+    page.get_by_role("button", name="pod1").click()
+    expect(page.get_by_role("table", name="Nodes of pod1").get_by_role("row")).to_have_count(4)
+    assert visit.accessible() == ""
+
+
+def test_the_figure_of_a_plan_is_asked_for_with_the_token(visit: Visit, plans: Mapping[str, str]) -> None:
+    page = visit.go("plans", plans["arnold"], "figure")
+    picture = page.get_by_role("img", name=re.compile("coloured by job"))
+    picture.wait_for()
+    assert picture.evaluate("it => it.decode().then(() => it.naturalWidth)") > 100
+    assert visit.accessible() == ""
+
+
+def test_a_calendar(visit: Visit, service: httpx.Client) -> None:
+    service.put("/v1/clusters/main", content=json_text(CALENDAR_EXAMPLE["cluster"]), headers=JSON)
+    answer = service.put("/v1/clusters/main/calendar", content=json_text(CALENDAR_EXAMPLE), headers=JSON)
+    assert answer.status_code in {200, 201}, answer.text
+    page = visit.go("calendars")
+    page.get_by_role("link", name="main 4 nodes").click()
+    page.get_by_role("img", name="1 entry on 2 minipods over time").wait_for()
+    expect(page.get_by_role("row", name="switches of pod1")).to_contain_text("2 nodes of pod1")
+    assert visit.accessible() == ""
+
+
+def test_a_plan_in_three_dimensions(visit: Visit) -> None:
+    page = visit.go("parallel", title="3D plan of one job")
+    page.get_by_label("Model of the catalogue").fill("gpt2-350m")
+    page.get_by_label("To GPUs").fill("8")
+    page.get_by_role("button", name="Plan", exact=True).click()
+    page.get_by_role("heading", name=re.compile("^Best: ")).wait_for()
+    page.get_by_role("img", name=re.compile("^Pipeline schedule and memory")).wait_for()
+    assert visit.accessible() == ""
+
+
+def test_a_deployment_its_step_times_and_output(visit: Visit, service: httpx.Client, folder: Path) -> None:
+    made = post(service, "/v1/deployments", DEPLOYED)
+    assert made.status_code == 201, made.text
+    path = made.headers["location"]
+    until(service, path, lambda it: it["phase"] == "finished")
+    assert post(service, "/v1/jobs/tiny/metrics", batch_of(num_steps=8)).status_code == 200
+    # The stand-in for the trainer has nothing to say.
+    [log] = folder.rglob("rank-0.log")
+    log.write_text("rank 0 was here\n", encoding="utf-8")
+    page = visit.go("deployments", title="Deployments")
+    page.get_by_role("link", name=path.rpartition("/")[2]).click()
+    page.get_by_role("img", name="Time of the newest 8 steps").wait_for()
+    page.get_by_role("region", name="Predicted against measured").get_by_role("row").nth(1).wait_for()
+    page.get_by_role("button", name="Follow").click()
+    expect(page.get_by_label("Output of rank 0")).to_contain_text("was here")
+    assert visit.accessible() == ""
+    assert service.post(f"{path}:stop").status_code in {202, 409}
+
+
+def test_replays(visit: Visit, service: httpx.Client) -> None:
+    replayed = waited(service, post(service, "/v1/replays", REPLAY_EXAMPLE)).json()
+    page = visit.go("replays")
+    page.get_by_role("link", name=replayed["id"]).click()
+    table = page.get_by_role("region", name="What the policies made of it")
+    expect(table.get_by_role("row", name="gang")).to_have_count(2)
+    expect(table.get_by_role("row").nth(1)).to_contain_text("4 of 4")
+    page.get_by_role("img", name=re.compile("^Completion times")).wait_for()
+    assert visit.accessible() == ""
+
+
+def test_what_is_not_there_is_said(visit: Visit) -> None:
+    page = visit.go("plans", "plan-none")
+    expect(page.get_by_role("alert")).to_contain_text("plan-none")
+    visit.complaints = [said for said in visit.complaints if "404" not in said]
+    visit.go("nowhere", title="Not found")
+
+
+def test_documentation_is_there_without_a_network(visit: Visit) -> None:
+    # The service makes its document at the first request, which takes longer than all else here; a test holds it to
+    # this file.
+    visit.page.route("**/openapi.json", lambda route: route.fulfill(path=PATH))
+    visit.page.goto(f"{visit.url}/docs")
+    visit.page.get_by_role("link", name="solver comparisons").wait_for()
