@@ -43,7 +43,7 @@ check: static
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/hadolint Dockerfile
+	$(BIN)/hadolint Dockerfile deploy/Dockerfile
 
 types: $(VENV)/.dev
 	nice $(BIN)/mypy
