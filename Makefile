@@ -14,7 +14,7 @@ COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib >/dev/
 # The trainer's tests are trainings, and their libraries take long to load.
 PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/executor/trainer
 
-.PHONY: demo demo-loop serve executor test check static lint types contract pytest trainings others openapi page clean
+.PHONY: demo demo-loop serve executor test check static lint types contract site pytest trainings others openapi page clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/stowplan demo --output $(OUT)
@@ -31,10 +31,10 @@ executor: $(VENV)/.executor
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --output-sync=target
 
 test: $(VENV)/.dev
-	$(SIDE_BY_SIDE) --jobs 3 trainings others lint types contract
+	$(SIDE_BY_SIDE) --jobs 3 trainings others lint types contract site
 
 static: $(VENV)/.dev
-	$(SIDE_BY_SIDE) --jobs 2 lint types contract
+	$(SIDE_BY_SIDE) --jobs 2 lint types contract site
 
 # All but the tests marked slow or training.
 check: static
@@ -43,7 +43,7 @@ check: static
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/hadolint Dockerfile
+	$(BIN)/hadolint Dockerfile deploy/Dockerfile
 
 types: $(VENV)/.dev
 	nice $(BIN)/mypy
@@ -52,6 +52,10 @@ contract: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m api.openapi --check
 	$(BIN)/datamodel-codegen --check
+
+# Warnings are errors: links that lead nowhere, pages in no menu, docstrings that cannot be read.
+site: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. nice $(BIN)/python -m mkdocs build --quiet --strict
 
 pytest: $(VENV)/.dev
 	$(SIDE_BY_SIDE) --jobs 2 trainings others
