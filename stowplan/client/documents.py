@@ -913,6 +913,8 @@ class IndexLinksDoc(TypedDict, closed=True):
     Where to go from here (paths).
     """
 
+    page: NotRequired[str]
+    docs: NotRequired[str]
     openapi: NotRequired[str]
     policies: NotRequired[str]
     examples: NotRequired[str]
