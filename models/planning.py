@@ -111,11 +111,14 @@ def formulate(request: PlanRequest, clock: PhaseClock) -> Formulation:
     return formulate_(request.snapshot, request.parameters, clock)
 
 
-def load(parameters: Parameters, options: SolveOptions) -> None:
-    """Load what the policy and the solver need and no other: it takes long, and no phase shall pay for it."""
+def load(parameters: Parameters, options: SolveOptions, *, declared: bool = False) -> None:
+    """Load what the policy and the solver need and no other: it takes long, and no phase shall pay for it.
+
+    declared: what declares the models of a policy that may answer without them, too.
+    """
     policy, solver = policy_of(parameters), options.solver
-    for function in (policy.issues, policy.formulate):
-        resolve_name(function)
+    for name in (policy.issues, policy.formulate, *(policy.declarations if declared else ())):
+        resolve_name(name)
     answers_itself = policy.algorithms and solver in (AUTO, *policy.algorithms)
     if not answers_itself:
         load_backend(solver)

@@ -90,9 +90,11 @@ def planner_of(arnold: str | None, options: ControlOptions, say: Callable[[str],
     """What plans: the policy, and Arnold behind it where his parameters are given. `loads`: all that plans need, so
     that the first job that is seen does not wait for it."""
     parameters = None if arnold is None else _parameters("arnold", arnold)
-    for needed in (options.parameters, parameters):
-        if loads and needed is not None:
-            load(needed, options.options)
+    if loads:
+        load(options.parameters, options.options)
+    if loads and parameters is not None:
+        # He answers most requests without a model, and loads it for the first other one.
+        load(parameters, options.options, declared=True)
     if parameters is None:
         return plan
     assert isinstance(parameters, ArnoldParameters)  # noqa: S101 - those of that policy

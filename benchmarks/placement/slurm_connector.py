@@ -3,7 +3,8 @@
 Eight slurmd on this machine, 8 pretended GPUs each, two a leaf, two leaves a pod, below a spine. The same jobs arrive
 at the same pace, first for Slurm alone (backfill, topology/tree), then through `stowplan connect slurm` (gang; Arnold
 places jobs of two nodes and more, which say that they are data-parallel over nodes). A job is a sleep that writes when
-it begins, where, and when it ends. Both have Slurm look at its queue every second.
+it begins, where, and when it ends. Both have Slurm look at its queue every second; the connection looks as often, and
+is there, with all that it loads, before the first job comes, as Slurm is.
 
 leaves, pods: units that a job of several nodes is spread over, on average; least leaves: what its number of nodes needs
 at least. waited: from submission to begin.
@@ -34,8 +35,8 @@ from topology.readers.hostlist import expand_hostlist
 _GPUS = 8
 _NODES = (1, 1, 2, 2, 2, 3, 4, 0)
 _PACE_S = 0.25
-_LOOK_S = 0.5
-_LIMIT_S = 540.0
+_POLL_S = 0.5
+_LIMIT_S = 900.0
 _SOON = "--begin=now+5minutes"
 _LEAF = {node: leaf for leaf, nodes in LARGER.leaves.items() for node in nodes}
 _POD = {leaf: pod for pod, leaves in LARGER.pods.items() for leaf in leaves}
@@ -67,6 +68,10 @@ class _Ran:
 def main(
     jobs: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 60,
     rounds: Annotated[int, typer.Option(min=1, max=20, help="Each with other jobs.")] = 1,
+    shortest: Annotated[
+        float, typer.Option(min=1, max=60, help="Seconds of the shortest job; the longest has four times as many.")
+    ] = 5.0,
+    interval: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds between looks of the connection.")] = 1.0,
     name: Annotated[str, typer.Option(help="Name of the result.")] = "slurm_connector",
 ) -> None:
     """Run the same jobs under Slurm alone and under `stowplan connect slurm`: spread, waiting, makespan."""
@@ -75,26 +80,25 @@ def main(
     rows: list[Row] = []
     for seed in range(rounds):
         drawn = random.Random(seed)  # noqa: S311 - repeatable, no secret
-        made = [_Job(nodes=drawn.choice(_NODES), seconds=drawn.uniform(2, 8)) for _ in range(jobs)]
+        made = [_Job(nodes=drawn.choice(_NODES), seconds=drawn.uniform(shortest, 4 * shortest)) for _ in range(jobs)]
         for who in ("slurm", "stowplan"):
             with tempfile.TemporaryDirectory(prefix="stowplan-") as folder:
-                rows.append(
-                    {"seed": seed, "who": who, **_figures(_run(Path(folder), made, connects=who == "stowplan"))}
-                )
+                ran = _run(Path(folder), made, interval if who == "stowplan" else None)
+            rows.append({"seed": seed, "who": who, **_figures(ran)})
     show(f"{jobs} jobs, the same for both", rows)
     write(name, inspect.cleandoc(__doc__ or ""), rows)
 
 
-def _run(folder: Path, jobs: Sequence[_Job], *, connects: bool) -> list[_Ran]:
-    """All jobs, on a Slurm of their own."""
+def _run(folder: Path, jobs: Sequence[_Job], interval_s: float | None) -> list[_Ran]:
+    """All jobs, on a Slurm of their own; `interval_s` of the connection to it, None without."""
     told = folder / "told"
     with slurm_cluster(folder / "slurm", gpus=Gpus(type="h100", num=_GPUS), layout=LARGER, settings=OFTEN) as cluster:
-        connection = _connection(folder, cluster.environment) if connects else None
+        connection = None if interval_s is None else _connection(folder, cluster.environment, interval_s)
         try:
             submitted_s = {}
             for k, job in enumerate(jobs):
                 submitted_s[k] = time.time()
-                _submit(job, k, told, cluster.environment, opts_in=connects)
+                _submit(job, k, told, cluster.environment, opts_in=connection is not None)
                 time.sleep(_PACE_S)
             return _wait_for_all(told, jobs, submitted_s, connection)
         finally:
@@ -103,8 +107,8 @@ def _run(folder: Path, jobs: Sequence[_Job], *, connects: bool) -> list[_Ran]:
                 connection.wait(60)
 
 
-def _connection(folder: Path, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    options = ("--send", "--interval", str(_LOOK_S), "--lock", str(folder / "lock"), "--arnold", '{"alpha": 0.3}')
+def _connection(folder: Path, environment: Mapping[str, str], interval_s: float) -> "subprocess.Popen[bytes]":
+    options = ("--send", "--interval", str(interval_s), "--lock", str(folder / "lock"), "--arnold", '{"alpha": 0.3}')
     path = folder / "connection.log"
     with path.open("wb") as log:
         connection = subprocess.Popen(
@@ -118,7 +122,7 @@ def _connection(folder: Path, environment: Mapping[str, str]) -> "subprocess.Pop
     while not path.stat().st_size:
         if connection.poll() is not None or time.monotonic() > limit_s:
             raise InputError("the connection does not come up")
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return connection
 
 
@@ -128,7 +132,7 @@ def _submit(job: _Job, number: int, told: Path, environment: Mapping[str, str], 
     degrees = f": tp={_GPUS} dp={job.nodes}" if job.nodes > 1 else ""
     ours = (_SOON, f"--comment=stowplan{degrees}") if opts_in else ()
     size = (f"--nodes={job.nodes}", f"--gpus-per-node={_GPUS}") if job.nodes else (f"--gpus={job.gpus}",)
-    words = ("sbatch", "--mem=1", "-t", "1", "-o", "/dev/null", *ours, *size, "--wrap", line)
+    words = ("sbatch", "--mem=1", "-t", "2", "-o", "/dev/null", *ours, *size, "--wrap", line)
     subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=60)
 
 
@@ -143,7 +147,7 @@ def _wait_for_all(
             break
         if time.monotonic() > limit_s or (connection is not None and connection.poll() is not None):
             raise InputError(f"{len(ends)} of {len(jobs)} jobs have ended, and nothing goes on")
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return [
         _Ran(
             job=jobs[int(words[0])],

@@ -61,8 +61,6 @@ class Record:
     def count(self, key: str) -> int:
         """A whole number from 0 on; 0 where there is none."""
         found = self.number(key)
-        if isinstance(found, int) and found >= 0:
-            return found
         if not found or found == math.inf:
             return 0
         if found < 0 or found != int(found):

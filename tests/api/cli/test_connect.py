@@ -20,8 +20,12 @@ from api.cli.connect_options import ConnectedCalendar
 from api.cli.main import app
 from api.schemas.reservation import CALENDAR_EXAMPLE
 from executor.connected.kubernetes.lease import Lease, LeaseTimes
+from models import planning
 from models.allocation.gang.parameters import GangParameters
+from models.placement.arnold.descriptor import ARNOLD
 from models.placement.arnold.parameters import ArnoldParameters
+from models.policy import Parameters
+from solver.options import SolveOptions
 from solver.pool import WorkerPool
 from stowplan.errors import InputError
 from tests.api.asking import JSON
@@ -211,9 +215,15 @@ def test_the_commands_of_the_page(server: ApiServer, config: Path, tmp_path: Pat
 
 def test_what_plans_need_is_loaded_before_the_first_look(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[object] = []
-    monkeypatch.setattr(connect_options, "load", lambda parameters, _: loaded.append(parameters))
+
+    def load(parameters: Parameters, options: SolveOptions, *, declared: bool = False) -> None:
+        planning.load(parameters, options, declared=declared)
+        loaded.append((parameters, declared))
+
+    monkeypatch.setattr(connect_options, "load", load)
     options = connect_options.control_options("gang", None, 30.0)
     connect_options.planner_of('{"alpha": 0.3}', options, print, loads=False)
     assert loaded == []
     connect_options.planner_of('{"alpha": 0.3}', options, print, loads=True)
-    assert loaded == [GangParameters(), ArnoldParameters(alpha=0.3)]
+    assert loaded == [(GangParameters(), False), (ArnoldParameters(alpha=0.3), True)]
+    assert set(ARNOLD.declarations) <= sys.modules.keys()

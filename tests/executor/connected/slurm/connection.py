@@ -15,14 +15,14 @@ import api.cli.connect_slurm  # noqa: F401 - the command is looked up by name, a
 import models.allocation.gang.formulation
 import models.placement.arnold.policy  # noqa: F401 - as above
 from api.cli.main import main
-from tests.paths import ROOT
 
 _FORKED = multiprocessing.get_context("forkserver")
 _FORKED.set_forkserver_preload([__name__])
 
 
 def start(words: Sequence[str], environment: Mapping[str, str], out: Path, err: Path) -> ForkServerProcess:
-    """Start `stowplan connect slurm` with these arguments; what it prints is appended to the files."""
+    """Start `stowplan connect slurm` with these arguments in the folder of `out`; it appends what it prints to the
+    files."""
     process = _FORKED.Process(target=_run, args=(tuple(words), dict(environment), out, err), daemon=True)
     process.start()
     return process
@@ -31,7 +31,7 @@ def start(words: Sequence[str], environment: Mapping[str, str], out: Path, err: 
 def _run(words: Sequence[str], environment: Mapping[str, str], out: Path, err: Path) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    os.chdir(ROOT)
+    os.chdir(out.parent)
     for path, number in ((out, 1), (err, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     sys.argv = ["stowplan", "connect", "slurm", *words]
