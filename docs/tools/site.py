@@ -8,7 +8,7 @@ import html
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +169,7 @@ def _schema_lines(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     yield from _table(("field", "type", ""), rows)
 
 
-def _table(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+def _table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     if rows:
         yield "| " + " | ".join(names) + " |"
         yield "|" + "---|" * len(names)

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from mkdocs.exceptions import PluginError
 
 from docs.tools.site import OUTSIDE, declaration, formula, http_page, linked, on_post_page, type_words
 from tests.paths import ROOT
-
-PluginError = pytest.importorskip("mkdocs.exceptions").PluginError
 
 
 @pytest.mark.parametrize(
