@@ -19,7 +19,8 @@ WEB = ("fastapi", "sqlalchemy", "uvicorn")
 NUMBERS = ("numpy", "scipy", "networkx")
 MODELS = (*SOLVERS, *DECLARATIONS)
 LEARNING = "lightgbm"
-TRACING = "opentelemetry"
+# Of OpenTelemetry FastAPI loads the interface.
+TRACING = ("opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry.instrumentation")
 
 # What is run, one interpreter a list: the arguments of a command, or a module; and what it must not have loaded then.
 FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
@@ -56,9 +57,9 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "service": {
         # Until the workers are on their way.
-        "api.server": (*MODELS, *DRAWING, *WEB, "networkx", "scipy", LEARNING, TRACING),
-        "api.app": (*MODELS, *DRAWING, "networkx", "scipy", LEARNING, TRACING),
-        "api.web": (*MODELS, *DRAWING, "scipy", LEARNING, TRACING),
+        "api.server": (*MODELS, *DRAWING, *WEB, "networkx", "scipy", LEARNING, *TRACING),
+        "api.app": (*MODELS, *DRAWING, "networkx", "scipy", LEARNING, *TRACING),
+        "api.web": (*MODELS, *DRAWING, "scipy", LEARNING, *TRACING),
     },
     # The controller asks it at every event.
     "whether anything may start": {
