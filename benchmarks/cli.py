@@ -149,6 +149,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.service.large_posts:main",
         "Post clusters of up to 100,000 GPUs: CPU of the service and of all, and whether it still answers.",
     ),
+    "page": LazyCommand(
+        "benchmarks.service.page:main",
+        "Measure when the page shows a cluster of up to 10,000 nodes, and how long a drawing of it takes.",
+    ),
     "imports": LazyCommand(
         "benchmarks.service.imports:main", "Measure how long the state of a Slurm cluster takes to become a snapshot."
     ),
