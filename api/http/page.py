@@ -27,7 +27,7 @@ class _Files(StaticFiles):
     """Files in folders of packages, with a content security policy."""
 
     def __init__(self, packages: list[tuple[str, str]], policy: str) -> None:
-        super().__init__(packages=packages, html=True)
+        super().__init__(packages=[*packages], html=True)
         self._headers: Mapping[str, str] = {
             "Content-Security-Policy": policy,
             "X-Content-Type-Options": "nosniff",
