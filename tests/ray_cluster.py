@@ -12,19 +12,14 @@ from ray.cluster_utils import Cluster
 
 from solver.ray_engine import RayEngine
 
-_START_LIMIT_S = 90
-
 
 class RayTestCluster:
-    """A cluster whose first node is ours; where it has others, it runs nothing itself."""
+    """A cluster whose first node is ours and runs nothing."""
 
-    def __init__(self, cpus: int, *others: int) -> None:
-        head = {"num_cpus": 0 if others else cpus, "include_dashboard": False}
-        self._cluster = Cluster(initialize_head=True, head_node_args=head)
-        # They start side by side.
-        for count in (cpus, *others) if others else ():
-            self._cluster.add_node(wait=False, num_cpus=count)
-        self._cluster.wait_for_nodes(_START_LIMIT_S)
+    def __init__(self, *cpus: int) -> None:
+        self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        for count in cpus:
+            self.add_node(count)
         self.address: str = self._cluster.address
 
     @cached_property
@@ -78,17 +73,13 @@ def _ancestors(pid: int) -> set[int]:
 
 
 @contextmanager
-def ray_test_cluster(cpus: int, *others: int) -> Iterator[RayTestCluster]:
-    """Run a cluster of one node with so many CPUs, or of several beside ours, which takes as long for each of them.
-
-    A file of tests has one of its own, of as many nodes as it needs: files run in processes of their own, and tests end
-    nodes.
-    """
+def ray_test_cluster(*cpus: int) -> Iterator[RayTestCluster]:
+    """Run a cluster; beside ours it has nodes with so many CPUs each."""
     with pytest.MonkeyPatch.context() as patched:
         # By which nodes and drivers know each other; without it Ray writes one to the home of whoever tests.
         patched.setenv("RAY_AUTH_TOKEN", "of-a-test-on-one-machine-0123456789")
         patched.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        cluster = RayTestCluster(cpus, *others)
+        cluster = RayTestCluster(*cpus)
         try:
             yield cluster
         finally:

@@ -30,9 +30,7 @@ def cluster() -> Iterator[RayTestCluster]:
 
 @pytest.fixture(scope="module")
 def on_ray(cluster: RayTestCluster) -> Iterator[httpx.Client]:
-    settings = Settings(
-        database=IN_MEMORY, engine="ray", ray_address=cluster.address, workers=1, replay_processes=1, shutdown_s=1.0
-    )
+    settings = Settings(database=IN_MEMORY, engine="ray", ray_address=cluster.address, workers=1, shutdown_s=1.0)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(workers, "IDLE_LOAD", ())
         with serving(create_app(settings)) as client:
@@ -42,9 +40,9 @@ def on_ray(cluster: RayTestCluster) -> Iterator[httpx.Client]:
 def test_plans_comparisons_replays_and_3d_plans_run_there(on_ray: httpx.Client) -> None:
     until(on_ray, "/readyz", lambda health: health["status"] == "ok")
     assert planned(on_ray, sia_request())["status"] == "succeeded"
-    compared = post(on_ray, "/v1/solver-comparisons", {**sia_request(), "solvers": ["highs"]})
-    replayed = post(on_ray, "/v1/replays", replay_request(policies=[{"policy": "gang"}]))
-    assert waited(on_ray, compared).json()["status"] == "succeeded"
+    compared = post(on_ray, "/v1/solver-comparisons", {**sia_request(), "solvers": ["highs", "scip"]})
+    assert waited(on_ray, compared).json()["agreement"]["agree"]
+    replayed = post(on_ray, "/v1/replays", replay_request())
     assert waited(on_ray, replayed).json()["status"] == "succeeded"
     assert post(on_ray, "/v1/parallel-plans", PARALLEL).status_code == 200
 
@@ -61,6 +59,7 @@ def test_a_plan_whose_node_is_killed_is_finished_from_its_last_incumbent(
     assert final["status"] == "succeeded"
     assert final["verified"]
     assert len(final["allocations"]) == 2
+    cluster.add_node(2)
 
 
 def test_who_cannot_have_the_engine_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:

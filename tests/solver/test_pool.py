@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from multiprocessing.connection import Pipe
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -31,9 +30,6 @@ from stowplan.errors import InputError, StowplanError, WorkerError
 from tests.paths import ROOT
 from tests.solver import solving_tasks, tasks
 from tests.solver.instances import slow_knapsack
-
-if TYPE_CHECKING:
-    from tests.ray_cluster import RayTestCluster
 
 pytestmark = pytest.mark.slow
 
@@ -61,15 +57,6 @@ def is_alive(pid: int) -> bool:
         return False
     # A zombie that nobody has reaped is dead as well.
     return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-
-
-@pytest.fixture(scope="module")
-def ray_cluster() -> Iterator["RayTestCluster"]:
-    # Ray takes a second to load, and most tests here do without. No test here ends a node: one is enough.
-    from tests.ray_cluster import ray_test_cluster
-
-    with ray_test_cluster(4) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module", params=["local", "ray"])
@@ -408,9 +395,7 @@ def test_modules_are_loaded_while_no_task_waits(engine: WorkerEngine) -> None:
 
 
 def test_workers_that_never_start_are_given_up(engine: WorkerEngine, caplog: pytest.LogCaptureFixture) -> None:
-    # An actor takes seconds to start, and each worker that fails gets another one.
-    num_workers = 2 if isinstance(engine, LocalEngine) else 1
-    with WorkerPool(num_workers, 10, preload=("no_such_module",), start_attempts=2, engine=engine) as pool:
+    with WorkerPool(2, 10, preload=("no_such_module",), start_attempts=2, engine=engine) as pool:
         ticket = pool.submit(name(tasks.echo), 1, 10)
         reason = r"no worker starts, 2 times in a row; the last one: a worker died at start \(exit code 1\)"
         with pytest.raises(WorkerError, match=reason):
@@ -440,11 +425,9 @@ def test_a_pool_recovers_when_workers_start_again(
 
 
 def test_starts_get_more_time_until_they_succeed(engine: WorkerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No machine starts an interpreter in 40 ms, nor an actor in half a second; on a starved one a minute may be too
-    little."""
+    """No machine starts an interpreter in 40 ms; on a starved one a minute may be too little."""
     monkeypatch.setattr("solver.pool._MAX_PAUSE_S", 0.1)
-    limit_s = 0.04 if isinstance(engine, LocalEngine) else 0.3
-    with WorkerPool(1, 10, start_limit_s=limit_s, start_attempts=100, engine=engine) as pool:
+    with WorkerPool(1, 10, start_limit_s=0.04, start_attempts=100, engine=engine) as pool:
         assert pool.submit(name(tasks.echo), 1, 10).result(60) == 1
         assert pool.num_restarts > 0
 

@@ -15,7 +15,7 @@ from solver.pool import WorkerPool
 from solver.ray_engine import RayEngine
 from solver.ray_host import Ended, Installation, WorkerHost
 from stowplan.errors import InputError, WorkerError
-from tests.ray_cluster import RayTestCluster, ray_test_cluster
+from tests.ray_cluster import RayTestCluster
 from tests.solver import solving_tasks, tasks
 from tests.waiting import eventually
 
@@ -38,12 +38,6 @@ def pids_of(pool: WorkerPool, count: int) -> set[int]:
     return eventually(look, lambda pids: len(pids) == count)
 
 
-@pytest.fixture(scope="module")
-def ray_cluster() -> Iterator[RayTestCluster]:
-    with ray_test_cluster(1, 1) as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def pool(ray_cluster: RayTestCluster) -> Iterator[WorkerPool]:
     with WorkerPool(1, 3, preload=("tests.solver.tasks",), attempts=2, engine=ray_cluster.engine) as running:
@@ -63,7 +57,7 @@ def test_a_task_whose_node_is_killed_is_begun_again_on_another(
     assert len(begun) == 2
     # Whatever ran there is gone with it.
     eventually(lambda: not Path(f"/proc/{pid}").exists())
-    ray_cluster.add_node(1)
+    ray_cluster.add_node(2)
 
 
 def test_what_was_found_on_a_node_that_is_killed_is_kept(pool: WorkerPool, ray_cluster: RayTestCluster) -> None:
@@ -76,7 +70,7 @@ def test_what_was_found_on_a_node_that_is_killed_is_kept(pool: WorkerPool, ray_c
         ticket.result(60)
     assert ticket.last_incumbent is not None
     assert pool.submit(name(tasks.echo), "alive", 10).result(60) == "alive"
-    ray_cluster.add_node(1)
+    ray_cluster.add_node(2)
 
 
 def test_an_actor_that_dies_takes_its_worker_along_and_nothing_else(pool: WorkerPool) -> None:
@@ -94,15 +88,15 @@ def test_an_actor_that_dies_takes_its_worker_along_and_nothing_else(pool: Worker
 
 
 def test_slots_are_spread_and_one_without_a_cpu_says_so_and_waits(ray_cluster: RayTestCluster) -> None:
-    """Two CPUs there are: those of the first pool are held, and given back when it closes."""
-    with WorkerPool(2, 8, preload=("tests.solver.tasks",), engine=ray_cluster.engine) as first:
-        assert len({ray_cluster.node_of(pid) for pid in pids_of(first, 2)}) == 2
+    """Four CPUs there are: those of the first pool are held, and given back when it closes."""
+    with WorkerPool(4, 8, preload=("tests.solver.tasks",), engine=ray_cluster.engine) as first:
+        assert len({ray_cluster.node_of(pid) for pid in pids_of(first, 4)}) == 2
         other = WorkerPool(1, 1, engine=ray_cluster.engine, start_limit_s=0.5, start_attempts=1, gives_up=False)
         with other:
             waiting = other.submit(name(tasks.echo), 1, 10)
             trouble = eventually(lambda: other.trouble)
             assert trouble is not None
-            assert "no node of the Ray cluster has a CPU free, 2 of 2 are taken" in trouble
+            assert "no node of the Ray cluster has a CPU free, 4 of 4 are taken" in trouble
             assert first.submit(name(tasks.echo), 2, 10).result(20) == 2
             first.close()
             assert waiting.result(60) == 1
