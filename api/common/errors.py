@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from stowplan.errors import InputError, StowplanError
 
@@ -109,9 +109,13 @@ class IdempotencyConflictError(StowplanError):
     code: ClassVar[str] = "idempotency_conflict"
 
     @classmethod
-    def of(cls, resource_id: str) -> "IdempotencyConflictError":
+    def of(cls, resource_id: str) -> Self:
         """The key is of this resource."""
         return cls(f"the Idempotency-Key belongs to {resource_id}, which has another request; use another key")
+
+
+class KeyTakenError(IdempotencyConflictError):
+    """The Idempotency-Key was used with the same request at the same moment: asked again, that is the answer."""
 
 
 class PlanNotFinishedError(StowplanError):

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
-from api.common.errors import ShuttingDownError
+from api.common.errors import KeyTakenError, ShuttingDownError
 from api.common.events import EventLog
 from api.common.unstored import UnstoredEnds
 from solver.pool import QueueFullError
@@ -99,7 +99,11 @@ class Turns(Generic[P]):
                 raise ShuttingDownError("the service stops; ask again when it is back")
             if len(self._active) > self._num_waiting:
                 raise QueueFullError(f"{len(self._active)} run or wait, which is as many as this service takes")
-            keep()
+            try:
+                keep()
+            except KeyTakenError:
+                # Another service was asked at the same moment.
+                return known() or id_
             self._active[id_] = piece
             piece.future = self._thread.submit(self._run, piece)
         return id_

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, delete, insert, select
 
-from api.common.errors import IdempotencyConflictError
+from api.common.errors import IdempotencyConflictError, KeyTakenError
 from api.store.tables import KEYS
 
 
@@ -18,8 +18,17 @@ class RequestKey:
 
 
 def keep_key(connection: Connection, request: RequestKey | None, resource_id: str) -> None:
-    """Remember what came of a request, if it had a key."""
+    """Remember what came of a request, if it had a key.
+
+    Raises
+    ------
+    IdempotencyConflictError
+        When something else came under it meanwhile: of another request, or, as KeyTakenError, of the same.
+    """
     if request is not None:
+        known = resource_of(connection, request)
+        if known is not None:
+            raise KeyTakenError.of(known)
         connection.execute(insert(KEYS).values(**asdict(request), resource_id=resource_id))
 
 

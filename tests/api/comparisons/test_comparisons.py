@@ -5,11 +5,13 @@ at one comparison.
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 import api.comparisons.race
 from api.app import create_app
@@ -27,6 +29,7 @@ from api.schemas.request import PLAN_BODY
 from api.schemas.snapshot import SnapshotDoc
 from api.store.database import Store
 from api.store.keys import RequestKey
+from api.store.leases import live
 from models.comparison import RunFailure, SolverRun
 from solver.pool import Ticket, WorkerPool
 from solver.registry import SOLVER_NAMES
@@ -34,6 +37,7 @@ from solver.result import Limit
 from tests.api import comparison_tasks
 from tests.api.asking import PNG, planned, post, refused, until, waited
 from tests.api.conftest import SETTINGS
+from tests.api.postgresql import Server
 from tests.api.requests import Json, arnold_request, changed, sia_request
 from tests.api.serving import serving
 from tests.api.warm import WarmPool
@@ -240,6 +244,45 @@ def test_one_runs_at_a_time_and_few_wait(pool: WorkerPool, works_as: WorksAs) ->
         highs, _, auto = final["runs"]
         assert highs["proven_optimal"]
         assert auto["failure"]["code"] == "canceled"
+
+
+def test_any_service_reads_and_ends_what_another_one_runs(
+    postgresql: Server, pool: WorkerPool, works_as: WorksAs
+) -> None:
+    works_as(comparison_tasks.patient_task)
+    settings = Settings(database=postgresql.database(), shutdown_s=1.0)
+    with serving(create_app(settings, pool=pool)) as one, serving(create_app(settings, pool=pool)) as other:
+        running = post(one, PATH, body("highs", "auto"), Idempotency_Key="k")
+        path = running.headers["location"]
+        again = post(other, PATH, body("highs", "auto"), Idempotency_Key="k")
+        assert (again.status_code, again.json()["id"]) == (202, running.json()["id"])
+        assert other.delete(path).status_code == 202
+        final = other.get(path, headers={"Prefer": "wait=50"}).json()
+        assert final["status"] == "canceled"
+        assert one.get(path).json() == final
+        # Where it is over, it goes.
+        assert other.delete(path).status_code == 204
+        assert one.get(path).status_code == 404
+
+
+def test_what_a_service_had_that_lives_no_more_is_interrupted_and_what_one_has_that_lives_is_not(
+    postgresql: Server,
+) -> None:
+    url = postgresql.database()
+    with closing(Store(url)) as one, closing(Store(url)) as other:
+        with one.writing() as connection:
+            live(connection, one, 1)
+        one.add_comparison("comparison-1", '{"by":"one"}')
+        assert other.take_up_comparisons() == []
+        other.finish_comparison("comparison-1", "{}", is_interrupted=True)
+        assert one.comparison("comparison-1") == '{"by":"one"}'
+        with one.writing() as connection:
+            connection.execute(text("UPDATE instances SET seen_at_s = seen_at_s - 11"))
+        assert other.take_up_comparisons() == ['{"by":"one"}']
+        other.finish_comparison("comparison-1", '{"by":"other"}', is_interrupted=True)
+        # It was only slow, and comes too late.
+        one.finish_comparison("comparison-1", '{"by":"one, late"}', is_interrupted=False)
+        assert one.comparison("comparison-1") == '{"by":"other"}'
 
 
 def test_a_solver_that_is_stopped_keeps_its_best_plan(works_as: WorksAs) -> None:
