@@ -52,7 +52,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """What was seen after the first tenth: plans that ended a second, seconds from post to answer, how busy stations were.
+    """What was seen after the first tenth: plans a second, seconds from post to answer, how busy stations were.
 
     `num_left`: plans that are in there at the end.
     """
