@@ -32,6 +32,7 @@ from tests.paths import PRETEND_TRAINER, ROOT
 pytestmark = pytest.mark.slow
 
 TOKEN = "operators-own"  # noqa: S105 - of this service alone
+WIDTH = 1280
 DEPLOYED: Json = {
     "job_id": "tiny",
     "job": {
@@ -93,7 +94,7 @@ def plans(service: httpx.Client) -> Mapping[str, str]:
 @pytest.fixture
 def visit(browser: Browser, service: httpx.Client) -> Iterator[Visit]:
     """A tab whose token is known; in the end the browser must have had nothing to complain of."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context = browser.new_context(viewport={"width": WIDTH, "height": 900})
     context.add_init_script(f"sessionStorage.setItem('stowplan.token', '{TOKEN}')")
     visited = Visit(context.new_page(), str(service.base_url).rstrip("/"))
     yield visited
@@ -166,6 +167,8 @@ def test_a_request_is_checked_and_planned(visit: Visit) -> None:
     expect(page.get_by_role("alert")).to_contain_text("/snapshot/jobs/0/min_gpus")
     visit.complaints = [said for said in visit.complaints if "422" not in said]
     page.get_by_role("button", name=re.compile("^Plan .")).first.wait_for()
+    # Nothing makes the page wider than the window.
+    assert page.evaluate("document.documentElement.scrollWidth") <= WIDTH
     assert visit.accessible() == ""
     request.fill(json_text(sia_request()).decode())
     page.get_by_role("button", name="Plan", exact=True).click()
