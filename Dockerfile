@@ -12,6 +12,7 @@ RUN apt-get update \
 
 WORKDIR /opt/stowplan
 COPY pyproject.toml README.md LICENSE stowplan_metrics.py ./
+COPY shipping shipping
 COPY stowplan stowplan
 COPY topology topology
 COPY workloads workloads
@@ -22,6 +23,10 @@ COPY api api
 # Without operators that would have to be compiled; torch brings CUDA. The versions stand in pyproject.toml.
 # hadolint ignore=DL3013
 RUN DS_BUILD_OPS=0 pip install --no-cache-dir ".[executor]"
+
+# Rooms are under `stowplan.` here; services that run from a checkout start agents and ranks by the names of the tree.
+RUN site="$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+    && ln -s stowplan/executor "$site/executor"
 
 WORKDIR /
 ENV PYTHONUNBUFFERED=1

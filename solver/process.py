@@ -35,7 +35,7 @@ class WorkerProcess(Worker):
     def _start(self) -> None:
         descriptor = self._remote.fileno()
         arguments = f"{descriptor}, {os.getpid()}, {self._preload!r}, {self._idle_load!r}"
-        program = f"import sys; sys.path[:] = {sys.path!r}; from solver.worker import main; main({arguments})"
+        program = f"import sys; sys.path[:] = {sys.path!r}; from {__package__}.worker import main; main({arguments})"
         try:
             self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and code
                 [sys.executable, "-c", program],

@@ -64,7 +64,7 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
     # The controller asks it at every event.
     "whether anything may start": {
         # Beside httpx it needs nothing.
-        "stowplan.client": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic", "rich", "models", "solver", "api"),
+        "stowplan.client": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic", "models", "solver", "api"),
         "models.allocation.gang.idle": (*MODELS, *DRAWING, *WEB, *NUMBERS, "pydantic"),
     },
     "replays": {"executor.simulation.replay": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize")},

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from api.common.errors import NotFoundError
@@ -22,7 +22,7 @@ class Example:
 @cache
 def examples() -> tuple[Example, ...]:
     """All examples, ordered by id."""
-    folder = files("api") / "examples"
+    folder = Path(__file__).parents[1] / "examples"
     return tuple(
         _example(entry.name.removesuffix(".json"), json.loads(entry.read_text(encoding="utf-8")))
         for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from api.common.times import time_of
-from api.schemas.snapshot import LastingDoc, SnapshotDoc
+from api.schemas.snapshot import JobLastingDoc, SnapshotDoc
 from models.forecast.known import SnapshotForecasts
 from models.wording import counted
 from models.workload import Snapshot
@@ -43,7 +43,7 @@ def with_forecasts(
     """Fill what the forecaster `name` said into a snapshot and its document."""
     known = {id_: said.lasting for id_, said in forecasts.jobs.items() if said.lasting is not None}
     changed = [
-        job.model_copy(update={"lasting": LastingDoc.model_validate(known[job.id], from_attributes=True)})
+        job.model_copy(update={"lasting": JobLastingDoc.model_validate(known[job.id], from_attributes=True)})
         if job.id in known
         else job
         for job in document.jobs

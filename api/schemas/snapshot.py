@@ -88,7 +88,7 @@ class ClusterDoc(Document):
     """Share of the inter-node bandwidth for two nodes that share no unit."""
 
 
-class ReservationDoc(Document):
+class JobReservationDoc(Document):
     """GPUs that the job must get in this plan."""
 
     gpu_type: Name
@@ -103,7 +103,7 @@ class ParallelismDoc(Document):
     dp: NumGpus
 
 
-class LastingDoc(Document):
+class JobLastingDoc(Document):
     """How long something lasts: over within `seconds[k]` with probability `probabilities[k]`; both ascend. Between two
     it is linear; beyond the last one it lasts for ever. A point forecast is the one quantile of probability 1."""
 
@@ -126,7 +126,7 @@ class JobDoc(Document):
     """The GPU types the job may run on (null: any)."""
     preemptible: bool = True
     """A job that is not and runs keeps its GPUs."""
-    reservation: ReservationDoc | None = None
+    reservation: JobReservationDoc | None = None
     """GPUs that the job must get. Of what a preemptible job runs on: it keeps its configuration, and may be moved to
     make room for others."""
     weight: Annotated[float, Field(gt=0, le=1e9)] = 1.0
@@ -167,7 +167,7 @@ class JobDoc(Document):
     """GPUs x seconds for which the job had GPUs. Gang: the order las goes by it. ElasticFlow: above 0 it has begun."""
     attained_s: Annotated[dict[Name, NonNegative], Field(max_length=256)] | None = None
     """Gavel: GPU type -> seconds for which the job had GPUs of it (null: it had none yet)."""
-    lasting: LastingDoc | None = None
+    lasting: JobLastingDoc | None = None
     """How long the job lasts from now, or from its start while it waits (null: `remaining_s`, where that is known)."""
     calendar_entry: Name | None = None
     """The reservation of the calendar that the job belongs to."""

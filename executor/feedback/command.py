@@ -81,7 +81,7 @@ class HttpTransport:
 
 def main(arguments: list[str]) -> int:
     """Entry point; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -P -m executor.feedback", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -P -m {__package__}", description=main.__doc__)
     parser.description = "Send what the ranks of a run or deployment measured to the service that plans the job."
     parser.add_argument("folder", type=Path, help="of a run or of a deployment")
     parser.add_argument("--service", required=True, help="such as http://planner:8080")

@@ -371,7 +371,7 @@ def _die_with_agent() -> None:
 def main(arguments: list[str]) -> int:
     """Entry point; returns the exit status."""
     if len(arguments) != 2:
-        sys.stderr.write("usage: python -m executor.launch.agent FOLDER HOST\n")
+        sys.stderr.write(f"usage: python -m {__package__}.agent FOLDER HOST\n")
         return 2
     with tempfile.TemporaryDirectory(prefix="stowplan-agent-") as scratch:
         return Agent(Path(arguments[0]).resolve(), arguments[1], Path(scratch)).run()

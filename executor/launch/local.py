@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+from executor.extra import missing_extra
 from executor.launch.agent import PORT_HELD, hold_port, host_file
 from executor.launch.base import LaunchBackend, LaunchError, PortError, RunState, RunStatus, last_lines, read_launch
 from executor.records import write_text
@@ -21,7 +22,7 @@ from stowplan.child_environment import child_environment
 _POLL_S = 0.05
 _CHECK_S = 60.0
 # Run by the interpreter of the ranks: prints what is missing.
-_CHECK = "from executor.extra import missing_extra; print(missing_extra() or '')"
+_CHECK = f"from {missing_extra.__module__} import missing_extra; print(missing_extra() or '')"
 
 
 class LocalBackend(LaunchBackend):

@@ -58,7 +58,7 @@ class RemoteShellBackend(LaunchBackend):
             f"test -f {shlex.quote(str(folder / 'launch.json'))}": f"does not see {folder}",
             "command -v pgrep pkill > /dev/null": "has no pgrep and pkill; install procps",
             f"command -v {python} > /dev/null": f"has no program {launch['python']}",
-            f"{python} -P -c 'import executor.launch.agent' > /dev/null 2>&1": lacks,
+            f"{python} -P -c 'import {host_file.__module__}' > /dev/null 2>&1": lacks,
         }
         seen = "; ".join(f"{test} || {{ echo {shlex.quote(said)} >&2; exit 3; }}" for test, said in refusals.items())
         self._everywhere(hosts, dict.fromkeys(hosts, seen))

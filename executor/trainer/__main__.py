@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> NoReturn:
     if missing := missing_extra():
         _refuse(missing)
     if len(arguments) != 1:
-        _refuse("usage: python -P -m executor.trainer job.json")
+        _refuse(f"usage: python -P -m {__package__} job.json")
     path = Path(arguments[0])
     try:
         job = read_training_job(path)

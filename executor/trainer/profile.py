@@ -214,7 +214,7 @@ def _options() -> Iterator[tuple[tuple[str, ...], dict[str, object]]]:
 
 def main(arguments: Sequence[str]) -> int:
     """Entry point; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -P -m executor.trainer.profile", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -P -m {__package__}.profile", description=__doc__)
     for names, settings in _options():
         parser.add_argument(*names, **settings)  # type: ignore[arg-type]
     given = parser.parse_args(arguments)

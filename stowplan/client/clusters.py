@@ -85,29 +85,27 @@ class Reservations(Group[Kind]):
     """`/v1/reservations`."""
 
     @Operation
-    def create(
-        self, body: d.ReservationBody, *, key: str | None = None
-    ) -> Steps[d.ApiSchemasReservationReservationDoc]:
+    def create(self, body: d.ReservationBody, *, key: str | None = None) -> Steps[d.ReservationDoc]:
         """Propose a reservation."""
         return self.json(posted("/v1/reservations", body=body, key=key))
 
     @Operation
-    def confirm(self, reservation_id: str) -> Steps[d.ApiSchemasReservationReservationDoc]:
+    def confirm(self, reservation_id: str) -> Steps[d.ReservationDoc]:
         """Confirm what was proposed."""
         return self.json(request("POST", f"{_RESERVATION}:confirm", reservation_id))
 
     @Operation
-    def get(self, reservation_id: str) -> Steps[d.ApiSchemasReservationReservationDoc]:
+    def get(self, reservation_id: str) -> Steps[d.ReservationDoc]:
         """Give a reservation."""
         return self.json(request("GET", _RESERVATION, reservation_id))
 
     @Listing
-    def list(self, *, cluster: str | None = None) -> Items[d.ApiSchemasReservationReservationDoc]:
+    def list(self, *, cluster: str | None = None) -> Items[d.ReservationDoc]:
         """Give reservations from the newest to the oldest, of one cluster or of all."""
         return self.pages(request("GET", "/v1/reservations", query={"cluster": cluster}), "reservations")
 
     @Operation
-    def delete(self, reservation_id: str) -> Steps[d.ApiSchemasReservationReservationDoc | None]:
+    def delete(self, reservation_id: str) -> Steps[d.ReservationDoc | None]:
         """Cancel a reservation, or delete one that is over."""
         return self.json(request("DELETE", _RESERVATION, reservation_id))
 

@@ -955,6 +955,22 @@ GpuType: TypeAlias = str
 CurrentItem: TypeAlias = int
 
 
+Probability: TypeAlias = float
+
+
+Second: TypeAlias = float
+
+
+class JobLastingDoc(TypedDict, closed=True):
+    """
+    How long something lasts: over within `seconds[k]` with probability `probabilities[k]`; both ascend. Between two
+    it is linear; beyond the last one it lasts for ever. A point forecast is the one quantile of probability 1.
+    """
+
+    probabilities: list[Probability]
+    seconds: list[Second]
+
+
 class JobMoveDoc(TypedDict, closed=True):
     """
     A running job that makes way for one that is planned ahead.
@@ -994,6 +1010,15 @@ class JobPlaceDoc(TypedDict, closed=True):
     goodput: float | None
 
 
+class JobReservationDoc(TypedDict, closed=True):
+    """
+    GPUs that the job must get in this plan.
+    """
+
+    gpu_type: str
+    num_gpus: int
+
+
 JobState: TypeAlias = Literal[
     "completed", "failed", "canceled", "timed_out", "node_failed", "preempted", "running", "waiting"
 ]
@@ -1021,20 +1046,13 @@ class KeptNodeDoc(TypedDict, closed=True):
     """
 
 
-Probability: TypeAlias = float
-
-
-Second: TypeAlias = float
-
-
 class LastingDoc(TypedDict, closed=True):
     """
-    How long something lasts: over within `seconds[k]` with probability `probabilities[k]`; both ascend. Between two
-    it is linear; beyond the last one it lasts for ever. A point forecast is the one quantile of probability 1.
+    How much longer a job lasts: over within `seconds[k]` with probability `probabilities[k]`.
     """
 
-    probabilities: list[Probability]
-    seconds: list[Second]
+    probabilities: list[float]
+    seconds: list[float]
 
 
 Spare: TypeAlias = str
@@ -1753,15 +1771,6 @@ class ReplicaDoc(TypedDict, closed=True):
 
 
 Node2: TypeAlias = str
-
-
-class ReservationDoc(TypedDict, closed=True):
-    """
-    GPUs that the job must get in this plan.
-    """
-
-    gpu_type: str
-    num_gpus: int
 
 
 class ReservationLinksDoc(TypedDict, closed=True):
@@ -3148,34 +3157,6 @@ class WholeStepDoc(TypedDict, closed=True):
     loss: NotRequired[float | None]
 
 
-class ApiSchemasForecastLastingDoc(TypedDict, closed=True):
-    """
-    How much longer a job lasts: over within `seconds[k]` with probability `probabilities[k]`.
-    """
-
-    probabilities: list[float]
-    seconds: list[float]
-
-
-class ApiSchemasSnapshotLastingDoc(TypedDict, closed=True):
-    """
-    How long something lasts: over within `seconds[k]` with probability `probabilities[k]`; both ascend. Between two
-    it is linear; beyond the last one it lasts for ever. A point forecast is the one quantile of probability 1.
-    """
-
-    probabilities: list[Probability]
-    seconds: list[Second]
-
-
-class ApiSchemasSnapshotReservationDoc(TypedDict, closed=True):
-    """
-    GPUs that the job must get in this plan.
-    """
-
-    gpu_type: str
-    num_gpus: int
-
-
 ExecutorChangeChange: TypeAlias = Literal["start", "restart", "move", "rescale", "degrees"]
 """
 start: of the first run. restart: of the same plan, after a fault or a stop. move: to other GPUs. rescale: to
@@ -3593,7 +3574,7 @@ class ForecastDoc(TypedDict, closed=True):
     """
 
     id: str
-    lasting: ApiSchemasForecastLastingDoc | None
+    lasting: LastingDoc | None
 
 
 class ForecasterReportDoc(TypedDict, closed=True):
@@ -4820,6 +4801,42 @@ class ReservationBody(TypedDict, closed=True):
     owner: NotRequired[str | None]
 
 
+class ReservationDoc(TypedDict, closed=True):
+    """
+    A reservation.
+    """
+
+    id: str
+    cluster: str
+    status: ReservationStatus
+    entry: CalendarEntryDoc
+    """
+    As it stands in the calendar once it is confirmed.
+    """
+    plan_id: NotRequired[str | None]
+    job_id: NotRequired[str | None]
+    created_at: str
+    confirmed_at: NotRequired[str | None]
+    canceled_at: NotRequired[str | None]
+    warnings: NotRequired[list[IssueDoc]]
+    """
+    What was odd about it when it was proposed; pointers into the request.
+    """
+    links: ReservationLinksDoc
+
+
+class ReservationList(TypedDict, closed=True):
+    """
+    A page of reservations, newest first.
+    """
+
+    reservations: list[ReservationDoc]
+    next: str | None
+    """
+    Path of the next page; null on the last one.
+    """
+
+
 class RunDoc(TypedDict, closed=True):
     """
     One run; a change of plan or a restart after a fault makes the next one.
@@ -5015,30 +5032,6 @@ class VerificationDoc(TypedDict, closed=True):
     violations: list[IssueDoc]
 
 
-class ApiSchemasReservationReservationDoc(TypedDict, closed=True):
-    """
-    A reservation.
-    """
-
-    id: str
-    cluster: str
-    status: ReservationStatus
-    entry: CalendarEntryDoc
-    """
-    As it stands in the calendar once it is confirmed.
-    """
-    plan_id: NotRequired[str | None]
-    job_id: NotRequired[str | None]
-    created_at: str
-    confirmed_at: NotRequired[str | None]
-    canceled_at: NotRequired[str | None]
-    warnings: NotRequired[list[IssueDoc]]
-    """
-    What was odd about it when it was proposed; pointers into the request.
-    """
-    links: ReservationLinksDoc
-
-
 class AheadPlacementDoc(TypedDict, closed=True):
     """
     When and where a job starts that is planned ahead; seconds from the snapshot.
@@ -5127,7 +5120,7 @@ class CalendarDoc(TypedDict, closed=True):
     updated_at: str
     num_nodes: int
     entries: list[CalendarEntryDoc]
-    reservations: list[ApiSchemasReservationReservationDoc]
+    reservations: list[ReservationDoc]
     """
     Those that are confirmed or active.
     """
@@ -5525,7 +5518,7 @@ class JobDoc(TypedDict, closed=True):
     """
     A job that is not and runs keeps its GPUs.
     """
-    reservation: NotRequired[ReservationDoc | None]
+    reservation: NotRequired[JobReservationDoc | None]
     """
     GPUs that the job must get. Of what a preemptible job runs on: it keeps its configuration, and may be moved to
     make room for others.
@@ -5602,7 +5595,7 @@ class JobDoc(TypedDict, closed=True):
     """
     Gavel: GPU type -> seconds for which the job had GPUs of it (null: it had none yet).
     """
-    lasting: NotRequired[LastingDoc | None]
+    lasting: NotRequired[JobLastingDoc | None]
     """
     How long the job lasts from now, or from its start while it waits (null: `remaining_s`, where that is known).
     """
@@ -6139,18 +6132,6 @@ class ReplayRunDoc(TypedDict, closed=True):
     Null, too, where a decision went on long after the limit and was killed: with it all before it is lost.
     """
     failure: NotRequired[FailureDoc | None]
-
-
-class ReservationList(TypedDict, closed=True):
-    """
-    A page of reservations, newest first.
-    """
-
-    reservations: list[ApiSchemasReservationReservationDoc]
-    next: str | None
-    """
-    Path of the next page; null on the last one.
-    """
 
 
 class SnapshotDoc(TypedDict, closed=True):

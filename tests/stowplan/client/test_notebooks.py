@@ -1,6 +1,5 @@
 """The notebooks of the documentation, run against a service."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +34,7 @@ def kernel(url: str) -> Iterator[KernelManager]:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run_as_they_stand(path: Path, kernel: KernelManager) -> None:
-    notebook = nbformat.from_dict(json.loads(path.read_text()))  # type: ignore[no-untyped-call]
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     assert all(not cell.get("outputs") for cell in notebook.cells), "results are not checked in: they would grow old"
     running = NotebookClient(notebook, km=kernel, timeout=120)
     try:

@@ -1,0 +1,1 @@
+"""How a wheel is built; not part of it."""
