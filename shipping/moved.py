@@ -114,7 +114,7 @@ class BuildPy(build_py):
 
     def build_module(self, module: str, module_file: str, package: str) -> tuple[str, bool]:
         """Copy a module, moved."""
-        outfile, copied = super().build_module(module, module_file, package)
+        outfile, copied = super().build_module(module, module_file, package)  # type: ignore[no-untyped-call]  # stubs leave it untyped
         if not self.editable_mode and Path(outfile).suffix == ".py":
             text = Path(module_file).read_text(encoding="utf-8")
             Path(outfile).write_text(moved(text, module_file, self._modules), encoding="utf-8")
