@@ -4,7 +4,7 @@ They hold no data. What the page shows it asks for under /v1, with the token of 
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -26,7 +26,7 @@ _HASHED = "assets"
 class _Files(StaticFiles):
     """Files in folders of packages, with a content security policy."""
 
-    def __init__(self, packages: list[tuple[str, str]], policy: str) -> None:
+    def __init__(self, packages: Sequence[tuple[str, str]], policy: str) -> None:
         super().__init__(packages=[*packages], html=True)
         self._headers: Mapping[str, str] = {
             "Content-Security-Policy": policy,
