@@ -1,9 +1,10 @@
 """Several services on one PostgreSQL: whoever is asked answers, and of every plan one end is written."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from api.app import create_app
+from api.common.errors import StoreError
 from api.common.settings import Settings
 from api.plans import planning
 from api.schemas.plan import PlanStatus
@@ -147,6 +149,48 @@ def test_a_key_gives_one_plan_whoever_is_asked(stores: tuple[Store, Store]) -> N
         found = [id_ for ids in threads.map(add, range(16)) for id_ in ids]
     assert len(set(found)) == 1
     assert len(stores[0].plans(99, None, [])) == 1
+
+
+def test_one_end_is_written_while_services_fall_silent_and_connections_go(url: str, postgresql: Server) -> None:
+    """Three that take over what silent ones had, on a server that ends their sessions; what they end they were given a
+    turn ago, and it may be another one's by now."""
+    plans = [f"plan-{k}" for k in range(12)]
+    over = threading.Event()
+
+    def serve(number: int, store: Store) -> list[str]:
+        ended, mine = [], dict.fromkeys(plans, 1) if number == 0 else {}
+        for turn in itertools.count(number):
+            if over.is_set():
+                break
+            with suppress(StoreError):
+                (lives if turn % 3 else dies)(store)
+                left = store.take_up_plans()
+                for id_, epoch in mine.items():
+                    done = replace(DONE, id=id_, version=f"{number}", idempotency_key=None)
+                    if turn % 2 and store.finish_plan(done, "[]", epoch):
+                        ended.append(f"{id_} {number}")
+                mine = (mine if turn % 2 == 0 else {}) | {each.record.id: each.epoch for each in left}
+        return ended
+
+    with ExitStack() as stack:
+        stores = [stack.enter_context(closing(Store(url))) for _ in range(3)]
+        for id_ in plans:
+            stores[0].add_plan(replace(RECORD, id=id_, idempotency_key=None), ASKED)
+
+        def num_ended() -> int:
+            postgresql.cut(url)
+            with suppress(StoreError):
+                return len(stores[0].plans(99, None, [PlanStatus.SUCCEEDED]))
+            return 0
+
+        with ThreadPoolExecutor(3) as threads:
+            served = [threads.submit(serve, k, store) for k, store in enumerate(stores)]
+            try:
+                eventually(num_ended, lambda count: count == len(plans))
+            finally:
+                over.set()
+            ended = [each for future in served for each in future.result(30)]
+        assert sorted(ended) == sorted(f"{plan.id} {plan.version}" for plan in stores[0].plans(99, None, []))
 
 
 def test_any_service_answers_follows_and_cancels(clients: tuple[httpx.Client, httpx.Client], works_as: WorksAs) -> None:
