@@ -21,6 +21,8 @@ _PAGE_POLICY = (
 _DOCS_POLICY = _PAGE_POLICY.replace("blob:", "data:")
 # Their names change with what is in them.
 _HASHED = "assets"
+# The package that the folders of files are in; it is called otherwise in a wheel.
+_API = __name__.removesuffix(".http.page")
 
 
 class _Files(StaticFiles):
@@ -46,8 +48,8 @@ class _Files(StaticFiles):
 def install_pages(app: FastAPI) -> None:
     """Serve both."""
     for path, packages, policy in (
-        ("/ui", [("api", "ui")], _PAGE_POLICY),
-        ("/docs", [("api", "docs"), ("fastapi_swagger", "resources")], _DOCS_POLICY),
+        ("/ui", [(_API, "ui")], _PAGE_POLICY),
+        ("/docs", [(_API, "docs"), ("fastapi_swagger", "resources")], _DOCS_POLICY),
     ):
         app.add_route(path, _with_slash, methods=["GET"], include_in_schema=False)
         app.mount(path, _Files(packages, policy))
