@@ -143,7 +143,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "chaos": LazyCommand(
         "benchmarks.service.chaos:main",
-        "Kill workers, the service and ranks at random while many clients post; fails on lost or wrong plans.",
+        "Kill workers, services and ranks at random while many clients post; fails on lost or wrong plans.",
     ),
     "large-posts": LazyCommand(
         "benchmarks.service.large_posts:main",

@@ -61,9 +61,9 @@ def test_a_server_is_purged_and_copied_by_its_own_programs(postgresql: Server, t
     url = postgresql.database()
     with closing(Store(url)) as store:
         store.add_plan(replace(RECORD, status=PlanStatus.FAILED, finished_at_s=1.0), ASKED)
-        assert "in use by another process" in CliRunner().invoke(app, ["purge", url]).stderr
-    done = CliRunner().invoke(app, ["purge", url, "--keep-days", "30"])
-    assert (done.exit_code, done.stdout) == (0, "deleted: 1 plans\n")
+        # Also while services use it.
+        done = CliRunner().invoke(app, ["purge", url, "--keep-days", "30"])
+        assert (done.exit_code, done.stdout) == (0, "deleted: 1 plans\n")
     for line in (["backup", url, str(tmp_path / "copy")], ["restore", str(tmp_path / "copy"), url]):
         refused = CliRunner().invoke(app, line)
         assert refused.exit_code == 2

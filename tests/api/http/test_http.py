@@ -78,7 +78,6 @@ def test_unknown_paths_plans_and_methods(client: httpx.Client) -> None:
     _problem(client.get("/v1/snapshots/snapshot-0"), 404, "not_found")
     _problem(client.get("/v1/examples/none"), 404, "not_found")
     _problem(client.get("/v1/plans/"), 404, "not_found")
-    _problem(client.get("/docs"), 404, "not_found")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +126,8 @@ def test_an_index_says_where_to_go(client: httpx.Client) -> None:
     assert index["name"] == "stowplan"
     for name, path in index["links"].items():
         # Readiness may have to be waited for.
-        assert client.get(path).status_code in ((200, 503) if name == "readiness" else (200,)), path
+        answer = client.get(path, follow_redirects=True)
+        assert answer.status_code in ((200, 503) if name == "readiness" else (200,)), path
 
 
 def test_without_prefer_the_answer_is_a_promise(client: httpx.Client) -> None:
