@@ -252,9 +252,9 @@ def test_any_service_reads_and_ends_what_another_one_runs(
     works_as(comparison_tasks.patient_task)
     settings = Settings(database=postgresql.database(), shutdown_s=1.0)
     with serving(create_app(settings, pool=pool)) as one, serving(create_app(settings, pool=pool)) as other:
-        running = post(one, PATH, body("highs", "auto"), Idempotency_Key="k")
+        running = post(one, PATH, body("highs", "scip"), Idempotency_Key="k")
         path = running.headers["location"]
-        again = post(other, PATH, body("highs", "auto"), Idempotency_Key="k")
+        again = post(other, PATH, body("highs", "scip"), Idempotency_Key="k")
         assert (again.status_code, again.json()["id"]) == (202, running.json()["id"])
         assert other.delete(path).status_code == 202
         final = other.get(path, headers={"Prefer": "wait=50"}).json()
