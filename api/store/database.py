@@ -19,6 +19,8 @@ from api.store.leases import (
     end_lease,
     forget_lease,
     holds,
+    is_left,
+    is_waiting,
     lease,
     others,
     take_over,
@@ -233,11 +235,15 @@ class Store(Database):
 
     def take_up_plans(self, also: Collection[str] = ()) -> list[LeftBehind]:
         """Take plans that no living service has, and of its own those that it does not know (`also`); oldest first."""
+        if not is_left(self, PLANS_LEASES, also):
+            return []
         with self.writing() as connection:
             return self._taken(connection, take_over(connection, self, PLANS_LEASES, also))
 
     def take_waiting_plans(self, num_most: int) -> list[LeftBehind]:
         """Take plans that wait elsewhere, those first whose turn is next."""
+        if not is_waiting(self):
+            return []
         with self.writing() as connection:
             return self._taken(connection, take_waiting(connection, self, num_most))
 
@@ -306,6 +312,8 @@ class Store(Database):
 
     def take_up_comparisons(self) -> list[str]:
         """Take comparisons that are not final and that no living service has; JSON text, oldest first."""
+        if not is_left(self, COMPARISONS.name):
+            return []
         with self.writing() as connection:
             ids = take_over(connection, self, COMPARISONS.name)
             query = select(COMPARISONS.c.document).where(COMPARISONS.c.id.in_(ids)).order_by(COMPARISONS.c.sequence)

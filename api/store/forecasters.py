@@ -5,7 +5,7 @@ from sqlalchemy import insert, select, update
 from api.store.audit import note_change
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key, keep_key
-from api.store.leases import end_lease, lease, take_over
+from api.store.leases import end_lease, is_left, lease, take_over
 from api.store.named import NamedStore
 from api.store.tables import FORECASTERS
 
@@ -56,6 +56,8 @@ class ForecasterStore(NamedStore):
 
     def take_up(self) -> list[str]:
         """Take forecasters that are not final and that no living service has; their documents."""
+        if not is_left(self._store, FORECASTERS.name):
+            return []
         with self._store.writing() as connection:
             names = [id_.removeprefix(self._prefix) for id_ in take_over(connection, self._store, FORECASTERS.name)]
             query = select(FORECASTERS.c.document).where(FORECASTERS.c.name.in_(names))

@@ -94,19 +94,41 @@ def take_over(connection: Connection, database: Database, collection: str, also:
 
     Where a service is alone with its database, nobody else lives.
     """
-    living = select(INSTANCES.c.id).where(INSTANCES.c.seen_at_s > Now() - SILENT_S)
-    left = LEASES.c.owner.not_in(living) & (LEASES.c.owner != database.owner)
-    wanted = LEASES.c.collection == collection, left | LEASES.c.resource_id.in_(also)
+    wanted = _left(database, collection, also)
     return _take(connection, database, wanted, times_taken_up=LEASES.c.times_taken_up + 1)
 
 
 def take_waiting(connection: Connection, database: Database, num_most: int) -> list[str]:
     """Take plans that wait elsewhere and whose turn is next; their ids."""
-    waits = (LEASES.c.owner != database.owner) & (LEASES.c.owner != _NOBODY) & ~LEASES.c.is_begun
-    wanted = LEASES.c.collection == PLANS_LEASES, waits, LEASES.c.since_s < Now() - _PATIENCE_S
-    turns = select(LEASES.c.resource_id).where(*wanted).order_by(LEASES.c.due_s, LEASES.c.resource_id).limit(num_most)
-    ids = connection.scalars(turns).all()
+    turns = select(LEASES.c.resource_id).where(*_waiting(database)).order_by(LEASES.c.due_s, LEASES.c.resource_id)
+    ids = connection.scalars(turns.limit(num_most)).all()
     return _take(connection, database, (LEASES.c.resource_id.in_(ids),)) if ids else []
+
+
+def is_left(database: Database, collection: str, also: Collection[str] = ()) -> bool:
+    """Whether there is anything for `take_over`; to ask keeps nobody from writing."""
+    return _is_any(database, _left(database, collection, also))
+
+
+def is_waiting(database: Database) -> bool:
+    """Whether there is anything for `take_waiting`; to ask keeps nobody from writing."""
+    return _is_any(database, _waiting(database))
+
+
+def _left(database: Database, collection: str, also: Collection[str]) -> Sequence[Any]:
+    living = select(INSTANCES.c.id).where(INSTANCES.c.seen_at_s > Now() - SILENT_S)
+    left = LEASES.c.owner.not_in(living) & (LEASES.c.owner != database.owner)
+    return LEASES.c.collection == collection, left | LEASES.c.resource_id.in_(also)
+
+
+def _waiting(database: Database) -> Sequence[Any]:
+    waits = (LEASES.c.owner != database.owner) & (LEASES.c.owner != _NOBODY) & ~LEASES.c.is_begun
+    return LEASES.c.collection == PLANS_LEASES, waits, LEASES.c.since_s < Now() - _PATIENCE_S
+
+
+def _is_any(database: Database, wanted: Sequence[Any]) -> bool:
+    with database.reading() as connection:
+        return bool(connection.scalar(select(exists().where(*wanted))))
 
 
 def _take(connection: Connection, database: Database, wanted: Sequence[Any], **counts: Any) -> list[str]:

@@ -13,7 +13,7 @@ from sqlalchemy import (
 from api.store.audit import note_change, note_deletion
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key, keep_key
-from api.store.leases import end_lease, forget_lease, lease, take_over
+from api.store.leases import end_lease, forget_lease, is_left, lease, take_over
 from api.store.listing import listed
 from api.store.tables import REPLAYS, RESULTS
 
@@ -104,6 +104,8 @@ class ReplayStore:
 
     def take_up(self) -> list[LeftReplays]:
         """Take replays that are not final and that no living service has."""
+        if not is_left(self._store, REPLAYS.name):
+            return []
         with self._store.writing() as connection:
             ids = take_over(connection, self._store, REPLAYS.name)
             query = select(REPLAYS.c.id, REPLAYS.c.document).where(REPLAYS.c.id.in_(ids))

@@ -19,7 +19,9 @@ from api.schemas.plan import PlanStatus
 from api.store import leases
 from api.store.bodies import Body, PlanInput
 from api.store.database import NewPlan, SnapshotRecord, Store
+from api.store.forecasters import ForecasterStore
 from api.store.leases import Leases, live
+from api.store.replays import ReplayStore
 from solver.pool import WorkerPool
 from tests.api import tasks
 from tests.api.asking import events_of, post, until, waited
@@ -114,6 +116,18 @@ def test_what_waits_is_taken_in_turn_and_what_has_begun_stays(stores: tuple[Stor
     waits(one)
     assert [left.record.id for left in other.take_waiting_plans(9)] == ["plan-1"]
     assert {id_: held.epoch for id_, held in Leases(one).held().items()} == {"plan-0": 1}
+
+
+def test_to_look_for_what_nobody_has_keeps_nobody_from_writing(stores: tuple[Store, Store]) -> None:
+    one, other = stores
+    lives(one)
+    one.add_plan(RECORD, ASKED)
+    one.add_comparison("comparison-1", "{}")
+    with one.writing():
+        assert other.take_up_plans() == other.take_waiting_plans(9) == []
+        assert not [*other.take_up_comparisons(), *ReplayStore(other).take_up(), *ForecasterStore(other).take_up()]
+    dies(one)
+    assert other.take_up_comparisons() == ["{}"]
 
 
 def test_bodies_that_one_forgets_while_another_keeps_them_stay(stores: tuple[Store, Store]) -> None:
