@@ -1,7 +1,7 @@
 """The services of one application, put together: each knows its own room, and only here do they meet."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from api.calendars.drawings import CalendarDrawings
 from api.calendars.planned_nodes import PlannedNodes, planned_nodes
@@ -36,7 +36,6 @@ from api.store.calendars import CalendarStore
 from api.store.calibrations import CalibrationStore
 from api.store.clusters import ClusterStore
 from api.store.database import Store
-from api.store.leases import Lease
 from api.store.purge import Purging, Retention
 from api.store.snapshots import Snapshots
 from api.tokens.service import Tokens
@@ -131,9 +130,9 @@ class Services:
         """Write a plan as a scheduler takes it over; raises what `export_whole` does."""
         return export_whole(self.plans, self.snapshots, plan_id, format_, options)
 
-    def _look(self, held: Mapping[str, Lease]) -> None:
+    def _look(self, wanted: Collection[str]) -> None:
         for room in (self.comparisons, self.replays, self.forecasters):
-            room.look(held)
+            room.look(wanted)
 
     def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
         return planned_job(self.plans.plan(plan_id), self.plans.input_text(plan_id), job_id, self.snapshots)

@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection
 from concurrent.futures import Future
 from contextlib import suppress
 
@@ -28,7 +28,7 @@ from api.schemas.comparison import (
 from api.schemas.plan import FailureDoc
 from api.store.database import Store
 from api.store.keys import RequestKey
-from api.store.leases import Lease, Leases
+from api.store.leases import Leases
 from models.comparison import SolverRun
 from solver.engine import WorkerEngine
 
@@ -137,11 +137,10 @@ class Comparisons:
             raise _no_comparison(comparison_id)
         return None
 
-    def look(self, held: Mapping[str, Lease]) -> None:
+    def look(self, wanted: Collection[str]) -> None:
         """Stop what another service was asked to, and end what services had that live no more."""
-        for id_, lease in held.items():
-            if lease.wants_end and self._turns.get(id_) is not None:
-                self._turns.cancel(id_, ComparisonStatus.CANCELED)
+        for id_ in wanted:
+            self._turns.cancel(id_, ComparisonStatus.CANCELED)
         self._interrupt_left()
 
     def begin_shutdown(self) -> None:

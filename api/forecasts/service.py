@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, cast
@@ -45,7 +45,7 @@ from api.schemas.plan import FailureDoc
 from api.store.database import Store
 from api.store.forecasters import ForecasterStore
 from api.store.keys import RequestKey
-from api.store.leases import Lease, Leases
+from api.store.leases import Leases
 from models.forecast.extra import require_lightgbm
 from models.forecast.known import SnapshotForecasts
 from solver.engine import WorkerEngine
@@ -197,11 +197,10 @@ class Forecasters:
             raise _no_forecaster(name)
         return None
 
-    def look(self, held: Mapping[str, Lease]) -> None:
+    def look(self, wanted: Collection[str]) -> None:
         """Stop what another service was asked to, and end what services had that live no more."""
         for name in self._turns.ids():
-            lease = held.get(self._store.lease_id(name))
-            if lease is not None and lease.wants_end:
+            if self._store.lease_id(name) in wanted:
                 self._turns.cancel(name, ForecasterStatus.CANCELED)
         self._interrupt_left()
 

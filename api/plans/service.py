@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -36,7 +36,7 @@ from api.plans.traces import NoTraces, PlanTraces
 from api.reading.requests import RequestReader
 from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc
 from api.store.database import LeftBehind, NewPlan, PlanRecord, Store
-from api.store.leases import Lease, Leases, Others
+from api.store.leases import Leases, Others
 from solver.pool import WorkerPool
 from stowplan import __version__
 from stowplan.errors import InputError, Issue, StowplanError
@@ -69,9 +69,9 @@ class Plans:
         reader: RequestReader,
         metrics: Metrics,
         traces: PlanTraces | None = None,
-        on_look: Callable[[Mapping[str, Lease]], None] = lambda _: None,
+        on_look: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
-        """`on_look` is told again and again what this service has, where others use its database as well."""
+        """`on_look` is told again and again what others want to end here, where they use its database as well."""
         self._settings = settings
         self._reader = reader
         self._metrics = metrics

@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Protocol
@@ -20,7 +20,7 @@ from api.common.events import EventLog, PlanEvent
 from api.plans.run import RunningPlan
 from api.schemas.plan import PlanStatus
 from api.store.database import LeftBehind, PlanNews, Store
-from api.store.leases import LOOK, Lease, Leases, live
+from api.store.leases import LOOK, Leases, live
 
 # How often it looks at everything, and says that it lives.
 LOOK_S = 1.0
@@ -53,8 +53,8 @@ class SharedPlans(Protocol):
 class Sharing:
     """Threads that look after the plans of one service among several."""
 
-    def __init__(self, store: Store, plans: SharedPlans, room: int, on_look: Callable[[Mapping[str, Lease]], None]):
-        """`room`: plans that this service has room for. `on_look` is told what this service has, every second."""
+    def __init__(self, store: Store, plans: SharedPlans, room: int, on_look: Callable[[Collection[str]], None]):
+        """`room`: plans that this service has room for. `on_look` is told what others want it to end, every second."""
         self._store, self._plans, self._room, self._on_look = store, plans, room, on_look
         self._leases = Leases(store)
         self._lock = threading.Lock()
@@ -173,7 +173,7 @@ class Sharing:
                 self._plans.lose(plan)
             elif known.wants_end:
                 plan.stop(PlanStatus.CANCELED)
-        self._on_look(held)
+        self._on_look({id_ for id_, lease in held.items() if lease.wants_end})
         # What was accepted when the connection went away, so that nobody knew: seen twice, since it may be on its way.
         unknown = {id_ for id_ in held if id_.startswith("plan-") and not self._plans.is_known(id_)}
         left = self._store.take_up_plans(unknown & self._unknown)

@@ -4,7 +4,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -32,7 +32,7 @@ from api.schemas.replay_answer import (
 )
 from api.store.database import Store
 from api.store.keys import RequestKey
-from api.store.leases import Lease, Leases
+from api.store.leases import Leases
 from api.store.replays import LeftReplays, ReplayStore
 from solver.engine import WorkerEngine
 from stowplan import __version__
@@ -173,12 +173,11 @@ class Replays:
             raise _no_replays(replays_id)
         return None
 
-    def look(self, held: Mapping[str, Lease]) -> None:
+    def look(self, wanted: Collection[str]) -> None:
         """Stop what another service was asked to, end what services had that live no more, and look whether those have
         ended that are followed."""
-        for id_, lease in held.items():
-            if lease.wants_end and self._turns.get(id_) is not None:
-                self._turns.cancel(id_, ReplayStatus.CANCELED)
+        for id_ in wanted:
+            self._turns.cancel(id_, ReplayStatus.CANCELED)
         self._interrupt_left()
         for id_, log in list(self._followed.items()):
             with suppress(NotFoundError):

@@ -36,10 +36,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """All services that live, this one included: how many, and for how many plans they have room; plans that run or
-    wait by client."""
+    """All services that live, this one included: for how many plans they have room; plans that run or wait by
+    client."""
 
-    num_living: int
     room: int
     active: Counter[str | None]
 
@@ -194,10 +193,9 @@ def live(connection: Connection, database: Database, room: int) -> None:
 
 def others(connection: Connection) -> Others:
     """All services that live, as far as the database knows any, and what they have to do."""
-    living = select(func.count(), func.coalesce(func.sum(INSTANCES.c.room), 0))
-    num_living, room = connection.execute(living.where(INSTANCES.c.seen_at_s > Now() - SILENT_S)).one()
+    room = select(func.coalesce(func.sum(INSTANCES.c.room), 0)).where(INSTANCES.c.seen_at_s > Now() - SILENT_S)
     clients = select(LEASES.c.client, func.count()).where(LEASES.c.collection == PLANS_LEASES)
     active: Counter[str | None] = Counter()
     for client, count in connection.execute(clients.group_by(LEASES.c.client)):
         active[client] = count
-    return Others(num_living=num_living, room=int(room), active=active)
+    return Others(room=connection.execute(room).scalar_one(), active=active)
