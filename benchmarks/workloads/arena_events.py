@@ -32,14 +32,15 @@ def philly_event(round_number: int) -> Snapshot:
     return _second_event(simulated_cluster(), active_jobs("philly", round_number * ROUND_S), _is_early)
 
 
-def generated_event(load: float, seed: int) -> Snapshot:
-    """Jobs that together request `load` times the GPUs of a cluster of 128 GPUs; the first half runs."""
+def generated_event(load: float, seed: int, copies: int = 1) -> Snapshot:
+    """Jobs that together request `load` times the GPUs of a cluster of `copies` times 128; the first half runs."""
     rng = random.Random(seed)  # noqa: S311 - reproducible instances, no secret
     published = simulated_cluster()
     nodes = [
-        node
+        node if copy == 0 else replace(node, id=f"{node.id}-{copy}")
         for name, (num_nodes, _) in _GENERATED.items()
         for node in [node for node in published.nodes if node.gpu_type == name][:num_nodes]
+        for copy in range(copies)
     ]
     cluster = replace(published, nodes=tuple(nodes))
     jobs: list[Job] = []

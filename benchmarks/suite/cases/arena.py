@@ -13,6 +13,8 @@ from models.plan import PlanRequest
 
 _LOADS = (0.5, 1.0, 2.0)
 _GPUS, _PHILLY_GPUS = 128, 1_280
+# 10,240 GPUs, and about as many jobs to a GPU as there are in the trace when it is busy.
+_COPIES, _LARGE_LOAD = 80, 1.2
 _METHODS = ((ARENA, ArenaMethod.HEURISTIC), (ARENA_ILP, ArenaMethod.ILP))
 
 
@@ -31,6 +33,15 @@ def arena_cases() -> Iterator[Case]:
                     source="generated (benchmarks/workloads/arena_events.py): half of the jobs run",
                     make=partial(_generated, parameters, load),
                 )
+            yield Case(
+                name=f"{policy.name}/large/{_SHORT.get(short, short)}-load{_LARGE_LOAD:g}",
+                problem=policy.name,
+                series="",
+                scale=_GPUS * _COPIES,
+                size={"gpus": _GPUS * _COPIES, "load": _LARGE_LOAD},
+                source="generated (benchmarks/workloads/arena_events.py), some 2,000 jobs: half of them run",
+                make=partial(_generated, parameters, _LARGE_LOAD, copies=_COPIES),
+            )
             for number in PHILLY_ROUNDS if data_are_there() else ():
                 yield Case(
                     name=f"{policy.name}/philly/{_SHORT.get(short, short)}-round{number}",
@@ -47,8 +58,8 @@ def arena_cases() -> Iterator[Case]:
 _SHORT = {"throughput-normalised": "throughput", "throughput-samples/s": "samples", "finish-time-fairness": "fairness"}
 
 
-def _generated(parameters: ArenaParameters, load: float, seed: int) -> PlanRequest:
-    return PlanRequest(snapshot=generated_event(load, seed), parameters=parameters)
+def _generated(parameters: ArenaParameters, load: float, seed: int, copies: int = 1) -> PlanRequest:
+    return PlanRequest(snapshot=generated_event(load, seed, copies), parameters=parameters)
 
 
 def _philly(parameters: ArenaParameters, number: int, _: int) -> PlanRequest:

@@ -8,6 +8,7 @@ part.
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
 from models.allocation.block_check import Shape, allows, held_shape, kept_shape, node_sizes, point_rewards
@@ -92,7 +93,7 @@ class _Audit:
         self._parameters = parameters
         self._jobs = snapshot.jobs
         self._nodes = {node.id: node for node in snapshot.cluster.nodes}
-        self._room = _free_gpus(snapshot, self._nodes)
+        self._room = _room(snapshot, self._nodes)
         self._shapes = [
             (configurations.gpu_types[t], int(n), int(m))
             for t, n, m in zip(
@@ -232,11 +233,9 @@ class _Audit:
     def _is_offered(self, job: Job, shape: Shape, speeds: Mapping[Shape, float]) -> bool:
         """Whether a waiting job without reservation may be given the shape, as far as it alone is concerned."""
         kind, num_nodes, num_gpus = shape
-        room = self._room.get(kind, [])
-        if num_gpus < self._node_size[kind]:
-            fits = any(free >= num_gpus for free, _ in room)
-        else:
-            fits = sum(free == size == self._node_size[kind] for free, size in room) >= num_nodes
+        room = self._room.get(kind, _Room())
+        size = self._node_size[kind]
+        fits = room.most_free >= num_gpus if num_gpus < size else room.num_whole[size] >= num_nodes
         return fits and self._is_counted(job, shape) and self._is_in_time(job, shape, speeds)
 
     def _is_counted(self, job: Job, shape: Shape) -> bool:
@@ -292,18 +291,28 @@ class _Audit:
         return self._held(job) is not None and not job.preemptible
 
 
-def _free_gpus(snapshot: Snapshot, nodes: Mapping[str, Node]) -> dict[str, list[tuple[int, int]]]:
-    """Per type: GPUs that a plan may hand out, and GPUs, of every node."""
+@dataclass(slots=True)
+class _Room:
+    """Of one type: the most GPUs that a plan may hand out on one node, and nodes of each size with all GPUs free."""
+
+    most_free: int = 0
+    num_whole: Counter[int] = field(default_factory=Counter)
+
+
+def _room(snapshot: Snapshot, nodes: Mapping[str, Node]) -> dict[str, _Room]:
+    """What each type has for the jobs that the plan decides about."""
     taken = Counter({node.id: len(node.gpus_in_use) for node in nodes.values()})
     for job in snapshot.jobs:
         parts = job.current or ()
         if not job.preemptible and all(nodes[part.node].state is not NodeState.DOWN for part in parts):
             for part in parts:
                 taken[part.node] += len(part.gpus)
-    room: dict[str, list[tuple[int, int]]] = {}
+    room: dict[str, _Room] = {}
     for node in nodes.values():
         free = node.num_gpus - taken[node.id] if node.state is NodeState.UP else 0
-        room.setdefault(node.gpu_type, []).append((free, node.num_gpus))
+        of_type = room.setdefault(node.gpu_type, _Room())
+        of_type.most_free = max(of_type.most_free, free)
+        of_type.num_whole[free] += free == node.num_gpus
     return room
 
 

@@ -27,7 +27,7 @@ Buddy allocation and defragmentation: blocks are taken by the placeability rows,
 placed, if need be by moving jobs that keep their block; `models.placement.nodes` moves the fewest.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -35,7 +35,8 @@ import numpy as np
 
 from models.allocation.arena.assignment import Assignment, Moves
 from models.allocation.arena.instance import ArenaInstance
-from stowplan.arrays import FloatVector, IntMatrix, IntVector, Mask
+from models.allocation.arena.room import Room
+from stowplan.arrays import IntVector, Mask
 
 # A change must gain more than rounding.
 _LEAST_GAIN = 1e-9
@@ -74,8 +75,7 @@ class _Scheduler:
         self._depth = instance.parameters.search_depth
         bounds = np.searchsorted(instance.pair_jobs, np.arange(len(instance.jobs) + 1))
         self._pairs = [np.arange(first, last) for first, last in pairwise(bounds)]
-        self._rooms: dict[int, list[Moves]] = {}
-        self._changes: _Changes | None = None
+        self._room = Room(self._assignment, self._depth)
         self._num_scaled_down = 0
         self._num_scaled_up = 0
         self._untried: Mask = np.zeros(len(instance.jobs), dtype=np.bool_)
@@ -103,7 +103,7 @@ class _Scheduler:
         it = self._instance
         stays = it.launched & (it.utility.current >= 0)
         stays[stays] = it.utility.offered[stays, it.utility.current[stays]]
-        self._assignment.apply({int(i): int(it.utility.current[i]) for i in np.flatnonzero(stays)})
+        self._apply({int(i): int(it.utility.current[i]) for i in np.flatnonzero(stays)})
         forced = [int(i) for i in np.flatnonzero(it.required & ~stays)]
         smallest = {i: it.configurations.num_gpus[it.utility.offered[i]].min(initial=0) for i in forced}
         return sorted(forced, key=lambda i: (not it.reserved[i], -smallest[i]))
@@ -152,7 +152,7 @@ class _Scheduler:
     def _launch(self, i: int, depth: int) -> bool:
         """Give job i the block, and change the launched jobs in the way, that are best for the objective."""
         blocks = self._instance.pair_configurations[self._pairs[i]].tolist()
-        ways = [{**room, i: c} for c in blocks for room in self._room(c, depth)]
+        ways = [{**room, i: c} for c in blocks for room in self._room.ways(c, depth, self._must_stop)]
         best = max(ways, key=self._assignment.gain, default=None)
         if best is None or (self._may_wait(i) and self._assignment.gain(best) <= _LEAST_GAIN):
             return False
@@ -165,23 +165,10 @@ class _Scheduler:
         return self._instance.is_min_max and not self._instance.required[i]
 
     def _apply(self, moves: Moves) -> None:
-        self._assignment.apply(moves)
-        self._rooms.clear()
-        self._changes = None
-
-    def _room(self, c: int, depth: int) -> list[Moves]:
-        """Ways to make room for configuration `c`; they do not depend on who wants it."""
-        if c not in self._rooms:
-            self._rooms[c] = self._ways(c, depth, None)
-        return self._rooms[c]
-
-    def _ways(self, c: int, depth: int, mover: int | None) -> list[Moves]:
-        return list(_ways(self._assignment, self._possible_changes(), c, depth, mover, self._must_stop))
-
-    def _possible_changes(self) -> "_Changes":
-        if self._changes is None:
-            self._changes = _Changes(self._assignment)
-        return self._changes
+        before = self._assignment.chosen[list(moves)].tolist()
+        if self._assignment.apply(moves):
+            self._room.all_moved()
+        self._room.moved(moves, before)
 
     def _scale_up(self) -> None:
         """InFlightHandler."""
@@ -196,12 +183,10 @@ class _Scheduler:
 
     def _use_idle(self) -> bool:
         """Make the change that gains most and fits; False when none gains."""
-        changes = self._possible_changes()
-        fitting, _ = changes.possible(self._assignment.slack, ())
-        gain = changes.gain[fitting]
-        if gain.max(initial=0.0) <= _LEAST_GAIN:
+        gain, change = self._room.best_fitting()
+        if gain <= _LEAST_GAIN:
             return False
-        self._apply(changes.move(int(fitting[gain.argmax()])))
+        self._apply(change)
         self._num_scaled_up += 1
         return True
 
@@ -211,7 +196,7 @@ class _Scheduler:
             return False
         own = int(self._assignment.chosen[i])
         blocks = [c for c in self._instance.pair_configurations[self._pairs[i]].tolist() if c != own]
-        ways = [{**room, i: c} for c in blocks for room in self._ways(c, self._depth, i)]
+        ways = [{**room, i: c} for c in blocks for room in self._room.ways_for(i, c, self._depth, self._must_stop)]
         best = max(ways, key=self._assignment.gain, default=None)
         if best is None or self._assignment.gain(best) <= _LEAST_GAIN:
             return False
@@ -219,75 +204,3 @@ class _Scheduler:
         self._num_scaled_up += int(own >= 0)
         self._apply(best)
         return True
-
-
-class _Changes:
-    """Changes of launched jobs at one standing, (n,) each: the job, its configuration before and after, and the gain.
-
-    Sorted by kind (before and after), the best first.
-    """
-
-    def __init__(self, assignment: Assignment) -> None:
-        instance = assignment.instance
-        own = assignment.chosen[instance.pair_jobs]
-        pairs = np.flatnonzero((own >= 0) & (own != instance.pair_configurations))
-        gain = assignment.gains(pairs)
-        before, after = own[pairs], instance.pair_configurations[pairs]
-        kind = before * len(instance.configurations) + after
-        order = np.lexsort((-gain, kind))
-        self._kind: IntVector = kind[order]
-        self._demand = assignment.demand
-        self.jobs: IntVector = instance.pair_jobs[pairs[order]]
-        self.before: IntVector = before[order]
-        self.after: IntVector = after[order]
-        self.gain: FloatVector = gain[order]
-
-    def possible(self, slack: IntVector, moved: Iterable[int]) -> tuple[IntVector, IntMatrix]:
-        """Positions (k,) of the best change of each kind that fits, jobs `moved` left out, and slack (m, k) after it.
-
-        `slack` (m,) is what is free before it.
-        """
-        left = np.arange(self._kind.size)
-        for job in moved:
-            left = left[self.jobs[left] != job]
-        first = np.append(True, np.diff(self._kind[left]) > 0)[: left.size]
-        best = left[first]
-        after = slack[:, None] + self._demand[:, self.before[best]] - self._demand[:, self.after[best]]
-        fits = (after >= 0).all(axis=0)
-        return best[fits], after[:, fits]
-
-    def move(self, k: int) -> Moves:
-        """The change at position `k`."""
-        return {int(self.jobs[k]): int(self.after[k])}
-
-
-def _ways(
-    assignment: Assignment,
-    changes: _Changes,
-    c: int,
-    depth: int,
-    mover: int | None,
-    must_stop: Callable[[], bool],
-) -> Iterator[Moves]:
-    """Room for configuration `c` by at most `depth` changes: none where it fits, else, after every number of cheap
-    steps, one that closes the rest of the shortage alone. `mover`: a job that leaves its own block for it."""
-    slack = assignment.slack if mover is None else assignment.slack_without(mover)
-    short = int(assignment.shortage(c, slack[:, None])[0])
-    moves: dict[int, int] = {}
-    if not short:
-        yield moves
-    for step in range(depth if short else 0):
-        if must_stop():
-            return
-        best, after = changes.possible(slack, moves if mover is None else (*moves, mover))
-        relief = short - assignment.shortage(c, after)
-        gain = changes.gain[best]
-        closing = np.flatnonzero(relief == short)
-        if closing.size:
-            yield {**moves, **changes.move(int(best[closing[gain[closing].argmax()]]))}
-        useful = np.flatnonzero((relief > 0) & (relief < short))
-        if step == depth - 1 or not useful.size:
-            return
-        k = useful[(gain[useful] / relief[useful]).argmax()]
-        moves |= changes.move(int(best[k]))
-        slack, short = after[:, k], short - int(relief[k])
