@@ -4,10 +4,12 @@ import os
 
 from stowplan.catalogue import VARIABLE
 
+# The folder of what is remembered between processes, see `models.remembered`.
+CACHE_VARIABLE = "STOWPLAN_CACHE"
 _NAMES = frozenset(
     {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
-        *("LD_LIBRARY_PATH", "VIRTUAL_ENV", "CC", "CXX", VARIABLE),
+        *("LD_LIBRARY_PATH", "VIRTUAL_ENV", "CC", "CXX", VARIABLE, CACHE_VARIABLE),
     }
 )
 _FAMILIES = (

@@ -5,6 +5,10 @@ import os
 import pytest
 from hypothesis import settings
 
+from stowplan.child_environment import CACHE_VARIABLE
+
+# Tests ask anew, whatever was answered on this machine before; processes that they start, too.
+os.environ[CACHE_VARIABLE] = ""
 # A deadline would be one of wall time, and processes share the processors. Property tests draw new examples on every
 # machine but in continuous integration, where a run must be repeatable.
 settings.register_profile("shared", deadline=None)

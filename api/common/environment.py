@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from api.common.settings import Settings
+from stowplan.child_environment import CACHE_VARIABLE
 from stowplan.errors import InputError
 
 _PREFIX = "STOWPLAN_"
@@ -21,8 +22,8 @@ class _FromEnvironment(BaseSettings, Settings):
 
 
 def setting_variables() -> list[str]:
-    """Names of all variables."""
-    return [_variable(name) for name in Settings.model_fields]
+    """Names of all variables, also of the one that is no setting: every process reads it for itself."""
+    return [*map(_variable, Settings.model_fields), CACHE_VARIABLE]
 
 
 def read_settings(overrides: Mapping[str, object]) -> Settings:

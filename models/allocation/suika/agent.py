@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 
 from models.allocation.suika.placing import place, renamed
 from models.allocation.suika.planner import Candidate, NoPlan, Offer, StartPlan
@@ -30,6 +30,7 @@ from models.parallelism.training import Training, trained
 from models.performance.iteration.fabric import fabric_of
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import performance_model
+from models.remembered import remembered
 from models.transformer import JobModel
 from models.workload import Job, Snapshot
 from stowplan.errors import Issue, Severity, pointer_of
@@ -51,8 +52,8 @@ class _Question:
     token: Token
     key: Hashable
     options: IncrementalOptions
-    model: PerformanceModel = field(compare=False)
-    situation: Situation = field(compare=False)
+    model: PerformanceModel = field(compare=False, repr=False)
+    situation: Situation = field(compare=False, repr=False)
 
     def neutral_model(self) -> PerformanceModel:
         """The performance model on the nodes of the situation."""
@@ -226,7 +227,7 @@ class Agents:
         )
 
 
-@lru_cache(maxsize=_MEMORY)
+@remembered(_MEMORY)
 def _expanded(question: _Question) -> tuple[tuple[frozenset[Gpu], float, ParallelPlan], ...]:
     """New GPUs, throughput and plan of the candidates that differ and use all GPUs of the plan, by neutral names."""
     situation = question.situation
@@ -245,7 +246,7 @@ def _expanded(question: _Question) -> tuple[tuple[frozenset[Gpu], float, Paralle
     return tuple(found)
 
 
-@lru_cache(maxsize=_MEMORY)
+@remembered(_MEMORY)
 def _outlook(question: _Question, node_size: int, most: int) -> tuple[tuple[int, float], ...]:
     """(New GPUs, throughput) when all GPUs of the plan's nodes are released, and `most` more like the first one."""
     model, plan = question.neutral_model(), question.situation.neutral_plan()
@@ -265,19 +266,19 @@ def _outlook(question: _Question, node_size: int, most: int) -> tuple[tuple[int,
     return tuple((step.num_added, step.throughput) for step in steps)
 
 
-@lru_cache(maxsize=_MEMORY)
+@remembered(_MEMORY)
 def _shrunk(question: _Question, lost: tuple[Gpu, ...]) -> ParallelPlan | None:
     plan = question.situation.neutral_plan()
     left = shrink(question.neutral_model(), plan, lost, question.options)
     return None if left is None else _trained_alike(left, plan)
 
 
-@lru_cache(maxsize=_MEMORY)
+@remembered(_MEMORY)
 def _throughput(question: _Question) -> float:
     return question.neutral_model().throughput(question.situation.neutral_plan())
 
 
-@lru_cache(maxsize=_MEMORY)
+@remembered(_MEMORY)
 def _is_legal(question: _Question) -> bool:
     model, plan = question.neutral_model(), question.situation.neutral_plan()
     own = {node: (model.fabric.host(node).gpu_type, gpus) for node, gpus in by_node(plan.gpus).items()}
@@ -287,7 +288,7 @@ def _is_legal(question: _Question) -> bool:
 def forget() -> None:
     """Drop everything that is remembered of earlier events; for measurements."""
     for memory in (_expanded, _outlook, _shrunk, _throughput, _is_legal, find_start_plan):
-        memory.cache_clear()
+        memory.forget()
 
 
 def _token(job: Job, training: Training | None) -> Token:

@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from models.allocation.suika.planner import NoPlan
 from models.parallel_plan import ParallelPlan, even_split
@@ -14,6 +13,7 @@ from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import virtual_model
 from models.performance.iteration.profile import ModelProfile
+from models.remembered import remembered
 from models.transformer import JobModel
 from models.wording import counted, size_of
 from models.workload import Parallelism
@@ -35,8 +35,8 @@ class StartQuestion:
     plan says of how it trains."""
 
     key: Hashable
-    model: JobModel = field(compare=False)
-    calibration: Calibration | None = field(compare=False)
+    model: JobModel = field(compare=False, repr=False)
+    calibration: Calibration | None = field(compare=False, repr=False)
     gpu_type: GpuType
     gpus_per_node: int
     num_gpus: int
@@ -44,7 +44,7 @@ class StartQuestion:
     training: Training | None = None
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def find_start_plan(question: StartQuestion) -> FoundPlan:
     """The fastest plan on virtual nodes."""
     found = _from_grids(question) if question.degrees is None else _from_degrees(question, question.degrees)
