@@ -23,7 +23,8 @@ from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import in_sequence, preference, whole_groups_first
 from models.placement.arnold.exact.packing import pack
 from models.placement.arnold.exact.partition import partition
-from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
+from models.placement.arnold.instance import ArnoldInstance
+from models.placement.arnold.labels import max_spread, num_used
 from models.placement.arnold.search_answer import Report, SearchAnswer
 from solver.result import TerminationReason
 from stowplan.arrays import IntMatrix, IntVector
@@ -67,18 +68,18 @@ def solve_exactly(instance: ArnoldInstance, budget: Budget, report: Report) -> S
         return SearchAnswer(solution=None, objective=None, bound=None, certificate=text, proven=True)
     search = _Search(instance)
     search.construct()
-    counts = search.counts()
-    report(counts, search.bound())
+    labels = search.labels()
+    report(labels, search.bound())
     while (level := search.most_promising()) is not None and budget.ended_by is None:
         search.settle(level, budget)
-        if search.best_value() < instance.objective(counts) - _TOLERANCE:
-            counts = search.counts()
-            report(counts, search.bound())
-    objective = instance.objective(counts)
+        if search.best_value() < instance.objective(labels) - _TOLERANCE:
+            labels = search.labels()
+            report(labels, search.bound())
+    objective = instance.objective(labels)
     bound = min(search.bound(), objective)
     proven = bound >= objective - _TOLERANCE
     return SearchAnswer(
-        solution=counts,
+        solution=labels,
         objective=objective,
         bound=objective if proven else bound,
         certificate=search.certificate(),
@@ -195,16 +196,15 @@ class _Search:
         """Proven lower bound: levels that were not looked at are worse than what is known."""
         return min(self.best_value(), *(self.value(level, level.lower) for level in self.levels))
 
-    def counts(self) -> IntMatrix:
-        """Whole nodes (G, M) of the best level; among equals what `preference` likes best."""
+    def labels(self) -> IntMatrix:
+        """Minipods of the groups (G, g) at the best level; among equals what `preference` likes best."""
         instance, level = self.instance, self.best_level()
-        counts = np.zeros((instance.num_groups, instance.num_minipods), dtype=np.int64)
         packed = pack(self.free, instance.group_size, instance.num_groups, level.spread, level.components)
-        counts[:, self.order] = packed
-        used = self.order[: num_used(counts)]
+        labels: IntMatrix = self.order[packed]
+        used = self.order[: num_used(labels)]
         others = (in_sequence(instance, used), whole_groups_first(instance, used))
         fitting = (other for other in others if max_spread(other) <= level.spread)
-        return min([counts, *fitting], key=lambda candidate: preference(instance, candidate))
+        return min([labels, *fitting], key=lambda candidate: preference(instance, candidate))
 
     def certificate(self) -> str:
         """Say what proves the bound."""

@@ -257,7 +257,7 @@ def test_a_canceled_solve_keeps_its_start() -> None:
 def test_minipods_opened_in_vain_are_closed() -> None:
     """An incumbent of a worker that was killed may open more than it uses; the plan is what it uses."""
     formulation = formulated(fabric({"A": 4, "B": 4}), pretraining(2, 2), ArnoldParameters(alpha=0.5))
-    point = formulation.point(np.array([[2, 0], [2, 0]]))
+    point = formulation.point(np.zeros((2, 2), dtype=np.int64))
     assert formulation.problem.value(point) == pytest.approx(1)
     point[formulation.problem.column_names.index("y[B]")] = 1
     plan = formulation.extract(point, PhaseClock())

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.placement.arnold.exact.search import solve_exactly
-from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
+from models.placement.arnold.instance import ArnoldInstance
+from models.placement.arnold.labels import max_spread, num_used
 from models.placement.arnold.paper.formulation import arnold_model
 from models.placement.arnold.search_answer import SearchAnswer
 from solver.compilers.pyomo import compile_pyomo
@@ -177,9 +178,9 @@ def test_every_solution_is_reported_with_a_bound() -> None:
     told: list[tuple[float, float]] = []
     data = open_instance()
 
-    def report(counts: IntMatrix, bound: float) -> None:
-        assert_legal(data, counts)
-        told.append((data.objective(counts), bound))
+    def report(labels: IntMatrix, bound: float) -> None:
+        assert_legal(data, labels)
+        told.append((data.objective(labels), bound))
 
     answer = solve_exactly(data, budget(), report)
     assert answer.objective is not None
