@@ -1,6 +1,6 @@
 """Nodes that a pre-training job may take: up, with every GPU free, of one GPU type and size, by minipod."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,11 +46,11 @@ def node_pool(snapshot: Snapshot, gpu_type: str, tier: str) -> NodePool | None:
     state = occupancy(snapshot)
     busy = {node for slices in state.running.values() for node, _ in slices}
     whole = (1 << gpus_per_node) - 1
-    free_paths: dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]] = {}
-    for i, node in enumerate(cluster.nodes):
+    free_paths: defaultdict[tuple[str, ...], list[tuple[tuple[str, ...], str]]] = defaultdict(list)
+    for i, (node, mask) in enumerate(zip(cluster.nodes, state.free_masks, strict=True)):
         if node.gpu_type == gpu_type and node.num_gpus == gpus_per_node:
-            members = free_paths.setdefault(node.path[:depth], [])
-            if i not in busy and state.free_masks[i] == whole:
+            members = free_paths[node.path[:depth]]
+            if mask == whole and i not in busy:
                 members.append((node.path, node.id))
     return NodePool(
         gpu_type=gpu_type,
@@ -63,6 +63,8 @@ def node_pool(snapshot: Snapshot, gpu_type: str, tier: str) -> NodePool | None:
 
 def _hand_out_order(members: list[tuple[tuple[str, ...], str]], depth: int) -> tuple[str, ...]:
     """Sort (path, id) by the free nodes of each finer unit, largest first, unit by unit."""
+    if all(len(path) == depth for path, _ in members):
+        return tuple(sorted(node for _, node in members))
     free = Counter(path[:k] for path, _ in members for k in range(depth + 1, len(path) + 1))
 
     def key(member: tuple[tuple[str, ...], str]) -> tuple[tuple[tuple[int, str], ...], str]:
