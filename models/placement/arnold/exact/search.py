@@ -10,7 +10,8 @@ minimise a Y + b T over the minipods used Y and the largest spread of a group T 
     Y(T)    = Y' as soon as Y' <= (T - 1) G + 1, which nearly always holds for T = 2;
     else    Y(T) is at least Y' and at least the fewest with sum floor(f_j / ceil(g / T)) >= G (each group has a piece
             of ceil(g / T) nodes), there is none when the T G largest have less than G g nodes, and `partition` often
-            reaches that bound. Where it does not and T could still be best, `component_model` decides.
+            reaches that bound. Where it does not and T could still be best, `two_each` decides for T = 2 and
+            `component_model` for more.
 """
 
 import math
@@ -23,6 +24,7 @@ from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import in_sequence, preference, whole_groups_first
 from models.placement.arnold.exact.packing import pack
 from models.placement.arnold.exact.partition import partition
+from models.placement.arnold.exact.two_each import FewestMinipods
 from models.placement.arnold.instance import ArnoldInstance
 from models.placement.arnold.labels import max_spread, num_used
 from models.placement.arnold.search_answer import Report, SearchAnswer
@@ -32,6 +34,7 @@ from stowplan.arrays import IntMatrix, IntVector
 # Larger models take longer to declare than anybody wants to wait for.
 _MAX_ARCS = 40_000
 _TOLERANCE = 1e-9
+_TWO = 2
 # A bound on a count of minipods may miss an integer by rounding.
 _ROUNDING = 1e-6
 
@@ -139,7 +142,10 @@ class _Search:
         return found is not None
 
     def settle(self, level: _Level, budget: Budget) -> None:
-        """Decide the level by `component_model`, or come as near as `partition` can and give it up."""
+        """Decide the level by `two_each` or `component_model`, or come as near as `partition` can and give it up."""
+        if level.spread == _TWO:
+            self._settle_two(level, budget)
+            return
         # Pyomo takes seconds to load, and few instances come here.
         from models.placement.arnold.exact.component_model import component_arcs, component_model, read_components
 
@@ -161,6 +167,18 @@ class _Search:
             lower = math.inf if free.size == self.free.size else free.size + 1
         if lower > level.lower:
             level.lower, level.argument = lower, "component model"
+
+    def _settle_two(self, level: _Level, budget: Budget) -> None:
+        free = self.free[: self._most_minipods(level)]
+        fewest = FewestMinipods(free, self.instance.group_size, self.instance.num_groups, int(level.lower), budget)
+        fewest.find()
+        level.given_up = True
+        if fewest.upper is not None:
+            level.upper, level.components = fewest.upper, fewest.components
+        if fewest.argument is not None:
+            level.lower, level.argument = fewest.lower, fewest.argument
+        if level.lower > self.free.size:
+            level.lower = math.inf
 
     def _bisect(self, level: _Level, low: int, high: int) -> None:
         """Fewest minipods that `partition` manages with; `low` are known not to do."""
