@@ -14,9 +14,8 @@ from models.placement.arnold.exact.bin_flow import bin_flow
 from models.placement.arnold.exact.bins import Bins, SearchLimitError, exchanged, rounded_bound, searched
 from stowplan.arrays import IntVector
 
-# Trades after which another start is better, and starts before a relaxation and before a program is solved.
-_TRADES = 150
-_SOME_STARTS, _MANY_STARTS = 6, 24
+# Starts and trades of each: a glance, before a relaxation is solved, and before a program is.
+_GLANCE, _TRY, _LAST_TRY = (1, 150), (3, 500), (10, 1_500)
 _SEARCH_STEPS = 2_000
 # A search deeper than this does not end within its steps.
 _MOST_SEARCHED = 150
@@ -25,10 +24,11 @@ _MAX_ARCS = 20_000
 _ROUNDING = 1e-6
 
 
-def in_pairs(free: IntVector, size: int, num_groups: int, starts: range = range(1)) -> list[IntVector] | None:
+def in_pairs(free: IntVector, size: int, num_groups: int, effort: tuple[int, int] = _GLANCE) -> list[IntVector] | None:
     """Components (positions into `free` (k,)) that hold the groups, at most two minipods each; None proves nothing."""
     items, num_bins = _Items(free.tolist(), size), int(free.size) - num_groups
-    tries = (exchanged(items.weights, size, num_bins, num_steps=_TRADES, seed=seed) for seed in starts)
+    starts, num_steps = effort
+    tries = (exchanged(items.weights, size, num_bins, num_steps=num_steps, seed=seed) for seed in range(starts))
     return items.components(next((found for found in tries if found is not None), None))
 
 
@@ -77,8 +77,8 @@ class FewestMinipods:
     def _raise(self, lower: int, argument: str) -> None:
         self.lower, self.argument = lower, argument
 
-    def _fits(self, num_minipods: int, starts: range = range(1)) -> bool:
-        found = in_pairs(self.free[:num_minipods], self.size, self.num_groups, starts)
+    def _fits(self, num_minipods: int, effort: tuple[int, int] = _GLANCE) -> bool:
+        found = in_pairs(self.free[:num_minipods], self.size, self.num_groups, effort)
         return found is not None and self._found(num_minipods, found)
 
     def _found(self, num_minipods: int, components: Sequence[IntVector]) -> bool:
@@ -107,8 +107,7 @@ class FewestMinipods:
                 pass
             else:
                 return self._closed(num_minipods, found, "search")
-        tried = self._fits(num_minipods, range(1, _SOME_STARTS))
-        return tried or self._by_flow(num_minipods, items, num_bins)
+        return self._fits(num_minipods, _TRY) or self._by_flow(num_minipods, items, num_bins)
 
     def _closed(self, num_minipods: int, found: Sequence[IntVector] | None, argument: str) -> bool:
         if found is None:
@@ -121,10 +120,10 @@ class FewestMinipods:
             flow = bin_flow(items.weights, self.size, _MAX_ARCS, integral=integral)
             result = None if flow is None else self.budget.solve_problem(flow.problem)
             if flow is None or result is None:
-                return self._fits(num_minipods, range(_SOME_STARTS, _MANY_STARTS))
+                return self._fits(num_minipods, _LAST_TRY)
             if result.bound is not None and math.ceil(result.bound - _ROUNDING) > num_bins:
                 return self._closed(num_minipods, None, "flow over bins")
-            if not integral and self._fits(num_minipods, range(_SOME_STARTS, _MANY_STARTS)):
+            if not integral and self._fits(num_minipods, _LAST_TRY):
                 return True
             if integral and result.incumbent is not None:
                 bins = flow.bins(items.weights, np.rint(result.incumbent).astype(np.int64))
