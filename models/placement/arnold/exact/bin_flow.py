@@ -12,7 +12,7 @@ Variables
               items[k]:    sum_{a: k(a) = k} x_a  = n_k                             for all k with a negative size
                                                  >= n_k                             for all others
 
-Flow on a cycle apart from all paths is a set of items that add up to 0, which go into any bin.
+Flow on a cycle is a set of items that add up to 0, which go into any bin; where there are but such, a bin is needed.
 """
 
 from collections import Counter, defaultdict
@@ -51,7 +51,7 @@ class BinFlow:
     def bins(self, weights: Sequence[int], flow: IntVector) -> Bins:
         """Items (positions into `weights`) of every bin of the `flow` (arcs,); an item in several bins stays in one.
 
-        A walk goes on as far as it can, so that what is left when all have ended are cycles.
+        A walk goes on as far as it can, so that what is left when all have ended are cycles, as are walks back to 0.
         """
         waiting: defaultdict[int, list[int]] = defaultdict(list)
         for i, weight in enumerate(weights):
@@ -60,6 +60,7 @@ class BinFlow:
         for arc, times in zip(self.arcs, flow.tolist(), strict=True):
             out[arc.tail] += [arc] * times
         found: Bins = []
+        anywhere: list[int] = []
         while out[0]:
             at, members = 0, []
             while out[at]:
@@ -67,8 +68,12 @@ class BinFlow:
                 if waiting[arc.size]:
                     members.append(waiting[arc.size].pop())
                 at = arc.head
-            found.append(members)
-        found[0] += [i for left in waiting.values() for i in left]
+            if at == 0:
+                anywhere += members
+            else:
+                found.append(members)
+        found = found or [[]]
+        found[0] += anywhere + [i for left in waiting.values() for i in left]
         return found
 
 

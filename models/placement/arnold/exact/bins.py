@@ -1,13 +1,13 @@
 """Groups on at most two minipods each are items in bins.
 
 For T = 2 a component of k minipods with f(C) >= (k - 1) g nodes holds k - 1 groups (`packing`). With w_j = g - f_j this
-reads: the w_j of a component add up to at most g. So Y minipods hold G groups of g nodes exactly when items of w_j fit
-into Y - G bins of capacity g. An item is negative where a minipod holds more than a group; it makes room in its bin.
+reads: the w_j of a component add up to at most g. So Y > G minipods hold G groups of g nodes exactly when items of w_j
+fit into Y - G bins of capacity g. An item is negative where a minipod holds more than a group; it makes room in its bin.
 (A component of k minipods that holds more than k - 1 groups has a sum of at most 0, so that it can be joined to any
 other, and one with fewer minipods than groups + 1 is no better than that.)
 
-- `exchanged`: best fit, then pairs of bins trade what they hold so that a bin that is too full gets rid of as much as
-  the other one has room for. Which differences two bins can trade is one operation on the bits of their subset sums.
+- `exchanged`: best fit, then pairs of bins trade what they hold so that a bin that is too full gets rid of what the
+  other one has room for. Which differences two bins can trade is one operation on the bits of their subset sums.
 - `searched`: bin by bin, the largest item left with every set of others that wastes no more than there is to waste.
 - `rounded_bound`: for every k >= 1, sum_j floor((k + 1) w_j / (g + 1)) <= k in each bin, as sums of floors are no more
   than the floor of the sum, and w_j add up to at most g.
@@ -80,11 +80,12 @@ class _Trade:
         return None
 
     def _relieved(self, full: int) -> bool:
-        """Hand as much as can be of what is too much to a bin with room, the emptiest first."""
+        """Hand what is too much, or as much of it as can be, to a bin with room, the emptiest first."""
         excess = self.loads[full] - self.capacity
         with_room = [b for b in range(len(self.bins)) if self.loads[b] < self.capacity]
         for b in sorted(with_room, key=self.loads.__getitem__):
-            for amount in range(min(excess, self.capacity - self.loads[b]), 0, -1):
+            room = self.capacity - self.loads[b]
+            for amount in (*range(excess, room + 1), *range(min(excess - 1, room), 0, -1)):
                 if self._trade(full, b, amount):
                     return True
         return False
@@ -143,8 +144,9 @@ class _Search:
         self.failed: set[tuple[int, ...]] = set()
 
     def pack(self, num_bins: int) -> Bins | None:
+        """All items in at most so many bins."""
         waste = num_bins * self.capacity - sum(self.weights)
-        return None if waste < 0 else self._pack(list(range(len(self.weights))), num_bins, waste)
+        return None if num_bins < 1 or waste < 0 else self._pack(list(range(len(self.weights))), num_bins, waste)
 
     def _pack(self, items: list[int], num_bins: int, waste: int) -> Bins | None:
         """The items in so many bins, of whose room `waste` is too much."""

@@ -50,7 +50,10 @@ class _Items:
 
 
 class FewestMinipods:
-    """The fewest of `free` (k,), largest first: at least `lower` by `argument`, `upper` by `components`."""
+    """The fewest of `free` (k,), largest first: at least `lower` by `argument`, `upper` by `components`.
+
+    There are more than groups + 1 of them: up to that many are one component wherever they have enough nodes.
+    """
 
     def __init__(self, free: IntVector, size: int, num_groups: int, lower: int, budget: Budget) -> None:
         self.free, self.size, self.num_groups, self.budget = free, size, num_groups, budget
