@@ -100,7 +100,7 @@ class ArnoldFormulation(SearchFormulation):
     def labels(self, incumbent: FloatVector) -> IntMatrix:
         """Minipods of the groups (G, g), at least as good as `incumbent`: a point (n,), or what `handed_on` made."""
         instance = self.instance
-        if self.num_columns > _MOST_COLUMNS:
+        if not self._is_point(incumbent):
             return incumbent.astype(np.int64).reshape(instance.num_groups, instance.group_size)
         shape = (instance.num_groups, instance.num_minipods)
         y, s, p, _ = np.split(incumbent, np.cumsum([shape[1], shape[0] * shape[1], shape[0] * shape[1]]))
@@ -119,18 +119,28 @@ class ArnoldFormulation(SearchFormulation):
         return self.instance.num_minipods * (1 + 2 * self.instance.num_groups) + 1
 
     def resumed(self, resume: Resume, options: SolveOptions) -> SolveResult:
-        """What the killed worker would have returned; a solution that is no point is checked by itself."""
-        if self.num_columns <= _MOST_COLUMNS:
+        """The result that the killed worker would have returned; a solution that is no point is checked by itself."""
+        if self._is_point(resume.incumbent):
             return super().resumed(resume, options)
         free, found = self.instance.free_nodes, resume.incumbent
-        known = found.shape == (self.instance.num_nodes,) and np.isin(found, np.arange(free.size)).all()
-        legal = known and (np.bincount(found.astype(np.int64), minlength=free.size) <= free).all()
+        legal = (
+            np.isin(found, np.arange(free.size)).all()
+            and (np.bincount(found.astype(np.int64), minlength=free.size) <= free).all()
+        )
         objective = self.instance.objective(self.labels(found)) if legal else None
         return resumed_result(resume, options, Sense.MINIMIZE, objective)
 
     def handed_on(self, solution: IntMatrix) -> FloatVector:
         """The point, or, where the model is too large to be declared, `solution` itself, an entry per node."""
-        return self.point(solution) if self.num_columns <= _MOST_COLUMNS else solution.ravel().astype(np.float64)
+        return self.point(solution) if self._has_points else solution.ravel().astype(np.float64)
+
+    @property
+    def _has_points(self) -> bool:
+        """Whether answers of the search are points; solutions themselves must not be taken for one."""
+        return self.num_columns <= _MOST_COLUMNS or self.num_columns == self.instance.num_nodes
+
+    def _is_point(self, incumbent: FloatVector) -> bool:
+        return self._has_points or incumbent.shape != (self.instance.num_nodes,)
 
 
 class NothingToPlan(Formulation):

@@ -2,7 +2,7 @@
 
 For T = 2 a component of k minipods with f(C) >= (k - 1) g nodes holds k - 1 groups (`packing`). With w_j = g - f_j this
 reads: the w_j of a component add up to at most g. So Y > G minipods hold G groups of g nodes exactly when items of w_j
-fit into Y - G bins of capacity g. An item is negative where a minipod holds more than a group; it makes room in its bin.
+fit into Y - G bins of capacity g. An item is negative where a minipod holds more than a group; it makes room.
 (A component of k minipods that holds more than k - 1 groups has a sum of at most 0, so that it can be joined to any
 other, and one with fewer minipods than groups + 1 is no better than that.)
 
